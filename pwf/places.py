@@ -1,0 +1,66 @@
+"""Where pwf keeps things (design, section 15).
+
+`PWF_HOME` overrides all; otherwise XDG. The lock file records the socket's path, and clients read it there.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+SOCKET_PATH_BYTES_MAX = 100  # sun_path holds 104 bytes on macOS and 108 on Linux, with its NUL
+
+
+@dataclass(frozen=True)
+class Places:
+    """The paths of one pwf home."""
+
+    home: Path
+    config: Path
+    socket: Path
+
+    @property
+    def database(self) -> Path:
+        return self.home / "pwf.db"
+
+    @property
+    def ballast(self) -> Path:
+        return self.home / "ballast"
+
+    @property
+    def lock(self) -> Path:
+        return self.home / "daemon.lock"
+
+    @property
+    def log(self) -> Path:
+        return self.home / "daemon.log"
+
+
+def places(environment: dict[str, str] | None = None) -> Places:
+    """Find the home, the configuration and the socket for this user and environment."""
+    env = dict(os.environ) if environment is None else environment
+    user_home = Path(env.get("HOME") or os.path.expanduser("~"))
+    override = env.get("PWF_HOME")
+    if override:
+        home = Path(override).absolute()
+        return Places(home, home / "config.toml", _socket(home / "pwf.sock", home))
+    state = Path(env.get("XDG_STATE_HOME") or user_home / ".local" / "state")
+    config = Path(env.get("XDG_CONFIG_HOME") or user_home / ".config")
+    home = state / "pwf"
+    runtime = env.get("XDG_RUNTIME_DIR")
+    wanted = Path(runtime) / "pwf" / "pwf.sock" if runtime else home / "pwf.sock"
+    return Places(home, config / "pwf" / "config.toml", _socket(wanted, home))
+
+
+def user_workflows(config: Path) -> Path:
+    """The user's own folder of workflows, beside the configuration file."""
+    return config.parent / "workflows"
+
+
+def _socket(wanted: Path, home: Path) -> Path:
+    if len(os.fsencode(wanted)) <= SOCKET_PATH_BYTES_MAX:
+        return wanted
+    short = hashlib.sha256(os.fsencode(home)).hexdigest()[:16]
+    return Path("/tmp") / f"pwf-{os.getuid()}" / f"{short}.sock"
