@@ -1,0 +1,156 @@
+"""Frames of `pwf.client.v1`: NDJSON, one object of at most 1 MiB a line (design, section 8).
+
+Sans-I/O: `FrameSplitter` turns bytes into lines, `decode_*` turns a line into a struct. Anything else than a known
+frame raises `ProtocolError`; who reads decides to close the connection.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from pwf.errors import FrameTooLarge, ProtocolError
+
+PROTOCOL = "pwf.client.v1"
+FRAME_BYTES_MAX = 1024 * 1024
+OPEN_REQUESTS_MAX = 64  # per connection; then reading stops
+
+ResponseOutcome = Literal["accepted", "adopted", "rejected", "conflict", "not_found", "claim_lost", "unavailable"]
+EMPTY = msgspec.Raw(b"{}")
+
+
+class _Frame(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="type"):
+    pass
+
+
+class Hello(_Frame, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="hello"):
+    """First frame of each side. The daemon's says who it is; the client's names itself."""
+
+    protocol: str
+    version: str
+    client_id: str = ""
+    epoch: int = 0
+    home: str = ""
+    pid: int = 0
+
+
+class Request(_Frame, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="request"):
+    """One operation. `run_id` may be an id, a unique prefix, `@last` or `@last-failed`."""
+
+    request_id: str
+    client_id: str
+    operation: str
+    run_id: str | None = None
+    expected_revision: int | None = None
+    idempotency_key: str | None = None
+    payload: msgspec.Raw = EMPTY
+
+
+class ErrorBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`code` is stable; `message` and `hint` are for people; `details` is machine data of that code."""
+
+    code: str
+    message: str
+    hint: str | None = None
+    details: msgspec.Raw | None = None
+
+
+class Response(_Frame, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="response"):
+    """The answer to one request, found by `request_id`."""
+
+    request_id: str
+    outcome: ResponseOutcome
+    revision: int | None = None
+    receipt: str | None = None
+    error: ErrorBody | None = None
+    result: msgspec.Raw | None = None
+
+
+class Event(_Frame, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="event"):
+    """A subscription's news: a whole `snapshot`, or a JSON merge `patch` (RFC 7386) on revision `revision - 1`.
+
+    `end` closes the subscription from the daemon's side.
+    """
+
+    subscription: str
+    kind: Literal["snapshot", "patch", "end"]
+    revision: int
+    body: msgspec.Raw = EMPTY
+
+
+class ErrorFrame(_Frame, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="error"):
+    """Sent once before the daemon closes a connection that broke the protocol."""
+
+    error: ErrorBody
+
+
+ClientFrame = Hello | Request
+DaemonFrame = Hello | Response | Event | ErrorFrame
+
+_encoder = msgspec.json.Encoder()
+_client = msgspec.json.Decoder(ClientFrame)
+_daemon = msgspec.json.Decoder(DaemonFrame)
+
+
+def encode(frame: ClientFrame | DaemonFrame) -> bytes:
+    """One line, newline included. Raises `FrameTooLarge` when it would exceed the limit."""
+    data = _encoder.encode(frame) + b"\n"
+    if len(data) > FRAME_BYTES_MAX:
+        raise FrameTooLarge(f"a frame of {len(data):,} bytes exceeds the limit of {FRAME_BYTES_MAX:,}")
+    return data
+
+
+def decode_client_frame(line: bytes) -> ClientFrame:
+    """What a client sent."""
+    try:
+        return _client.decode(_text(line))
+    except (msgspec.MsgspecError, RecursionError) as error:
+        raise ProtocolError(f"not a {PROTOCOL} frame: {error}") from error
+
+
+def decode_daemon_frame(line: bytes) -> DaemonFrame:
+    """What the daemon sent."""
+    try:
+        return _daemon.decode(_text(line))
+    except (msgspec.MsgspecError, RecursionError) as error:
+        raise ProtocolError(f"not a {PROTOCOL} frame: {error}") from error
+
+
+def _text(line: bytes) -> bytes:
+    # msgspec.Raw is passed through unread, so the bytes inside a payload must be proved to be UTF-8 here.
+    try:
+        line.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise ProtocolError(f"the frame is not UTF-8: {error}") from error
+    return line
+
+
+class FrameSplitter:
+    """Bytes in, complete lines out. Keeps at most `limit` bytes of an unfinished line."""
+
+    def __init__(self, limit: int = FRAME_BYTES_MAX) -> None:
+        self._limit = limit
+        self._rest = bytearray()
+
+    def feed(self, data: bytes) -> list[bytes]:
+        """Add received bytes; return the lines that are now complete, without their newlines."""
+        *lines, rest = data.split(b"\n")
+        found: list[bytes] = []
+        for line in lines:
+            self._rest += line
+            self._check()
+            found.append(bytes(self._rest))
+            self._rest.clear()
+        self._rest += rest
+        self._check()
+        return found
+
+    @property
+    def pending(self) -> int:
+        """Bytes of the unfinished line."""
+        return len(self._rest)
+
+    def _check(self) -> None:
+        if len(self._rest) >= self._limit:
+            raise FrameTooLarge(f"a frame exceeds the limit of {self._limit:,} bytes")

@@ -1,0 +1,151 @@
+"""What a workflow is, as data: the definition that the resolver makes, the store keeps and everyone routes by.
+
+It holds no code. `route` is the single place that says which node follows an outcome; the runner proposes with it,
+and the daemon checks and decides with it.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import msgspec
+
+from pwf.errors import GraphError
+
+type_ = type
+NodeKind = Literal["compute", "action", "shell", "wait", "checkpoint", "agent", "decision", "notify"]
+Outcome = Literal["completed", "failed", "timed_out", "cancelled"]
+EffectMode = Literal["idempotent", "manual"]
+
+DEFAULT_TIMEOUT_MS = 15 * 60 * 1000
+DEFAULT_MAX_STEPS = 100
+
+#: Node kinds whose function is pure: a runner may start one before the previous step is acknowledged.
+PURE_KINDS = frozenset({"compute"})
+
+
+class EffectSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The declared effect of a node. `observable`: an `observe=` function exists."""
+
+    mode: EffectMode
+    type: str
+    observable: bool = False
+
+
+class RetrySpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`times` further tries after a failed outcome; the n-th waits `backoff_ms * factor**(n-1)`, at most `max_ms`."""
+
+    times: int
+    backoff_ms: int = 1_000
+    factor: float = 2.0
+    max_ms: int = 3_600_000
+
+    def delay_ms(self, failures: int) -> int:
+        """How long to wait after the `failures`-th failed try (1 is the first)."""
+        return int(min(self.max_ms, self.backoff_ms * self.factor ** min(failures - 1, 64)))
+
+
+class Case(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One arm of a switch: the JSON value (a scalar) and the node it leads to."""
+
+    value: str | int | float | bool | None
+    target: str
+
+
+class Way(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The way out of a node for one outcome: either `target`, or `cases` on the output (or its field `on`)."""
+
+    outcome: Outcome
+    target: str | None = None
+    on: str | None = None
+    cases: tuple[Case, ...] = ()
+
+
+class NodeSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One node. `file` and `line` are where its function stands. `timeout_ms` None is unlimited."""
+
+    id: str
+    kind: NodeKind
+    file: str = ""
+    line: int = 0
+    doc: str = ""
+    is_async: bool = False
+    timeout_ms: int | None = DEFAULT_TIMEOUT_MS
+    retry: RetrySpec | None = None
+    effect: EffectSpec | None = None
+    returns: dict[str, Any] | None = None  # JSON Schema of the output or answer
+    ways: tuple[Way, ...] = ()
+
+    def way(self, outcome: str) -> Way | None:
+        """The way out for an outcome, if one is declared."""
+        return next((way for way in self.ways if way.outcome == outcome), None)
+
+
+class WorkflowGraph(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A whole workflow. `file` is the root source file."""
+
+    name: str
+    start: str
+    nodes: tuple[NodeSpec, ...]
+    file: str = ""
+    doc: str = ""
+    max_steps: int = DEFAULT_MAX_STEPS
+    input_schema: dict[str, Any] | None = None
+    titled: bool = False  # has a `title=` function, which the first runner evaluates
+    isolate: Literal["fork", "spawn"] = "fork"
+    source: Literal["pinned", "verify"] = "pinned"
+    files: tuple[str, ...] = ()  # globs, relative to the project root
+
+    def node(self, node_id: str) -> NodeSpec:
+        """The node with this id; `GraphError` when there is none."""
+        for node in self.nodes:
+            if node.id == node_id:
+                return node
+        raise GraphError(f"workflow {self.name!r} has no node {node_id!r}")
+
+
+class SourceFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A recorded file. `module` is its import name, empty for the root file's own and for data (`files=`)."""
+
+    path: str
+    digest: str
+    size: int
+    kind: Literal["root", "module", "data"] = "module"
+    module: str = ""
+
+
+class WorkflowDefinition(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What the resolver answers and a run is bound to. `definition_id` is the digest of everything else in it."""
+
+    definition_id: str
+    graph: WorkflowGraph
+    root: str
+    sources: tuple[SourceFile, ...]
+    packages: dict[str, str] = {}  # distribution -> version, of the installed packages that were imported
+    warnings: tuple[str, ...] = ()
+
+
+class RoutingFailed(Exception):
+    """A value has no case. The message names the value and the cases; the run fails with it."""
+
+
+def route(node: NodeSpec, outcome: str, output: object) -> str | None:
+    """The id of the node that follows, or None when the run ends here.
+
+    `output` is the decoded output (needed only by a switch). Raises `RoutingFailed` when no case matches.
+    """
+    way = node.way(outcome)
+    if way is None:
+        return None
+    if way.target is not None:
+        return way.target
+    value = output
+    if way.on is not None:
+        if not isinstance(output, dict) or way.on not in output:
+            raise RoutingFailed(f"node {node.id!r} switches on field {way.on!r}, which its output does not have")
+        value = output[way.on]
+    for case in way.cases:
+        if type_(case.value) is type_(value) and case.value == value:
+            return case.target
+    known = ", ".join(repr(case.value) for case in way.cases)
+    raise RoutingFailed(f"node {node.id!r} has no case for {value!r:.200}; its cases are {known}")

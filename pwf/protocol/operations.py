@@ -1,0 +1,354 @@
+"""Payload and result of every operation of `pwf.client.v1`. `OPERATIONS` is the list.
+
+An operation that names one run takes it from the frame's `run_id` (an id, a unique prefix, `@last`,
+`@last-failed`); the daemon resolves it in one place.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal, NamedTuple
+
+import msgspec
+
+from pwf.protocol.graph import WorkflowGraph
+from pwf.protocol.runner import Value
+from pwf.protocol.views import (
+    EffectView,
+    EventView,
+    Explanation,
+    RequestView,
+    RunSummary,
+    RunView,
+    Status,
+    Violation,
+)
+
+LIST_PAGE = 100
+LIST_PAGE_MAX = 1_000
+
+
+class _Body(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    pass
+
+
+class Nothing(_Body, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """No fields."""
+
+
+class Origin(_Body, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Where a command was typed: working folder, interpreter, and the allow-listed variables of the client."""
+
+    cwd: str
+    python: str
+    environment: dict[str, str] = {}
+
+
+# --- daemon ---------------------------------------------------------------------------------------------------
+
+
+class DaemonStatus(_Body, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    state: Literal["starting", "serving", "draining", "degraded"]
+    version: str
+    pid: int
+    epoch: int
+    home: str
+    socket: str
+    started_ms: int
+    renewed_ms: int
+    lease_left_ms: int
+    clients: int
+    runs: dict[str, int]  # by status, ended ones included
+    held: dict[str, int]  # by hold
+    requests_open: int
+    request_oldest_ms: int | None = None
+    effects_ambiguous: int = 0
+    runners: int = 0
+    capacity: int = 0
+    admissions: int = 0  # since start
+    store_bytes: int = 0
+    wal_bytes: int = 0
+    disk_full: bool = False
+    problems: tuple[str, ...] = ()
+
+
+class StopPayload(_Body, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`drain_ms` None: as configured."""
+
+    drain_ms: int | None = None
+
+
+class StopResult(_Body, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Stopping has begun. `applying` names manual effects that are still being applied."""
+
+    pid: int
+    applying: tuple[str, ...] = ()
+
+
+# --- workflows ------------------------------------------------------------------------------------------------
+
+
+class WorkflowRef(_Body, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A name or a path, seen from `origin`."""
+
+    workflow: str
+    origin: Origin
+
+
+class WorkflowListPayload(_Body, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    origin: Origin
+
+
+class WorkflowLine(_Body, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`error` is set where the file does not load."""
+
+    name: str
+    path: str
+    scope: Literal["project", "user", "built-in"]
+    doc: str = ""
+    nodes: int = 0
+    error: str | None = None
+    hint: str | None = None
+
+
+class WorkflowList(_Body, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    root: str
+    workflows: tuple[WorkflowLine, ...]
+
+
+class WorkflowDescription(_Body, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    graph: WorkflowGraph
+    root: str
+    path: str
+    definition_id: str
+    interpreter: str
+    sources: tuple[str, ...]
+    warnings: tuple[str, ...] = ()
+
+
+# --- runs -----------------------------------------------------------------------------------------------------
+
+
+class StartPayload(_Body, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`at_ms`: wall time of the first step. `run_id` and the frame's key make the start safe to repeat."""
+
+    workflow: str
+    origin: Origin
+    input: msgspec.Raw = msgspec.Raw(b"null")
+    run_id: str | None = None
+    at_ms: int | None = None
+    priority: int = 0
+
+
+class RunStarted(_Body, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`code_is_older`: the run was adopted, and its file has newer code by now."""
+
+    run_id: str
+    status: Status
+    revision: int
+    code_is_older: bool = False
+    warnings: tuple[str, ...] = ()
+
+
+class RunListPayload(_Body, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Newest first. `cursor` is `next_cursor` of the page before."""
+
+    statuses: tuple[Status, ...] = ()
+    workflow: str | None = None
+    limit: int = LIST_PAGE
+    cursor: int | None = None
+
+
+class RunList(_Body, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    runs: tuple[RunSummary, ...]
+    next_cursor: int | None = None
+
+
+class EventsPayload(_Body, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    after_revision: int = 0
+    limit: int = LIST_PAGE
+
+
+class EventPage(_Body, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    run_id: str
+    events: tuple[EventView, ...]
+    next_after: int | None = None
+
+
+class StepsPayload(_Body, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Of `run.view`: the page of steps ends before this attempt (None: the newest)."""
+
+    before_attempt: int | None = None
+    limit: int = LIST_PAGE
+
+
+class PausePayload(_Body, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`now` stops the running step instead of letting it end."""
+
+    now: bool = False
+
+
+class CancelPayload(_Body, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    reason: str | None = None
+
+
+class RunChanged(_Body, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`note` says in words what happens next, where that is not plain."""
+
+    run_id: str
+    status: Status
+    revision: int
+    note: str | None = None
+
+
+class WaitPayload(_Body, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`until` ended, or parked (ended, or needs a person: an open request or a hold). None waits for ever."""
+
+    until: Literal["ended", "parked"] = "ended"
+    timeout_ms: int | None = None
+
+
+class WaitResult(_Body, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`done` is False when the time ran out."""
+
+    summary: RunSummary
+    done: bool
+    output: Value | None = None
+
+
+class Explained(_Body, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    summary: RunSummary
+    explanation: Explanation
+
+
+# --- requests and effects -------------------------------------------------------------------------------------
+
+
+class RequestListPayload(_Body, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Oldest first."""
+
+    statuses: tuple[Literal["pending", "settled", "cancelled"], ...] = ("pending",)
+    limit: int = LIST_PAGE
+
+
+class RequestList(_Body, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    requests: tuple[RequestView, ...]
+
+
+class AnswerPayload(_Body, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`request_id` may be a unique prefix, or a run reference with an open request (`run:ID`)."""
+
+    request_id: str
+    answer: msgspec.Raw
+
+
+class Answered(_Body, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    request_id: str
+    run_id: str
+    status: Status
+    revision: int
+
+
+class EffectListPayload(_Body, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    statuses: tuple[Literal["applying", "applied", "rejected", "ambiguous", "cancelled"], ...] = ()
+    limit: int = LIST_PAGE
+
+
+class EffectList(_Body, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    effects: tuple[EffectView, ...]
+
+
+class RecoverPayload(_Body, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A person's verdict on an ambiguous effect of the frame's run.
+
+    `applied`: it happened; `output` becomes the node's output. `retry`: it did not happen, run it again.
+    `observe`: ask the node's `observe` function again.
+    """
+
+    verdict: Literal["applied", "retry", "observe"]
+    output: msgspec.Raw = msgspec.Raw(b"null")
+
+
+# --- state, content, views ------------------------------------------------------------------------------------
+
+
+class StateStatus(_Body, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    database: str
+    schema: int
+    home_id: str
+    page_bytes: int
+    file_bytes: int
+    wal_bytes: int
+    free_bytes: int
+    rows: dict[str, int]
+    settings: dict[str, str]
+    sqlite: str
+
+
+class VerifyResult(_Body, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    violations: tuple[Violation, ...]
+    checked: dict[str, int]
+
+
+class ReadContent(_Body, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A value of the frame's run, by digest, from a byte offset."""
+
+    digest: str
+    offset: int = 0
+
+
+class Content(_Body, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`data` is base64 on the wire."""
+
+    digest: str
+    size: int
+    offset: int
+    data: bytes
+    last: bool
+
+
+class SubscribePayload(_Body, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`run`: the frame's run as a `RunView`. `runs`: a list as a `RunList`. `id` is chosen by the client."""
+
+    id: str
+    view: Literal["run", "runs"]
+    query: RunListPayload | None = None
+
+
+class UnsubscribePayload(_Body, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    id: str
+
+
+class Operation(NamedTuple):
+    """`needs_run`: the frame's `run_id` is required. `changes`: leaves a receipt."""
+
+    payload: type[Any]
+    result: type[Any]
+    needs_run: bool = False
+    changes: bool = False
+
+
+OPERATIONS: dict[str, Operation] = {
+    "daemon.status": Operation(Nothing, DaemonStatus),
+    "daemon.stop": Operation(StopPayload, StopResult),
+    "workflow.list": Operation(WorkflowListPayload, WorkflowList),
+    "workflow.describe": Operation(WorkflowRef, WorkflowDescription),
+    "run.start": Operation(StartPayload, RunStarted, changes=True),
+    "run.list": Operation(RunListPayload, RunList),
+    "run.status": Operation(Nothing, Explained, needs_run=True),
+    "run.view": Operation(StepsPayload, RunView, needs_run=True),
+    "run.events": Operation(EventsPayload, EventPage, needs_run=True),
+    "run.pause": Operation(PausePayload, RunChanged, needs_run=True, changes=True),
+    "run.resume": Operation(Nothing, RunChanged, needs_run=True, changes=True),
+    "run.cancel": Operation(CancelPayload, RunChanged, needs_run=True, changes=True),
+    "run.restart": Operation(Nothing, RunStarted, needs_run=True, changes=True),
+    "run.wait": Operation(WaitPayload, WaitResult, needs_run=True),
+    "request.list": Operation(RequestListPayload, RequestList),
+    "request.answer": Operation(AnswerPayload, Answered, changes=True),
+    "effect.list": Operation(EffectListPayload, EffectList),
+    "effect.recover": Operation(RecoverPayload, RunChanged, needs_run=True, changes=True),
+    "state.status": Operation(Nothing, StateStatus),
+    "state.verify": Operation(Nothing, VerifyResult),
+    "content.read": Operation(ReadContent, Content, needs_run=True),
+    "view.subscribe": Operation(SubscribePayload, Nothing),
+    "view.unsubscribe": Operation(UnsubscribePayload, Nothing),
+}

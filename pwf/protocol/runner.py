@@ -1,0 +1,202 @@
+"""Messages between the daemon and its helpers: runner, template, zygote, resolver.
+
+A runner talks NDJSON over one stream socket that it inherits. The daemon sends `Launch`, then one `Reply` for each
+message with a `seq`. The runner sends transitions, which the daemon applies in the order of `seq` (1, 2, 3 …) under
+run and generation. A runner may go on to a pure node before the reply to its last message, and must wait for every
+reply before an effect, a request, a timer or the end.
+
+Reads of larger outputs and files go over a second inherited socket, the *values* socket, with blocking calls:
+`ReadValue` -> `ValueChunk`…
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import msgspec
+
+from pwf.protocol.graph import Outcome, WorkflowGraph
+
+RUNNER_FRAME_BYTES_MAX = 8 * 1024 * 1024
+MARKER_VARIABLE = "PWF_RUN_MARKER"  # "<home_id>:<run_id>:<generation>" in every process of a runner
+
+
+class _Message(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="type"):
+    pass
+
+
+class Value(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Canonical JSON: inline in `json`, or, above `INLINE_BYTES_MAX`, by `digest` with its size in bytes."""
+
+    json: msgspec.Raw | None = None
+    digest: str | None = None
+    size: int = 0
+
+
+class StepError(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Why a step failed. `traceback` shows the pinned source text. Texts are bounded (64 KiB)."""
+
+    code: str  # node_failed, runner_timed_out, routing_failed, value_too_large, …
+    message: str
+    type: str = ""
+    traceback: str = ""
+    node: str = ""
+
+
+class PastStep(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The latest accepted result of a node. `output` is set when `outcome` is completed, else `error`."""
+
+    node: str
+    visit: int
+    outcome: Outcome
+    output: Value | None = None
+    error: StepError | None = None
+
+
+# --- daemon -> runner ----------------------------------------------------------------------------------------
+
+
+class Launch(_Message, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="launch"):
+    """Everything a runner needs to go on with a run at its recorded position.
+
+    `visits` counts the entries so far per node (the position's included). `observe` is set when an earlier attempt
+    of the position's manual effect may or may not have happened: the runner must observe before anything else.
+    """
+
+    run_id: str
+    generation: int
+    graph: WorkflowGraph
+    input: Value
+    node: str
+    visit: int
+    attempt: int  # number of the attempt within the run, 1, 2, 3 …
+    tries: int = 1  # number of the try within the visit
+    observe: bool = False
+    effect_key: str | None = None
+    attempt_started_wall_ms: int = 0
+    past: tuple[PastStep, ...] = ()
+    visits: dict[str, int] = {}
+    steps_taken: int = 0
+    root: str = ""
+    files: dict[str, Value] = {}  # pinned data files by path relative to root; digest only
+    value_bytes_max: int = 64 * 1024 * 1024
+    output_bytes_max: int = 4 * 1024 * 1024  # captured stdout and stderr, each
+    memory_bytes_max: int | None = None
+    stop_grace_ms: int = 1_000  # SIGTERM to SIGKILL
+
+
+class Reply(_Message, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="reply"):
+    """`go`: committed, go on. `park`: committed, exit now; a later generation goes on. `end`: the run has ended.
+
+    `claim_lost`: this runner is stale. `refused`: the message was wrong (a bug); `error` says why. After anything
+    but `go` the runner exits.
+    """
+
+    seq: int
+    verdict: Literal["go", "park", "end", "claim_lost", "refused"]
+    error: str | None = None
+
+
+# --- runner -> daemon ----------------------------------------------------------------------------------------
+
+
+class Finish(_Message, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="finish"):
+    """The attempt ended. `next` is the node the runner means to enter (None: the run ends, or a retry decides).
+
+    For a manual effect: `settled` says how the effect ended: applied, rejected (`NotApplied`), or unknown.
+    `observed` marks an answer of `observe`. `route_error`: completed, but no case matches: the run fails.
+    """
+
+    seq: int
+    attempt: int
+    outcome: Outcome
+    output: Value | None = None
+    error: StepError | None = None
+    next: str | None = None
+    route_error: StepError | None = None
+    settled: Literal["applied", "rejected", "unknown"] | None = None
+    observed: bool = False
+    effect_ref: str | None = None
+    title: str | None = None
+    active_ms: int = 0
+
+
+class Ask(_Message, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="ask"):
+    """A checkpoint's question: parks the run until it is answered."""
+
+    seq: int
+    attempt: int
+    kind: Literal["checkpoint", "agent", "assistant", "decision"]
+    prompt: Value
+    schema: dict[str, Any] | None = None
+    title: str | None = None
+    active_ms: int = 0
+
+
+class WaitUntil(_Message, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="wait_until"):
+    """A durable timer: relative (`delay_ms` from now) or absolute (`wall_ms`); exactly one is set. Parks the run."""
+
+    seq: int
+    attempt: int
+    delay_ms: int | None = None
+    wall_ms: int | None = None
+    title: str | None = None
+    active_ms: int = 0
+
+
+class Publish(_Message, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="publish"):
+    """`ctx.publish`: the record replaces the current item of (kind, key). Has no reply; may be coalesced."""
+
+    attempt: int
+    kind: str
+    key: str
+    data: msgspec.Raw
+
+
+class PutChunk(_Message, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="put_chunk"):
+    """A piece of a large value, sent before the transition that names its digest. `data` is base64 on the wire.
+
+    The `last` chunk is answered by a `Reply` (go, or refused) under its own `seq`; others have no reply.
+    """
+
+    seq: int = 0
+    digest: str
+    index: int
+    data: bytes
+    last: bool = False
+    size: int = 0
+
+
+class Leaving(_Message, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="leaving"):
+    """The runner's last word. `childless`: the kernel says that no descendant is left (subreaper and no child)."""
+
+    childless: bool = False
+
+
+# --- the values socket: blocking request and answer -----------------------------------------------------------
+
+
+class ReadValue(_Message, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="read_value"):
+    """Ask for a value of this run by digest."""
+
+    digest: str
+
+
+class ValueChunk(_Message, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="value_chunk"):
+    """A verified piece; `missing` when the run has no such value."""
+
+    data: bytes = b""
+    last: bool = False
+    missing: bool = False
+
+
+ToRunner = Launch | Reply
+Sequenced = Finish | Ask | WaitUntil
+FromRunner = Finish | Ask | WaitUntil | Publish | PutChunk | Leaving
+
+_encoder = msgspec.json.Encoder()
+encode_line = _encoder.encode_lines  # encode_line([message]) -> bytes with newline
+to_runner = msgspec.json.Decoder(ToRunner)
+from_runner = msgspec.json.Decoder(FromRunner)
+value_request = msgspec.json.Decoder(ReadValue)
+value_answer = msgspec.json.Decoder(ValueChunk)

@@ -1,0 +1,174 @@
+"""What clients see. Computed once, in the daemon, from rows and holds; no client infers a status.
+
+Times are wall-clock milliseconds since 1970. Revisions are the run's.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import msgspec
+
+from pwf.protocol.graph import WorkflowGraph
+from pwf.protocol.runner import StepError, Value
+
+Status = Literal[
+    "queued", "running", "waiting", "paused", "ambiguous", "held", "completed", "failed", "timed_out", "cancelled"
+]
+ENDED: frozenset[str] = frozenset({"completed", "failed", "timed_out", "cancelled"})
+Hold = Literal[
+    "paused",
+    "source_changed",
+    "environment_missing",
+    "no_progress",
+    "effect_ambiguous",
+    "process_unreaped",
+    "load_failed",
+    "restored",
+    "broken",
+    "budget",
+]
+
+
+class _View(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    pass
+
+
+class Explanation(_View, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The one reason why a run is where it is. `commands` can be typed as they stand.
+
+    `code`: a hold's name, or due_later, retry_later, capacity, launching, executing, request_open, behind_in_queue,
+    daemon_degraded, ended.
+    """
+
+    code: str
+    reason: str
+    changes_when: str
+    changes_at_ms: int | None = None
+    commands: tuple[str, ...] = ()
+
+
+class RunSummary(_View, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A line of a list."""
+
+    run_id: str
+    workflow: str
+    title: str | None
+    status: Status
+    revision: int
+    generation: int
+    node: str | None
+    created_ms: int
+    started_ms: int | None = None
+    ended_ms: int | None = None
+    due_ms: int | None = None
+    hold: Hold | None = None
+    reason: str | None = None  # of a hold, or how it ended
+    request_id: str | None = None
+    steps: int = 0
+    parent_run: str | None = None
+
+
+class StepView(_View, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One attempt. `summary` is the start of its output or error, at most 200 characters."""
+
+    attempt: int
+    node: str
+    visit: int
+    tries: int
+    kind: str
+    status: Literal["active", "completed", "failed", "timed_out", "cancelled", "interrupted", "unknown"]
+    generation: int
+    started_ms: int
+    ended_ms: int | None = None
+    active_ms: int = 0
+    summary: str = ""
+    output: Value | None = None
+    error: StepError | None = None
+
+
+class UpdateView(_View, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A durable update."""
+
+    kind: str
+    key: str
+    data: msgspec.Raw
+    updated_ms: int
+
+
+class RequestView(_View, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """An open or settled question."""
+
+    request_id: str
+    run_id: str
+    workflow: str
+    node: str
+    kind: str
+    status: Literal["pending", "settled", "cancelled"]
+    prompt: Value
+    schema: dict[str, Any] | None = None
+    created_ms: int
+    settled_ms: int | None = None
+    answer: Value | None = None
+    answered_by: str | None = None
+    deadline_ms: int | None = None  # None: waits for ever
+
+
+class EffectView(_View, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A row of the effect ledger."""
+
+    effect_key: str
+    run_id: str
+    node: str
+    visit: int
+    type: str
+    mode: Literal["idempotent", "manual"]
+    status: Literal["applying", "applied", "rejected", "ambiguous", "cancelled"]
+    attempts: int
+    ref: str | None = None
+    reserved_ms: int = 0
+    settled_ms: int | None = None
+
+
+class EventView(_View, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One entry of the append-only history."""
+
+    revision: int
+    kind: str
+    actor: str
+    generation: int
+    at_ms: int
+    payload: msgspec.Raw
+
+
+class RunView(_View, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`run.view`: one bounded document. `steps` is the newest page; `steps_total` says how many there are."""
+
+    summary: RunSummary
+    explanation: Explanation
+    graph: WorkflowGraph
+    root: str
+    input: Value
+    output: Value | None = None
+    error: StepError | None = None
+    steps: tuple[StepView, ...] = ()
+    steps_total: int = 0
+    updates: tuple[UpdateView, ...] = ()
+    request: RequestView | None = None
+    effects: tuple[EffectView, ...] = ()
+    children: tuple[str, ...] = ()
+    controls: tuple[str, ...] = ()  # operations that are possible now: pause, resume, cancel, restart, answer
+    definition_id: str = ""
+    newer_code: bool = False
+    interpreter: str = ""
+    python: str = ""
+    pwf: str = ""
+
+
+class Violation(_View, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A broken rule that `state.verify` found."""
+
+    rule: str
+    message: str
+    run_id: str | None = None
+    fix: str = ""
