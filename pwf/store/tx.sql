@@ -1,0 +1,62 @@
+-- Entities: the one row that every protected write goes through first (design, section 6).
+
+-- name: fence
+-- The one-statement fence: compare what the caller brings, count the write.
+UPDATE entities
+SET revision = revision + 1
+WHERE entity_id = :entity_id
+  AND (:generation IS NULL OR generation = :generation)
+  AND (:token IS NULL OR lease_token = :token)
+  AND (:expected_revision IS NULL OR revision = :expected_revision)
+RETURNING revision
+
+-- name: entity
+-- Why a fence or a lease found nothing, and the state of a lease.
+SELECT revision, generation, lease_token, lease_owner, lease_until_awake_ms, lease_boot_id
+FROM entities
+WHERE entity_id = :entity_id
+
+-- name: create_entity
+-- A new entity: revision 1, generation 0, no lease.
+INSERT INTO entities (entity_id, kind, revision, generation)
+VALUES (:entity_id, :kind, 1, 0)
+
+-- name: take_lease
+-- The next owner, if no other owner's lease is live: ended by the awake clock, of another boot, or proved dead.
+UPDATE entities
+SET revision = revision + 1,
+    generation = generation + 1,
+    lease_token = :token,
+    lease_owner = :owner,
+    lease_until_awake_ms = :until_awake_ms,
+    lease_boot_id = :boot_id
+WHERE entity_id = :entity_id
+  AND (lease_token IS NULL
+    OR lease_boot_id <> :boot_id
+    OR lease_until_awake_ms <= :awake_ms
+    OR lease_owner = :owner
+    OR lease_owner = :dead_owner)
+RETURNING revision, generation
+
+-- name: renew_lease
+-- The holder goes on: neither a revision nor an event. An ended lease that nobody has taken may be renewed.
+UPDATE entities
+SET lease_until_awake_ms = :until_awake_ms,
+    lease_boot_id = :boot_id
+WHERE entity_id = :entity_id
+  AND generation = :generation
+  AND lease_token = :token
+
+-- name: release_lease
+-- Give the lease up, after a fence; the generation stays.
+UPDATE entities
+SET lease_token = NULL,
+    lease_owner = NULL,
+    lease_until_awake_ms = NULL,
+    lease_boot_id = NULL
+WHERE entity_id = :entity_id
+
+-- name: add_event
+-- One entry of the append-only history; the primary key allows one per revision.
+INSERT INTO events (entity_id, revision, kind, actor, generation, payload, at_ms)
+VALUES (:entity_id, :revision, :kind, :actor, :generation, :payload, :at_ms)
