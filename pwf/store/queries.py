@@ -4,7 +4,8 @@
     -- One run's row.
     SELECT … FROM runs WHERE run_id = :run_id
 
-A query is one statement (apsw runs a text of several lazily). A mistake in a file is a `ValueError` at import.
+A query is one statement (apsw runs a text of several lazily). A mistake in a file is a `ValueError` with
+its line, at import.
 """
 
 from __future__ import annotations
@@ -51,7 +52,8 @@ def parse_queries(text: str, family: str) -> Queries:
     """Split the text of a `.sql` file. Raises `ValueError` naming the line of a mistake."""
     texts: dict[str, str] = {}
     purposes: dict[str, str] = {}
-    starts = [
+    lines = text.splitlines()
+    starts = [number for number, line in enumerate(lines) if _NAME.fullmatch(line.strip())]
         number for number, line in enumerate(lines := text.splitlines()) if _NAME.fullmatch(line.strip())
     ]
     _refuse_stray(lines[: starts[0] if starts else len(lines)], family)

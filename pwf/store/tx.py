@@ -1,7 +1,7 @@
 """What a handler sees of the open transaction: statements, the fence, leases, events.
 
 Owns no connection and never begins, commits or rolls back: the executor does. Every statement runs to its end
-before its rows are returned, so that nothing is left open at a COMMIT. A handler reads time from `now` and makes
+before its rows are returned, so that nothing is left open at a COMMIT. A handler reads the time from `now`, makes
 ids with `ids`, and does no I/O.
 """
 
@@ -77,8 +77,8 @@ class Tx:
     ) -> int:
         """Begin a protected write: compare and count in one statement; returns the new revision.
 
-        Nothing is written when it raises: `ClaimLost` where the entity is missing or its generation or token is
-        another, `Conflict` where only the revision is.
+        Nothing is written when it raises: `ClaimLost` where the entity is missing or has another generation or
+        token, `Conflict` where only the revision differs.
         """
         row = self.one(
             Q.fence,
@@ -122,7 +122,7 @@ class Tx:
         raise ClaimLost(f"{entity_id} belongs to {entity[3]} for another {left_ms} ms")
 
     def renew_lease(self, entity_id: str, *, generation: int, token: str, until_awake_ms: int) -> None:
-        """Go on owning; counts no revision and makes no event. `ClaimLost` where somebody else has taken it."""
+        """Go on owning: no revision, no event. `ClaimLost` where somebody else has taken it."""
         changed = self.run(
             Q.renew_lease,
             {
@@ -149,7 +149,7 @@ class Tx:
         generation: int,
         payload: Mapping[str, object] | bytes,
     ) -> None:
-        """Write the history's entry for `revision`. `payload` is an object, or canonical JSON as it stands."""
+        """Write the history's entry for `revision`. `payload`: an object, or canonical JSON as it stands."""
         self.run(
             Q.add_event,
             {
