@@ -54,8 +54,6 @@ def parse_queries(text: str, family: str) -> Queries:
     purposes: dict[str, str] = {}
     lines = text.splitlines()
     starts = [number for number, line in enumerate(lines) if _NAME.fullmatch(line.strip())]
-        number for number, line in enumerate(lines := text.splitlines()) if _NAME.fullmatch(line.strip())
-    ]
     _refuse_stray(lines[: starts[0] if starts else len(lines)], family)
     for start, end in zip(starts, [*starts[1:], len(lines)], strict=True):
         match = _NAME.fullmatch(lines[start].strip())

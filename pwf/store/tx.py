@@ -1,8 +1,8 @@
 """What a handler sees of the open transaction: statements, the fence, leases, events.
 
 Owns no connection and never begins, commits or rolls back: the executor does. Every statement runs to its end
-before its rows are returned, so that nothing is left open at a COMMIT. A handler reads the time from `now`, makes
-ids with `ids`, and does no I/O.
+before its rows are returned, so that nothing is left open at a COMMIT. A handler reads the time from `now`,
+makes ids with `ids`, and does no I/O.
 """
 
 from __future__ import annotations
@@ -77,8 +77,8 @@ class Tx:
     ) -> int:
         """Begin a protected write: compare and count in one statement; returns the new revision.
 
-        Nothing is written when it raises: `ClaimLost` where the entity is missing or has another generation or
-        token, `Conflict` where only the revision differs.
+        Nothing is written when it raises: `ClaimLost` where the entity is missing or has another generation
+        or token, `Conflict` where only the revision differs.
         """
         row = self.one(
             Q.fence,
