@@ -249,7 +249,7 @@ class Answered(_Body, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class EffectListPayload(_Body, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    statuses: tuple[Literal["applying", "applied", "rejected", "ambiguous", "cancelled"], ...] = ()
+    statuses: tuple[Literal["applying", "applied", "rejected", "failed", "ambiguous", "cancelled"], ...] = ()
     limit: int = LIST_PAGE
 
 

@@ -123,7 +123,7 @@ class EffectView(_View, frozen=True, kw_only=True, forbid_unknown_fields=True):
     visit: int
     type: str
     mode: Literal["idempotent", "manual"]
-    status: Literal["applying", "applied", "rejected", "ambiguous", "cancelled"]
+    status: Literal["applying", "applied", "rejected", "failed", "ambiguous", "cancelled"]
     attempts: int
     ref: str | None = None
     reserved_ms: int = 0
