@@ -1,7 +1,7 @@
-"""The configuration file, `config.toml`: read once by the daemon at start, and by clients for what they pass on.
+"""The configuration file, `config.toml`: read by the daemon at start, and by clients for what they pass on.
 
-Every key is optional. A file that can not be read, is not TOML, or holds an unknown key, a wrong type or a number out
-of bounds is refused whole with a `ConfigError` that names key, file and line. Nothing here writes the file.
+Every key is optional. A file that can not be read, is not TOML, or holds an unknown key, a wrong type or a number
+out of bounds is refused whole with a `ConfigError` that names key, file and line. Nothing here writes the file.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Variable = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
 class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """All settings, with their defaults and bounds (docs/operations.md lists them).
 
-    Names end in their unit. `environment` names variables that a client passes to its runs besides the allow-list.
+    Names end in their unit. `environment` names variables that a client passes on besides the allow-list.
     """
 
     max_runners: Annotated[int, msgspec.Meta(ge=1, le=256)] = 4
@@ -82,8 +82,8 @@ def _check_together(config: Config, text: str, file: str) -> Config:
     if config.lease_renew_s * 2 > config.lease_s:
         key = "lease_renew_s" if _line_of("lease_renew_s", text) else "lease_s"
         raise ConfigError(
-            f"{file}:{_line_of(key, text)}: lease_renew_s is {config.lease_renew_s:g}, which is more than half of "
-            f"lease_s ({config.lease_s:g}): one missed renewal would lose the lease",
+            f"{file}:{_line_of(key, text)}: lease_renew_s is {config.lease_renew_s:g}, more than half of lease_s "
+            f"({config.lease_s:g}): one missed renewal would lose the lease",
             hint=f"set lease_renew_s to {config.lease_s / 3:g} or less, or lease_s to "
             f"{config.lease_renew_s * 3:g} or more",
         )

@@ -53,11 +53,11 @@ class RunSummary(_View, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     run_id: str
     workflow: str
-    title: str | None
+    title: str | None = None  # defaults: a merge patch drops a key to say null
     status: Status
     revision: int
     generation: int
-    node: str | None
+    node: str | None = None
     created_ms: int
     started_ms: int | None = None
     ended_ms: int | None = None
