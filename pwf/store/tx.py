@@ -159,7 +159,7 @@ class Tx:
                 "actor": actor,
                 "generation": generation,
                 "payload": payload if isinstance(payload, bytes) else canonical(payload, what="event"),
-                "at_ms": self.now.wall_ms,
+                "at_wall_ms": self.now.wall_ms,
             },
         )
 

@@ -58,5 +58,5 @@ WHERE entity_id = :entity_id
 
 -- name: add_event
 -- One entry of the append-only history; the primary key allows one per revision.
-INSERT INTO events (entity_id, revision, kind, actor, generation, payload, at_ms)
-VALUES (:entity_id, :revision, :kind, :actor, :generation, :payload, :at_ms)
+INSERT INTO events (entity_id, revision, kind, actor, generation, at_wall_ms, payload)
+VALUES (:entity_id, :revision, :kind, :actor, :generation, :at_wall_ms, :payload)

@@ -1,0 +1,263 @@
+-- The canonical schema. Migrations lead here, and a test holds both equal.
+-- Values (input, output, prompt, …) stand inline up to 4 KiB, else by digest in `contents`.
+-- Times: *_wall_ms since 1970; *_elapsed_ms and *_awake_ms since boot, meaningful under the row's boot id only.
+
+CREATE TABLE meta(
+  key TEXT PRIMARY KEY,
+  value TEXT NOT NULL
+) STRICT, WITHOUT ROWID;
+
+-- Every row that has a revision and a lease. The fence is one UPDATE on this table.
+CREATE TABLE entities(
+  entity_id TEXT PRIMARY KEY,                     -- 'daemon', 'run:<run_id>'
+  kind TEXT NOT NULL,
+  revision INTEGER NOT NULL CHECK (revision >= 1),
+  generation INTEGER NOT NULL DEFAULT 0 CHECK (generation >= 0),
+  lease_owner TEXT,                               -- 'daemon:<epoch>'
+  lease_token TEXT,
+  lease_boot_id TEXT,
+  lease_until_awake_ms INTEGER,
+  CHECK ((lease_owner IS NULL) = (lease_token IS NULL)),
+  CHECK ((lease_owner IS NULL) = (lease_boot_id IS NULL)),
+  CHECK ((lease_owner IS NULL) = (lease_until_awake_ms IS NULL))
+) STRICT, WITHOUT ROWID;
+CREATE INDEX entities_leased ON entities(lease_owner) WHERE lease_owner IS NOT NULL;
+
+-- The append-only history: one event per revision.
+CREATE TABLE events(
+  entity_id TEXT NOT NULL,
+  revision INTEGER NOT NULL,
+  kind TEXT NOT NULL,
+  actor TEXT NOT NULL,                            -- 'runner', 'daemon', 'client:<who>', 'timer'
+  generation INTEGER NOT NULL,
+  at_wall_ms INTEGER NOT NULL,
+  payload BLOB NOT NULL,
+  PRIMARY KEY (entity_id, revision)
+) STRICT, WITHOUT ROWID;
+
+-- Larger values, by SHA-256 of their bytes; verified when the last chunk arrives.
+CREATE TABLE contents(
+  digest TEXT PRIMARY KEY CHECK (length(digest) = 64),
+  size INTEGER NOT NULL,
+  complete INTEGER NOT NULL CHECK (complete IN (0, 1)),
+  created_wall_ms INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE content_chunks(
+  digest TEXT NOT NULL REFERENCES contents(digest) ON DELETE CASCADE,
+  chunk INTEGER NOT NULL,
+  data BLOB NOT NULL,
+  UNIQUE (digest, chunk)
+) STRICT;
+
+-- An upload is held for its run and generation until a transition names the digest.
+CREATE TABLE content_holds(
+  digest TEXT NOT NULL REFERENCES contents(digest) ON DELETE CASCADE,
+  run_id TEXT NOT NULL,
+  generation INTEGER NOT NULL,
+  PRIMARY KEY (digest, run_id, generation)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX content_holds_by_run ON content_holds(run_id);
+
+-- Receipts of state-changing client commands, committed with the command.
+CREATE TABLE receipts(
+  scope_key TEXT PRIMARY KEY,
+  operation TEXT NOT NULL,
+  payload_digest TEXT NOT NULL,
+  outcome TEXT NOT NULL,
+  response BLOB NOT NULL,
+  run_id TEXT,
+  created_wall_ms INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+CREATE INDEX receipts_by_run ON receipts(run_id) WHERE run_id IS NOT NULL;
+CREATE INDEX receipts_by_age ON receipts(created_wall_ms);
+
+-- What a run executes: graph and sources, once per digest.
+CREATE TABLE definitions(
+  definition_id TEXT PRIMARY KEY,
+  workflow TEXT NOT NULL,
+  root TEXT NOT NULL,
+  path TEXT NOT NULL,
+  graph BLOB NOT NULL,
+  packages BLOB NOT NULL,
+  warnings BLOB NOT NULL,
+  created_wall_ms INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE definition_sources(
+  definition_id TEXT NOT NULL REFERENCES definitions(definition_id) ON DELETE CASCADE,
+  path TEXT NOT NULL,
+  kind TEXT NOT NULL CHECK (kind IN ('root', 'module', 'data')),
+  module TEXT NOT NULL,
+  digest TEXT NOT NULL REFERENCES contents(digest),
+  size INTEGER NOT NULL,
+  PRIMARY KEY (definition_id, path, kind)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX definition_sources_by_digest ON definition_sources(digest);
+
+-- Root, interpreter, versions and allow-listed variables; shared by the runs that have the same.
+CREATE TABLE environments(
+  environment_id TEXT PRIMARY KEY,
+  body BLOB NOT NULL
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE runs(
+  run_no INTEGER PRIMARY KEY,                     -- order of creation
+  run_id TEXT NOT NULL UNIQUE,
+  workflow TEXT NOT NULL,
+  definition_id TEXT NOT NULL REFERENCES definitions(definition_id),
+  environment_id TEXT NOT NULL REFERENCES environments(environment_id),
+  status TEXT NOT NULL CHECK (status IN
+    ('queued', 'running', 'waiting', 'held', 'completed', 'failed', 'timed_out', 'cancelled')),
+  hold TEXT CHECK (hold IN ('paused', 'source_changed', 'environment_missing', 'no_progress', 'effect_ambiguous',
+    'process_unreaped', 'load_failed', 'restored', 'broken', 'budget')),
+  hold_detail TEXT,
+  pause_requested INTEGER NOT NULL DEFAULT 0 CHECK (pause_requested IN (0, 1)),
+  title TEXT,
+  node TEXT NOT NULL,                             -- the position; of an ended run, where it ended
+  visit INTEGER NOT NULL,
+  visits BLOB NOT NULL,                           -- {"node": entries so far}
+  steps INTEGER NOT NULL DEFAULT 1,               -- visits so far, against max_steps
+  attempts INTEGER NOT NULL DEFAULT 0,            -- number of the newest attempt
+  tries INTEGER NOT NULL DEFAULT 0,               -- tries of the present visit, interrupted ones included
+  failures INTEGER NOT NULL DEFAULT 0,            -- failed tries of the present visit, against retry.times
+  crashes INTEGER NOT NULL DEFAULT 0,             -- runner ends without progress, in a row
+  observe INTEGER NOT NULL DEFAULT 0 CHECK (observe IN (0, 1)),
+  seq INTEGER NOT NULL DEFAULT 0,                 -- highest message of the present runner
+  priority INTEGER NOT NULL DEFAULT 0,
+  due_wall_ms INTEGER,                            -- kept through a pause
+  due_elapsed_ms INTEGER,                         -- set for relative waits
+  due_boot_id TEXT,
+  input BLOB, input_digest TEXT REFERENCES contents(digest),
+  output BLOB, output_digest TEXT REFERENCES contents(digest),
+  error BLOB,
+  reason TEXT,
+  parent_run TEXT, root_run TEXT, restart_no INTEGER NOT NULL DEFAULT 0,
+  created_wall_ms INTEGER NOT NULL,
+  started_wall_ms INTEGER,
+  ended_wall_ms INTEGER,
+  CHECK ((status = 'held') <= (hold IS NOT NULL)),
+  CHECK (hold IS NULL OR status IN ('held', 'waiting')),
+  CHECK ((status IN ('completed', 'failed', 'timed_out', 'cancelled')) = (ended_wall_ms IS NOT NULL))
+) STRICT;
+CREATE INDEX runs_by_status ON runs(status, run_no);
+CREATE INDEX runs_by_workflow ON runs(workflow, run_no);
+CREATE INDEX runs_held ON runs(hold, run_no) WHERE hold IS NOT NULL;
+CREATE UNIQUE INDEX one_restart_per_run ON runs(parent_run) WHERE parent_run IS NOT NULL;
+CREATE INDEX runs_by_definition ON runs(definition_id);
+CREATE INDEX runs_by_input ON runs(input_digest) WHERE input_digest IS NOT NULL;
+CREATE INDEX runs_by_output ON runs(output_digest) WHERE output_digest IS NOT NULL;
+
+-- How many runs have each status: what `status` and lists show must not cost a scan.
+CREATE TABLE run_counts(
+  status TEXT PRIMARY KEY,
+  runs INTEGER NOT NULL CHECK (runs >= 0)
+) STRICT, WITHOUT ROWID;
+CREATE TRIGGER runs_counted_insert AFTER INSERT ON runs BEGIN
+  INSERT INTO run_counts VALUES (new.status, 1) ON CONFLICT(status) DO UPDATE SET runs = runs + 1;
+END;
+CREATE TRIGGER runs_counted_update AFTER UPDATE OF status ON runs WHEN old.status <> new.status BEGIN
+  UPDATE run_counts SET runs = runs - 1 WHERE status = old.status;
+  INSERT INTO run_counts VALUES (new.status, 1) ON CONFLICT(status) DO UPDATE SET runs = runs + 1;
+END;
+CREATE TRIGGER runs_counted_delete AFTER DELETE ON runs BEGIN
+  UPDATE run_counts SET runs = runs - 1 WHERE status = old.status;
+END;
+
+-- A row exists only while a run is due or live.
+CREATE TABLE run_queue(
+  run_id TEXT PRIMARY KEY REFERENCES runs(run_id),
+  state TEXT NOT NULL CHECK (state IN ('later', 'ready', 'live')),
+  priority INTEGER NOT NULL,
+  due_wall_ms INTEGER NOT NULL,
+  due_elapsed_ms INTEGER,                         -- set for relative waits; then it decides
+  due_boot_id TEXT
+) STRICT, WITHOUT ROWID;
+CREATE INDEX run_queue_ready ON run_queue(priority DESC, due_wall_ms) WHERE state = 'ready';
+CREATE INDEX run_queue_later_wall ON run_queue(due_wall_ms) WHERE state = 'later' AND due_elapsed_ms IS NULL;
+CREATE INDEX run_queue_later_elapsed ON run_queue(due_elapsed_ms) WHERE state = 'later' AND due_elapsed_ms IS NOT NULL;
+CREATE INDEX run_queue_live ON run_queue(run_id) WHERE state = 'live';
+
+CREATE TABLE attempts(
+  run_id TEXT NOT NULL REFERENCES runs(run_id),
+  attempt INTEGER NOT NULL CHECK (attempt >= 1),
+  node TEXT NOT NULL,
+  visit INTEGER NOT NULL,
+  tries INTEGER NOT NULL,
+  status TEXT NOT NULL CHECK (status IN
+    ('active', 'completed', 'failed', 'timed_out', 'cancelled', 'interrupted', 'unknown')),
+  generation INTEGER NOT NULL,
+  started_wall_ms INTEGER NOT NULL,
+  ended_wall_ms INTEGER,
+  active_ms INTEGER NOT NULL DEFAULT 0,
+  output BLOB, output_digest TEXT REFERENCES contents(digest),
+  error BLOB,
+  seq INTEGER,                                    -- the runner's message that ended it, and the answer it got
+  verdict TEXT,
+  PRIMARY KEY (run_id, attempt),
+  CHECK ((status = 'active') = (ended_wall_ms IS NULL))
+) STRICT, WITHOUT ROWID;
+CREATE UNIQUE INDEX one_active_attempt ON attempts(run_id) WHERE status = 'active';
+CREATE INDEX attempts_by_output ON attempts(output_digest) WHERE output_digest IS NOT NULL;
+
+CREATE TABLE requests(
+  request_id TEXT PRIMARY KEY,
+  run_id TEXT NOT NULL REFERENCES runs(run_id),
+  node TEXT NOT NULL,
+  visit INTEGER NOT NULL,
+  attempt INTEGER NOT NULL,
+  kind TEXT NOT NULL CHECK (kind IN ('checkpoint', 'agent', 'assistant', 'decision')),
+  status TEXT NOT NULL CHECK (status IN ('pending', 'settled', 'cancelled')),
+  prompt BLOB, prompt_digest TEXT REFERENCES contents(digest),
+  schema BLOB,
+  answer BLOB, answer_digest TEXT REFERENCES contents(digest),
+  answered_by TEXT,
+  deadline_wall_ms INTEGER,
+  created_wall_ms INTEGER NOT NULL,
+  settled_wall_ms INTEGER,
+  CHECK ((status = 'pending') = (settled_wall_ms IS NULL))
+) STRICT, WITHOUT ROWID;
+CREATE UNIQUE INDEX one_open_request ON requests(run_id) WHERE status = 'pending';
+CREATE INDEX requests_by_age ON requests(status, created_wall_ms);
+CREATE INDEX requests_by_run ON requests(run_id, created_wall_ms);
+CREATE INDEX requests_by_prompt ON requests(prompt_digest) WHERE prompt_digest IS NOT NULL;
+CREATE INDEX requests_by_answer ON requests(answer_digest) WHERE answer_digest IS NOT NULL;
+
+-- The ledger of outside effects: reserved before, settled after; one row per visit.
+CREATE TABLE effects(
+  effect_key TEXT PRIMARY KEY,                    -- <run_id>:<node>:<visit>
+  run_id TEXT NOT NULL REFERENCES runs(run_id),
+  node TEXT NOT NULL,
+  visit INTEGER NOT NULL,
+  type TEXT NOT NULL,
+  mode TEXT NOT NULL CHECK (mode IN ('idempotent', 'manual')),
+  status TEXT NOT NULL CHECK (status IN ('applying', 'applied', 'rejected', 'failed', 'ambiguous', 'cancelled')),
+  attempts INTEGER NOT NULL,                      -- times it was begun
+  ref TEXT,
+  reserved_wall_ms INTEGER NOT NULL,
+  settled_wall_ms INTEGER,
+  CHECK ((status IN ('applying', 'ambiguous')) = (settled_wall_ms IS NULL))
+) STRICT, WITHOUT ROWID;
+CREATE INDEX effects_by_run ON effects(run_id);
+CREATE INDEX effects_open ON effects(status, reserved_wall_ms) WHERE status IN ('applying', 'ambiguous');
+
+-- The one process that executes a run's generation; gone only when it is proved dead.
+CREATE TABLE runners(
+  run_id TEXT PRIMARY KEY REFERENCES runs(run_id),
+  generation INTEGER NOT NULL,
+  epoch INTEGER NOT NULL,
+  state TEXT NOT NULL CHECK (state IN ('launching', 'live', 'ending')),
+  pid INTEGER, start_tick INTEGER, boot_id TEXT, session INTEGER,
+  created_wall_ms INTEGER NOT NULL,
+  CHECK ((state = 'live') <= (pid IS NOT NULL))
+) STRICT, WITHOUT ROWID;
+CREATE INDEX runners_by_epoch ON runners(epoch);
+
+CREATE TABLE updates(
+  run_id TEXT NOT NULL REFERENCES runs(run_id),
+  kind TEXT NOT NULL,
+  key TEXT NOT NULL,
+  data BLOB NOT NULL,
+  updated_wall_ms INTEGER NOT NULL,
+  PRIMARY KEY (run_id, kind, key)
+) STRICT, WITHOUT ROWID;
