@@ -1,0 +1,264 @@
+"""`ctx`: everything a node's function may see of its run. Read-only, made anew for every attempt.
+
+Outputs and input are fetched and decoded when they are first asked for, and decoded afresh for each context, so that
+a function that changes what it got changes nothing for later nodes (nor for itself after a crash).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar, overload
+
+import msgspec
+
+from pwf.errors import InvalidArgument, InvalidInput, InvalidValue, Rejected
+from pwf.protocol.graph import Outcome
+from pwf.protocol.runner import PastStep, StepError, Value
+from pwf.values import canonical
+from pwf.workflow.nodes import Node, NodeDef
+from pwf.workflow.suggest import nearest
+
+UPDATE_BYTES_MAX = 64 * 1024
+UPDATE_NAME_MAX = 128
+
+InputT = TypeVar("InputT")
+T = TypeVar("T")
+
+ReadValue = Callable[[Value], bytes]  # the canonical JSON bytes of a value, inline or by digest
+PublishUpdate = Callable[[str, str, bytes], None]  # type, key, canonical JSON
+ReadFile = Callable[[str], bytes]  # a pinned data file, by its path relative to the root
+
+
+class NotCompleted(Rejected, LookupError):
+    """The node has no output yet in this run."""
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """How the latest accepted visit of a node ended. `output` is set when it completed, else `error`."""
+
+    node: str
+    visit: int
+    outcome: Outcome
+    output: Any = None
+    error: StepError | None = None
+
+
+class Context(Generic[InputT]):
+    """What the function of a node gets.
+
+    `past` holds the latest accepted step of each node. `publish` is None where updates are not allowed.
+    """
+
+    __slots__ = (
+        "_cache",
+        "_input",
+        "_input_type",
+        "_input_value",
+        "_nodes",
+        "_past",
+        "_publish",
+        "_read_file",
+        "_read_value",
+        "attempt",
+        "effect_key",
+        "node",
+        "run_id",
+        "visit",
+    )
+
+    def __init__(
+        self,
+        *,
+        run_id: str,
+        node: str,
+        visit: int,
+        attempt: int,
+        input: Value,
+        input_type: Any,
+        nodes: Mapping[str, NodeDef],
+        past: Mapping[str, PastStep],
+        read_value: ReadValue,
+        effect_key: str | None = None,
+        publish: PublishUpdate | None = None,
+        read_file: ReadFile | None = None,
+    ) -> None:
+        set_ = object.__setattr__
+        set_(self, "run_id", run_id)
+        set_(self, "node", node)
+        set_(self, "visit", visit)
+        set_(self, "attempt", attempt)
+        set_(self, "effect_key", effect_key)
+        set_(self, "_input_value", input)
+        set_(self, "_input_type", input_type)
+        set_(self, "_nodes", nodes)
+        set_(self, "_past", past)
+        set_(self, "_read_value", read_value)
+        set_(self, "_publish", publish)
+        set_(self, "_read_file", read_file)
+        set_(self, "_cache", {})
+
+    run_id: str
+    node: str  # id of the node that runs
+    visit: int  # number of this entry into the node, 1, 2, 3 …
+    attempt: int  # number of the attempt within the run, 1, 2, 3 …
+    effect_key: str | None  # stable over all attempts of this visit: give it to the outside system
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(f"ctx is read-only: return a value from the node in place of setting ctx.{name}")
+
+    def __delattr__(self, name: str) -> None:
+        raise AttributeError("ctx is read-only")
+
+    @property
+    def input(self) -> InputT:
+        """The run's input, as the type that the workflow declares (any JSON where it declares none)."""
+        try:
+            return self._input  # type: ignore[has-type,no-any-return]  # set below, on first use
+        except AttributeError:
+            data = self._read_value(self._input_value)
+            decoded = _decode(data, self._input_type, InvalidInput, "the run's input")
+            object.__setattr__(self, "_input", decoded)
+            return decoded  # type: ignore[no-any-return]
+
+    @overload
+    def __getitem__(self, node: Node[T]) -> T: ...
+    @overload
+    def __getitem__(self, node: str) -> Any: ...
+    def __getitem__(self, node: Node[Any] | str) -> Any:
+        """The latest accepted output of a node, typed. `NotCompleted` when there is none."""
+        step = self._step(node)
+        if step.node not in self._cache:
+            self._cache[step.node] = self._output(step)
+        return self._cache[step.node]
+
+    @property
+    def outputs(self) -> Outputs:
+        """The latest accepted outputs of all nodes that completed, by node or id."""
+        return Outputs(self)
+
+    @property
+    def results(self) -> Results:
+        """How each node that ended did so, by node or id: outcome, and output or error."""
+        return Results(self)
+
+    def publish(self, type: str, key: str, data: Any) -> None:
+        """Write a durable update, at most 64 KiB of JSON: it replaces the run's current item of (`type`, `key`).
+
+        Not in compute, wait and checkpoint nodes, which must be free of effects.
+        """
+        if self._publish is None:
+            raise Rejected(
+                f"node {self.node!r} can not publish: only action and shell nodes may have effects",
+                hint=f"make {self.node!r} an action: @flow.action(effect=idempotent(…))",
+            )
+        for what, text in (("type", type), ("key", key)):
+            if not isinstance(text, str) or not 1 <= len(text) <= UPDATE_NAME_MAX:
+                raise InvalidArgument(f"the update's {what} must be a text of 1 to {UPDATE_NAME_MAX} characters")
+        self._publish(type, key, canonical(data, limit=UPDATE_BYTES_MAX, what=f"update {type}/{key}"))
+
+    def file(self, name: str) -> bytes:
+        """The bytes of a data file that `Workflow(files=…)` pinned, by its path relative to the project root."""
+        if self._read_file is None:
+            raise Rejected("this run has no pinned files", hint="name them in Workflow(files=[…])")
+        return self._read_file(name)
+
+    def _find(self, node: Node[Any] | str) -> str:
+        node_id = node.id if isinstance(node, Node) else node
+        if not isinstance(node_id, str):
+            raise InvalidArgument(f"ctx[…] takes a node or its id, not {node!r:.80}")
+        if node_id not in self._nodes or (isinstance(node, Node) and not node.stands_in(self._nodes)):
+            raise InvalidArgument(
+                f"node {node_id!r} is not part of this workflow", hint=nearest(node_id, self._nodes)
+            )
+        return node_id
+
+    def _step(self, node: Node[Any] | str) -> PastStep:
+        node_id = self._find(node)
+        step = self._past.get(node_id)
+        if step is not None and step.outcome == "completed":
+            return step
+        done = ", ".join(repr(name) for name, past in self._past.items() if past.outcome == "completed")
+        so_far = f"completed so far: {done or 'none'}"
+        if step is None:
+            raise NotCompleted(
+                f"node {self.node!r} asks for the output of {node_id!r}, which has not run ({so_far})",
+                hint=f"lead the graph through {node_id!r} first, or ask ctx.outputs.get({node_id!r})",
+            )
+        raise NotCompleted(
+            f"node {self.node!r} asks for the output of {node_id!r}, which ended as {step.outcome} ({so_far})",
+            hint=f"ctx.results[{node_id!r}] has its outcome and error",
+        )
+
+    def _output(self, step: PastStep) -> Any:
+        data = self._read_value(step.output) if step.output is not None else b"null"
+        return _decode(data, self._nodes[step.node].returns, InvalidValue, f"the output of node {step.node!r}")
+
+
+class Outputs(Mapping[str, Any]):
+    """Outputs by node id. `outputs.get(node)` is None for a node that has not completed."""
+
+    def __init__(self, ctx: Context[Any]) -> None:
+        self._ctx = ctx
+
+    @overload
+    def __getitem__(self, node: Node[T]) -> T: ...
+    @overload
+    def __getitem__(self, node: str) -> Any: ...
+    def __getitem__(self, node: Node[Any] | str) -> Any:
+        return self._ctx[node]
+
+    @overload  # type: ignore[override]  # nodes are keys too
+    def get(self, node: Node[T]) -> T | None: ...
+    @overload
+    def get(self, node: Node[T], default: T) -> T: ...
+    @overload
+    def get(self, node: str, default: Any = None) -> Any: ...
+    def get(self, node: Node[Any] | str, default: Any = None) -> Any:
+        return self[node] if node in self else default
+
+    def __contains__(self, node: object) -> bool:
+        key = node.id if isinstance(node, Node) else node
+        return any(key == name for name in self)
+
+    def __iter__(self) -> Iterator[str]:
+        return (name for name, step in self._ctx._past.items() if step.outcome == "completed")
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+
+class Results(Mapping[str, Result]):
+    """Results by node id: also of nodes that failed, timed out or were cancelled."""
+
+    def __init__(self, ctx: Context[Any]) -> None:
+        self._ctx = ctx
+
+    def __getitem__(self, node: Node[Any] | str) -> Result:
+        step = self._ctx._past.get(self._ctx._find(node))
+        if step is None:
+            name = node.id if isinstance(node, Node) else node
+            raise NotCompleted(f"node {self._ctx.node!r} asks for the result of {name!r}, which has not run")
+        output = self._ctx[step.node] if step.outcome == "completed" else None
+        return Result(node=step.node, visit=step.visit, outcome=step.outcome, output=output, error=step.error)
+
+    def get(self, node: Node[Any] | str, default: Any = None) -> Any:
+        return self[node] if node in self else default
+
+    def __contains__(self, node: object) -> bool:
+        key = node.id if isinstance(node, Node) else node
+        return key in self._ctx._past
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._ctx._past)
+
+    def __len__(self) -> int:
+        return len(self._ctx._past)
+
+
+def _decode(data: bytes, type_: Any, error: type[InvalidInput] | type[InvalidValue], what: str) -> Any:
+    try:
+        return msgspec.json.decode(data) if type_ is None else msgspec.json.decode(data, type=type_)
+    except msgspec.ValidationError as fault:
+        raise error(f"{what} is not what its type says: {fault}") from fault

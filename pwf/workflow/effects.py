@@ -1,0 +1,67 @@
+"""What an author says about side effects: `idempotent`, `manual`, and the answers of an `observe` function."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from pwf.protocol.graph import EffectMode
+
+
+class NotApplied(Exception):
+    """Raised by a node with a manual effect: it surely did not happen, and can not happen any more.
+
+    Settles the effect as rejected; the attempt has failed, so that `retry` and the `failed` way out apply.
+    """
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """A declared effect. Made by `idempotent` and `manual`, never directly."""
+
+    mode: EffectMode
+    type: str
+    observe: Callable[..., Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """What `observe` found in the outside system. Made by `applied`, `not_applied` and `unknown`."""
+
+    verdict: Literal["applied", "not_applied", "unknown"]
+    output: Any = None
+    ref: str | None = None
+
+
+def idempotent(type: str) -> Effect:
+    """The effect may be applied again without harm: after a crash the step simply runs again.
+
+    `type` names the kind of effect for people ("tests", "upload"). Pass `ctx.effect_key`, which is the same in
+    every attempt of a visit, to the outside system where it has room for an idempotency key.
+    """
+    return Effect("idempotent", type)
+
+
+def manual(type: str, observe: Callable[..., Any] | None = None) -> Effect:
+    """The effect is never applied again on its own once its outcome is unknown.
+
+    `observe(ctx)`, plain or async, reads the outside system then, and answers `applied`, `not_applied` or `unknown`.
+    Without it, or on `unknown`, the run is held as `effect_ambiguous` until a person says what happened.
+    """
+    return Effect("manual", type, observe)
+
+
+def applied(output: Any = None, ref: str | None = None) -> Observation:
+    """It happened. `output` becomes the node's output, as if its function had returned it; `ref` is kept for people."""
+    return Observation("applied", output, ref)
+
+
+def not_applied() -> Observation:
+    """It did not happen, and can not happen any more: the attempt has failed, and may be tried again."""
+    return Observation("not_applied")
+
+
+def unknown() -> Observation:
+    """The outside system does not tell. The run is held as `effect_ambiguous`."""
+    return Observation("unknown")

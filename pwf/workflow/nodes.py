@@ -1,0 +1,173 @@
+"""Nodes: what a decorator makes of a function (`Node`), and the same with all that a runner needs (`NodeDef`)."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+import msgspec
+
+from pwf.errors import InvalidValue
+from pwf.protocol.graph import EffectSpec, NodeKind, NodeSpec, RetrySpec
+from pwf.values import VALUE_BYTES_MAX, canonical
+from pwf.workflow.effects import Effect, Observation
+from pwf.workflow.source import Place
+from pwf.workflow.routes import Chain, Outcomes, Switch, cases_of, join
+from pwf.workflow.schema import first_fault
+from pwf.workflow.shell import ShellOptions, ShellResult
+
+if TYPE_CHECKING:
+    from pwf.workflow.workflow import Workflow
+
+T = TypeVar("T")
+
+#: The type of a node whose output may be any JSON.
+ANY_JSON = None
+
+
+class Waited(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The output of a wait node: when it was due, in milliseconds since 1970 (UTC)."""
+
+    due_ms: int
+
+    @property
+    def due(self) -> datetime:
+        """The same as a time with a zone."""
+        return datetime.fromtimestamp(self.due_ms / 1000, timezone.utc)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeDef:
+    """A checked node, as a runner executes it. `returns` is the type that `ctx[node]` decodes to, None for any JSON."""
+
+    id: str
+    kind: NodeKind
+    fn: Callable[..., Any]
+    is_async: bool
+    spec: NodeSpec
+    returns: Any = ANY_JSON
+    observe: Callable[..., Any] | None = None
+    observe_is_async: bool = False
+    shell: ShellOptions | None = None  # of shell nodes only
+
+    @property
+    def retry(self) -> RetrySpec | None:
+        """How often it may be tried again."""
+        return self.spec.retry
+
+    @property
+    def effect(self) -> EffectSpec | None:
+        """The declared effect, of action and shell nodes."""
+        return self.spec.effect
+
+    def output_bytes(self, value: object, *, limit: int = VALUE_BYTES_MAX) -> bytes:
+        """A returned (or observed) value as canonical JSON that `ctx[node]` can decode.
+
+        Raises `InvalidValue` (with the path to the fault) or `ValueTooLarge`: the attempt has failed with it.
+        """
+        if self.kind == "shell" and not isinstance(value, ShellResult):
+            value = ShellResult(parsed=value)  # the answer of `observe`
+        data = canonical(value, limit=limit, what=f"the output of node {self.id!r}")
+        if self.kind != "shell":
+            self._check(data)
+        return data
+
+    def _check(self, data: bytes) -> None:
+        if self.returns is not ANY_JSON:
+            try:
+                msgspec.json.decode(data, type=self.returns)
+            except msgspec.ValidationError as fault:
+                raise self._wrong_type(str(fault)) from fault
+        elif self.spec.returns is not None:
+            fault_text = first_fault(self.spec.returns, data)
+            if fault_text is not None:
+                raise self._wrong_type(fault_text)
+
+    def _wrong_type(self, fault: str) -> InvalidValue:
+        return InvalidValue(
+            f"node {self.id!r} returned something else than its declared type: {fault}",
+            hint=f"it stands in {self.spec.file}:{self.spec.line}",
+        )
+
+    def observation(self, answer: object) -> Observation:
+        """Check what `observe` returned."""
+        if isinstance(answer, Observation):
+            return answer
+        raise InvalidValue(
+            f"observe of node {self.id!r} returned {answer!r:.80}",
+            hint="return applied(output), not_applied() or unknown()",
+        )
+
+
+class Node(Generic[T]):
+    """One step of a workflow, made by a decorator such as `@flow.compute`. Calling it calls the plain function.
+
+    `a >> b` leads on when `a` completed; `a.on("failed") >> b` for other outcomes; `a.switch(…)` by its output.
+    """
+
+    def __init__(
+        self,
+        workflow: Workflow[Any],
+        kind: NodeKind,
+        fn: Callable[..., Any],
+        *,
+        id: str,
+        place: Place,
+        timeout_ms: int | None,
+        retry: RetrySpec | None = None,
+        effect: Effect | None = None,
+        returns: Any = None,  # a type or a JSON Schema; None: taken from the annotation
+        shell: ShellOptions | None = None,
+    ) -> None:
+        self.workflow = workflow
+        self.kind = kind
+        self.fn = fn
+        self.id = id
+        self.place = place
+        self.timeout_ms = timeout_ms
+        self.retry = retry
+        self.effect = effect
+        self.returns = returns
+        self.shell = shell
+        self.__doc__ = inspect.getdoc(fn)
+        self.__name__ = id
+        self.__wrapped__ = fn
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.fn(*args, **kwargs)
+
+    def __repr__(self) -> str:
+        return f"<{self.kind} node {self.id!r} of workflow {self.workflow.name!r} at {self.place}>"
+
+    def __rshift__(self, target: object) -> Chain:
+        return join((), self, ("completed",), target)
+
+    def __rrshift__(self, source: object) -> Chain:
+        return join((), source, ("completed",), self)
+
+    def on(self, *outcomes: str) -> Outcomes:
+        """The way out for other outcomes: `node.on("failed", "timed_out") >> other`."""
+        return Outcomes(self, outcomes, Place.of_caller())
+
+    def switch(
+        self,
+        on: str | None = None,
+        cases: Mapping[Any, Node[Any]] | None = None,
+        **named: Node[Any],
+    ) -> Switch:
+        """The way out by the output itself, or by its field `on`: one case for each value.
+
+        `named` gives cases for values that are names; `cases` for any other text, numbers, booleans, None and enums.
+        """
+        return Switch(self, on, cases_of(cases, named), Place.of_caller())
+
+    def stands_in(self, nodes: Mapping[str, NodeDef]) -> bool:
+        """Whether this very node, not another of the same name, is one of `nodes`."""
+        found = nodes.get(self.id)
+        return found is not None and found.fn is self.fn
+
+
+__all__ = ["ANY_JSON", "Node", "NodeDef", "Waited"]

@@ -1,0 +1,38 @@
+"""Where something stands in the author's source, for error messages."""
+
+from __future__ import annotations
+
+import inspect
+import os
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+_OURS = str(Path(__file__).parent) + os.sep
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A line of a file."""
+
+    file: str
+    line: int
+
+    @classmethod
+    def of_function(cls, fn: Callable[..., Any], otherwise: Place) -> Place:
+        """Where a function's definition begins (its first decorator); `otherwise` for a callable without source."""
+        code = getattr(inspect.unwrap(fn), "__code__", None)
+        return otherwise if code is None else cls(code.co_filename, code.co_firstlineno)
+
+    @classmethod
+    def of_caller(cls) -> Place:
+        """The nearest line outside this package."""
+        frame = sys._getframe(1)
+        while frame.f_back is not None and frame.f_code.co_filename.startswith(_OURS):
+            frame = frame.f_back
+        return cls(frame.f_code.co_filename, frame.f_lineno)
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}"
