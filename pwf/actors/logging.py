@@ -1,7 +1,7 @@
 """The daemon's log: one JSON object a line, a constant event name and ids.
 
-Owns the stream it was given. Promises: a line is written whole by one `write`, and a log that can not be written
-(disk full, closed terminal) stops nothing. Must never hold payloads, tokens or environments.
+Owns the stream it was given. Promises: a line is written whole by one `write`, and a log that can not be
+written (disk full, closed terminal) stops nothing. Must never hold payloads, tokens or environments.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ _encoder = msgspec.json.Encoder(enc_hook=str)
 
 
 class Log:
-    """Call it: `log("run.admitted", run_id=…)`. `clock` dates the lines, `descriptor` takes them (2: stderr)."""
+    """Call it: `log("run.admitted", run_id=…)`. `clock` dates the lines; `descriptor` None is stderr."""
 
     def __init__(self, clock: Clock, descriptor: int | None = None) -> None:
         self._clock = clock
         self._descriptor = sys.stderr.fileno() if descriptor is None else descriptor
 
     def __call__(self, event: str, *, level: Level = "info", **fields: object) -> None:
-        line = {"at_ms": self._clock.now().wall_ms, "level": level, "event": event}
+        line: dict[str, object] = {"at_ms": self._clock.now().wall_ms, "level": level, "event": event}
         line.update((name, _bounded(value)) for name, value in fields.items() if value is not None)
         try:
             os.write(self._descriptor, _encoder.encode(line) + b"\n")
