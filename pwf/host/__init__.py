@@ -1,0 +1,111 @@
+"""The port to the operating system: everything in which Linux and macOS differ stands behind these names.
+
+A scan of the process table takes milliseconds and never waits; callers in an event loop run it in a thread.
+"""
+
+from __future__ import annotations
+
+import resource
+import sys
+
+from pwf.host.identity import Bearer, Identity, Process
+
+if sys.platform == "darwin":
+    from pwf.host.macos import (
+        SAFE_TO_FORK,
+        ReservedVariable,
+        boot_id,
+        children,
+        descendants,
+        filesystem_type,
+        find_bearers,
+        has_children,
+        is_alive,
+        is_network_filesystem,
+        is_subreaper,
+        kernel_threads,
+        kill_identity,
+        memory_private_bytes,
+        now_tick,
+        open_descriptors,
+        open_exit,
+        peer_uid,
+        process_identity,
+        processes,
+        read_process,
+        read_variable,
+        set_process_name,
+        set_subreaper,
+        signal_state,
+    )
+else:
+    from pwf.host.linux import (
+        SAFE_TO_FORK,
+        ReservedVariable,
+        boot_id,
+        children,
+        descendants,
+        filesystem_type,
+        find_bearers,
+        has_children,
+        is_alive,
+        is_network_filesystem,
+        is_subreaper,
+        kernel_threads,
+        kill_identity,
+        memory_private_bytes,
+        now_tick,
+        open_descriptors,
+        open_exit,
+        peer_uid,
+        process_identity,
+        processes,
+        read_process,
+        read_variable,
+        set_process_name,
+        set_subreaper,
+        signal_state,
+    )
+
+
+def raise_open_files(wanted: int = 65_536) -> int:
+    """Raise the soft limit of open files to `wanted`, or as far as the hard limit goes. Gives the new one."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    target = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+    if soft != resource.RLIM_INFINITY and soft < target:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (target, hard))
+        return target
+    return soft
+
+
+__all__ = [
+    "SAFE_TO_FORK",
+    "Bearer",
+    "Identity",
+    "Process",
+    "ReservedVariable",
+    "boot_id",
+    "children",
+    "descendants",
+    "filesystem_type",
+    "find_bearers",
+    "has_children",
+    "is_alive",
+    "is_network_filesystem",
+    "is_subreaper",
+    "kernel_threads",
+    "kill_identity",
+    "memory_private_bytes",
+    "now_tick",
+    "open_descriptors",
+    "open_exit",
+    "peer_uid",
+    "process_identity",
+    "processes",
+    "raise_open_files",
+    "read_process",
+    "read_variable",
+    "set_process_name",
+    "set_subreaper",
+    "signal_state",
+]

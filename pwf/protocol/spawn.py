@@ -1,8 +1,12 @@
-"""Messages between the daemon's RunnerPool and the zygote and templates, and the resolver's answer.
+"""Messages between the daemon's RunnerPool and the zygote, templates, resolvers and fresh runners.
 
 Framing: a stream socket; each frame is a 4-byte big-endian length and that many bytes of msgpack. File descriptors
 travel as SCM_RIGHTS with the frame's first byte. Only the daemon asks; the other side answers under the same
 `call`, and sends `Exited` on its own account.
+
+The zygote forks and reaps, and never sees a workflow: what a helper is to do (`Load`, `Resolve`) goes over the
+helper's own socket, whose far end the daemon gave the zygote with the request. The daemon holds the deadlines, since
+it knows each helper's identity from `Forked`. When its socket closes, each of these processes ends.
 """
 
 from __future__ import annotations
@@ -11,9 +15,10 @@ from typing import Literal
 
 import msgspec
 
+from pwf.host.identity import Identity
 from pwf.protocol.graph import WorkflowDefinition, WorkflowGraph
 
-SPAWN_FRAME_BYTES_MAX = 64 * 1024 * 1024
+SPAWN_FRAME_BYTES_MAX = 96 * 1024 * 1024  # 64 MiB of pinned data files, the sources, and room
 
 
 class _Message(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="type"):
@@ -37,15 +42,6 @@ class SourceBundle(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     sources: tuple[PinnedSource, ...]
 
 
-class Identity(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A process, so that no other is ever taken for it: pid, the kernel's start tick, boot id, session id."""
-
-    pid: int
-    start_tick: int
-    boot_id: str
-    session: int
-
-
 class ZygoteHello(_Message, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="zygote_hello"):
     """The zygote's first frame."""
 
@@ -54,14 +50,31 @@ class ZygoteHello(_Message, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     identity: Identity
 
 
+class Fork(_Message, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="fork"):
+    """To the zygote: fork a helper, whose socket travels as the frame's descriptor. Answered by `Forked`."""
+
+    call: int
+    role: Literal["template", "resolver"]
+
+
+class StartFresh(_Message, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="start_fresh"):
+    """To the zygote: start a runner by exec, for a workflow that is not safe to fork. Answered by `Forked`.
+
+    Three descriptors: its control socket (it takes one `Load` and answers `Loaded`), messages, values.
+    """
+
+    call: int
+    environment: dict[str, str]
+    marker: str
+
+
 class Resolve(_Message, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="resolve"):
-    """Fork a resolver that loads `path` afresh in `root` and answers `Resolved` (with this call) on the zygote's socket."""
+    """To a resolver: load `path` afresh in `root` and answer `Resolved`, then end."""
 
     call: int
     path: str
     root: str
     environment: dict[str, str]
-    deadline_ms: int = 30_000
 
 
 class Resolved(_Message, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="resolved"):
@@ -80,38 +93,37 @@ class Resolved(_Message, frozen=True, kw_only=True, forbid_unknown_fields=True, 
     hint: str | None = None
 
 
-class MakeTemplate(_Message, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="make_template"):
-    """Fork a template that loads the bundle; its control socket travels as the frame's descriptor.
-
-    Answered by `TemplateReady` on the template's own socket.
-    """
+class Load(_Message, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="load"):
+    """To a template or a fresh runner: load the bundle under this environment. Answered by `Loaded`."""
 
     call: int
     bundle: SourceBundle
     environment: dict[str, str]
-    load_deadline_ms: int = 30_000
-    preload: bool = True  # False: load in each runner instead (unsafe to fork)
 
 
-class TemplateReady(_Message, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="template_ready"):
-    """`unsafe` says why runners must be fresh processes (None: forking is safe). `error`: loading failed."""
+class Loaded(_Message, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="loaded"):
+    """`error`: loading failed, with what is known. `unsafe`: why runners must be fresh processes (None: may fork).
+
+    After either, the template ends what loading started, and then itself.
+    """
 
     call: int
-    identity: Identity | None = None
     unsafe: str | None = None
     error: str | None = None
+    error_code: str | None = None
+    hint: str | None = None
 
 
 class ForkRunner(_Message, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="fork_runner"):
-    """Fork a runner. Its two sockets (messages, values) travel as the frame's descriptors."""
+    """To a template: fork a runner. Its two sockets (messages, values) travel as the frame's descriptors."""
 
     call: int
     environment: dict[str, str]
     marker: str
 
 
-class RunnerForked(_Message, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="runner_forked"):
-    """The new runner, which does nothing before its `Launch`."""
+class Forked(_Message, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="forked"):
+    """The new process: a helper that waits for its request, or a runner that does nothing before its `Launch`."""
 
     call: int
     identity: Identity | None = None
@@ -119,14 +131,20 @@ class RunnerForked(_Message, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 class Exited(_Message, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="exited"):
-    """A child (template or runner) was reaped. `status` as `os.waitstatus_to_exitcode`: negative is a signal."""
+    """A process was reaped. `status` as `os.waitstatus_to_exitcode`: negative is a signal.
+
+    `clean`: by the kernel's word no descendant of it is left. The spawner is the subreaper of all that it forked,
+    and had no child besides those that it knows.
+    """
 
     pid: int
+    start_tick: int
     status: int
+    clean: bool = False
 
 
-ToSpawner = Resolve | MakeTemplate | ForkRunner
-FromSpawner = ZygoteHello | Resolved | TemplateReady | RunnerForked | Exited
+ToSpawner = Fork | StartFresh | Resolve | Load | ForkRunner
+FromSpawner = ZygoteHello | Forked | Loaded | Resolved | Exited
 
 encoder = msgspec.msgpack.Encoder()
 to_spawner = msgspec.msgpack.Decoder(ToSpawner)
@@ -134,16 +152,18 @@ from_spawner = msgspec.msgpack.Decoder(FromSpawner)
 
 __all__ = [
     "Exited",
+    "Fork",
     "ForkRunner",
+    "Forked",
     "FromSpawner",
     "Identity",
-    "MakeTemplate",
+    "Load",
+    "Loaded",
     "PinnedSource",
     "Resolve",
     "Resolved",
-    "RunnerForked",
     "SourceBundle",
-    "TemplateReady",
+    "StartFresh",
     "ToSpawner",
     "WorkflowGraph",
     "ZygoteHello",

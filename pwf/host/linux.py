@@ -1,0 +1,326 @@
+"""Linux: /proc, pidfds, prctl. Nothing here waits, and only exactly the process that is meant is signalled.
+
+Sources: proc(5), prctl(2), pidfd_open(2), pidfd_send_signal(2), unix(7).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import errno
+import functools
+import os
+import signal
+import socket
+import struct
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from pwf.host.identity import Bearer, Identity, Process
+
+SAFE_TO_FORK = True
+ENVIRON_BYTES_MAX = 4 * 1024 * 1024  # the kernel's own limit for arguments and environment is near 6 MiB
+_PR_SET_NAME = 15
+_PR_SET_CHILD_SUBREAPER = 36
+_PR_GET_CHILD_SUBREAPER = 37
+_STAT_STATE, _STAT_PARENT, _STAT_SESSION, _STAT_THREADS, _STAT_START = 0, 1, 3, 17, 19  # after "pid (comm) "
+_STAT_ENV_START, _STAT_ENV_END = 47, 48
+_NETWORK_NAMES = """
+9p afs beegfs ceph cifs coda fuse.glusterfs fuse.rclone fuse.s3fs fuse.sshfs glusterfs gpfs lustre ncpfs
+nfs nfs3 nfs4 ocfs2 orangefs pvfs2 smb2 smb3 smbfs
+"""
+_NETWORK_FILESYSTEMS = frozenset(_NETWORK_NAMES.split())
+
+
+@functools.cache
+def boot_id() -> str:
+    """Names this boot of the machine."""
+    return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+
+
+@functools.cache
+def _ticks_per_second() -> int:
+    return os.sysconf("SC_CLK_TCK")
+
+
+def now_tick() -> int:
+    """The tick that a process started at this moment would have at the latest."""
+    return int(time.clock_gettime(time.CLOCK_BOOTTIME) * _ticks_per_second()) + 1
+
+
+# --- looking at processes ---------------------------------------------------------------------------------
+
+
+def read_process(pid: int) -> Process | None:
+    """The process's row, or None when there is none.
+
+    A zombie counts as dead: it executes nothing. A leader that ended while its other threads go on does not.
+    """
+    try:
+        fd = os.open(f"/proc/{pid}/stat", os.O_RDONLY | os.O_CLOEXEC)
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    try:
+        text = os.read(fd, 4096)
+    except ProcessLookupError:
+        return None
+    finally:
+        os.close(fd)
+    fields = text[text.rindex(b")") + 2 :].split()
+    state = fields[_STAT_STATE]
+    identity = Identity(
+        pid=pid,
+        start_tick=int(fields[_STAT_START]),
+        boot_id=boot_id(),
+        session=int(fields[_STAT_SESSION]),
+    )
+    dead = state in b"Xx" or (state == b"Z" and int(fields[_STAT_THREADS]) <= 1)
+    return Process(identity, int(fields[_STAT_PARENT]), dead)
+
+
+def process_identity(pid: int) -> Identity | None:
+    """The identity of the process that has this pid now (one that waits to be reaped included), or None."""
+    process = read_process(pid)
+    return process.identity if process is not None else None
+
+
+def is_alive(identity: Identity) -> bool:
+    """Whether exactly this process still executes something."""
+    if identity.boot_id != boot_id():
+        return False
+    process = read_process(identity.pid)
+    return process is not None and not process.dead and process.identity.is_same(identity)
+
+
+def processes(since_tick: int = 0) -> Iterator[Process]:
+    """Every process that started at `since_tick` or later. One that starts during the scan may be missed."""
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            process = read_process(int(name))
+            if process is not None and process.identity.start_tick >= since_tick:
+                yield process
+
+
+def find_bearers(variable: str, since_tick: int = 0) -> list[Bearer]:
+    """Every living process that started at `since_tick` or later, with its value of `variable`.
+
+    One pass serves the proofs of many runs. An environment that can not be read gives None.
+    """
+    return [
+        Bearer(process.identity, process.parent, read_variable(process.identity.pid, variable))
+        for process in processes(since_tick)
+        if not process.dead
+    ]
+
+
+def read_variable(pid: int, variable: str) -> str | None:
+    """The value that `variable` had when the process last called exec (or that it wrote there itself)."""
+    try:
+        fd = os.open(f"/proc/{pid}/environ", os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return None
+    data = b"\0"
+    try:
+        while len(data) < ENVIRON_BYTES_MAX and (piece := os.read(fd, 64 * 1024)):
+            data += piece
+    except OSError:
+        return None
+    finally:
+        os.close(fd)
+    head = b"\0" + os.fsencode(variable) + b"="
+    start = data.find(head)
+    if start < 0:
+        return None
+    start += len(head)
+    end = data.find(b"\0", start)
+    return os.fsdecode(data[start : end if end >= 0 else len(data)])
+
+
+def children(pid: int) -> list[int]:
+    """The pids of the process's children (zombies included), as the kernel lists them."""
+    found: list[int] = []
+    try:
+        for thread in os.listdir(f"/proc/{pid}/task"):
+            with open(f"/proc/{pid}/task/{thread}/children", "rb") as file:
+                found += map(int, file.read().split())
+    except (FileNotFoundError, ProcessLookupError):
+        pass
+    return found
+
+
+def descendants(pid: int) -> list[Identity]:
+    """Every living process below `pid`, parents before children. New ones may start meanwhile: ask again."""
+    found: list[Identity] = []
+    todo = children(pid)
+    seen: set[int] = set()
+    while todo:
+        child = todo.pop()
+        process = read_process(child) if child not in seen else None
+        seen.add(child)
+        if process is not None:
+            if not process.dead:
+                found.append(process.identity)
+            todo += children(child)
+    return found
+
+
+def has_children() -> bool:
+    """Whether this process has any child, one that waits to be reaped included."""
+    try:
+        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:
+        return False
+    return True
+
+
+def kernel_threads() -> int:
+    """How many threads this process has, as the kernel counts them."""
+    return len(os.listdir("/proc/self/task"))
+
+
+def open_descriptors() -> dict[int, str]:
+    """Each open descriptor of this process, and what it is open on."""
+    found: dict[int, str] = {}
+    for name in os.listdir("/proc/self/fd"):
+        with contextlib.suppress(FileNotFoundError):  # the descriptor of the listing itself
+            found[int(name)] = os.readlink(f"/proc/self/fd/{name}")
+    return found
+
+
+def signal_state() -> str:
+    """Which signals are blocked, ignored and caught, as the kernel has it (handlers of C code included)."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return " ".join(line for line in lines if line.startswith(("SigBlk", "SigIgn", "SigCgt")))
+
+
+def memory_private_bytes(pid: int) -> int:
+    """Memory that only this process uses (no pages shared with its fork parent); 0 when it is gone."""
+    try:
+        text = Path(f"/proc/{pid}/smaps_rollup").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return 0
+    return sum(int(line.split()[1]) * 1024 for line in text.splitlines() if line.startswith("Private_"))
+
+
+# --- acting on processes ----------------------------------------------------------------------------------
+
+
+def open_exit(identity: Identity) -> int | None:
+    """A descriptor that gets readable when exactly this process has ended; None when it has ended already.
+
+    The caller closes it.
+    """
+    try:
+        fd = os.pidfd_open(identity.pid)
+    except ProcessLookupError:
+        return None
+    if is_alive(identity):  # read after opening: the descriptor means this process and no later one
+        return fd
+    os.close(fd)
+    return None
+
+
+def kill_identity(identity: Identity, signum: int = signal.SIGKILL) -> bool:
+    """Signal exactly this process; False when it is gone. `PermissionError` when it is another user's."""
+    fd = open_exit(identity)
+    if fd is None:
+        return False
+    try:
+        signal.pidfd_send_signal(fd, signum)
+    except ProcessLookupError:
+        return False
+    finally:
+        os.close(fd)
+    return True
+
+
+@functools.cache
+def _libc() -> ctypes.CDLL:
+    return ctypes.CDLL(None, use_errno=True)
+
+
+def set_subreaper() -> None:
+    """From now on orphaned descendants of this process become its children."""
+    if _libc().prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
+        code = ctypes.get_errno()
+        raise OSError(code, os.strerror(code))
+
+
+def is_subreaper() -> bool:
+    """Whether orphaned descendants come to this process."""
+    value = ctypes.c_int(0)
+    return _libc().prctl(_PR_GET_CHILD_SUBREAPER, ctypes.byref(value), 0, 0, 0) == 0 and value.value == 1
+
+
+def set_process_name(name: str) -> None:
+    """What `ps` and `top` show (15 bytes)."""
+    _libc().prctl(_PR_SET_NAME, name.encode()[:15], 0, 0, 0)
+
+
+class ReservedVariable:
+    """Room in the environment that this process was started with, to be written again after a fork.
+
+    A forked child that calls no exec would otherwise show its parent's start environment in /proc for ever,
+    and so would its own forked children: they could not be found by a marker.
+    """
+
+    def __init__(self, variable: str) -> None:
+        self._address, self._room = self._find(os.fsencode(variable) + b"=")
+
+    @property
+    def room(self) -> int:
+        """How many bytes a value may have; -1 when the variable was not there at the start."""
+        return self._room
+
+    def write(self, value: str) -> bool:
+        """Show `value` from now on; False when there is no room for it."""
+        data = os.fsencode(value)
+        if len(data) > self._room:
+            return False
+        ctypes.memmove(self._address, data.ljust(self._room, b"\0"), self._room)
+        return True
+
+    @staticmethod
+    def _find(head: bytes) -> tuple[int, int]:
+        text = Path("/proc/self/stat").read_bytes()
+        fields = text[text.rindex(b")") + 2 :].split()
+        start, end = int(fields[_STAT_ENV_START]), int(fields[_STAT_ENV_END])
+        data = b"\0" + ctypes.string_at(start, end - start) if start and end > start else b""
+        found = data.find(b"\0" + head)
+        if found < 0:
+            return 0, -1
+        value = found + len(head) + 1
+        return start + value - 1, data.index(b"\0", value) - value
+
+
+# --- sockets and files ------------------------------------------------------------------------------------
+
+
+def peer_uid(sock: socket.socket) -> int:
+    """The user at the other end of a Unix socket, by the kernel's word."""
+    return int(struct.unpack("3i", sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[1])
+
+
+def filesystem_type(path: str | os.PathLike[str]) -> str:
+    """The type of the file system that holds `path`, which need not exist yet; "" when it can not be told."""
+    wanted = os.path.realpath(path)
+    best, kind = "", ""
+    try:
+        lines = Path("/proc/self/mountinfo").read_bytes().splitlines()
+    except OSError as error:
+        if error.errno in (errno.ENOENT, errno.EACCES):
+            return ""
+        raise
+    for line in lines:
+        fields = line.split()
+        point = os.fsdecode(fields[4].decode("unicode_escape").encode("latin-1"))  # \040 stands for a space
+        inside = wanted == point or wanted.startswith(point.rstrip("/") + "/")
+        if inside and len(point) >= len(best):  # of two mounts on one point the later one counts
+            best, kind = point, os.fsdecode(fields[fields.index(b"-") + 1])
+    return kind
+
+
+def is_network_filesystem(path: str | os.PathLike[str]) -> bool:
+    """Whether `path` lies where SQLite's locks and WAL can not be trusted."""
+    return filesystem_type(path) in _NETWORK_FILESYSTEMS
