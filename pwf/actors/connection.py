@@ -46,7 +46,7 @@ class Caller:
     number: int
     send_event: Callable[[Event], Awaitable[None]]
     client_id: str = ""
-    subscriptions: dict[str, trio.CancelScope] = field(default_factory=dict)
+    subscriptions: dict[str, Callable[[], None]] = field(default_factory=dict)
     nursery: trio.Nursery | None = None
 
     def spawn(self, task: Callable[[], Awaitable[None]]) -> None:
