@@ -1,8 +1,8 @@
 """Space that is kept back for the day the disk is full (design, section 6).
 
-A file of 16 MiB, really allocated, lies beside the database. When SQLite runs out of space the store releases it,
-so that cancel, outcomes of running steps, prune and checkpoints still find room; it is built again before admission
-resumes. Blocking file calls: only the store's writer thread uses this.
+A file of 16 MiB, really allocated, lies beside the database. When SQLite runs out of space the store releases
+it, so that cancel, outcomes of running steps, prune and checkpoints still find room; it is built again before
+admission resumes. Blocking file calls: only the store's writer thread uses this.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """The schema's number, how a new database gets it, and how an older one is brought up to it.
 
-`schema.sql` is the canonical result: a new database is made from it. `migrations/NNNN_what.sql` lead there from
-each released number; 0001 makes the first schema from nothing. A test holds both ways equal. Migrations go forward
-only and are never edited once released; each runs in one transaction with its number, so that a crash leaves the
-old schema or the new one, never a mixture.
+`schema.sql` is the canonical result: a new database is made from it. `migrations/NNNN_what.sql` lead there
+from each released number; 0001 makes the first schema from nothing. A test holds both ways equal. Migrations go
+forward only and are never edited once released; each runs in one transaction with its number, so that a crash
+leaves the old schema or the new one, never a mixture.
 """
 
 from __future__ import annotations
@@ -48,14 +48,12 @@ def create_schema(connection: apsw.Connection) -> None:
 def migrate(connection: apsw.Connection) -> list[int]:
     """Bring an older database up to `schema_version()`; returns the numbers that were applied.
 
-    The caller has refused databases from a newer pwf. Raises `StoreRefused` when a migration would leave a dangling
-    reference; then nothing of it is kept.
+    The caller has refused databases from a newer pwf. Raises `StoreRefused` when a migration would leave a
+    dangling reference; then nothing of it is kept.
     """
     present = connection.pragma("user_version")
     applied: list[int] = []
-    connection.pragma(
-        "foreign_keys", False
-    )  # tables are rebuilt under a migration; checked at its end instead
+    connection.pragma("foreign_keys", False)  # a migration rebuilds tables; checked at its end
     try:
         for number, script in migrations()[present:]:
             _apply(connection, number, script)
@@ -68,9 +66,9 @@ def migrate(connection: apsw.Connection) -> list[int]:
 def schema_of(connection: apsw.Connection) -> dict[str, str]:
     """Every table, index, trigger and view with its SQL, free of comments and white space: for comparing."""
     rows = connection.execute(
-        "SELECT type || ' ' || name, sql FROM sqlite_schema WHERE sql IS NOT NULL AND name NOT LIKE 'sqlite_%'"
+        "SELECT type, name, sql FROM sqlite_schema WHERE sql IS NOT NULL AND name NOT LIKE 'sqlite_%'"
     ).fetchall()
-    return {name: _normal(sql) for name, sql in rows}
+    return {f"{kind} {name}": _normal(str(sql)) for kind, name, sql in rows}
 
 
 @cache
@@ -96,7 +94,8 @@ def _apply(connection: apsw.Connection, number: int, script: str) -> None:
         dangling = connection.execute("PRAGMA foreign_key_check").fetchall()
         if dangling:
             raise StoreRefused(
-                f"migration {number} would leave {len(dangling)} dangling references, the first in {dangling[0][0]}",
+                f"migration {number} would leave {len(dangling)} dangling references, "
+                f"the first in {dangling[0][0]}",
                 hint="nothing was changed; report this with the output of: pwf state verify",
             )
         connection.pragma("user_version", number)

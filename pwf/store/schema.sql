@@ -47,6 +47,7 @@ CREATE TABLE content_chunks(
   digest TEXT NOT NULL REFERENCES contents(digest) ON DELETE CASCADE,
   chunk INTEGER NOT NULL,
   data BLOB NOT NULL,
+  crc32 INTEGER NOT NULL,                         -- of data: each chunk is verified when it is read
   UNIQUE (digest, chunk)
 ) STRICT;
 

@@ -27,12 +27,14 @@ Q = load_queries(__file__)
 class Tx:
     """One command's (or one read's) view of the database. `now` is one reading per batch."""
 
-    __slots__ = ("_connection", "_execute", "changed_keys", "ids", "now")
+    __slots__ = ("_connection", "_execute", "changed_keys", "disk_full", "ids", "now")
 
     def __init__(self, connection: apsw.Connection, *, now: Now, ids: Ids) -> None:
         self.now = now
         self.ids = ids
         self.changed_keys: list[str] = []
+        #: The disk is full and the ballast is gone: whatever can wait for space must be refused with `DiskFull`.
+        self.disk_full = False
         self._connection = connection
         # One cursor for all: a new one per statement costs more than the statement.
         self._execute: Any = connection.cursor().execute
@@ -80,15 +82,8 @@ class Tx:
         Nothing is written when it raises: `ClaimLost` where the entity is missing or has another generation
         or token, `Conflict` where only the revision differs.
         """
-        row = self.one(
-            Q.fence,
-            {
-                "entity_id": entity_id,
-                "generation": generation,
-                "token": token,
-                "expected_revision": expected_revision,
-            },
-        )
+        facts = {"generation": generation, "token": token, "expected_revision": expected_revision}
+        row = self.one(Q.fence, {"entity_id": entity_id, **facts})
         if row is not None:
             return int(row[0])
         raise self._fenced_off(entity_id, generation, token, expected_revision)

@@ -47,6 +47,7 @@ CREATE TABLE content_chunks(
   digest TEXT NOT NULL REFERENCES contents(digest) ON DELETE CASCADE,
   chunk INTEGER NOT NULL,
   data BLOB NOT NULL,
+  crc32 INTEGER NOT NULL,                         -- of data: each chunk is verified when it is read
   UNIQUE (digest, chunk)
 ) STRICT;
 
@@ -122,7 +123,8 @@ CREATE TABLE runs(
   tries INTEGER NOT NULL DEFAULT 0,               -- tries of the present visit, interrupted ones included
   failures INTEGER NOT NULL DEFAULT 0,            -- failed tries of the present visit, against retry.times
   crashes INTEGER NOT NULL DEFAULT 0,             -- runner ends without progress, in a row
-  observe INTEGER NOT NULL DEFAULT 0 CHECK (observe IN (0, 1)),
+  observe TEXT CHECK (observe IN ('run', 'failed', 'timed_out')),  -- the effect's outcome is unknown: observe first,
+                                                  -- and if it did not happen, run it or report this outcome
   seq INTEGER NOT NULL DEFAULT 0,                 -- highest message of the present runner
   priority INTEGER NOT NULL DEFAULT 0,
   due_wall_ms INTEGER,                            -- kept through a pause

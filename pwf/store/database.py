@@ -1,0 +1,324 @@
+"""Opening the one database file: whose it is, what is in it, and how SQLite must treat it.
+
+Promises: what is not ours, or from a newer pwf, is refused and left as it was; a new database appears whole
+or not at all; the settings that durability rests on are set, then read back, and a mismatch refuses to serve.
+Blocking calls: this runs on the thread that owns the connection. The caller holds the home's kernel lock.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Protocol
+
+import apsw
+
+from pwf.errors import HomeRefused, StoreRefused
+from pwf.store.migrate import create_schema, expected_schema, migrate, schema_of, schema_version
+
+APPLICATION_ID = 0x70776631  # "pwf1"
+PAGE_BYTES = 4096
+STATEMENTS_CACHED = 512  # every named query stays prepared; a test holds their number below this
+CACHE_KIB = 16 * 1024
+BUSY_LIMIT_S = 30.0  # how long a foreign lock is waited for
+BUSY_WARN_S = 0.5
+WAL_KEPT_BYTES = 4 * 1024 * 1024  # to this the WAL file is cut when it starts anew
+
+
+class Warn(Protocol):
+    """How the store says what a person may want to know: a constant event name, and facts."""
+
+    def __call__(self, event: str, **fields: object) -> None: ...
+
+
+_MAGIC = b"SQLite format 3\x00"
+_AUTO_VACUUM_INCREMENTAL = 2
+_SYNCHRONOUS = {"OFF": 0, "FULL": 2}
+
+
+def no_warning(event: str, **fields: object) -> None:
+    """Where nobody wants to hear."""
+
+
+# --- the home ---------------------------------------------------------------------------------------------
+
+
+def prepare_home(home: Path, network_filesystem: Callable[[Path], str | None]) -> None:
+    """Make the state folder, or check the one that is there. Raises `HomeRefused` with what to do.
+
+    `network_filesystem` names the type of a network file system that a path lies on (locks and shared
+    memory do not hold there), or gives None.
+    """
+    try:
+        home.mkdir(mode=0o700, parents=True, exist_ok=True)
+        facts = home.stat()
+    except OSError as error:
+        raise HomeRefused(
+            f"the state folder {home} can not be made: {error.strerror}",
+            hint="set PWF_HOME to another folder",
+        ) from error
+    if not stat.S_ISDIR(facts.st_mode):
+        raise HomeRefused(f"{home} is not a folder", hint="set PWF_HOME to a folder")
+    if facts.st_uid != os.geteuid():
+        raise HomeRefused(
+            f"the state folder {home} belongs to user {facts.st_uid}, and you are user {os.geteuid()}",
+            hint="set PWF_HOME to a folder of your own",
+        )
+    if kind := network_filesystem(home):
+        raise HomeRefused(
+            f"the state folder {home} is on a network file system ({kind}), where SQLite's locks do not hold",
+            hint="set PWF_HOME to a folder on a local disk",
+        )
+    _make_private(home, facts)
+
+
+def _make_private(home: Path, facts: os.stat_result) -> None:
+    try:
+        if stat.S_IMODE(facts.st_mode) != 0o700:
+            home.chmod(0o700)
+    except OSError as error:
+        raise HomeRefused(f"the rights of {home} can not be set: {error.strerror}") from error
+    if not os.access(home, os.R_OK | os.W_OK | os.X_OK):
+        raise HomeRefused(
+            f"the state folder {home} can not be written", hint="make it writable, or set PWF_HOME to another"
+        )
+
+
+# --- the file ---------------------------------------------------------------------------------------------
+
+
+def open_writer(
+    path: Path, *, synchronous: str = "FULL", vfs: str | None = None, warn: Warn = no_warning
+) -> apsw.Connection:
+    """Open the database for writing, making or migrating it as needed.
+
+    Raises `StoreRefused` when it can't be served; then the file is as it was. `synchronous="OFF"` is for
+    simulations, which crash no machine.
+    """
+    if not path.exists():
+        _create(path, vfs)
+    check_header(path)
+    _keep_private(path)
+    try:
+        connection = apsw.Connection(
+            str(path), flags=apsw.SQLITE_OPEN_READWRITE, vfs=vfs, statementcachesize=STATEMENTS_CACHED
+        )
+    except apsw.Error as error:
+        raise _refusal(path, error) from error
+    try:
+        _take_over(connection, path, synchronous, warn)
+    except apsw.Error as error:
+        connection.close()
+        raise _refusal(path, error) from error
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def open_reader(path: Path, *, vfs: str | None = None) -> apsw.Connection:
+    """A second connection that can't write. The writer has opened the same file before."""
+    try:
+        connection = apsw.Connection(
+            str(path), flags=apsw.SQLITE_OPEN_READONLY, vfs=vfs, statementcachesize=STATEMENTS_CACHED
+        )
+        connection.set_busy_handler(BusyWait(no_warning))
+        _harden(connection)
+        connection.pragma("query_only", True)
+    except apsw.Error as error:
+        raise _refusal(path, error) from error
+    return connection
+
+
+def check_header(path: Path) -> None:
+    """Read the file's first bytes without SQLite; raises `StoreRefused` for what is not ours or is newer."""
+    try:
+        with path.open("rb") as file:
+            header = file.read(100)
+    except OSError as error:
+        raise StoreRefused(f"{path} can not be read: {error.strerror}") from error
+    application_id = int.from_bytes(header[68:72], "big")
+    if len(header) < 100 or not header.startswith(_MAGIC) or application_id != APPLICATION_ID:
+        raise StoreRefused(
+            f"{path} is not a pwf database", hint="move it away, or set PWF_HOME to another folder"
+        )
+    _refuse_newer(path, int.from_bytes(header[60:64], "big"))
+
+
+def read_settings(connection: apsw.Connection) -> dict[str, object]:
+    """The settings that durability and safety rest on, as SQLite itself reports them."""
+    names = ["journal_mode", "synchronous", "foreign_keys", "auto_vacuum", "application_id", "user_version"]
+    names += ["page_size", "trusted_schema", "fullfsync", "checkpoint_fullfsync"]
+    return {name: connection.pragma(name) for name in names}
+
+
+def check_settings(path: Path, found: dict[str, object], *, synchronous: str = "FULL") -> None:
+    """Raise `StoreRefused` naming the first setting that is not as it must be."""
+    wanted: dict[str, object] = {
+        "journal_mode": "wal",
+        "synchronous": _SYNCHRONOUS[synchronous],
+        "foreign_keys": 1,
+        "auto_vacuum": _AUTO_VACUUM_INCREMENTAL,
+        "application_id": APPLICATION_ID,
+        "user_version": schema_version(),
+        "trusted_schema": 0,
+    }
+    if sys.platform == "darwin":
+        wanted |= {"fullfsync": 1, "checkpoint_fullfsync": 1}
+    for name, value in wanted.items():
+        if found[name] != value:
+            raise StoreRefused(
+                f"{path}: {name} is {found[name]!r}; pwf serves only with {value!r}",
+                hint="move the file away, or restore it from a backup",
+            )
+
+
+class BusyWait:
+    """SQLite's busy handler: waits for a foreign lock, says so once, gives up after `limit_s`."""
+
+    def __init__(self, warn: Warn, limit_s: float = BUSY_LIMIT_S) -> None:
+        self._warn = warn
+        self._limit_s = limit_s
+        self._started = 0.0
+        self._warned = False
+
+    def __call__(self, tries: int) -> bool:
+        now = time.monotonic()
+        if tries == 0:
+            self._started, self._warned = now, False
+        waited = now - self._started
+        if waited >= BUSY_WARN_S and not self._warned:
+            self._warned = True
+            self._warn("store.locked_by_another_process", waited_ms=int(waited * 1000))
+        if waited >= self._limit_s:
+            return False
+        time.sleep(min(0.001 * (tries + 1), 0.025))
+        return True
+
+
+def _take_over(connection: apsw.Connection, path: Path, synchronous: str, warn: Warn) -> None:
+    # Until we know that it is ours to serve, closing must not move the WAL into the file.
+    connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
+    connection.set_busy_handler(BusyWait(warn))
+    _refuse_newer(path, int(connection.pragma("user_version")))
+    found = connection.pragma("auto_vacuum")
+    if found != _AUTO_VACUUM_INCREMENTAL:
+        raise StoreRefused(f"{path}: auto_vacuum is {found}; pwf serves only with {_AUTO_VACUUM_INCREMENTAL}")
+    connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 0)
+    _harden(connection)
+    migrate(connection)
+    _refuse_other_schema(connection, path)
+    connection.pragma("journal_mode", "wal")
+    connection.pragma("synchronous", synchronous)
+    connection.pragma("foreign_keys", True)
+    connection.pragma("wal_autocheckpoint", 0)  # the writer does it, between batches
+    connection.pragma("journal_size_limit", WAL_KEPT_BYTES)
+    if sys.platform == "darwin":
+        connection.pragma("fullfsync", True)
+        connection.pragma("checkpoint_fullfsync", True)
+    check_settings(path, read_settings(connection), synchronous=synchronous)
+
+
+def _harden(connection: apsw.Connection) -> None:
+    connection.pragma("cache_size", -CACHE_KIB)
+    connection.pragma("temp_store", 2)  # in memory: a full disk must not fail a sort
+    connection.pragma("trusted_schema", False)
+    connection.config(apsw.SQLITE_DBCONFIG_DEFENSIVE, 1)
+    connection.config(apsw.SQLITE_DBCONFIG_DQS_DML, 0)
+    connection.config(apsw.SQLITE_DBCONFIG_DQS_DDL, 0)
+
+
+def _create(path: Path, vfs: str | None) -> None:
+    """Make a new database beside its place and put it there whole."""
+    for leftover in ("-wal", "-journal"):
+        if path.with_name(path.name + leftover).exists():
+            # SQLite would play it into the new file.
+            raise StoreRefused(
+                f"{path} is gone, but {path.name}{leftover} is still there",
+                hint="put the database back, or move the leftover away",
+            )
+    unfinished = path.with_name(path.name + ".new")
+    for name in (unfinished.name, *(unfinished.name + end for end in ("-wal", "-shm", "-journal"))):
+        path.with_name(name).unlink(missing_ok=True)
+    try:
+        os.close(os.open(unfinished, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+        _fill(unfinished, vfs)
+        _put_in_place(unfinished, path)
+    except (OSError, apsw.Error) as error:
+        raise StoreRefused(
+            f"{path} can not be made: {error}", hint="is the disk full or read-only?"
+        ) from error
+
+
+def _fill(path: Path, vfs: str | None) -> None:
+    connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE, vfs=vfs)
+    try:
+        connection.pragma("page_size", PAGE_BYTES)
+        connection.pragma("auto_vacuum", _AUTO_VACUUM_INCREMENTAL)
+        connection.execute("BEGIN IMMEDIATE").fetchall()
+        connection.pragma("application_id", APPLICATION_ID)
+        create_schema(connection)
+        connection.execute("COMMIT").fetchall()
+        connection.pragma("journal_mode", "wal")
+    finally:
+        connection.close()
+
+
+def _put_in_place(unfinished: Path, path: Path) -> None:
+    try:
+        os.link(unfinished, path)  # unlike a rename, never replaces a database that somebody just made
+        unfinished.unlink()
+    except OSError as error:
+        if error.errno not in (errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EOPNOTSUPP):
+            raise
+        unfinished.rename(path)
+    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+def _keep_private(path: Path) -> None:
+    # SQLite gives the WAL and its index the rights of the database file.
+    for name in (path.name, path.name + "-wal", path.name + "-shm"):
+        file = path.with_name(name)
+        try:
+            if stat.S_IMODE(file.stat().st_mode) & 0o177:
+                file.chmod(0o600)
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            raise StoreRefused(f"the rights of {file} can not be set: {error.strerror}") from error
+
+
+def _refuse_newer(path: Path, version: int) -> None:
+    if version > schema_version():
+        raise StoreRefused(
+            f"{path} is from a newer pwf: its schema is {version}, and this pwf knows {schema_version()}",
+            hint="upgrade pwf (nothing in the file was changed)",
+        )
+
+
+def _refuse_other_schema(connection: apsw.Connection, path: Path) -> None:
+    found, wanted = schema_of(connection), expected_schema()
+    if found == wanted:
+        return
+    names = sorted(name for name in found.keys() | wanted.keys() if found.get(name) != wanted.get(name))
+    raise StoreRefused(
+        f"{path} has schema {schema_version()} in another form (first difference: {names[0]})",
+        hint="it is from another pre-release of pwf: move it away, or use that pwf",
+    )
+
+
+def _refusal(path: Path, error: apsw.Error) -> StoreRefused:
+    if isinstance(error, apsw.BusyError | apsw.LockedError):
+        return StoreRefused(f"{path} is locked by another process", hint="end the program that has it open")
+    if isinstance(error, apsw.CorruptError | apsw.NotADBError):
+        return StoreRefused(f"{path} is damaged: {error}", hint="restore it from a backup")
+    return StoreRefused(f"{path} can not be opened: {error}", hint="check the disk and the file's rights")

@@ -1,0 +1,212 @@
+"""Values in the store: small ones in their row, larger ones content-addressed, in verified chunks.
+
+A value is a pair of columns, `(inline, digest)`; both NULL is no value. An upload is held for its run and
+generation until a transition names the digest; what is neither held nor referenced is pruned. The references are
+the schema's foreign keys to `contents`, repeated in one query (`is_used`); a test holds both equal.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import zlib
+
+import msgspec
+
+from pwf.errors import ClaimLost, DiskFull, InvalidValue, NotFound, StoreBroken, ValueTooLarge
+from pwf.protocol.runner import Value, ValueChunk
+from pwf.store.queries import load_queries
+from pwf.store.tx import Tx
+from pwf.values import CHUNK_BYTES, INLINE_BYTES_MAX, VALUE_BYTES_MAX, digest
+
+Q = load_queries(__file__)
+
+PRUNE_PAGE = 100
+
+
+class PutValueChunk(msgspec.Struct, frozen=True, kw_only=True):
+    """One chunk of an upload: chunks 0, 1, 2 … of `CHUNK_BYTES` each, only the last may be shorter.
+
+    `limit` is the largest value that is taken, in bytes.
+    """
+
+    run_id: str
+    generation: int
+    digest: str
+    index: int
+    data: bytes
+    last: bool = False
+    limit: int = VALUE_BYTES_MAX
+
+
+class ReadValueChunk(msgspec.Struct, frozen=True, kw_only=True):
+    """One chunk of a stored value."""
+
+    digest: str
+    index: int = 0
+
+
+class Pruned(msgspec.Struct, frozen=True, kw_only=True):
+    """How many values went; `after` is where to go on, None at the end."""
+
+    removed: int
+    after: str | None
+
+
+def store_value(tx: Tx, data: bytes) -> tuple[bytes | None, str | None]:
+    """Keep canonical bytes; the pair for their columns. The caller refers to the digest in the same command."""
+    if len(data) <= INLINE_BYTES_MAX:
+        return data, None
+    name = digest(data)
+    if _complete_size(tx, name) is None:
+        tx.run(Q.add_content, {"digest": name, "size": len(data), "wall_ms": tx.now.wall_ms})
+        chunks = range(0, len(data), CHUNK_BYTES)
+        for index, start in enumerate(chunks):
+            _put(tx, name, index, data[start : start + CHUNK_BYTES])
+        _finish(tx, name, len(chunks) - 1, len(data))
+    return None, name
+
+
+def load_value(tx: Tx, inline: bytes | None, name: str | None) -> bytes:
+    """The whole value of a pair of columns, its digest checked; `null` for no value.
+
+    Raises `NotFound` for a digest that is not here, `StoreBroken` for bytes that are not what was stored.
+    """
+    if name is None:
+        return b"null" if inline is None else inline
+    size = _complete_size(tx, name)
+    if size is None:
+        raise NotFound(f"there is no value {name}")
+    data = b"".join(_checked_chunk(tx, name, index) for index in range(_chunk_count(size)))
+    if len(data) != size or digest(data) != name:
+        raise StoreBroken(f"value {name} is damaged", hint="restore the database from a backup")
+    return data
+
+
+def value_of(inline: bytes | None, name: str | None, size: int | None) -> Value:
+    """The wire form of a pair of columns. `size` is that of the content, when there is a digest."""
+    if name is not None:
+        return Value(digest=name, size=size or 0)
+    data = b"null" if inline is None else inline
+    return Value(json=msgspec.Raw(data), size=len(data))
+
+
+def value_size(tx: Tx, name: str) -> int:
+    """The size in bytes of a stored value; `NotFound` when it is not here, whole."""
+    size = _complete_size(tx, name)
+    if size is None:
+        raise NotFound(f"there is no value {name}")
+    return size
+
+
+def put_chunk(tx: Tx, command: PutValueChunk) -> int:
+    """Take one chunk of an upload; after the last one the whole is verified. Returns the bytes taken so far.
+
+    Safe to repeat, from any earlier chunk on. Raises `ClaimLost` for another generation, `ValueTooLarge`,
+    `InvalidValue` when the whole does not have the digest (what was uploaded is dropped then), and `DiskFull` while
+    the disk is full.
+    """
+    owner = tx.one(Q.owner, {"run_id": command.run_id})
+    if owner is None or owner[0] != command.generation:
+        raise ClaimLost(f"generation {command.generation} of run {command.run_id} is over")
+    taken = command.index * CHUNK_BYTES + len(command.data)
+    if taken > command.limit:
+        raise ValueTooLarge(f"the value has at least {taken:,} bytes; the limit is {command.limit:,}")
+    if command.index < 0 or len(command.data) > CHUNK_BYTES:
+        raise InvalidValue(
+            f"chunk {command.index} has {len(command.data):,} bytes; a chunk has {CHUNK_BYTES:,}"
+        )
+    if not command.last and len(command.data) < CHUNK_BYTES:
+        raise InvalidValue(f"chunk {command.index} has {len(command.data):,} bytes, and is not the last")
+    held = {"digest": command.digest, "run_id": command.run_id, "generation": command.generation}
+    if _complete_size(tx, command.digest) is not None:
+        tx.run(Q.hold, held)
+        return taken
+    if tx.disk_full:
+        raise DiskFull("the disk is full: no upload is taken until there is space")
+    tx.run(Q.add_content, {"digest": command.digest, "size": 0, "wall_ms": tx.now.wall_ms})
+    tx.run(Q.hold, held)
+    _put(tx, command.digest, command.index, command.data)
+    return _verify(tx, command) if command.last else taken
+
+
+def claim_value(tx: Tx, name: str, run_id: str, generation: int) -> int:
+    """A transition names an uploaded value: its size in bytes. The caller refers to it in the same command.
+
+    Raises `InvalidValue` when this run and generation has not uploaded it, whole: a runner can name no value that
+    it doesn't have.
+    """
+    held = {"digest": name, "run_id": run_id, "generation": generation}
+    size = _complete_size(tx, name)
+    if size is None or tx.one(Q.is_held, held) is None:
+        raise InvalidValue(f"value {name} was not uploaded before it was named")
+    # The hold stays: another output of this generation may have the same bytes. It ends with the lease.
+    return size
+
+
+def release_holds(tx: Tx, run_id: str) -> None:
+    """The run has ended, or its generation is over: what it uploaded and did not name may be pruned."""
+    tx.run(Q.release_holds, {"run_id": run_id})
+
+
+def read_chunk(tx: Tx, query: ReadValueChunk) -> ValueChunk:
+    """One chunk, its checksum verified; `missing` when there is no such value. Who may read it, the caller decides.
+
+    Whoever joins all chunks checks the digest of the whole.
+    """
+    size = _complete_size(tx, query.digest)
+    if size is None or not 0 <= query.index < _chunk_count(size):
+        return ValueChunk(missing=True, last=True)
+    data = _checked_chunk(tx, query.digest, query.index)
+    return ValueChunk(data=data, last=query.index == _chunk_count(size) - 1)
+
+
+def prune_unreferenced_values(tx: Tx, after: str = "", limit: int = PRUNE_PAGE) -> Pruned:
+    """Look at the next `limit` values and drop those that nothing refers to or holds."""
+    page = [str(row[0]) for row in tx.all(Q.contents_after, {"after": after, "limit": limit})]
+    removed = 0
+    for name in page:
+        used = tx.one(Q.is_used, {"digest": name})
+        if used is not None and not used[0]:
+            removed += tx.run(Q.drop_content, {"digest": name})
+    return Pruned(removed=removed, after=page[-1] if len(page) == limit else None)
+
+
+def _verify(tx: Tx, command: PutValueChunk) -> int:
+    hasher, size = hashlib.sha256(), 0
+    for index in range(command.index + 1):
+        row = tx.one(Q.read_chunk, {"digest": command.digest, "chunk": index})
+        if row is None:
+            raise InvalidValue(f"chunk {index} of value {command.digest} is missing")
+        hasher.update(row[0])
+        size += len(row[0])
+    if hasher.hexdigest() != command.digest:
+        raise InvalidValue(f"the uploaded bytes have digest {hasher.hexdigest()}, not {command.digest}")
+    _finish(tx, command.digest, command.index, size)
+    return size
+
+
+def _put(tx: Tx, name: str, index: int, data: bytes) -> None:
+    tx.run(Q.put_chunk, {"digest": name, "chunk": index, "data": data, "crc32": zlib.crc32(data)})
+
+
+def _finish(tx: Tx, name: str, last_index: int, size: int) -> None:
+    tx.run(Q.drop_chunks_after, {"digest": name, "chunk": last_index})
+    tx.run(Q.complete_content, {"digest": name, "size": size})
+
+
+def _complete_size(tx: Tx, name: str) -> int | None:
+    row = tx.one(Q.content, {"digest": name})
+    return int(row[0]) if row is not None and row[1] else None
+
+
+def _chunk_count(size: int) -> int:
+    return max(1, -(-size // CHUNK_BYTES))
+
+
+def _checked_chunk(tx: Tx, name: str, index: int) -> bytes:
+    row = tx.one(Q.read_chunk, {"digest": name, "chunk": index})
+    if row is None or zlib.crc32(row[0]) != row[1]:
+        raise StoreBroken(
+            f"chunk {index} of value {name} is damaged", hint="restore the database from a backup"
+        )
+    return bytes(row[0])

@@ -1,0 +1,91 @@
+-- Values: inline up to 4 KiB, larger ones by digest in `contents`, in chunks of 256 KiB.
+
+-- name: content
+-- Whether a value is here, whole, and how large it is.
+SELECT size, complete
+FROM contents
+WHERE digest = :digest
+
+-- name: add_content
+-- Begin a value; its chunks follow.
+INSERT INTO contents (digest, size, complete, created_wall_ms)
+VALUES (:digest, :size, 0, :wall_ms)
+ON CONFLICT (digest) DO NOTHING
+
+-- name: complete_content
+-- All chunks are here and their digest was verified.
+UPDATE contents
+SET complete = 1, size = :size
+WHERE digest = :digest
+
+-- name: put_chunk
+-- One chunk; sent again, it replaces itself.
+INSERT INTO content_chunks (digest, chunk, data, crc32)
+VALUES (:digest, :chunk, :data, :crc32)
+ON CONFLICT (digest, chunk) DO UPDATE SET data = excluded.data, crc32 = excluded.crc32
+
+-- name: read_chunk
+-- One chunk with its checksum.
+SELECT data, crc32
+FROM content_chunks
+WHERE digest = :digest AND chunk = :chunk
+
+-- name: drop_chunks_after
+-- What an abandoned upload of the same digest may have left past the end.
+DELETE FROM content_chunks
+WHERE digest = :digest AND chunk > :chunk
+
+-- name: drop_content
+-- A value that failed its check, or that nothing refers to; its chunks and holds go with it.
+DELETE FROM contents
+WHERE digest = :digest
+
+-- name: hold
+-- Keep an uploaded value until a transition of this run and generation names it.
+INSERT INTO content_holds (digest, run_id, generation)
+VALUES (:digest, :run_id, :generation)
+ON CONFLICT DO NOTHING
+
+-- name: is_held
+-- Whether this run and generation has uploaded the value.
+SELECT 1
+FROM content_holds
+WHERE digest = :digest AND run_id = :run_id AND generation = :generation
+
+-- name: release_hold
+-- A transition has named the value.
+DELETE FROM content_holds
+WHERE digest = :digest AND run_id = :run_id AND generation = :generation
+
+-- name: release_holds
+-- The run has ended: what it uploaded and never named is nobody's.
+DELETE FROM content_holds
+WHERE run_id = :run_id
+
+-- name: owner
+-- The generation that may upload for a run, if its lease has not been released.
+SELECT generation
+FROM entities
+WHERE entity_id = 'run:' || :run_id AND lease_token IS NOT NULL
+
+-- name: contents_after
+-- A page of all values in the order of their digests, for pruning.
+SELECT digest
+FROM contents
+WHERE digest > :after
+ORDER BY digest
+LIMIT :limit
+
+-- name: is_used
+-- Whether anything refers to the value, or a generation that still has its lease holds it.
+SELECT EXISTS (SELECT 1 FROM definition_sources WHERE digest = :digest)
+    OR EXISTS (SELECT 1 FROM runs WHERE input_digest = :digest)
+    OR EXISTS (SELECT 1 FROM runs WHERE output_digest = :digest)
+    OR EXISTS (SELECT 1 FROM attempts WHERE output_digest = :digest)
+    OR EXISTS (SELECT 1 FROM requests WHERE prompt_digest = :digest)
+    OR EXISTS (SELECT 1 FROM requests WHERE answer_digest = :digest)
+    OR EXISTS (
+        SELECT 1
+        FROM content_holds AS h
+        JOIN entities AS e ON e.entity_id = 'run:' || h.run_id
+        WHERE h.digest = :digest AND e.generation = h.generation AND e.lease_token IS NOT NULL)
