@@ -56,6 +56,11 @@ def store_value(tx: Tx, data: bytes) -> tuple[bytes | None, str | None]:
     """Keep canonical bytes; the pair for their columns. The caller refers to the digest in the same command."""
     if len(data) <= INLINE_BYTES_MAX:
         return data, None
+    return None, store_content(tx, data)
+
+
+def store_content(tx: Tx, data: bytes) -> str:
+    """Keep bytes of any size (a source file, a larger value) under their digest, which is returned."""
     name = digest(data)
     if _complete_size(tx, name) is None:
         tx.run(Q.add_content, {"digest": name, "size": len(data), "wall_ms": tx.now.wall_ms})
@@ -63,7 +68,7 @@ def store_value(tx: Tx, data: bytes) -> tuple[bytes | None, str | None]:
         for index, start in enumerate(chunks):
             _put(tx, name, index, data[start : start + CHUNK_BYTES])
         _finish(tx, name, len(chunks) - 1, len(data))
-    return None, name
+    return name
 
 
 def load_value(tx: Tx, inline: bytes | None, name: str | None) -> bytes:
@@ -73,6 +78,11 @@ def load_value(tx: Tx, inline: bytes | None, name: str | None) -> bytes:
     """
     if name is None:
         return b"null" if inline is None else inline
+    return load_content(tx, name)
+
+
+def load_content(tx: Tx, name: str) -> bytes:
+    """The bytes under a digest, checked. Errors as `load_value`."""
     size = _complete_size(tx, name)
     if size is None:
         raise NotFound(f"there is no value {name}")

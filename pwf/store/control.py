@@ -1,0 +1,172 @@
+"""What people do to a run: pause, resume, cancel. Each works in every state that has not ended.
+
+The result says whether a runner has to be stopped; the caller does that after the commit, and a lost wake-up is
+made good by the supervisor's own re-read.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from pwf.errors import Rejected
+from pwf.protocol.operations import RunChanged
+from pwf.store import moves
+from pwf.store.once import Done, once
+from pwf.store.queries import load_queries
+from pwf.store.receipts import ReceiptKey
+from pwf.store.state import RunState, graph_of, load_run, save_position
+from pwf.store.tx import Tx
+
+Q = load_queries(__file__)
+
+#: Holds that `resume` lifts by trying once more. The others need the act that their reason names.
+RETRIED = frozenset(
+    {"no_progress", "process_unreaped", "load_failed", "environment_missing", "restored", "broken", "budget"}
+)
+
+
+class Control(msgspec.Struct, frozen=True, kw_only=True):
+    """`now` (of a pause): stop the running step. `sources_ok`: the caller has compared the files (source="verify")."""
+
+    run_id: str
+    actor: str = "client"
+    expected_revision: int | None = None
+    now: bool = False
+    reason: str | None = None
+    sources_ok: bool = False
+    receipt: ReceiptKey | None = None
+
+
+def pause(tx: Tx, command: Control) -> Done[RunChanged]:
+    """Hold the run at its next boundary."""
+    return once(tx, command.receipt, RunChanged, lambda: _pause(tx, command))
+
+
+def resume(tx: Tx, command: Control) -> Done[RunChanged]:
+    """Lift a hold that a person may lift."""
+    return once(tx, command.receipt, RunChanged, lambda: _resume(tx, command))
+
+
+def cancel(tx: Tx, command: Control) -> Done[RunChanged]:
+    """End the run as cancelled, with all that is open for it."""
+    return once(tx, command.receipt, RunChanged, lambda: _cancel(tx, command))
+
+
+def _pause(tx: Tx, command: Control) -> tuple[RunChanged, bool]:
+    run = load_run(tx, command.run_id)
+    _not_ended(run, "pause")
+    if run.hold == "paused" or run.pause_requested:
+        return _changed(
+            run, "it is paused already" if run.hold else "it pauses at the end of this step"
+        ), True
+    run.revision = tx.fence(run.entity_id, expected_revision=command.expected_revision)
+    note = None
+    if run.status == "running" or run.hold is not None:
+        run.pause_requested = 1
+        note = (
+            "it pauses at the end of this step"
+            if run.hold is None
+            else f"it stays {run.shown_status} as well"
+        )
+        if command.now and run.hold is None:
+            note = "the running step is being stopped"
+    else:
+        moves.hold(tx, run, "paused", None, waiting=run.status == "waiting")
+    return _done(tx, run, "paused", command, note), False
+
+
+def _resume(tx: Tx, command: Control) -> tuple[RunChanged, bool]:
+    run = load_run(tx, command.run_id)
+    _not_ended(run, "resume")
+    if run.hold is None and not run.pause_requested:
+        if run.status == "waiting":
+            request = tx.one(Q.open_request, {"run_id": run.run_id})
+            name = request[0] if request else "REQUEST"
+            raise Rejected(f"run {run.run_id} only waits for its request", hint=f"pwf answer {name} JSON")
+        return _changed(run, "it is not held"), True
+    _may_resume(run, command)
+    run.revision = tx.fence(run.entity_id, expected_revision=command.expected_revision)
+    run.pause_requested = 0
+    if run.hold in RETRIED:
+        run.crashes = 0
+    if run.hold is not None:
+        _unhold(tx, run)
+    return _done(tx, run, "resumed", command, None), False
+
+
+def _may_resume(run: RunState, command: Control) -> None:
+    if run.hold == "effect_ambiguous":
+        raise Rejected(
+            f"run {run.run_id} is ambiguous: {run.hold_detail}",
+            hint=f"find out what happened, then: pwf recover {run.run_id} applied|retry",
+        )
+    if run.hold == "source_changed" and not command.sources_ok:
+        raise Rejected(
+            f"run {run.run_id} is held: {run.hold_detail}",
+            hint=f"restore the files, then: pwf resume {run.run_id}; or: pwf cancel {run.run_id}",
+        )
+
+
+def _unhold(tx: Tx, run: RunState) -> None:
+    if run.status == "waiting":
+        run.hold, run.hold_detail, run.placed = None, None, True
+        return
+    timer = False
+    if graph_of(tx, run.definition_id).node(run.node).kind == "wait":
+        timer = tx.one(moves.Q.active_attempt, {"run_id": run.run_id}) is not None
+    moves.requeue(tx, run, timer=timer)
+
+
+def _cancel(tx: Tx, command: Control) -> tuple[RunChanged, bool]:
+    run = load_run(tx, command.run_id)
+    if run.status == "cancelled":
+        return _changed(run, "it is cancelled already"), True
+    _not_ended(run, "cancel")
+    run.revision = tx.fence(run.entity_id, expected_revision=command.expected_revision)
+    was_running = run.status == "running"
+    moves.end(tx, run, "cancelled", reason=command.reason or f"cancelled by {command.actor}")
+    note = "its processes are being stopped" if was_running else None
+    return _done(tx, run, "cancelled", command, note), False
+
+
+def _not_ended(run: RunState, verb: str) -> None:
+    if run.ended:
+        how = f": {run.reason}" if run.reason else ""
+        raise Rejected(
+            f"run {run.run_id} has ended ({run.status}{how}); there is nothing to {verb}",
+            hint=f"pwf show {run.run_id}, or start it anew: pwf restart {run.run_id}",
+        )
+
+
+def _done(tx: Tx, run: RunState, kind: str, command: Control, note: str | None) -> RunChanged:
+    save_position(tx, run)
+    facts: dict[str, object] = {"now": True} if command.now else {}
+    if command.reason:
+        facts["reason"] = command.reason
+    moves.note(tx, run, kind, command.actor, facts)
+    return _changed(run, note)
+
+
+def _changed(run: RunState, note: str | None) -> RunChanged:
+    return RunChanged(run_id=run.run_id, status=run.shown_status, revision=run.revision, note=note)  # type: ignore[arg-type]
+
+
+class HoldRun(msgspec.Struct, frozen=True, kw_only=True):
+    """The daemon can't launch an admitted run: hold it with the reason."""
+
+    run_id: str
+    generation: int
+    hold: str
+    detail: str
+
+
+def hold_run(tx: Tx, command: HoldRun) -> None:
+    """Park a run that was admitted but can't be launched. Nothing happens when it has another owner by now."""
+    run = load_run(tx, command.run_id)
+    if run.generation != command.generation or run.status != "running":
+        return
+    run.revision = tx.fence(run.entity_id, generation=command.generation)
+    moves.hold(tx, run, command.hold, command.detail[:2000])
+    moves.release(tx, run)
+    save_position(tx, run)
+    moves.note(tx, run, "held", "daemon", {"hold": command.hold, "detail": command.detail[:2000]})

@@ -1,0 +1,74 @@
+"""Definitions: saved when a run starts, read when its runner is launched."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from pwf.errors import NotFound
+from pwf.protocol.graph import SourceFile, WorkflowDefinition
+from pwf.protocol.spawn import PinnedSource, SourceBundle
+from pwf.store.queries import load_queries
+from pwf.store.state import encode
+from pwf.store.tx import Tx
+from pwf.store.values import load_content, store_content
+
+Q = load_queries(__file__)
+
+
+class SaveDefinition(msgspec.Struct, frozen=True, kw_only=True):
+    """`texts`: digest -> bytes of every source in the definition."""
+
+    definition: WorkflowDefinition
+    path: str
+    texts: dict[str, bytes]
+
+
+def save_definition(tx: Tx, command: SaveDefinition) -> bool:
+    """Keep a definition and its sources; False when it is known already."""
+    definition = command.definition
+    if tx.one(Q.known, {"definition_id": definition.definition_id}) is not None:
+        return False
+    for source in definition.sources:
+        store_content(tx, command.texts[source.digest])
+    tx.run(
+        Q.add_definition,
+        {
+            "definition_id": definition.definition_id,
+            "workflow": definition.graph.name,
+            "root": definition.root,
+            "path": command.path,
+            "graph": encode(definition.graph),
+            "packages": encode(definition.packages),
+            "warnings": encode(definition.warnings),
+            "now": tx.now.wall_ms,
+        },
+    )
+    for source in definition.sources:
+        values: dict[str, Any] = {f: getattr(source, f) for f in ("path", "kind", "module", "digest", "size")}
+        tx.run(Q.add_source, {"definition_id": definition.definition_id, **values})
+    return True
+
+
+class DefinitionRef(msgspec.Struct, frozen=True, kw_only=True):
+    definition_id: str
+
+
+def definition_sources(tx: Tx, query: DefinitionRef) -> tuple[SourceFile, ...]:
+    """The recorded files, data files included."""
+    rows = tx.all(Q.sources, {"definition_id": query.definition_id})
+    return tuple(SourceFile(path=p, kind=k, module=m, digest=d, size=s) for p, k, m, d, s in rows)
+
+
+def load_bundle(tx: Tx, query: DefinitionRef) -> SourceBundle:
+    """The pinned modules with their bytes."""
+    row = tx.one(Q.root_of, {"definition_id": query.definition_id})
+    if row is None:
+        raise NotFound(f"there is no definition {query.definition_id}")
+    sources = [
+        PinnedSource(path=path, kind=kind, module=module, text=load_content(tx, digest))
+        for path, kind, module, digest, _size in tx.all(Q.sources, {"definition_id": query.definition_id})
+        if kind != "data"
+    ]
+    return SourceBundle(definition_id=query.definition_id, root=row[0], sources=tuple(sources))

@@ -1,0 +1,95 @@
+"""Recovery of an effect whose outcome is unknown, by a person's word. Nothing else ever settles one."""
+
+from __future__ import annotations
+
+import msgspec
+
+from pwf.errors import Rejected
+from pwf.protocol.graph import RoutingFailed, route
+from pwf.protocol.operations import RunChanged
+from pwf.protocol.runner import StepError
+from pwf.store import moves
+from pwf.store.once import Done, once
+from pwf.store.queries import load_queries
+from pwf.store.receipts import ReceiptKey
+from pwf.store.state import RunState, graph_of, load_run, save_position
+from pwf.store.tx import Tx
+
+Q = load_queries(__file__)
+
+
+class RecoverEffect(msgspec.Struct, frozen=True, kw_only=True):
+    """`verdict`: applied (with canonical `output`), retry, or observe."""
+
+    run_id: str
+    verdict: str
+    output: bytes = b"null"
+    actor: str = "client"
+    receipt: ReceiptKey | None = None
+
+
+def recover_effect(tx: Tx, command: RecoverEffect) -> Done[RunChanged]:
+    """Settle the ambiguous effect of a run."""
+    return once(tx, command.receipt, RunChanged, lambda: (_recover(tx, command), False))
+
+
+def _recover(tx: Tx, command: RecoverEffect) -> RunChanged:
+    run = load_run(tx, command.run_id)
+    rows = tx.all(Q.ambiguous_of_run, {"run_id": run.run_id})
+    if not rows:
+        raise Rejected(
+            f"run {run.run_id} has no ambiguous effect", hint="pwf effects --status ambiguous lists them"
+        )
+    run.revision = tx.fence(run.entity_id)
+    facts: dict[str, object] = {"verdict": command.verdict, "effect": rows[0][0]}
+    if run.ended:
+        if command.verdict == "observe":
+            raise Rejected(f"run {run.run_id} has ended; say applied, or retry for: it did not happen")
+        status = "applied" if command.verdict == "applied" else "rejected"
+        for row in rows:
+            tx.run(Q.settle, {"effect_key": row[0], "status": status, "now": tx.now.wall_ms})
+    elif command.verdict == "applied":
+        _applied(tx, run, command, facts)
+        return _result(run)
+    else:
+        _again(tx, run, observe=command.verdict == "observe")
+    save_position(tx, run)
+    moves.note(tx, run, "effect_recovered", command.actor, facts)
+    return _result(run)
+
+
+def _applied(tx: Tx, run: RunState, command: RecoverEffect, facts: dict[str, object]) -> None:
+    graph = graph_of(tx, run.definition_id)
+    node = graph.node(run.node)
+    value = moves.stored(tx, command.output)
+    row = tx.one(Q.unknown_attempt, {"run_id": run.run_id, "node": run.node, "visit": run.visit})
+    assert row is not None
+    tx.run(
+        Q.accept_attempt,
+        {"run_id": run.run_id, "attempt": row[0], "output": value.inline, "output_digest": value.digest},
+    )
+    moves.settle_effect(tx, run, "applied")
+    run.observe = None
+    error: StepError | None = None
+    try:
+        then = moves.follow(
+            run, node, "completed", route(node, "completed", msgspec.json.decode(command.output))
+        )
+    except RoutingFailed as failure:
+        then, error = moves.Follow(), StepError(code="routing_failed", message=str(failure), node=run.node)
+    moves.take(tx, run, graph, then, "completed", value, error, go=False)
+    save_position(tx, run)
+    moves.note(tx, run, "effect_recovered", command.actor, moves.after_facts(facts, run, then))
+
+
+def _again(tx: Tx, run: RunState, *, observe: bool) -> None:
+    node = graph_of(tx, run.definition_id).node(run.node)
+    if observe and (node.effect is None or not node.effect.observable):
+        raise Rejected(f"node {run.node!r} has no observe function", hint="say applied or retry")
+    moves.settle_effect(tx, run, "applying" if observe else "rejected")
+    run.observe = (run.observe or "run") if observe else None
+    moves.queue(tx, run)
+
+
+def _result(run: RunState) -> RunChanged:
+    return RunChanged(run_id=run.run_id, status=run.shown_status, revision=run.revision)  # type: ignore[arg-type]

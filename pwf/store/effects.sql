@@ -1,0 +1,19 @@
+-- The effect ledger: what a person decides about an effect of unknown outcome.
+
+-- name: ambiguous_of_run
+-- The effects of a run whose outcome nobody knows.
+SELECT effect_key, node, visit FROM effects WHERE run_id = :run_id AND status = 'ambiguous'
+
+-- name: unknown_attempt
+-- The attempt that left an effect unknown.
+SELECT attempt FROM attempts WHERE run_id = :run_id AND node = :node AND visit = :visit AND status = 'unknown'
+ORDER BY attempt DESC LIMIT 1
+
+-- name: accept_attempt
+-- A person says that it happened: the attempt has this output.
+UPDATE attempts SET status = 'completed', output = :output, output_digest = :output_digest, error = NULL
+WHERE run_id = :run_id AND attempt = :attempt AND status = 'unknown'
+
+-- name: settle
+-- The verdict.
+UPDATE effects SET status = :status, settled_wall_ms = :now WHERE effect_key = :effect_key AND status = 'ambiguous'

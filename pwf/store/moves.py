@@ -1,0 +1,321 @@
+"""The moves of a run, each a few lines: enter a node, begin and end an attempt, queue, hold, end.
+
+Every caller has loaded the state, passed the fence, and saves the state and writes the event afterwards. What
+follows an outcome is decided here and nowhere else: retry, the declared way out, or the end of the run.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import msgspec
+
+from pwf.protocol.graph import NodeSpec
+from pwf.protocol.runner import StepError
+from pwf.store.queries import load_queries
+from pwf.store.state import Graph, RunState, encode
+from pwf.store.state import Q as STATE
+from pwf.store.tx import Tx
+from pwf.store.values import store_value
+
+Q = load_queries(__file__)
+
+
+class Stored(NamedTuple):
+    """A value as its columns hold it."""
+
+    inline: bytes | None = None
+    digest: str | None = None
+
+
+NOTHING = Stored()
+
+
+def stored(tx: Tx, data: bytes | None) -> Stored:
+    """Put canonical bytes where they belong: inline, or content-addressed."""
+    return NOTHING if data is None else Stored(*store_value(tx, data))
+
+
+# --- where a run stands ---------------------------------------------------------------------------------------
+
+
+def queue(tx: Tx, run: RunState, *, delay_ms: int = 0, wall_ms: int | None = None) -> None:
+    """Make the run due: now, after `delay_ms` of elapsed time, or at an absolute wall time.
+
+    Under a requested pause the run is held instead, and keeps its due time.
+    """
+    now = tx.now
+    run.due_wall_ms = wall_ms if wall_ms is not None else now.wall_ms + delay_ms
+    relative = wall_ms is None and delay_ms > 0
+    run.due_elapsed_ms = now.elapsed_ms + delay_ms if relative else None
+    run.due_boot_id = now.boot_id if relative else None
+    requeue(tx, run)
+
+
+def requeue(tx: Tx, run: RunState, *, timer: bool = False) -> None:
+    """Queue the run at the due time that it has kept, unless a pause is wanted.
+
+    `timer`: a wait node's attempt is open, so even a due run goes through `fire_due`, which ends that attempt.
+    """
+    run.placed = True
+    if run.pause_requested:
+        hold(tx, run, "paused", None)
+        return
+    run.status, run.hold, run.hold_detail = "queued", None, None
+    due_wall_ms = run.due_wall_ms if run.due_wall_ms is not None else tx.now.wall_ms
+    tx.run(
+        Q.enqueue,
+        {
+            "run_id": run.run_id,
+            "state": "later" if timer or _is_later(tx, run, due_wall_ms) else "ready",
+            "priority": run.priority,
+            "due_wall_ms": due_wall_ms,
+            "due_elapsed_ms": run.due_elapsed_ms,
+            "due_boot_id": run.due_boot_id,
+        },
+    )
+    tx.changed("queue")
+
+
+def _is_later(tx: Tx, run: RunState, due_wall_ms: int) -> bool:
+    if run.due_elapsed_ms is not None and run.due_boot_id == tx.now.boot_id:
+        return run.due_elapsed_ms > tx.now.elapsed_ms
+    return due_wall_ms > tx.now.wall_ms
+
+
+def hold(tx: Tx, run: RunState, reason: str, detail: str | None, *, waiting: bool = False) -> None:
+    """Park the run under a hold; only the act that the reason names lifts it. `waiting`: its request stays open."""
+    run.status = "waiting" if waiting else "held"
+    run.hold, run.hold_detail = reason, detail
+    run.placed = True
+    if reason == "paused":
+        run.pause_requested = 0
+    tx.run(Q.dequeue, {"run_id": run.run_id})
+
+
+def release(tx: Tx, run: RunState) -> None:
+    """Nobody owns the run while it is parked or ended."""
+    if run.lease_token is not None:
+        tx.release_lease(run.entity_id)
+        run.lease_token = None
+
+
+def end(
+    tx: Tx,
+    run: RunState,
+    status: str,
+    *,
+    output: Stored = NOTHING,
+    error: StepError | None = None,
+    reason: str | None = None,
+) -> None:
+    """End the run: everything that was open for it is closed in the same transaction."""
+    active = tx.one(Q.active_attempt, {"run_id": run.run_id})
+    if active is not None:
+        end_attempt(tx, run, "cancelled" if status == "cancelled" else "interrupted", attempt=active[0])
+    tx.run(Q.dequeue, {"run_id": run.run_id})
+    tx.run(Q.close_request, {"run_id": run.run_id, "now": tx.now.wall_ms})
+    tx.run(Q.close_effects, {"run_id": run.run_id, "now": tx.now.wall_ms})
+    tx.run(
+        STATE.save_end,
+        {
+            "run_id": run.run_id,
+            "status": status,
+            "reason": reason,
+            "now": tx.now.wall_ms,
+            "output": output.inline,
+            "output_digest": output.digest,
+            "error": None if error is None else encode(error),
+            "started_wall_ms": run.started_wall_ms,
+        },
+    )
+    release(tx, run)
+    run.status, run.hold, run.hold_detail, run.pause_requested = status, None, None, 0
+    tx.changed("requests")
+
+
+# --- nodes and attempts ---------------------------------------------------------------------------------------
+
+
+def enter(tx: Tx, run: RunState, graph: Graph, node_id: str) -> bool:
+    """Move the position to a node's next visit. False: `max_steps` is used up and the run has ended with that."""
+    limit = graph.graph.max_steps
+    if run.steps + 1 > limit:
+        message = f"the run took {limit} steps, its limit, and would enter {node_id!r} next"
+        end(
+            tx,
+            run,
+            "failed",
+            error=StepError(code="max_steps", message=message, node=run.node),
+            reason=message,
+        )
+        return False
+    run.steps += 1
+    run.node = node_id
+    run.visit = run.visits[node_id] = run.visits.get(node_id, 0) + 1
+    run.tries = run.failures = 0
+    run.observe = None
+    return True
+
+
+def begin_attempt(tx: Tx, run: RunState, node: NodeSpec, generation: int) -> None:
+    """Start a try at the position, with its effect reserved."""
+    run.attempts += 1
+    run.tries += 1
+    tx.run(
+        Q.begin_attempt,
+        {
+            "run_id": run.run_id,
+            "attempt": run.attempts,
+            "node": run.node,
+            "visit": run.visit,
+            "tries": run.tries,
+            "generation": generation,
+            "now": tx.now.wall_ms,
+        },
+    )
+    if node.effect is not None:
+        tx.run(
+            Q.reserve_effect,
+            {
+                "effect_key": run.effect_key,
+                "run_id": run.run_id,
+                "node": run.node,
+                "visit": run.visit,
+                "type": node.effect.type,
+                "mode": node.effect.mode,
+                "now": tx.now.wall_ms,
+            },
+        )
+
+
+def end_attempt(
+    tx: Tx,
+    run: RunState,
+    status: str,
+    *,
+    attempt: int | None = None,
+    output: Stored = NOTHING,
+    error: bytes | None = None,
+    active_ms: int = 0,
+    seq: int | None = None,
+    verdict: str | None = None,
+) -> bool:
+    """Close the active attempt. False: it had ended already, and nothing was written."""
+    return bool(
+        tx.run(
+            Q.end_attempt,
+            {
+                "run_id": run.run_id,
+                "attempt": run.attempts if attempt is None else attempt,
+                "status": status,
+                "now": tx.now.wall_ms,
+                "active_ms": active_ms,
+                "output": output.inline,
+                "output_digest": output.digest,
+                "error": error,
+                "seq": seq,
+                "verdict": verdict,
+            },
+        )
+    )
+
+
+def settle_effect(tx: Tx, run: RunState, status: str, ref: str | None = None) -> None:
+    """Close (or reopen, as ambiguous) the ledger's row of the present visit."""
+    open_ = status in ("applying", "ambiguous")
+    tx.run(
+        Q.settle_effect,
+        {
+            "effect_key": run.effect_key,
+            "status": status,
+            "ref": ref,
+            "settled": None if open_ else tx.now.wall_ms,
+        },
+    )
+
+
+# --- what follows an outcome ----------------------------------------------------------------------------------
+
+
+class Follow(NamedTuple):
+    """`next`: the node to enter. `retry_ms`: try the visit again after that time. Neither: the run ends."""
+
+    next: str | None = None
+    retry_ms: int | None = None
+
+
+def follow(run: RunState, node: NodeSpec, outcome: str, proposed: str | None) -> Follow:
+    """What an outcome leads to. `proposed` is the checked target after `completed`."""
+    if outcome == "completed":
+        return Follow(next=proposed)
+    if outcome in ("failed", "timed_out"):
+        run.failures += 1
+        if node.retry is not None and run.failures <= node.retry.times:
+            return Follow(retry_ms=node.retry.delay_ms(run.failures))
+    way = node.way(outcome)
+    return Follow(next=None if way is None else way.target)
+
+
+def verdict(then: Follow, *, go: bool) -> str:
+    """The answer to the runner whose step leads there; `go`: a further node may begin in this runner."""
+    if then.next is not None:
+        return "go" if go else "park"
+    return "end" if then.retry_ms is None else "park"
+
+
+def take(
+    tx: Tx,
+    run: RunState,
+    graph: Graph,
+    then: Follow,
+    outcome: str,
+    output: Stored,
+    error: StepError | None,
+    *,
+    go: bool,
+) -> None:
+    """Take what follows: begin the next attempt (`go`), queue the run, or end it."""
+    if then.retry_ms is not None:
+        queue(tx, run, delay_ms=then.retry_ms)
+    elif then.next is None:
+        end_after(tx, run, outcome, output, error)
+    elif enter(tx, run, graph, then.next):
+        if go:
+            begin_attempt(tx, run, graph.node(run.node), run.generation)
+        else:
+            queue(tx, run)
+
+
+def after_facts(facts: dict[str, object], run: RunState, then: Follow) -> dict[str, object]:
+    """An event's payload with what followed."""
+    if then.retry_ms is not None:
+        facts["retry_ms"] = then.retry_ms
+    elif run.ended:
+        facts["run"] = run.status
+    else:
+        facts["next"] = run.node
+    return facts
+
+
+def end_after(
+    tx: Tx, run: RunState, outcome: str, output: Stored, error: StepError | None, reason: str | None = None
+) -> None:
+    """End a run whose last node had this outcome and no way out."""
+    if outcome == "completed" and error is None:
+        end(tx, run, "completed", output=output)
+        return
+    status = "failed" if outcome == "completed" else outcome
+    message = reason or (error.message if error is not None else f"node {run.node!r} {outcome}")
+    end(tx, run, status, error=error, reason=f"{run.node}: {message}"[:1000])
+
+
+def note(tx: Tx, run: RunState, kind: str, actor: str, payload: dict[str, object]) -> None:
+    """Write the event of the run's present revision and tell subscribers."""
+    tx.event(run.entity_id, run.revision, kind, actor, run.generation, encode(payload))
+    tx.changed("run:" + run.run_id)
+
+
+def decode_error(data: bytes | None) -> StepError | None:
+    """The error of a row."""
+    return None if data is None else msgspec.json.decode(data, type=StepError)

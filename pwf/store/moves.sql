@@ -1,0 +1,49 @@
+-- The few writes that every move of a run is made of.
+
+-- name: enqueue
+-- Make a run due: now, later by the wall clock, or later by the elapsed clock of this boot.
+INSERT INTO run_queue(run_id, state, priority, due_wall_ms, due_elapsed_ms, due_boot_id)
+VALUES (:run_id, :state, :priority, :due_wall_ms, :due_elapsed_ms, :due_boot_id)
+ON CONFLICT(run_id) DO UPDATE SET state = excluded.state, due_wall_ms = excluded.due_wall_ms,
+  due_elapsed_ms = excluded.due_elapsed_ms, due_boot_id = excluded.due_boot_id
+
+-- name: dequeue
+-- A run that is neither due nor live has no queue row.
+DELETE FROM run_queue WHERE run_id = :run_id
+
+-- name: begin_attempt
+-- One try at the present visit.
+INSERT INTO attempts(run_id, attempt, node, visit, tries, status, generation, started_wall_ms)
+VALUES (:run_id, :attempt, :node, :visit, :tries, 'active', :generation, :now)
+
+-- name: end_attempt
+-- The outcome of the active attempt; zero rows when it has ended already.
+UPDATE attempts SET status = :status, ended_wall_ms = :now, active_ms = :active_ms, output = :output,
+  output_digest = :output_digest, error = :error, seq = :seq, verdict = :verdict
+WHERE run_id = :run_id AND attempt = :attempt AND status = 'active'
+
+-- name: active_attempt
+-- The attempt that is going on, if one is.
+SELECT attempt, started_wall_ms FROM attempts WHERE run_id = :run_id AND status = 'active'
+
+-- name: reserve_effect
+-- The ledger's row, before the outside world is touched.
+INSERT INTO effects(effect_key, run_id, node, visit, type, mode, status, attempts, reserved_wall_ms)
+VALUES (:effect_key, :run_id, :node, :visit, :type, :mode, 'applying', 1, :now)
+ON CONFLICT(effect_key) DO UPDATE SET status = 'applying', attempts = attempts + 1, settled_wall_ms = NULL
+
+-- name: settle_effect
+-- How the effect ended.
+UPDATE effects SET status = :status, ref = coalesce(:ref, ref), settled_wall_ms = :settled
+WHERE effect_key = :effect_key
+
+-- name: close_effects
+-- The run is over: what was never begun is cancelled, what was being applied by hand is ambiguous.
+UPDATE effects SET
+  status = CASE WHEN mode = 'manual' THEN 'ambiguous' ELSE 'cancelled' END,
+  settled_wall_ms = CASE WHEN mode = 'manual' THEN NULL ELSE :now END
+WHERE run_id = :run_id AND status = 'applying'
+
+-- name: close_request
+-- The run is over: its question leaves every inbox.
+UPDATE requests SET status = 'cancelled', settled_wall_ms = :now WHERE run_id = :run_id AND status = 'pending'

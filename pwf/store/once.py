@@ -1,0 +1,73 @@
+"""A state-changing client command, done once: its receipt is committed with it.
+
+A repeat gives back the first outcome: `adopted` where that was accepted, otherwise the same refusal. A refusal is a
+result here, not an exception, because its receipt must be committed; what the command wrote before it refused is
+rolled back first. Anything else that is raised leaves no receipt.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+import msgspec
+
+from pwf.errors import Ambiguous, Conflict, NotFound, PwfError, Rejected, by_code
+from pwf.protocol.frames import ErrorBody
+from pwf.store.receipts import ReceiptKey, find_receipt, save_receipt
+from pwf.store.state import encode
+from pwf.store.tx import Tx
+
+R = TypeVar("R")
+
+REFUSALS = (Rejected, Conflict, NotFound, Ambiguous)
+
+
+@dataclass(frozen=True)
+class Done(Generic[R]):
+    """How a command ended: `result`, with `adopted` where nothing had to be done; or `refusal`."""
+
+    result: R | None = None
+    adopted: bool = False
+    refusal: PwfError | None = None
+
+    def unwrap(self) -> R:
+        """The result; raises the refusal."""
+        if self.refusal is not None:
+            raise self.refusal
+        assert self.result is not None
+        return self.result
+
+
+def once(tx: Tx, key: ReceiptKey | None, result_type: type[R], act: Callable[[], tuple[R, bool]]) -> Done[R]:
+    """Run `act` unless the receipt says that it was done; `act` returns (result, adopted) or raises a refusal."""
+    if key is not None:
+        try:
+            receipt = find_receipt(tx, key)
+        except Conflict as conflict:
+            return Done(refusal=conflict)
+        if receipt is not None:
+            return _again(receipt.outcome, receipt.response, result_type)
+    tx.run("SAVEPOINT once")
+    try:
+        result, adopted = act()
+    except REFUSALS as refusal:
+        tx.run("ROLLBACK TO once")
+        tx.run("RELEASE once")
+        if key is not None:
+            body = ErrorBody(code=refusal.code, message=refusal.message, hint=refusal.hint)
+            save_receipt(tx, key, outcome="refused", response=encode(body))
+        return Done(refusal=refusal)
+    tx.run("RELEASE once")
+    if key is not None:
+        run_id: Any = getattr(result, "run_id", None)
+        save_receipt(tx, key, outcome="accepted", response=encode(result), run_id=run_id)
+    return Done(result=result, adopted=adopted)
+
+
+def _again(outcome: str, response: bytes, result_type: type[R]) -> Done[R]:
+    if outcome == "accepted":
+        return Done(result=msgspec.json.decode(response, type=result_type), adopted=True)
+    body = msgspec.json.decode(response, type=ErrorBody)
+    return Done(refusal=by_code(body.code)(body.message, hint=body.hint))

@@ -1,0 +1,185 @@
+"""Admission: timers that are due, runs that are due, and the lease and runner row that an admitted run gets.
+
+The cost of an admission does not grow with the backlog: rows that are due later, ready and live stand in partial
+indexes of their own.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from pwf.errors import PwfError
+from pwf.protocol.graph import RoutingFailed, route
+from pwf.protocol.runner import StepError
+from pwf.store import moves
+from pwf.store.queries import load_queries
+from pwf.store.state import RunState, encode, graph_of, load_run, save_position
+from pwf.store.tx import Tx
+
+Q = load_queries(__file__)
+
+DUE_BATCH = 500  # rows that become due in one transaction; more follow in the next
+ADMIT_BATCH = 64
+
+
+class Admit(msgspec.Struct, frozen=True, kw_only=True):
+    """Admit up to `limit` runs for the daemon of `epoch`, leased to `owner` until `lease_ms` from now."""
+
+    limit: int
+    epoch: int
+    owner: str
+    lease_ms: int
+
+
+class Admission(msgspec.Struct, frozen=True, kw_only=True):
+    """A run that is ours now. `waited_ms` since it was due."""
+
+    run_id: str
+    generation: int
+    token: str
+    definition_id: str
+    environment_id: str
+    waited_ms: int = 0
+
+
+class Admitted(msgspec.Struct, frozen=True, kw_only=True):
+    """`next_in_ms`: until the nearest due time, None when nothing is due later. `more`: come again at once."""
+
+    runs: tuple[Admission, ...]
+    next_in_ms: int | None = None
+    more: bool = False
+    backlog: bool = False  # something waits for capacity
+
+
+class Due(msgspec.Struct, frozen=True, kw_only=True):
+    """Ask what is due, without changing anything."""
+
+
+class DueAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    due_now: bool
+    next_in_ms: int | None
+
+
+def look(tx: Tx, _query: Due) -> DueAnswer:
+    """Whether an admission would find work, and how long until it would. The bounded re-read of the Scheduler."""
+    next_in_ms = _next_in_ms(tx)
+    ready = bool(tx.all(Q.ready, {"limit": 1}))
+    return DueAnswer(due_now=ready or next_in_ms == 0, next_in_ms=next_in_ms)
+
+
+def admit(tx: Tx, command: Admit) -> Admitted:
+    """Fire what is due, then take as many ready runs as fit."""
+    fired = fire_due(tx)
+    limit = min(command.limit, ADMIT_BATCH)
+    rows = tx.all(Q.ready, {"limit": limit}) if limit > 0 else []
+    runs: list[Admission] = []
+    for row in rows:
+        try:
+            runs.append(_admit_one(tx, command, *row))
+        except PwfError as error:
+            _break(tx, row[0], error)
+    full_batch = fired >= DUE_BATCH or (len(rows) == ADMIT_BATCH and command.limit > ADMIT_BATCH)
+    return Admitted(
+        runs=tuple(runs),
+        next_in_ms=_next_in_ms(tx),
+        more=full_batch,
+        backlog=tx.one(Q.any_ready) is not None,
+    )
+
+
+def _admit_one(
+    tx: Tx, command: Admit, run_id: str, definition_id: str, environment_id: str, due_wall_ms: int
+) -> Admission:
+    token = tx.ids.token()
+    entity_id = "run:" + run_id
+    revision, generation = tx.take_lease(
+        entity_id, token=token, owner=command.owner, until_awake_ms=tx.now.awake_ms + command.lease_ms
+    )
+    tx.run(Q.make_live, {"run_id": run_id})
+    tx.run(Q.set_running, {"run_id": run_id})
+    tx.run(
+        Q.add_runner,
+        {"run_id": run_id, "generation": generation, "epoch": command.epoch, "now": tx.now.wall_ms},
+    )
+    tx.event(entity_id, revision, "admitted", "daemon", generation, b"{}")
+    tx.changed(entity_id)
+    return Admission(
+        run_id=run_id,
+        generation=generation,
+        token=token,
+        definition_id=definition_id,
+        environment_id=environment_id,
+        waited_ms=max(0, tx.now.wall_ms - due_wall_ms),
+    )
+
+
+def fire_due(tx: Tx) -> int:
+    """Move rows whose time has come to ready, and end the attempts of timers. Returns how many there were."""
+    now = tx.now
+    rows = tx.all(Q.due_by_wall, {"wall_ms": now.wall_ms, "limit": DUE_BATCH})
+    rows += tx.all(Q.due_by_elapsed, {"elapsed_ms": now.elapsed_ms, "limit": DUE_BATCH})
+    for (run_id,) in rows:
+        try:
+            _fire(tx, run_id)
+        except PwfError as error:  # a row that can't be handled parks its own run, nobody else's
+            _break(tx, run_id, error)
+    return len(rows)
+
+
+def _fire(tx: Tx, run_id: str) -> None:
+    active = tx.one(Q.active_visit, {"run_id": run_id})
+    if active is None:
+        tx.run(Q.make_ready, {"run_id": run_id})
+        return
+    run = load_run(tx, run_id)
+    run.revision = tx.fence(run.entity_id)
+    output = encode({"due_ms": run.due_wall_ms})
+    run.due_wall_ms = run.due_elapsed_ms = run.due_boot_id = None
+    complete_parked(tx, run, output, actor="timer")
+    save_position(tx, run)
+
+
+def complete_parked(tx: Tx, run: RunState, output: bytes, *, actor: str) -> None:
+    """End the open attempt of a parked run (a timer, an answered request) with its output, and go on from there."""
+    graph = graph_of(tx, run.definition_id)
+    node = graph.node(run.node)
+    error: StepError | None = None
+    try:
+        then = moves.follow(run, node, "completed", route(node, "completed", msgspec.json.decode(output)))
+    except RoutingFailed as failure:
+        then, error = moves.Follow(), StepError(code="routing_failed", message=str(failure), node=run.node)
+    facts: dict[str, object] = {"node": run.node, "attempt": run.attempts, "outcome": "completed"}
+    value = moves.stored(tx, output)
+    moves.end_attempt(tx, run, "completed", output=value)
+    moves.take(tx, run, graph, then, "completed", value, error, go=False)
+    moves.note(tx, run, "step_finished", actor, moves.after_facts(facts, run, then))
+
+
+def _break(tx: Tx, run_id: str, error: PwfError) -> None:
+    run = load_run(tx, run_id)
+    run.revision = tx.fence(run.entity_id)
+    moves.hold(tx, run, "broken", error.message)
+    save_position(tx, run)
+    moves.note(tx, run, "held", "daemon", {"hold": "broken", "error": error.message})
+
+
+def _next_in_ms(tx: Tx) -> int | None:
+    wall = tx.one(Q.next_by_wall)
+    elapsed = tx.one(Q.next_by_elapsed)
+    left = []
+    if wall is not None and wall[0] is not None:
+        left.append(wall[0] - tx.now.wall_ms)
+    if elapsed is not None and elapsed[0] is not None:
+        left.append(elapsed[0] - tx.now.elapsed_ms)
+    return max(0, min(left)) if left else None
+
+
+class Rebase(msgspec.Struct, frozen=True, kw_only=True):
+    """At start, once."""
+
+
+def rebase(tx: Tx, _command: Rebase) -> int:
+    """Give relative times of an earlier boot a meaning in this one; returns how many."""
+    return tx.run(
+        Q.rebase, {"boot_id": tx.now.boot_id, "elapsed_ms": tx.now.elapsed_ms, "wall_ms": tx.now.wall_ms}
+    )

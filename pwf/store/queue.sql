@@ -1,0 +1,55 @@
+-- The run queue: due times, admission.
+
+-- name: due_by_wall
+-- Rows whose absolute time has come.
+SELECT run_id FROM run_queue WHERE state = 'later' AND due_elapsed_ms IS NULL AND due_wall_ms <= :wall_ms
+ORDER BY due_wall_ms LIMIT :limit
+
+-- name: due_by_elapsed
+-- Rows whose relative time has come, in this boot.
+SELECT run_id FROM run_queue WHERE state = 'later' AND due_elapsed_ms IS NOT NULL AND due_elapsed_ms <= :elapsed_ms
+ORDER BY due_elapsed_ms LIMIT :limit
+
+-- name: make_ready
+-- A due row waits for capacity now.
+UPDATE run_queue SET state = 'ready' WHERE run_id = :run_id
+
+-- name: next_by_wall
+-- The nearest absolute time.
+SELECT min(due_wall_ms) FROM run_queue WHERE state = 'later' AND due_elapsed_ms IS NULL
+
+-- name: next_by_elapsed
+-- The nearest relative time.
+SELECT min(due_elapsed_ms) FROM run_queue WHERE state = 'later' AND due_elapsed_ms IS NOT NULL
+
+-- name: ready
+-- The next runs to admit; one whose old processes are not proved dead waits for that.
+SELECT q.run_id, r.definition_id, r.environment_id, q.due_wall_ms FROM run_queue q JOIN runs r ON r.run_id = q.run_id
+WHERE q.state = 'ready' AND NOT EXISTS (SELECT 1 FROM runners WHERE runners.run_id = q.run_id)
+ORDER BY q.priority DESC, q.due_wall_ms LIMIT :limit
+
+-- name: any_ready
+-- Whether something waits for capacity.
+SELECT 1 FROM run_queue WHERE state = 'ready' LIMIT 1
+
+-- name: make_live
+-- The row of an admitted run.
+UPDATE run_queue SET state = 'live' WHERE run_id = :run_id AND state = 'ready'
+
+-- name: set_running
+-- An admitted run.
+UPDATE runs SET status = 'running', due_wall_ms = NULL, due_elapsed_ms = NULL, due_boot_id = NULL WHERE run_id = :run_id
+
+-- name: add_runner
+-- A place for the runner's identity, before it exists.
+INSERT INTO runners(run_id, generation, epoch, state, created_wall_ms)
+VALUES (:run_id, :generation, :epoch, 'launching', :now)
+
+-- name: active_visit
+-- The open attempt of a run, if there is one.
+SELECT attempt FROM attempts WHERE run_id = :run_id AND status = 'active'
+
+-- name: rebase
+-- After a reboot, relative times go by what the wall clock says is left.
+UPDATE run_queue SET due_boot_id = :boot_id, due_elapsed_ms = :elapsed_ms + max(0, due_wall_ms - :wall_ms)
+WHERE due_elapsed_ms IS NOT NULL AND due_boot_id <> :boot_id

@@ -1,0 +1,123 @@
+"""Requests: a durable question has one answer, which becomes the output of the node that asked.
+
+The answer has been validated against the stored schema by the caller, who read it in `request_facts`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from pwf.errors import Ambiguous, Conflict, NotFound, Rejected
+from pwf.protocol.operations import Answered
+from pwf.store import moves
+from pwf.store.once import Done, once
+from pwf.store.queries import load_queries
+from pwf.store.queue import complete_parked
+from pwf.store.receipts import ReceiptKey
+from pwf.store.runs import RunRef, resolve_ref
+from pwf.store.state import load_run, save_position
+from pwf.store.tx import Tx
+from pwf.store.values import load_value
+
+Q = load_queries(__file__)
+
+
+class RequestRef(msgspec.Struct, frozen=True, kw_only=True):
+    """A request id, a unique prefix, or `run:REF` for the open request of a run."""
+
+    ref: str
+
+
+class RequestFacts(msgspec.Struct, frozen=True, kw_only=True):
+    request_id: str
+    run_id: str
+    kind: str
+    status: str
+    schema: dict[str, Any] | None
+
+
+def request_facts(tx: Tx, query: RequestRef) -> RequestFacts:
+    """What must be known to validate an answer."""
+    request_id = _resolve(tx, query.ref)
+    row = tx.one(Q.request, {"request_id": request_id})
+    assert row is not None
+    schema = None if row[6] is None else msgspec.json.decode(row[6])
+    return RequestFacts(request_id=row[0], run_id=row[1], kind=row[4], status=row[5], schema=schema)
+
+
+def _resolve(tx: Tx, ref: str) -> str:
+    if ref.startswith("run:"):
+        run_id = resolve_ref(tx, RunRef(ref=ref[4:]))
+        row = tx.one(Q.open_of_run, {"run_id": run_id})
+        if row is None:
+            raise NotFound(f"run {run_id} has no open request", hint="pwf requests lists the open ones")
+        return str(row[0])
+    if ref and ref.isascii():
+        if tx.one(Q.request, {"request_id": ref}) is not None:
+            return ref
+        rows = tx.all(Q.by_prefix, {"low": ref, "high": ref + "\x7f"})
+        if len(rows) == 1:
+            return str(rows[0][0])
+        if rows:
+            shown = ", ".join(row[0] for row in rows)
+            raise Ambiguous(
+                f"{ref!r} is the beginning of several requests: {shown}", hint="type more of the id"
+            )
+    raise NotFound(f"there is no request {ref!r}", hint="pwf requests lists the open ones")
+
+
+class Answer(msgspec.Struct, frozen=True, kw_only=True):
+    """`answer` is canonical JSON that fits the request's schema."""
+
+    request_id: str
+    answer: bytes
+    actor: str
+    receipt: ReceiptKey | None = None
+
+
+def answer(tx: Tx, command: Answer) -> Done[Answered]:
+    """Settle a request. A second, different answer is a `Conflict` that changes nothing."""
+    return once(tx, command.receipt, Answered, lambda: _answer(tx, command))
+
+
+def _answer(tx: Tx, command: Answer) -> tuple[Answered, bool]:
+    row = tx.one(Q.request, {"request_id": command.request_id})
+    if row is None:
+        raise NotFound(f"there is no request {command.request_id!r}")
+    request_id, run_id, _node, attempt, kind, status, _schema, given, given_digest, by = row
+    run = load_run(tx, run_id)
+    result = Answered(request_id=request_id, run_id=run_id, status=run.shown_status, revision=run.revision)  # type: ignore[arg-type]
+    if status == "settled":
+        if load_value(tx, given, given_digest) == command.answer:
+            return result, True
+        raise Conflict(f"request {request_id} was answered by {by} already", hint=f"pwf show {run_id}")
+    if status == "cancelled":
+        raise Rejected(f"request {request_id} is closed: its run {run_id} is {run.shown_status}")
+    if kind != "checkpoint":
+        raise Rejected(f"request {request_id} is a request of kind {kind}; it takes no plain answer")
+    if run.status != "waiting" or run.attempts != attempt:
+        raise Conflict(f"request {request_id} does not belong to what run {run_id} does now")
+    run.revision = tx.fence(run.entity_id)
+    value = moves.stored(tx, command.answer)
+    tx.run(
+        Q.settle,
+        {
+            "request_id": request_id,
+            "answer": value.inline,
+            "answer_digest": value.digest,
+            "answered_by": command.actor,
+            "now": tx.now.wall_ms,
+        },
+    )
+    paused = run.hold == "paused"
+    held = (run.hold, run.hold_detail)
+    run.pause_requested = 1 if paused else run.pause_requested
+    complete_parked(tx, run, command.answer, actor=command.actor)
+    if held[0] is not None and not paused and not run.ended:
+        moves.hold(tx, run, held[0], held[1])
+    save_position(tx, run)
+    tx.changed("requests")
+    result = Answered(request_id=request_id, run_id=run_id, status=run.shown_status, revision=run.revision)  # type: ignore[arg-type]
+    return result, False

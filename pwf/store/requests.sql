@@ -1,0 +1,19 @@
+-- Requests: answered once, by their id.
+
+-- name: request
+-- One request's row.
+SELECT q.request_id, q.run_id, q.node, q.attempt, q.kind, q.status, q.schema, q.answer, q.answer_digest,
+  q.answered_by FROM requests q WHERE q.request_id = :request_id
+
+-- name: by_prefix
+-- Open requests whose id begins so.
+SELECT request_id FROM requests WHERE request_id >= :low AND request_id < :high LIMIT 3
+
+-- name: open_of_run
+-- The question that a run waits for.
+SELECT request_id FROM requests WHERE run_id = :run_id AND status = 'pending'
+
+-- name: settle
+-- The one answer. Zero rows: somebody else was first.
+UPDATE requests SET status = 'settled', answer = :answer, answer_digest = :answer_digest, answered_by = :answered_by,
+  settled_wall_ms = :now WHERE request_id = :request_id AND status = 'pending'

@@ -1,0 +1,71 @@
+-- Runners: custody of the one process per run generation, and what it reports.
+
+-- name: runner_started
+-- Custody before work: the identity stands here before the runner is told to begin.
+UPDATE runners SET state = 'live', pid = :pid, start_tick = :start_tick, boot_id = :boot_id, session = :session
+WHERE run_id = :run_id AND generation = :generation
+
+-- name: runner_ending
+-- The runner's work is over; the process is still to be proved dead.
+UPDATE runners SET state = 'ending' WHERE run_id = :run_id AND generation = :generation
+
+-- name: delete_runner
+-- The process and all that it started are proved dead.
+DELETE FROM runners WHERE run_id = :run_id AND generation = :generation
+
+-- name: runners_of_others
+-- Runners that an earlier daemon left, or that lost their supervisor.
+SELECT run_id, generation, epoch, state, pid, start_tick, boot_id, session FROM runners
+WHERE epoch <> :epoch
+
+-- name: past
+-- The results so far, in order.
+SELECT a.node, a.visit, a.status, a.output, a.output_digest, c.size, a.error
+FROM attempts a LEFT JOIN contents c ON c.digest = a.output_digest
+WHERE a.run_id = :run_id AND a.status IN ('completed', 'failed', 'timed_out', 'cancelled')
+ORDER BY a.attempt
+
+-- name: input
+-- The run's input, root and pinned data files' home.
+SELECT r.input, r.input_digest, c.size, d.root
+FROM runs r JOIN definitions d ON d.definition_id = r.definition_id LEFT JOIN contents c ON c.digest = r.input_digest
+WHERE r.run_id = :run_id
+
+-- name: data_files
+-- The data files that are pinned with the definition.
+SELECT path, digest, size FROM definition_sources WHERE definition_id = :definition_id AND kind = 'data'
+
+-- name: reply_of
+-- The answer that a message got before, for a repeat.
+SELECT verdict FROM attempts WHERE run_id = :run_id AND generation = :generation AND seq = :seq
+
+-- name: previous_error
+-- The error of the attempt whose effect was then observed.
+SELECT error FROM attempts WHERE run_id = :run_id AND status = 'unknown' ORDER BY attempt DESC LIMIT 1
+
+-- name: add_request
+-- A durable question.
+INSERT INTO requests(request_id, run_id, node, visit, attempt, kind, status, prompt, prompt_digest, schema,
+  created_wall_ms)
+VALUES (:request_id, :run_id, :node, :visit, :attempt, :kind, 'pending', :prompt, :prompt_digest, :schema, :now)
+
+-- name: put_update
+-- A record replaces the current item of its kind and key.
+INSERT INTO updates(run_id, kind, key, data, updated_wall_ms) VALUES (:run_id, :kind, :key, :data, :now)
+ON CONFLICT(run_id, kind, key) DO UPDATE SET data = excluded.data, updated_wall_ms = excluded.updated_wall_ms
+
+-- name: count_updates
+-- How many current items a run has.
+SELECT count(*) FROM updates WHERE run_id = :run_id
+
+-- name: lease_holder
+-- Whether a writer of updates still owns the run.
+SELECT 1 FROM entities WHERE entity_id = :entity_id AND generation = :generation AND lease_token = :token
+
+-- name: drop_holds
+-- What an earlier generation uploaded and never named.
+DELETE FROM content_holds WHERE run_id = :run_id AND generation <= :generation
+
+-- name: update_known
+-- Whether a current item of that kind and key exists.
+SELECT 1 FROM updates WHERE run_id = :run_id AND kind = :kind AND key = :key

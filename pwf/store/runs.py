@@ -1,0 +1,256 @@
+"""Runs: started, adopted, restarted, and found by what people type."""
+
+from __future__ import annotations
+
+import msgspec
+
+from pwf.errors import Ambiguous, Conflict, NotFound, Rejected
+from pwf.ids import check_id
+from pwf.protocol.operations import RunStarted
+from pwf.protocol.views import ENDED
+from pwf.store import moves
+from pwf.store.once import Done, once
+from pwf.store.queries import load_queries
+from pwf.store.receipts import ReceiptKey
+from pwf.store.state import encode, graph_of, shown_status
+from pwf.store.tx import Tx
+from pwf.store.values import load_value
+from pwf.values import digest
+
+Q = load_queries(__file__)
+
+
+class RunEnvironment(msgspec.Struct, frozen=True, kw_only=True):
+    """What a run executes in, recorded when it starts."""
+
+    root: str
+    interpreter: str
+    python: str
+    pwf: str
+    variables: dict[str, str] = {}
+
+
+class StartRun(msgspec.Struct, frozen=True, kw_only=True):
+    """Start a run of a saved definition. `input` is canonical and has been checked. `at_ms`: wall time."""
+
+    workflow: str
+    definition_id: str
+    environment: RunEnvironment
+    input: bytes
+    run_id: str | None = None
+    at_ms: int | None = None
+    priority: int = 0
+    parent_run: str | None = None
+    root_run: str | None = None
+    restart_no: int = 0
+    receipt: ReceiptKey | None = None
+    actor: str = "client"
+
+
+def start_run(tx: Tx, command: StartRun) -> Done[RunStarted]:
+    """Start a run, or adopt the one that exists with equal facts.
+
+    `Conflict` names the first fact that differs.
+    """
+    return once(tx, command.receipt, RunStarted, lambda: _start(tx, command))
+
+
+def _start(tx: Tx, command: StartRun) -> tuple[RunStarted, bool]:
+    if command.run_id is not None:
+        check_id(command.run_id, "run id")
+        row = tx.one(Q.facts, {"run_id": command.run_id})
+        if row is not None:
+            return _adopt(tx, command, row), True
+    run_id = command.run_id or tx.ids.new()
+    body = encode(command.environment)
+    environment_id = digest(body)
+    tx.run(Q.add_environment, {"environment_id": environment_id, "body": body})
+    start = graph_of(tx, command.definition_id).graph.start
+    value = moves.stored(tx, command.input)
+    due_wall_ms = tx.now.wall_ms if command.at_ms is None else command.at_ms
+    tx.run(
+        Q.insert_run,
+        {
+            "run_id": run_id,
+            "workflow": command.workflow,
+            "definition_id": command.definition_id,
+            "environment_id": environment_id,
+            "node": start,
+            "visits": encode({start: 1}),
+            "priority": command.priority,
+            "input": value.inline,
+            "input_digest": value.digest,
+            "due_wall_ms": due_wall_ms,
+            "parent_run": command.parent_run,
+            "root_run": command.root_run,
+            "restart_no": command.restart_no,
+            "now": tx.now.wall_ms,
+        },
+    )
+    revision = tx.create_entity("run:" + run_id, "run")
+    later = due_wall_ms > tx.now.wall_ms
+    tx.run(
+        moves.Q.enqueue,
+        {
+            "run_id": run_id,
+            "state": "later" if later else "ready",
+            "priority": command.priority,
+            "due_wall_ms": due_wall_ms,
+            "due_elapsed_ms": None,
+            "due_boot_id": None,
+        },
+    )
+    facts = {"workflow": command.workflow, "definition": command.definition_id}
+    tx.event("run:" + run_id, revision, "started", command.actor, 0, encode(facts))
+    tx.changed("queue")
+    tx.changed("run:" + run_id)
+    return RunStarted(run_id=run_id, status="queued", revision=revision), False
+
+
+def _adopt(tx: Tx, command: StartRun, row: tuple) -> RunStarted:  # type: ignore[type-arg]
+    run_id, workflow, inline, input_digest, definition_id, status, hold, parent, _environment, revision = row
+    differs = None
+    if workflow != command.workflow:
+        differs = f"its workflow is {workflow!r}, not {command.workflow!r}"
+    elif load_value(tx, inline, input_digest) != command.input:
+        differs = "its input is another"
+    elif parent != command.parent_run:
+        differs = f"it is a restart of {parent}" if parent else "it is no restart"
+    if differs is not None:
+        raise Conflict(
+            f"run {run_id!r} exists, but {differs}",
+            hint=f"take another --id, or look at it with: pwf show {run_id}",
+        )
+    return RunStarted(
+        run_id=run_id,
+        status=shown_status(status, hold),  # type: ignore[arg-type]
+        revision=revision,
+        code_is_older=definition_id != command.definition_id,
+    )
+
+
+# --- restart --------------------------------------------------------------------------------------------------
+
+
+class RestartFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """What a restart takes from the old run. `existing`: it has been restarted already."""
+
+    workflow: str
+    path: str
+    root: str
+    input: bytes
+    environment: RunEnvironment
+    root_run: str
+    restart_no: int
+    priority: int
+    existing: RunStarted | None = None
+
+
+class Restart(msgspec.Struct, frozen=True, kw_only=True):
+    run_id: str
+    expected_revision: int | None = None
+
+
+def restart_facts(tx: Tx, query: Restart) -> RestartFacts:
+    """The facts, or why the run can't be restarted: it has not ended, or its effects are unsettled."""
+    row = tx.one(Q.restart_facts, {"run_id": query.run_id})
+    if row is None:
+        raise NotFound(f"there is no run {query.run_id!r}")
+    (
+        workflow,
+        inline,
+        input_digest,
+        _env,
+        status,
+        root_run,
+        restart_no,
+        priority,
+        path,
+        root,
+        revision,
+        body,
+    ) = row
+    if query.expected_revision is not None and revision != query.expected_revision:
+        raise Conflict(
+            f"run {query.run_id} has revision {revision} by now; you expected {query.expected_revision}"
+        )
+    if status not in ENDED:
+        raise Rejected(
+            f"run {query.run_id} has not ended", hint=f"pwf cancel {query.run_id}, then restart it"
+        )
+    unsettled = tx.one(Q.unsettled, {"run_id": query.run_id})
+    if unsettled is not None:
+        raise Rejected(
+            f"effect {unsettled[0]} of run {query.run_id} is unsettled: nobody knows whether it happened",
+            hint=f"find out, then: pwf recover {query.run_id} applied|retry",
+        )
+    existing = tx.one(Q.restart_of, {"run_id": query.run_id})
+    found = None
+    if existing is not None:
+        facts = tx.one(Q.facts, {"run_id": existing[0]})
+        assert facts is not None
+        status_now = shown_status(facts[5], facts[6])
+        found = RunStarted(run_id=facts[0], status=status_now, revision=facts[9])  # type: ignore[arg-type]
+    return RestartFacts(
+        workflow=workflow,
+        path=path,
+        root=root,
+        input=load_value(tx, inline, input_digest),
+        environment=msgspec.json.decode(body, type=RunEnvironment),
+        root_run=root_run or query.run_id,
+        restart_no=restart_no + 1,
+        priority=priority,
+        existing=found,
+    )
+
+
+# --- finding --------------------------------------------------------------------------------------------------
+
+
+class RunRef(msgspec.Struct, frozen=True, kw_only=True):
+    """What a person typed: an id, a unique prefix, `@last` or `@last-failed`."""
+
+    ref: str
+
+
+def resolve_ref(tx: Tx, query: RunRef) -> str:
+    """The run id that a reference means. `NotFound`, or `Ambiguous` with the first matches."""
+    ref = query.ref
+    if ref.startswith("@"):
+        return _special(tx, ref)
+    if tx.one(Q.exact, {"run_id": ref}) is not None:
+        return ref
+    if not ref or not ref.isascii():
+        raise NotFound(f"there is no run {ref!r}", hint="pwf ls lists the runs")
+    rows = tx.all(Q.by_prefix, {"low": ref, "high": ref + "\x7f"})
+    if not rows:
+        raise NotFound(f"there is no run whose id begins with {ref!r}", hint="pwf ls lists the runs")
+    if len(rows) > 1:
+        shown = ", ".join(row[0] for row in rows[:3]) + (", …" if len(rows) > 3 else "")
+        raise Ambiguous(f"{ref!r} is the beginning of several runs: {shown}", hint="type more of the id")
+    return str(rows[0][0])
+
+
+def _special(tx: Tx, ref: str) -> str:
+    if ref == "@last":
+        row = tx.one(Q.last)
+    elif ref == "@last-failed":
+        ends = [tx.one(Q.last_of_status, {"status": status}) for status in ("failed", "timed_out")]
+        row = max((end for end in ends if end is not None), key=lambda end: end[1], default=None)
+    else:
+        raise NotFound(f"{ref!r} means nothing", hint="use a run id, a prefix of one, @last or @last-failed")
+    if row is None:
+        raise NotFound(f"there is no run for {ref}", hint="pwf ls lists the runs")
+    return str(row[0])
+
+
+class EnvironmentOf(msgspec.Struct, frozen=True, kw_only=True):
+    environment_id: str
+
+
+def environment_of(tx: Tx, query: EnvironmentOf) -> RunEnvironment:
+    """The recorded environment."""
+    row = tx.one(Q.environment, {"environment_id": query.environment_id})
+    if row is None:
+        raise NotFound(f"there is no environment {query.environment_id}")
+    return msgspec.json.decode(row[0], type=RunEnvironment)

@@ -1,0 +1,54 @@
+-- Runs: made, found, adopted.
+
+-- name: insert_run
+-- A new run at the start node, queued.
+INSERT INTO runs(run_id, workflow, definition_id, environment_id, status, node, visit, visits, priority, input,
+  input_digest, due_wall_ms, parent_run, root_run, restart_no, created_wall_ms)
+VALUES (:run_id, :workflow, :definition_id, :environment_id, 'queued', :node, 1, :visits, :priority, :input,
+  :input_digest, :due_wall_ms, :parent_run, :root_run, :restart_no, :now)
+
+-- name: facts
+-- What decides whether a start adopts an existing run.
+SELECT r.run_id, r.workflow, r.input, r.input_digest, r.definition_id, r.status, r.hold, r.parent_run, r.environment_id,
+  e.revision
+FROM runs r JOIN entities e ON e.entity_id = 'run:' || r.run_id WHERE r.run_id = :run_id
+
+-- name: add_environment
+-- Runs with the same environment share its row.
+INSERT INTO environments(environment_id, body) VALUES (:environment_id, :body) ON CONFLICT DO NOTHING
+
+-- name: environment
+-- The recorded environment of a run.
+SELECT body FROM environments WHERE environment_id = :environment_id
+
+-- name: exact
+-- A run by its whole id.
+SELECT run_id FROM runs WHERE run_id = :run_id
+
+-- name: by_prefix
+-- Runs whose id begins so; three are enough to say that it is ambiguous.
+SELECT run_id FROM runs WHERE run_id >= :low AND run_id < :high ORDER BY run_id LIMIT 4
+
+-- name: last
+-- The newest run.
+SELECT run_id FROM runs ORDER BY run_no DESC LIMIT 1
+
+-- name: last_of_status
+-- The newest run that ended in one way.
+SELECT run_id, run_no FROM runs WHERE status = :status ORDER BY run_no DESC LIMIT 1
+
+-- name: restart_of
+-- The run that an ended run was restarted as.
+SELECT run_id FROM runs WHERE parent_run = :run_id
+
+-- name: restart_facts
+-- What a restart takes from the old run.
+SELECT r.workflow, r.input, r.input_digest, r.environment_id, r.status, r.root_run, r.restart_no, r.priority, d.path,
+  d.root, e.revision, v.body
+FROM runs r JOIN definitions d ON d.definition_id = r.definition_id
+JOIN entities e ON e.entity_id = 'run:' || r.run_id JOIN environments v ON v.environment_id = r.environment_id
+WHERE r.run_id = :run_id
+
+-- name: unsettled
+-- Effects of a run that are not settled.
+SELECT effect_key FROM effects WHERE run_id = :run_id AND status IN ('applying', 'ambiguous') LIMIT 1

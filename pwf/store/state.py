@@ -1,0 +1,176 @@
+"""A run's mutable state, as one struct: loaded once per command, changed by `moves`, saved once.
+
+Graphs never change under their digest, so decoded ones are kept in a small cache.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any
+
+import msgspec
+
+from pwf.errors import GraphError, NotFound
+from pwf.protocol.graph import NodeSpec, WorkflowGraph
+from pwf.protocol.views import ENDED
+from pwf.store.queries import load_queries
+from pwf.store.tx import Tx
+
+Q = load_queries(__file__)
+
+GRAPHS_MAX = 64
+
+_visits = msgspec.json.Decoder(dict[str, int])
+_graph = msgspec.json.Decoder(WorkflowGraph)
+encode = msgspec.json.Encoder(order="deterministic").encode
+
+
+class Graph:
+    """A decoded graph with its nodes by id."""
+
+    def __init__(self, graph: WorkflowGraph) -> None:
+        self.graph = graph
+        self.nodes = {node.id: node for node in graph.nodes}
+
+    @cached_property
+    def targets(self) -> dict[tuple[str, str], frozenset[str | None]]:
+        """(node, outcome) -> where it may lead; None: the run may end there."""
+        found: dict[tuple[str, str], frozenset[str | None]] = {}
+        for node in self.nodes.values():
+            for way in node.ways:
+                arms = {way.target} if way.target is not None else {case.target for case in way.cases}
+                found[node.id, way.outcome] = frozenset(arms)
+        return found
+
+    def may_lead(self, node: str, outcome: str, target: str | None) -> bool:
+        """Whether the stored graph has this way."""
+        return target in self.targets.get((node, outcome), frozenset({None}))
+
+    def node(self, node_id: str) -> NodeSpec:
+        """The node; `GraphError` when the graph has none of that id."""
+        try:
+            return self.nodes[node_id]
+        except KeyError:
+            raise GraphError(f"workflow {self.graph.name!r} has no node {node_id!r}") from None
+
+
+_graphs: dict[str, Graph] = {}
+
+
+def graph_of(tx: Tx, definition_id: str) -> Graph:
+    """The decoded graph of a definition."""
+    found = _graphs.get(definition_id)
+    if found is None:
+        row = tx.one(Q.graph, {"definition_id": definition_id})
+        if row is None:
+            raise NotFound(f"there is no definition {definition_id}")
+        if len(_graphs) >= GRAPHS_MAX:
+            _graphs.pop(next(iter(_graphs)))
+        found = _graphs[definition_id] = Graph(_graph.decode(row[0]))
+    return found
+
+
+class RunState(msgspec.Struct):
+    """The mutable part of a run's row, with its entity's revision, generation and lease token."""
+
+    run_id: str
+    workflow: str
+    definition_id: str
+    environment_id: str
+    status: str
+    hold: str | None
+    hold_detail: str | None
+    pause_requested: int
+    title: str | None
+    node: str
+    visit: int
+    visits: Any
+    steps: int
+    attempts: int
+    tries: int
+    failures: int
+    crashes: int
+    observe: str | None
+    seq: int
+    priority: int
+    due_wall_ms: int | None
+    due_elapsed_ms: int | None
+    due_boot_id: str | None
+    started_wall_ms: int | None
+    reason: str | None
+    revision: int
+    generation: int
+    lease_token: str | None
+    placed: bool = False  # status, hold or due time has changed
+
+    @property
+    def entity_id(self) -> str:
+        return "run:" + self.run_id
+
+    @property
+    def ended(self) -> bool:
+        return self.status in ENDED
+
+    @property
+    def effect_key(self) -> str:
+        return f"{self.run_id}:{self.node}:{self.visit}"
+
+    @property
+    def shown_status(self) -> str:
+        """The status that every client sees (design, section 13)."""
+        return shown_status(self.status, self.hold)
+
+
+def shown_status(status: str, hold: str | None) -> str:
+    """`status` with the hold folded in: paused, ambiguous, held, else as it stands."""
+    if hold is None:
+        return status
+    return {"paused": "paused", "effect_ambiguous": "ambiguous"}.get(hold, "held")
+
+
+def load_run(tx: Tx, run_id: str) -> RunState:
+    """Load a run by its exact id; `NotFound` when there is none."""
+    row = tx.one(Q.load, {"run_id": run_id})
+    if row is None:
+        raise NotFound(f"there is no run {run_id!r}", hint="pwf ls lists the runs")
+    run = RunState(*row)
+    run.visits = _visits.decode(run.visits)
+    return run
+
+
+def save_position(tx: Tx, run: RunState) -> None:
+    """Write position and counters; and status, hold and due time where they changed."""
+    tx.run(
+        Q.save_position,
+        {
+            "run_id": run.run_id,
+            "title": run.title,
+            "node": run.node,
+            "visit": run.visit,
+            "visits": encode(run.visits),
+            "steps": run.steps,
+            "attempts": run.attempts,
+            "tries": run.tries,
+            "failures": run.failures,
+            "crashes": run.crashes,
+            "observe": run.observe,
+            "seq": run.seq,
+            "pause_requested": run.pause_requested,
+        },
+    )
+    if run.placed and not run.ended:
+        tx.run(
+            Q.save_status,
+            {
+                "run_id": run.run_id,
+                "status": run.status,
+                "hold": run.hold,
+                "hold_detail": run.hold_detail,
+                "due_wall_ms": run.due_wall_ms,
+                "due_elapsed_ms": run.due_elapsed_ms,
+                "due_boot_id": run.due_boot_id,
+                "started_wall_ms": run.started_wall_ms,
+                "reason": run.reason,
+            },
+        )
+        run.placed = False
