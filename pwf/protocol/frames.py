@@ -11,6 +11,7 @@ from typing import Literal
 import msgspec
 
 from pwf.errors import FrameTooLarge, ProtocolError
+from pwf.protocol.raw import OptionalRaw
 
 PROTOCOL = "pwf.client.v1"
 FRAME_BYTES_MAX = 1024 * 1024
@@ -47,16 +48,18 @@ class Request(_Frame, frozen=True, kw_only=True, forbid_unknown_fields=True, tag
     payload: msgspec.Raw = EMPTY
 
 
-class ErrorBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ErrorBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """`code` is stable; `message` and `hint` are for people; `details` is machine data of that code."""
 
     code: str
     message: str
     hint: str | None = None
-    details: msgspec.Raw | None = None
+    details: OptionalRaw = None
 
 
-class Response(_Frame, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="response"):
+class Response(
+    _Frame, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True, tag="response"
+):
     """The answer to one request, found by `request_id`."""
 
     request_id: str
@@ -64,7 +67,7 @@ class Response(_Frame, frozen=True, kw_only=True, forbid_unknown_fields=True, ta
     revision: int | None = None
     receipt: str | None = None
     error: ErrorBody | None = None
-    result: msgspec.Raw | None = None
+    result: OptionalRaw = None
 
 
 class Event(_Frame, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="event"):

@@ -16,6 +16,7 @@ from typing import Any, Literal
 import msgspec
 
 from pwf.protocol.graph import Outcome, WorkflowGraph
+from pwf.protocol.raw import OptionalRaw
 
 RUNNER_FRAME_BYTES_MAX = 8 * 1024 * 1024
 MARKER_VARIABLE = "PWF_RUN_MARKER"  # "<home_id>:<run_id>:<generation>" in every process of a runner
@@ -25,10 +26,10 @@ class _Message(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     pass
 
 
-class Value(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Value(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """Canonical JSON: inline in `json`, or, above `INLINE_BYTES_MAX`, by `digest` with its size in bytes."""
 
-    json: msgspec.Raw | None = None
+    json: OptionalRaw = None
     digest: str | None = None
     size: int = 0
 
