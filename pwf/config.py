@@ -1,7 +1,8 @@
 """The configuration file, `config.toml`: read by the daemon at start, and by clients for what they pass on.
 
-Every key is optional. A file that can not be read, is not TOML, or holds an unknown key, a wrong type or a number
-out of bounds is refused whole with a `ConfigError` that names key, file and line. Nothing here writes the file.
+Every key is optional. A file that can not be read, is not TOML, or holds an unknown key, a wrong type or a
+number out of bounds is refused whole with a `ConfigError` that names key, file and line. Nothing here
+writes the file.
 """
 
 from __future__ import annotations
@@ -82,8 +83,8 @@ def _check_together(config: Config, text: str, file: str) -> Config:
     if config.lease_renew_s * 2 > config.lease_s:
         key = "lease_renew_s" if _line_of("lease_renew_s", text) else "lease_s"
         raise ConfigError(
-            f"{file}:{_line_of(key, text)}: lease_renew_s is {config.lease_renew_s:g}, more than half of lease_s "
-            f"({config.lease_s:g}): one missed renewal would lose the lease",
+            f"{file}:{_line_of(key, text)}: lease_renew_s is {config.lease_renew_s:g}, more than half of "
+            f"lease_s ({config.lease_s:g}): one missed renewal would lose the lease",
             hint=f"set lease_renew_s to {config.lease_s / 3:g} or less, or lease_s to "
             f"{config.lease_renew_s * 3:g} or more",
         )

@@ -1,0 +1,31 @@
+"""Talking to the daemon.
+
+`connect()` is an async context manager on anyio (trio and asyncio alike); `connect_sync()` is the blocking
+one. Neither is imported before it is named, so that short commands load no event loop.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pwf.client.aio import Client, connect
+    from pwf.client.sync import SyncClient, connect_sync
+
+__all__ = ["Client", "SyncClient", "connect", "connect_sync"]
+
+_HOMES = {
+    "Client": "pwf.client.aio",
+    "connect": "pwf.client.aio",
+    "SyncClient": "pwf.client.sync",
+    "connect_sync": "pwf.client.sync",
+}
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    import importlib
+
+    return getattr(importlib.import_module(home), name)

@@ -1,8 +1,8 @@
 """JSON merge patches (RFC 7386): how a view's revision follows from the one before.
 
-A merge patch can not set a null inside an object: there, null means "remove". For the fields of our own views null
-and absent mean the same, so that is no loss. In what people wrote (outputs, answers, payloads, schemas) it would be
-one; `diff` answers None then, and the daemon sends a whole snapshot.
+A merge patch can not set a null inside an object: there, null means "remove". For the fields of our own
+views null and absent mean the same, so that is no loss. In what people wrote (outputs, answers, payloads,
+schemas) it would be one; `diff` answers None then, and the daemon sends a whole snapshot.
 """
 
 from __future__ import annotations
@@ -69,7 +69,9 @@ def _same(a: Any, b: Any) -> bool:
 
 
 def _loses_null(value: dict[str, Any], *, opaque: bool) -> bool:
-    """Whether setting this object by a patch would drop a null that means something (arrays are kept whole)."""
+    """Whether setting this object by a patch would drop a null that means something (arrays are kept
+    whole).
+    """
     for key, item in value.items():
         below = opaque or key in OPAQUE_FIELDS
         if item is None and below:

@@ -1,0 +1,386 @@
+"""The asynchronous client, on anyio: it works under trio and asyncio.
+
+One connection carries any number of calls at once. A lost connection is made again with capped, jittered
+backoff, the daemon started if need be; what has no answer is sent again under its key, and subscriptions go
+on from the last revision seen. A cancelled call is forgotten here; the daemon may have done it all the
+same.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any, Literal
+
+import anyio
+import anyio.abc
+import anyio.to_thread
+import msgspec
+
+from pwf.client.backoff import delay_s
+from pwf.client.content import ValueReader, inline_bytes
+from pwf.client.core import Answered, Broken, ClientCore, Happening, News, Reply, Subscription
+from pwf.client.origin import origin
+from pwf.client.starting import autostart_allowed, connect_or_start, socket_path
+from pwf.client.version import version
+from pwf.errors import DaemonUnreachable, PwfError, Unavailable
+from pwf.places import Places, places
+from pwf.protocol import operations
+from pwf.protocol.operations import (
+    AnswerPayload,
+    ReadContent,
+    RunList,
+    RunListPayload,
+    RunStarted,
+    StartPayload,
+    WaitPayload,
+    WaitResult,
+)
+from pwf.protocol.runner import Value
+from pwf.protocol.views import ENDED, RunView
+from pwf.values import canonical
+
+READ_BYTES = 256 * 1024
+HELLO_S_MAX = 10.0
+CALL_S_MAX = 120.0
+RECONNECT_S_MAX = 60.0
+
+
+class _Waiter:
+    """One call that waits for its answer."""
+
+    def __init__(self) -> None:
+        self.event = anyio.Event()
+        self.answer: Reply | PwfError | None = None
+
+
+class Client:
+    """Made by `connect()`. All methods may be called from several tasks at once."""
+
+    def __init__(self, at: Places, *, autostart: bool) -> None:
+        self.places = at
+        self._autostart = autostart
+        self._core = ClientCore(version())
+        self._waiters: dict[str, _Waiter] = {}
+        self._news: dict[int, anyio.Event] = {}  # by id() of the live subscription object
+        self._to_send = anyio.Event()
+        self._failed: PwfError | None = None
+
+    # --- calls ----------------------------------------------------------------------------------------------
+
+    async def call(
+        self,
+        operation: str,
+        payload: msgspec.Struct | None = None,
+        *,
+        run_id: str | None = None,
+        expected_revision: int | None = None,
+        key: str | None = None,
+        timeout_s: float | None = CALL_S_MAX,
+    ) -> Any:
+        """One operation; returns its result struct (`OPERATIONS[operation].result`).
+
+        Raises the `pwf.errors` class of a refusal, and `Unavailable` after `timeout_s` (None waits for ever).
+        """
+        reply = await self.exchange(
+            operation,
+            payload,
+            run_id=run_id,
+            expected_revision=expected_revision,
+            key=key,
+            timeout_s=timeout_s,
+        )
+        return reply.result
+
+    async def exchange(
+        self,
+        operation: str,
+        payload: msgspec.Struct | None = None,
+        *,
+        run_id: str | None = None,
+        expected_revision: int | None = None,
+        key: str | None = None,
+        timeout_s: float | None = CALL_S_MAX,
+    ) -> Reply:
+        """Like `call`, with outcome, revision and receipt."""
+        if self._failed is not None:
+            raise self._failed
+        request_id = self._core.request(
+            operation, payload, run_id=run_id, expected_revision=expected_revision, key=key
+        )
+        waiter = self._waiters[request_id] = _Waiter()
+        self._to_send.set()
+        try:
+            with anyio.move_on_after(timeout_s):
+                await waiter.event.wait()
+        finally:
+            del self._waiters[request_id]
+            self._core.forget(request_id)
+        if waiter.answer is None:
+            raise Unavailable(f"no answer to {operation} within {timeout_s:g} s", hint="pwf doctor")
+        if isinstance(waiter.answer, PwfError):
+            raise waiter.answer
+        return waiter.answer
+
+    async def start(
+        self,
+        workflow: str,
+        input: object = None,
+        *,
+        run_id: str | None = None,
+        key: str | None = None,
+        at_ms: int | None = None,
+    ) -> RunStarted:
+        """Start a workflow by name or path, seen from the working folder. `input` is any JSON value or
+        struct.
+        """
+        seen_from = await anyio.to_thread.run_sync(origin, self.places)
+        payload = StartPayload(
+            workflow=workflow,
+            origin=seen_from,
+            input=msgspec.Raw(canonical(input, what="input")),
+            run_id=run_id,
+            at_ms=at_ms,
+        )
+        started: RunStarted = await self.call("run.start", payload, key=key)
+        return started
+
+    async def wait(
+        self, run_id: str, *, until: Literal["ended", "parked"] = "ended", timeout_s: float | None = None
+    ) -> WaitResult:
+        """Wait until the run has ended, or needs a person (`parked`). `done` is False when the time ran
+        out.
+        """
+        timeout_ms = None if timeout_s is None else max(0, int(timeout_s * 1000))
+        payload = WaitPayload(until=until, timeout_ms=timeout_ms)
+        result: WaitResult = await self.call("run.wait", payload, run_id=run_id, timeout_s=None)
+        return result
+
+    async def answer(self, request_id: str, answer: object) -> operations.Answered:
+        """Answer an open request with a JSON value. Raises `InvalidAnswer` when its type is wrong."""
+        payload = AnswerPayload(request_id=request_id, answer=msgspec.Raw(canonical(answer, what="answer")))
+        result: operations.Answered = await self.call("request.answer", payload)
+        return result
+
+    async def read_value(self, run_id: str, value: Value) -> bytes:
+        """The JSON text of a value, fetched by digest and verified where it is large."""
+        inline = inline_bytes(value)
+        if inline is not None:
+            return inline
+        reader = ValueReader(value)
+        while not reader.done:
+            wanted = ReadContent(digest=reader.digest, offset=reader.offset)
+            reader.add(await self.call("content.read", wanted, run_id=run_id))
+        return reader.data()
+
+    # --- views ----------------------------------------------------------------------------------------------
+
+    def view(self, run_id: str) -> RunStream:
+        """The run's states from now on; the stream ends with the run."""
+        return RunStream(self, self._core.subscribe("run", run_id=run_id))
+
+    def runs(self, query: RunListPayload | None = None) -> RunsStream:
+        """A list of runs and its changes, without end."""
+        return RunsStream(self, self._core.subscribe("runs", query=query))
+
+    # --- inside ---------------------------------------------------------------------------------------------
+
+    async def _open(self) -> anyio.abc.ByteStream:
+        """A connection over which both sides have greeted."""
+        try:
+            stream = await anyio.connect_unix(socket_path(self.places))
+        except OSError:
+            await anyio.to_thread.run_sync(self._start_daemon, abandon_on_cancel=True)
+            try:
+                stream = await anyio.connect_unix(socket_path(self.places))
+            except OSError as error:
+                raise DaemonUnreachable(f"the daemon is gone again: {error}", hint="pwf doctor") from error
+        try:
+            self._core.connected()
+            await stream.send(self._core.take_outgoing())
+            with anyio.fail_after(HELLO_S_MAX):
+                while self._core.hello is None:
+                    self._take(await stream.receive(READ_BYTES))
+        except (anyio.EndOfStream, anyio.BrokenResourceError, TimeoutError) as error:
+            await stream.aclose()
+            raise DaemonUnreachable("the daemon does not answer", hint="pwf doctor") from error
+        except BaseException:
+            with anyio.CancelScope(shield=True):
+                await stream.aclose()
+            raise
+        return stream
+
+    def _start_daemon(self) -> None:
+        """Blocks; runs in a worker thread."""
+        connect_or_start(self.places, autostart=self._autostart).close()
+
+    async def _serve(self, stream: anyio.abc.ByteStream) -> None:
+        """Keep the conversation up until the client is closed; a failure for good ends every call with
+        its error.
+        """
+        try:
+            while True:
+                await self._converse(stream)
+                stream = await self._reopen()
+        except PwfError as error:
+            self._failed = error
+            self._dispatch(self._core.fail_all(error))
+
+    async def _converse(self, stream: anyio.abc.ByteStream) -> None:
+        """Read and write until the connection is lost. Raises what the daemon refuses us with."""
+        refusal: PwfError | None = None
+        async with stream, anyio.create_task_group() as tasks:
+            tasks.start_soon(self._write, stream)
+            try:
+                while True:
+                    self._take(await stream.receive(READ_BYTES))
+            except (anyio.EndOfStream, anyio.BrokenResourceError):
+                pass
+            except PwfError as error:
+                refusal = error
+            tasks.cancel_scope.cancel()
+        if refusal is not None:
+            raise refusal
+
+    async def _write(self, stream: anyio.abc.ByteStream) -> None:
+        while True:
+            data = self._core.take_outgoing()
+            if data:
+                try:
+                    await stream.send(data)
+                except anyio.BrokenResourceError:
+                    return  # the reading side notices, and the new connection sends it again
+                continue
+            self._to_send = anyio.Event()
+            await self._to_send.wait()
+
+    async def _reopen(self) -> anyio.abc.ByteStream:
+        deadline = anyio.current_time() + RECONNECT_S_MAX
+        failures = 0
+        while True:
+            failures += 1
+            await anyio.sleep(delay_s(failures, random.random))
+            try:
+                return await self._open()
+            except DaemonUnreachable:
+                if anyio.current_time() >= deadline:
+                    raise
+
+    def _take(self, data: bytes) -> None:
+        self._dispatch(self._core.receive(data))
+        self._to_send.set()  # the core may have answered a gap with a new subscription
+
+    def _dispatch(self, happenings: list[Happening]) -> None:
+        for happening in happenings:
+            if isinstance(happening, Answered):
+                waiter = self._waiters.get(happening.request_id)
+                if waiter is not None:
+                    waiter.answer = happening.reply
+                    waiter.event.set()
+            elif isinstance(happening, News):
+                event = self._news.pop(id(happening.subscription), None)
+                if event is not None:
+                    event.set()
+            elif isinstance(happening, Broken):
+                raise happening.error
+
+    async def _next(self, subscription: Subscription, seen: int) -> bool:
+        """Wait for a state newer than the `seen`-th; False when the subscription has ended."""
+        while subscription.news <= seen and not subscription.ended:
+            if self._failed is not None:
+                raise self._failed
+            self._to_send.set()
+            event = self._news.setdefault(id(subscription), anyio.Event())
+            await event.wait()
+        if subscription.error is not None:
+            raise subscription.error
+        return subscription.news > seen
+
+    def _stop(self, subscription: Subscription) -> None:
+        self._core.unsubscribe(subscription)
+        self._news.pop(id(subscription), None)
+        self._to_send.set()
+
+
+class _Stream:
+    """States of a view, the newest only where several came at once. Close it, or use `async with`."""
+
+    def __init__(self, client: Client, subscription: Subscription) -> None:
+        self._client = client
+        self._subscription = subscription
+        self._seen = 0
+
+    async def aclose(self) -> None:
+        """Stop following. Doing it twice is fine."""
+        self._client._stop(self._subscription)
+
+    async def _advance(self) -> RunView | RunList:
+        if not await self._client._next(self._subscription, self._seen):
+            raise StopAsyncIteration
+        self._seen = self._subscription.news
+        return self._subscription.value()
+
+
+class RunStream(_Stream):
+    """An async iterator of `RunView`; ends after the view in which the run has ended."""
+
+    _done = False
+
+    async def __aenter__(self) -> RunStream:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+    def __aiter__(self) -> RunStream:
+        return self
+
+    async def __anext__(self) -> RunView:
+        if self._done:
+            raise StopAsyncIteration
+        value = await self._advance()
+        assert isinstance(value, RunView)
+        if value.summary.status in ENDED:
+            self._done = True
+            await self.aclose()
+        return value
+
+
+class RunsStream(_Stream):
+    """An async iterator of `RunList`."""
+
+    async def __aenter__(self) -> RunsStream:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+    def __aiter__(self) -> RunsStream:
+        return self
+
+    async def __anext__(self) -> RunList:
+        value = await self._advance()
+        assert isinstance(value, RunList)
+        return value
+
+
+@asynccontextmanager
+async def connect(at: Places | None = None, *, autostart: bool | None = None) -> AsyncIterator[Client]:
+    """A connected client for the length of an `async with` block; the daemon is started when nobody listens.
+
+    Raises `DaemonUnreachable`, `HomeRefused` or `ProtocolError` when that fails.
+    """
+    allowed = autostart_allowed() if autostart is None else autostart
+    client = Client(places() if at is None else at, autostart=allowed)
+    stream = await client._open()
+    try:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(client._serve, stream)
+            yield client
+            tasks.cancel_scope.cancel()
+    except BaseExceptionGroup as group:
+        # The task group wraps what the caller's own block raised; hand it back as it was.
+        if len(group.exceptions) == 1:
+            raise group.exceptions[0] from None
+        raise

@@ -1,0 +1,326 @@
+"""The client's side of `pwf.client.v1` without any I/O: bytes in, happenings out, bytes to send.
+
+Promises: each request is matched with its answer by id; each changing command has an idempotency key and is
+sent again under it on a new connection; each subscription's document follows its revisions exactly, and a
+gap asks for a new snapshot. Reads are sent again too: they change nothing. Nothing here waits, sleeps, or
+touches a socket.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Literal, NamedTuple
+
+import msgspec
+
+from pwf.client.answers import error_from, failure_of
+from pwf.errors import InvalidArgument, ProtocolError, PwfError
+from pwf.ids import Ids
+from pwf.protocol.frames import (
+    EMPTY,
+    PROTOCOL,
+    ErrorFrame,
+    Event,
+    FrameSplitter,
+    Hello,
+    Request,
+    Response,
+    decode_daemon_frame,
+    encode,
+)
+from pwf.protocol.merge_patch import apply
+from pwf.protocol.operations import (
+    OPERATIONS,
+    Nothing,
+    RunList,
+    RunListPayload,
+    SubscribePayload,
+    UnsubscribePayload,
+)
+from pwf.protocol.views import RunView
+
+
+class Reply(NamedTuple):
+    """A good answer: the operation's result type, and `accepted` or `adopted` (done before, or by
+    another).
+    """
+
+    result: Any
+    outcome: str
+    revision: int | None
+    receipt: str | None
+
+
+@dataclass(eq=False)
+class Subscription:
+    """A view that follows the daemon's state. `document` is the newest state as plain JSON data.
+
+    `news` counts the states seen; `error` says why it ended, where it ended badly.
+    """
+
+    id: str
+    view: Literal["run", "runs"]
+    run_id: str | None = None
+    query: RunListPayload | None = None
+    document: dict[str, Any] | None = None
+    revision: int = 0
+    news: int = 0
+    ended: bool = False
+    error: PwfError | None = None
+
+    def value(self) -> RunView | RunList:
+        """The newest state, typed. Raises `ProtocolError` when the daemon sent something else."""
+        wanted: type[RunView] | type[RunList] = RunView if self.view == "run" else RunList
+        try:
+            return msgspec.json.decode(msgspec.json.encode(self.document), type=wanted)
+        except msgspec.MsgspecError as error:
+            raise ProtocolError(f"the daemon sent a view that is not a {wanted.__name__}: {error}") from error
+
+
+class Greeted(NamedTuple):
+    """The daemon has said who it is; the connection can be used."""
+
+    hello: Hello
+
+
+class Answered(NamedTuple):
+    """A request is settled: by a reply, or by the error it raises."""
+
+    request_id: str
+    reply: Reply | PwfError
+
+
+class News(NamedTuple):
+    """A subscription has a new state, or has ended."""
+
+    subscription: Subscription
+
+
+class Broken(NamedTuple):
+    """The daemon refused the connection, or does not speak the protocol: reconnecting would not help."""
+
+    error: PwfError
+
+
+Happening = Greeted | Answered | News | Broken
+
+
+@dataclass
+class _Pending:
+    request: Request
+    subscription: Subscription | None = None
+
+
+@dataclass
+class ClientCore:
+    """State of one client over all its connections."""
+
+    version: str
+    ids: Ids = field(default_factory=Ids)
+    client_id: str = ""
+
+    def __post_init__(self) -> None:
+        self.client_id = self.client_id or self.ids.new()
+        self.hello: Hello | None = None
+        self._splitter = FrameSplitter()
+        self._outgoing = bytearray()
+        self._pending: dict[str, _Pending] = {}
+        self._subscriptions: dict[str, Subscription] = {}
+        self._next_request = 0
+
+    def connected(self) -> None:
+        """A new connection stands: greet, then send again what has no answer, then restore the
+        subscriptions.
+        """
+        self.hello = None
+        self._splitter = FrameSplitter()
+        self._outgoing.clear()
+        self._outgoing += encode(Hello(protocol=PROTOCOL, version=self.version, client_id=self.client_id))
+        again = [pending for pending in self._pending.values() if pending.subscription is None]
+        self._pending = {pending.request.request_id: pending for pending in again}
+        for pending in again:
+            self._outgoing += encode(pending.request)
+        for subscription in list(self._subscriptions.values()):
+            self._ask_view(subscription)
+
+    def take_outgoing(self) -> bytes:
+        """The bytes to send now."""
+        data = bytes(self._outgoing)
+        self._outgoing.clear()
+        return data
+
+    def request(
+        self,
+        operation: str,
+        payload: msgspec.Struct | None = None,
+        *,
+        run_id: str | None = None,
+        expected_revision: int | None = None,
+        key: str | None = None,
+    ) -> str:
+        """Put one request into the outgoing bytes; return its id. Raises when it does not fit the
+        operation.
+        """
+        request = self._build(operation, payload, run_id, expected_revision, key)
+        data = encode(request)
+        self._pending[request.request_id] = _Pending(request)
+        self._outgoing += data
+        return request.request_id
+
+    def forget(self, request_id: str) -> None:
+        """Nobody waits for this answer any more; it is not sent again."""
+        self._pending.pop(request_id, None)
+
+    def subscribe(
+        self, view: Literal["run", "runs"], *, run_id: str | None = None, query: RunListPayload | None = None
+    ) -> Subscription:
+        """Follow a run, or a list of runs."""
+        subscription = Subscription(id=self.ids.new(), view=view, run_id=run_id, query=query)
+        self._subscriptions[subscription.id] = subscription
+        self._ask_view(subscription)
+        return subscription
+
+    def unsubscribe(self, subscription: Subscription) -> None:
+        """Stop following. Doing it twice is fine."""
+        subscription.ended = True
+        if self._subscriptions.pop(subscription.id, None) is not None:
+            self.forget(self.request("view.unsubscribe", UnsubscribePayload(id=subscription.id)))
+
+    def receive(self, data: bytes) -> list[Happening]:
+        """What the received bytes mean. After a `Broken` the connection is to be closed."""
+        found: list[Happening] = []
+        try:
+            for line in self._splitter.feed(data):
+                found += self._frame(line)
+        except PwfError as error:
+            found.append(Broken(error))
+        return found
+
+    def fail_all(self, error: PwfError) -> list[Happening]:
+        """The client is given up: every request and subscription ends with this error."""
+        found: list[Happening] = [Answered(request_id, error) for request_id in self._pending]
+        for subscription in self._subscriptions.values():
+            subscription.ended, subscription.error = True, error
+            found.append(News(subscription))
+        self._pending.clear()
+        self._subscriptions.clear()
+        return found
+
+    # --- inside ---------------------------------------------------------------------------------------------
+
+    def _build(
+        self,
+        operation: str,
+        payload: msgspec.Struct | None,
+        run_id: str | None,
+        expected_revision: int | None,
+        key: str | None,
+    ) -> Request:
+        known = OPERATIONS.get(operation)
+        if known is None:
+            raise InvalidArgument(f"there is no operation {operation!r}")
+        body = known.payload() if payload is None else payload
+        if not isinstance(body, known.payload):
+            raise InvalidArgument(
+                f"{operation} takes a {known.payload.__name__}, not a {type(body).__name__}",
+            )
+        if known.needs_run and run_id is None:
+            raise InvalidArgument(f"{operation} needs a run_id")
+        self._next_request += 1
+        return Request(
+            request_id=f"{self.client_id}-{self._next_request}",
+            client_id=self.client_id,
+            operation=operation,
+            run_id=run_id,
+            expected_revision=expected_revision,
+            idempotency_key=key or (self.ids.token() if known.changes else None),
+            payload=msgspec.Raw(msgspec.json.encode(body)) if body != Nothing() else EMPTY,
+        )
+
+    def _ask_view(self, subscription: Subscription) -> None:
+        payload = SubscribePayload(id=subscription.id, view=subscription.view, query=subscription.query)
+        request = self._build("view.subscribe", payload, subscription.run_id, None, None)
+        self._pending[request.request_id] = _Pending(request, subscription)
+        self._outgoing += encode(request)
+
+    def _frame(self, line: bytes) -> list[Happening]:
+        frame = decode_daemon_frame(line)
+        if isinstance(frame, ErrorFrame):
+            return [Broken(error_from(frame.error))]
+        if isinstance(frame, Hello):
+            if frame.protocol != PROTOCOL:
+                raise ProtocolError(
+                    f"the daemon speaks {frame.protocol}, this client speaks {PROTOCOL}",
+                    hint="pwf stop, and run the command again",
+                )
+            self.hello = frame
+            return [Greeted(frame)]
+        if self.hello is None:
+            raise ProtocolError("the daemon's first frame was not its hello")
+        return self._answer(frame) if isinstance(frame, Response) else self._event(frame)
+
+    def _answer(self, response: Response) -> list[Happening]:
+        pending = self._pending.pop(response.request_id, None)
+        if pending is None:
+            return []  # given up, or answered on an earlier connection
+        reply = _reply(pending.request.operation, response)
+        subscription = pending.subscription
+        if subscription is None:
+            return [Answered(response.request_id, reply)]
+        if isinstance(reply, PwfError):
+            self._subscriptions.pop(subscription.id, None)
+            subscription.ended, subscription.error = True, reply
+            return [News(subscription)]
+        return []
+
+    def _event(self, event: Event) -> list[Happening]:
+        subscription = self._subscriptions.get(event.subscription)
+        if subscription is None:
+            return []
+        if event.kind == "end":
+            self._subscriptions.pop(subscription.id, None)
+            subscription.ended = True
+            return [News(subscription)]
+        body = _decode(event.body)
+        if event.kind == "patch":
+            if subscription.document is None or event.revision != subscription.revision + 1:
+                self._restart(subscription)
+                return []
+            body = apply(subscription.document, body)
+        elif event.revision == subscription.revision and body == subscription.document:
+            return []  # restored after a reconnect, and nothing has changed
+        subscription.document, subscription.revision = body, event.revision
+        subscription.news += 1
+        return [News(subscription)]
+
+    def _restart(self, subscription: Subscription) -> None:
+        """Ask for a new snapshot under a new id, so that what is still on its way for the old one is
+        ignored.
+        """
+        del self._subscriptions[subscription.id]
+        self.forget(self.request("view.unsubscribe", UnsubscribePayload(id=subscription.id)))
+        subscription.id = self.ids.new()
+        self._subscriptions[subscription.id] = subscription
+        self._ask_view(subscription)
+
+
+def _reply(operation: str, response: Response) -> Reply | PwfError:
+    failure = failure_of(response)
+    if failure is not None:
+        return failure
+    wanted = OPERATIONS[operation].result
+    try:
+        result = msgspec.json.decode(EMPTY if response.result is None else response.result, type=wanted)
+    except msgspec.MsgspecError as error:
+        return ProtocolError(f"the daemon's answer to {operation} is not a {wanted.__name__}: {error}")
+    return Reply(result, response.outcome, response.revision, response.receipt)
+
+
+def _decode(raw: msgspec.Raw) -> dict[str, Any]:
+    try:
+        body = msgspec.json.decode(raw)
+    except msgspec.MsgspecError as error:
+        raise ProtocolError(f"an event's body is not JSON: {error}") from error
+    if not isinstance(body, dict):
+        raise ProtocolError("an event's body is not an object")
+    return body

@@ -1,0 +1,177 @@
+"""Finding the daemon, and starting it when nobody listens.
+
+The lock file says where the socket is. A started daemon is detached: a session of its own, no terminal,
+output to the log file, working folder `/`. Clients that start at the same moment may each spawn a process;
+the daemon's kernel lock lets one of them serve, the others end, and every client finds the one that serves.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import msgspec
+
+from pwf.errors import DaemonUnreachable, HomeRefused
+from pwf.places import Places
+
+START_S_MAX = 10.0
+POLL_S = 0.02
+CONNECT_S_MAX = 5.0
+LOG_TAIL_LINES = 12
+LOG_TAIL_BYTES = 16 * 1024
+NO_AUTOSTART = "PWF_NO_AUTOSTART"
+
+
+class LockRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """What the daemon writes into its lock file. Fields of later versions are ignored."""
+
+    pid: int = 0
+    socket: str = ""
+    home_id: str = ""
+    version: str = ""
+
+
+def read_lock(at: Places) -> LockRecord | None:
+    """The record of the daemon that serves, or served last; None when there is none that can be read."""
+    try:
+        return msgspec.json.decode(at.lock.read_bytes(), type=LockRecord)
+    except (OSError, msgspec.MsgspecError):
+        return None
+
+
+def socket_path(at: Places) -> str:
+    """Where to connect: as the lock file says, else where this client would put it."""
+    record = read_lock(at)
+    return record.socket if record is not None and record.socket else str(at.socket)
+
+
+def autostart_allowed() -> bool:
+    """Whether a client may start the daemon (`PWF_NO_AUTOSTART=1` forbids it)."""
+    return os.environ.get(NO_AUTOSTART, "") in ("", "0")
+
+
+def try_connect(at: Places) -> socket.socket | None:
+    """A connected socket, or None when nobody listens."""
+    connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    connection.settimeout(CONNECT_S_MAX)
+    try:
+        connection.connect(socket_path(at))
+    except OSError:
+        connection.close()
+        return None
+    connection.settimeout(None)
+    return connection
+
+
+def connect_or_start(at: Places, *, autostart: bool) -> socket.socket:
+    """A connected socket; starts the daemon when nobody listens and `autostart` is set.
+
+    Blocks at most `START_S_MAX` seconds. Raises `DaemonUnreachable` with the end of the log, or
+    `HomeRefused`.
+    """
+    connection = try_connect(at)
+    if connection is not None:
+        return connection
+    if not autostart:
+        raise DaemonUnreachable(f"no daemon serves {at.home}", hint="pwf start")
+    child = spawn(at)
+    deadline = time.monotonic() + START_S_MAX
+    while time.monotonic() < deadline:
+        connection = try_connect(at)
+        if connection is not None:
+            return connection
+        if child.poll() is not None and not _somebody_serves(at, child.pid):
+            raise _died(at, child.returncode)
+        time.sleep(POLL_S)
+    raise DaemonUnreachable(
+        f"the daemon was started (pid {child.pid}) but did not open its socket within {START_S_MAX:g} s"
+        + _tail_text(at),
+        hint="pwf doctor",
+    )
+
+
+def spawn(at: Places) -> subprocess.Popen[bytes]:
+    """Start a detached daemon. Its output goes to the log file; SIGHUP of our terminal does not reach it."""
+    log = _open_log(at)
+    environment = dict(os.environ)
+    if "PWF_HOME" in environment:
+        environment["PWF_HOME"] = str(at.home)  # it may be relative, and the daemon works in /
+    try:
+        child = subprocess.Popen(
+            [sys.executable, "-m", "pwf.cli.main", "daemon", "--background-child"],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            cwd="/",
+            env=environment,
+            start_new_session=True,
+            close_fds=True,
+            umask=0o077,
+        )
+    except OSError as error:
+        raise DaemonUnreachable(f"{sys.executable} can not be started: {error.strerror}") from error
+    finally:
+        os.close(log)
+    # Reaps it when it ends before us, so that no zombie looks like a live daemon.
+    threading.Thread(target=child.wait, name="pwf-daemon-reaper", daemon=True).start()
+    return child
+
+
+def log_tail(path: Path, lines: int = LOG_TAIL_LINES) -> list[str]:
+    """The last lines of a log file, as text with replacement marks; empty when there is none."""
+    try:
+        with path.open("rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            file.seek(max(0, size - LOG_TAIL_BYTES))
+            data = file.read()
+    except OSError:
+        return []
+    return data.decode("utf-8", "replace").splitlines()[-lines:]
+
+
+def _open_log(at: Places) -> int:
+    try:
+        at.home.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if at.home.stat().st_uid != os.getuid():
+            raise HomeRefused(
+                f"{at.home} belongs to another user", hint="set PWF_HOME to a folder of your own"
+            )
+        return os.open(at.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise HomeRefused(
+            f"the state folder {at.home} can not be used: {error.strerror}",
+            hint="make it writable, or set PWF_HOME to another folder",
+        ) from error
+
+
+def _somebody_serves(at: Places, child_pid: int) -> bool:
+    """Whether the lock file names a live process other than our child, which lost the race to it."""
+    record = read_lock(at)
+    if record is None or record.pid in (0, child_pid):
+        return False
+    try:
+        os.kill(record.pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+def _died(at: Places, returncode: int) -> DaemonUnreachable:
+    ended = f"exit code {returncode}" if returncode >= 0 else f"signal {-returncode}"
+    return DaemonUnreachable(
+        f"the daemon ended at start ({ended})" + _tail_text(at),
+        hint="pwf doctor, or pwf daemon to see it start",
+    )
+
+
+def _tail_text(at: Places) -> str:
+    lines = log_tail(at.log)
+    return f"; the end of {at.log}:\n" + "\n".join("  " + line for line in lines) if lines else ""

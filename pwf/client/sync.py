@@ -1,0 +1,334 @@
+"""The blocking client: one Unix socket, one thread, no event loop. The command line uses it.
+
+A lost connection is made again, with the daemon started if need be, and what has no answer is sent again
+under its key; so a daemon that is killed and restarted in the middle of a call is seen as a pause. Not safe
+to share between threads.
+"""
+
+from __future__ import annotations
+
+import math
+import select
+import socket
+import time
+from collections.abc import Iterator
+from types import TracebackType
+from typing import Any, Literal
+
+import msgspec
+
+from pwf.client.backoff import delay_s
+from pwf.client.content import ValueReader, inline_bytes
+from pwf.client.core import Answered, Broken, ClientCore, Greeted, Reply, Subscription
+from pwf.client.starting import autostart_allowed, connect_or_start
+from pwf.client.version import version
+from pwf.errors import DaemonUnreachable, PwfError, Unavailable
+from pwf.places import Places, places
+from pwf.protocol import operations
+from pwf.protocol.operations import (
+    AnswerPayload,
+    ReadContent,
+    RunListPayload,
+    RunStarted,
+    StartPayload,
+    WaitPayload,
+    WaitResult,
+)
+from pwf.protocol.runner import Value
+from pwf.protocol.views import ENDED, RunView
+from pwf.values import canonical
+
+READ_BYTES = 256 * 1024
+HELLO_S_MAX = 10.0
+CALL_S_MAX = 120.0
+RECONNECT_S_MAX = 30.0
+
+
+class SyncClient:
+    """A connection to the daemon. Use it as a context manager, or call `open` and `close`."""
+
+    def __init__(
+        self, at: Places | None = None, *, autostart: bool | None = None, reconnect: bool = True
+    ) -> None:
+        self.places = places() if at is None else at
+        self._autostart = autostart_allowed() if autostart is None else autostart
+        self._reconnects = reconnect
+        self._core = ClientCore(version())
+        self._socket: socket.socket | None = None
+        self._answers: dict[str, Reply | PwfError] = {}
+        self._wanted: set[str] = set()
+
+    def __enter__(self) -> SyncClient:
+        self.open()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def open(self) -> None:
+        """Connect, starting the daemon if allowed. Raises `DaemonUnreachable`, `HomeRefused`,
+        `ProtocolError`.
+        """
+        self._socket = connect_or_start(self.places, autostart=self._autostart)
+        self._core.connected()
+        self._flush()
+        deadline = time.monotonic() + HELLO_S_MAX
+        while self._core.hello is None:
+            left = deadline - time.monotonic()
+            if left <= 0:
+                self.close()
+                raise DaemonUnreachable(
+                    f"the daemon accepts connections but has not answered for {HELLO_S_MAX:g} s",
+                    hint="pwf doctor",
+                )
+            if not self._receive(left):
+                raise DaemonUnreachable("the daemon closed the connection at once", hint="pwf doctor")
+
+    def close(self) -> None:
+        """Close the connection. Runs go on."""
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None
+
+    def fileno(self) -> int:
+        """The socket's descriptor, to be waited on together with others; -1 while not connected."""
+        return -1 if self._socket is None else self._socket.fileno()
+
+    @property
+    def pid(self) -> int:
+        """The daemon's process id, as it said in its greeting."""
+        return 0 if self._core.hello is None else self._core.hello.pid
+
+    # --- calls ----------------------------------------------------------------------------------------------
+
+    def call(
+        self,
+        operation: str,
+        payload: msgspec.Struct | None = None,
+        *,
+        run_id: str | None = None,
+        expected_revision: int | None = None,
+        key: str | None = None,
+        timeout_s: float | None = CALL_S_MAX,
+    ) -> Any:
+        """One operation; returns its result struct (`OPERATIONS[operation].result`).
+
+        Raises the `pwf.errors` class of a refusal, and `Unavailable` after `timeout_s` (None waits for ever).
+        """
+        return self.exchange(
+            operation,
+            payload,
+            run_id=run_id,
+            expected_revision=expected_revision,
+            key=key,
+            timeout_s=timeout_s,
+        ).result
+
+    def exchange(
+        self,
+        operation: str,
+        payload: msgspec.Struct | None = None,
+        *,
+        run_id: str | None = None,
+        expected_revision: int | None = None,
+        key: str | None = None,
+        timeout_s: float | None = CALL_S_MAX,
+    ) -> Reply:
+        """Like `call`, with outcome, revision and receipt."""
+        request_id = self._core.request(
+            operation, payload, run_id=run_id, expected_revision=expected_revision, key=key
+        )
+        self._wanted.add(request_id)
+        deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        try:
+            while request_id not in self._answers:
+                left = None if deadline is None else deadline - time.monotonic()
+                if left is not None and left <= 0:
+                    raise Unavailable(f"no answer to {operation} within {timeout_s:g} s", hint="pwf doctor")
+                self._pump(left)
+            answer = self._answers.pop(request_id)
+        finally:
+            self._wanted.discard(request_id)
+            self._core.forget(request_id)
+        if isinstance(answer, PwfError):
+            raise answer
+        return answer
+
+    def start(
+        self,
+        workflow: str,
+        input: object = None,
+        *,
+        run_id: str | None = None,
+        key: str | None = None,
+        at_ms: int | None = None,
+    ) -> RunStarted:
+        """Start a workflow by name or path, seen from the working folder. `input` is any JSON value or
+        struct.
+        """
+        from pwf.client.origin import origin  # reads the configuration, which other calls don't need
+
+        payload = StartPayload(
+            workflow=workflow,
+            origin=origin(self.places),
+            input=msgspec.Raw(canonical(input, what="input")),
+            run_id=run_id,
+            at_ms=at_ms,
+        )
+        started: RunStarted = self.call("run.start", payload, key=key)
+        return started
+
+    def wait(
+        self,
+        run_id: str,
+        *,
+        until: Literal["ended", "parked"] = "ended",
+        timeout_s: float | None = None,
+    ) -> WaitResult:
+        """Wait until the run has ended, or needs a person (`parked`). `done` is False when the time ran
+        out.
+        """
+        timeout_ms = None if timeout_s is None else max(0, int(timeout_s * 1000))
+        payload = WaitPayload(until=until, timeout_ms=timeout_ms)
+        result: WaitResult = self.call("run.wait", payload, run_id=run_id, timeout_s=None)
+        return result
+
+    def answer(self, request_id: str, answer: object) -> operations.Answered:
+        """Answer an open request with a JSON value. Raises `InvalidAnswer` when its type is wrong."""
+        payload = AnswerPayload(request_id=request_id, answer=msgspec.Raw(canonical(answer, what="answer")))
+        result: operations.Answered = self.call("request.answer", payload)
+        return result
+
+    def read_value(self, run_id: str, value: Value) -> bytes:
+        """The JSON text of a value, fetched by digest and verified where it is large."""
+        inline = inline_bytes(value)
+        if inline is not None:
+            return inline
+        reader = ValueReader(value)
+        while not reader.done:
+            reader.add(
+                self.call(
+                    "content.read", ReadContent(digest=reader.digest, offset=reader.offset), run_id=run_id
+                )
+            )
+        return reader.data()
+
+    # --- views ----------------------------------------------------------------------------------------------
+
+    def subscribe(
+        self, view: Literal["run", "runs"], *, run_id: str | None = None, query: RunListPayload | None = None
+    ) -> Subscription:
+        """Follow a view; `next_news` waits for its states."""
+        subscription = self._core.subscribe(view, run_id=run_id, query=query)
+        self._flush()
+        return subscription
+
+    def unsubscribe(self, subscription: Subscription) -> None:
+        """Stop following."""
+        self._core.unsubscribe(subscription)
+        self._flush()
+
+    def next_news(self, subscription: Subscription, seen: int, timeout_s: float | None = None) -> bool:
+        """Wait for a state newer than the `seen`-th (`Subscription.news`). False when the time ran out or
+        it ended.
+
+        Raises the error with which the subscription ended.
+        """
+        deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        while subscription.news <= seen and not subscription.ended:
+            left = None if deadline is None else max(0.0, deadline - time.monotonic())
+            if left == 0.0:
+                break
+            self._pump(left)
+        if subscription.error is not None:
+            raise subscription.error
+        return subscription.news > seen
+
+    def view(self, run_id: str) -> Iterator[RunView]:
+        """The run's states from now on, the newest only where several came at once; ends with the run."""
+        subscription = self.subscribe("run", run_id=run_id)
+        seen = 0
+        try:
+            while self.next_news(subscription, seen):
+                seen = subscription.news
+                value = subscription.value()
+                assert isinstance(value, RunView)
+                yield value
+                if value.summary.status in ENDED:
+                    return
+        finally:
+            if self._socket is not None:
+                self.unsubscribe(subscription)
+
+    def poll(self, timeout_s: float | None = 0.0) -> None:
+        """Take in what has arrived, waiting at most `timeout_s` for something."""
+        self._pump(timeout_s)
+
+    # --- inside ---------------------------------------------------------------------------------------------
+
+    def _pump(self, timeout_s: float | None) -> None:
+        if self._socket is None:
+            raise DaemonUnreachable("the client is closed")
+        self._flush()
+        if not self._receive(timeout_s):
+            self._reconnect()
+
+    def _flush(self) -> None:
+        data = self._core.take_outgoing()
+        if data and self._socket is not None:
+            try:
+                self._socket.sendall(data)
+            except OSError:
+                return  # the reading side notices, and the new connection sends it again
+
+    def _receive(self, timeout_s: float | None) -> bool:
+        """Wait for bytes and take them in. False when the connection is gone."""
+        assert self._socket is not None
+        poll = select.poll()
+        poll.register(self._socket, select.POLLIN)
+        if not poll.poll(None if timeout_s is None else max(0, math.ceil(timeout_s * 1000))):
+            return True
+        try:
+            data = self._socket.recv(READ_BYTES)
+        except OSError:
+            return False
+        if not data:
+            return False
+        for happening in self._core.receive(data):
+            if isinstance(happening, Answered):
+                if happening.request_id in self._wanted:
+                    self._answers[happening.request_id] = happening.reply
+            elif isinstance(happening, Broken):
+                self.close()
+                self._core.fail_all(happening.error)
+                raise happening.error
+            elif isinstance(happening, Greeted):
+                pass
+        self._flush()
+        return True
+
+    def _reconnect(self) -> None:
+        self.close()
+        if not self._reconnects:
+            raise DaemonUnreachable("the daemon closed the connection", hint="pwf status")
+        import random  # only here, and it takes its time to load
+
+        deadline = time.monotonic() + RECONNECT_S_MAX
+        failures = 0
+        while True:
+            failures += 1
+            time.sleep(min(delay_s(failures, random.random), max(0.0, deadline - time.monotonic())))
+            try:
+                self.open()
+                return
+            except DaemonUnreachable:
+                self.close()
+                if time.monotonic() >= deadline:
+                    raise
+
+
+def connect_sync(at: Places | None = None, *, autostart: bool | None = None) -> SyncClient:
+    """A connected blocking client; close it, or use it in a `with` statement."""
+    return SyncClient(at, autostart=autostart)

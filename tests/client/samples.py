@@ -1,0 +1,155 @@
+"""Views and results to script a fake daemon with."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import msgspec
+
+from pwf.protocol.graph import Case, EffectSpec, NodeSpec, Way, WorkflowGraph
+from pwf.protocol.operations import DaemonStatus, RunStarted
+from pwf.protocol.runner import Value
+from pwf.protocol.views import Explanation, RequestView, RunSummary, RunView, StepView
+
+RUN = "k3v9x2m4p7qa"
+NOW = int(time.time() * 1000)
+
+
+def value(data: Any) -> Value:
+    raw = msgspec.json.encode(data)
+    return Value(json=msgspec.Raw(raw), size=len(raw))
+
+
+def graph() -> WorkflowGraph:
+    """collect -> review (switch: ship, back to collect) ; collect fails -> apologise."""
+    return WorkflowGraph(
+        name="release",
+        start="collect",
+        file="/p/.pwf/workflows/release.py",
+        nodes=(
+            NodeSpec(
+                id="collect",
+                kind="shell",
+                effect=EffectSpec(mode="idempotent", type="read"),
+                ways=(
+                    Way(outcome="completed", target="review"),
+                    Way(outcome="failed", target="apologise"),
+                ),
+            ),
+            NodeSpec(
+                id="review",
+                kind="checkpoint",
+                ways=(
+                    Way(
+                        outcome="completed",
+                        on="verdict",
+                        cases=(Case(value="ship", target="ship"), Case(value="again", target="collect")),
+                    ),
+                ),
+            ),
+            NodeSpec(id="ship", kind="action", effect=EffectSpec(mode="manual", type="deploy")),
+            NodeSpec(id="apologise", kind="compute"),
+        ),
+    )
+
+
+def summary(**changes: Any) -> RunSummary:
+    facts: dict[str, Any] = {
+        "run_id": RUN,
+        "workflow": "release",
+        "title": "release 1.2",
+        "status": "running",
+        "revision": 3,
+        "generation": 1,
+        "node": "collect",
+        "created_ms": NOW - 5_000,
+        "started_ms": NOW - 4_000,
+        "steps": 1,
+    }
+    return RunSummary(**{**facts, **changes})
+
+
+def step(node: str, attempt: int = 1, **changes: Any) -> StepView:
+    facts: dict[str, Any] = {
+        "attempt": attempt,
+        "node": node,
+        "visit": 1,
+        "tries": 1,
+        "kind": "shell",
+        "status": "completed",
+        "generation": 1,
+        "started_ms": NOW - 4_000,
+        "ended_ms": NOW - 3_000,
+        "summary": '{"exit_code":0}',
+    }
+    return StepView(**{**facts, **changes})
+
+
+def request(**changes: Any) -> RequestView:
+    facts: dict[str, Any] = {
+        "request_id": "q1w2e3r4t5y6",
+        "run_id": RUN,
+        "workflow": "release",
+        "node": "review",
+        "kind": "checkpoint",
+        "status": "pending",
+        "prompt": value("Ship it?"),
+        "created_ms": NOW - 1_000,
+    }
+    return RequestView(**{**facts, **changes})
+
+
+def explanation(code: str = "executing") -> Explanation:
+    return Explanation(
+        code=code,
+        reason="node 'collect' is running",
+        changes_when="the step ends",
+        commands=(f"pwf cancel {RUN}",),
+    )
+
+
+def run_view(**changes: Any) -> RunView:
+    head = changes.pop("summary", None) or summary()
+    facts: dict[str, Any] = {
+        "summary": head,
+        "explanation": explanation(),
+        "graph": graph(),
+        "root": "/p",
+        "input": value({"version": "1.2"}),
+        "steps": (step("collect", status="active", ended_ms=None, summary=""),),
+        "steps_total": 1,
+        "controls": ("pause", "cancel"),
+        "interpreter": "/p/.venv/bin/python",
+        "python": "3.11.7",
+        "pwf": "0.1.0",
+    }
+    return RunView(**{**facts, **changes})
+
+
+def started(**changes: Any) -> RunStarted:
+    facts: dict[str, Any] = {"run_id": RUN, "status": "queued", "revision": 1}
+    return RunStarted(**{**facts, **changes})
+
+
+def status(**changes: Any) -> DaemonStatus:
+    facts: dict[str, Any] = {
+        "state": "serving",
+        "version": "0.1.0",
+        "pid": 4242,
+        "epoch": 3,
+        "home": "/h",
+        "socket": "/h/pwf.sock",
+        "started_ms": NOW - 3_600_000,
+        "renewed_ms": NOW - 2_000,
+        "lease_left_ms": 28_000,
+        "clients": 1,
+        "runs": {"running": 1, "completed": 12},
+        "held": {"paused": 1},
+        "requests_open": 1,
+        "request_oldest_ms": NOW - 60_000,
+        "runners": 1,
+        "capacity": 4,
+        "store_bytes": 4_096_000,
+    }
+    return DaemonStatus(**{**facts, **changes})
