@@ -17,12 +17,13 @@ from pwf.protocol.graph import Outcome
 from pwf.protocol.runner import PastStep, StepError, Value
 from pwf.values import canonical
 from pwf.workflow.nodes import Node, NodeDef
+from pwf.workflow.schema import decoder_of
 from pwf.workflow.suggest import nearest
 
 UPDATE_BYTES_MAX = 64 * 1024
 UPDATE_NAME_MAX = 128
 
-InputT = TypeVar("InputT")
+InputT_co = TypeVar("InputT_co", covariant=True)
 T = TypeVar("T")
 
 ReadValue = Callable[[Value], bytes]  # the canonical JSON bytes of a value, inline or by digest
@@ -45,7 +46,7 @@ class Result:
     error: StepError | None = None
 
 
-class Context(Generic[InputT]):
+class Context(Generic[InputT_co]):
     """What the function of a node gets.
 
     `past` holds the latest accepted step of each node. `publish` is None where updates are not allowed.
@@ -112,13 +113,13 @@ class Context(Generic[InputT]):
         raise AttributeError("ctx is read-only")
 
     @property
-    def input(self) -> InputT:
+    def input(self) -> InputT_co:
         """The run's input, as the type that the workflow declares (any JSON where it declares none)."""
         try:
             return self._input  # type: ignore[has-type,no-any-return]  # set below, on first use
         except AttributeError:
             data = self._read_value(self._input_value)
-            decoded = _decode(data, self._input_type, InvalidInput, "the run's input")
+            decoded = _decode(data, decoder_of(self._input_type).decode, InvalidInput, "the run's input")
             object.__setattr__(self, "_input", decoded)
             return decoded  # type: ignore[no-any-return]
 
@@ -155,7 +156,9 @@ class Context(Generic[InputT]):
             )
         for what, text in (("type", type), ("key", key)):
             if not isinstance(text, str) or not 1 <= len(text) <= UPDATE_NAME_MAX:
-                raise InvalidArgument(f"the update's {what} must be a text of 1 to {UPDATE_NAME_MAX} characters")
+                raise InvalidArgument(
+                    f"the update's {what} must be a text of 1 to {UPDATE_NAME_MAX} characters"
+                )
         self._publish(type, key, canonical(data, limit=UPDATE_BYTES_MAX, what=f"update {type}/{key}"))
 
     def file(self, name: str) -> bytes:
@@ -193,7 +196,7 @@ class Context(Generic[InputT]):
 
     def _output(self, step: PastStep) -> Any:
         data = self._read_value(step.output) if step.output is not None else b"null"
-        return _decode(data, self._nodes[step.node].returns, InvalidValue, f"the output of node {step.node!r}")
+        return _decode(data, self._nodes[step.node].decode, InvalidValue, f"the output of node {step.node!r}")
 
 
 class Outputs(Mapping[str, Any]):
@@ -257,8 +260,10 @@ class Results(Mapping[str, Result]):
         return len(self._ctx._past)
 
 
-def _decode(data: bytes, type_: Any, error: type[InvalidInput] | type[InvalidValue], what: str) -> Any:
+def _decode(
+    data: bytes, decode: Callable[[bytes], Any], error: type[InvalidInput] | type[InvalidValue], what: str
+) -> Any:
     try:
-        return msgspec.json.decode(data) if type_ is None else msgspec.json.decode(data, type=type_)
+        return decode(data)
     except msgspec.ValidationError as fault:
         raise error(f"{what} is not what its type says: {fault}") from fault

@@ -34,11 +34,14 @@ def find_workflow(namespace: Mapping[str, Any]) -> Workflow[Any]:
     flows = workflows_in(namespace)
     file = namespace.get("__file__", "the module")
     if not flows:
-        raise NoWorkflow(f"{file} defines no workflow", hint='write flow = Workflow("name") at the top of the file')
+        raise NoWorkflow(
+            f"{file} defines no workflow", hint='write flow = Workflow("name") at the top of the file'
+        )
     if len(flows) > 1:
         listed = ", ".join(f"{flow.name!r} (line {flow.place.line})" for flow in flows)
         raise GraphError(
-            f"{file} defines {len(flows)} workflows: {listed}", hint="one file holds one workflow: move the others"
+            f"{file} defines {len(flows)} workflows: {listed}",
+            hint="one file holds one workflow: move the others",
         )
     flows[0].check()
     return flows[0]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import msgspec
@@ -14,10 +14,10 @@ from pwf.errors import InvalidValue
 from pwf.protocol.graph import EffectSpec, NodeKind, NodeSpec, RetrySpec
 from pwf.values import VALUE_BYTES_MAX, canonical
 from pwf.workflow.effects import Effect, Observation
-from pwf.workflow.source import Place
 from pwf.workflow.routes import Chain, Outcomes, Switch, cases_of, join
 from pwf.workflow.schema import first_fault
 from pwf.workflow.shell import ShellOptions, ShellResult
+from pwf.workflow.source import Place
 
 if TYPE_CHECKING:
     from pwf.workflow.workflow import Workflow
@@ -36,7 +36,7 @@ class Waited(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     @property
     def due(self) -> datetime:
         """The same as a time with a zone."""
-        return datetime.fromtimestamp(self.due_ms / 1000, timezone.utc)
+        return datetime.fromtimestamp(self.due_ms / 1000, UTC)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +48,7 @@ class NodeDef:
     fn: Callable[..., Any]
     is_async: bool
     spec: NodeSpec
+    decode: Callable[[bytes], Any]  # JSON text to what `ctx[node]` gives; raises msgspec.ValidationError
     returns: Any = ANY_JSON
     observe: Callable[..., Any] | None = None
     observe_is_async: bool = False
@@ -78,7 +79,7 @@ class NodeDef:
     def _check(self, data: bytes) -> None:
         if self.returns is not ANY_JSON:
             try:
-                msgspec.json.decode(data, type=self.returns)
+                self.decode(data)
             except msgspec.ValidationError as fault:
                 raise self._wrong_type(str(fault)) from fault
         elif self.spec.returns is not None:

@@ -93,4 +93,6 @@ def cases_of(cases: object, named: Mapping[str, Any]) -> tuple[tuple[Any, Any], 
     given = list(cases.items()) if isinstance(cases, Mapping) else []
     if cases is not None and not isinstance(cases, Mapping):
         given = [("cases", cases)]
-    return tuple((value.value if isinstance(value, Enum) else value, node) for value, node in [*given, *named.items()])
+    return tuple(
+        (value.value if isinstance(value, Enum) else value, node) for value, node in [*given, *named.items()]
+    )

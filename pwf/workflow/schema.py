@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import json
 import typing
 from collections.abc import Callable, Iterator
@@ -18,16 +19,11 @@ Scalar = str | int | float | bool | None
 _REFERENCES_MAX = 50  # a schema that refers in circles ends here
 
 
-class FieldMissing(Exception):
-    """The type has no such field. `known` are those that it has."""
-
-    def __init__(self, known: list[str]) -> None:
-        self.known = known
-        super().__init__(", ".join(known))
+Values = set[tuple[type, Scalar]]
 
 
-class FieldOptional(Exception):
-    """The type has the field, but its JSON may be without it."""
+class NoSuchField(Exception):
+    """The type, or an alternative of it, has no such field."""
 
 
 def schema_of(type_: Any, *, written: bool = False) -> dict[str, Any]:
@@ -43,13 +39,17 @@ def schema_of(type_: Any, *, written: bool = False) -> dict[str, Any]:
         msgspec.json.Decoder(type_)
     except (TypeError, ValueError, NameError) as error:
         first_line = str(error).splitlines()[-1]
-        raise InvalidArgument(f"{name_of(type_)} has no form in JSON: {first_line}", hint=TYPES_HINT) from error
+        raise InvalidArgument(
+            f"{name_of(type_)} has no form in JSON: {first_line}", hint=TYPES_HINT
+        ) from error
     if written and '"contentEncoding": "base64"' in json.dumps(schema):
         raise InvalidArgument(f"{name_of(type_)} holds bytes, which JSON has no room for", hint=TYPES_HINT)
     return schema
 
 
-TYPES_HINT = "use a msgspec Struct, a dataclass, a TypedDict, Literal, an enum, str, int, float, bool, list or dict"
+TYPES_HINT = (
+    "use a msgspec Struct, a dataclass, a TypedDict, Literal, an enum, str, int, float, bool, list or dict"
+)
 
 
 def name_of(type_: Any) -> str:
@@ -57,47 +57,84 @@ def name_of(type_: Any) -> str:
     return type_.__qualname__ if isinstance(type_, type) else str(type_)
 
 
-def annotation_of(fn: Callable[..., Any]) -> Any:
-    """The type that a function says it returns; None where it says nothing (or Any). NameError as it comes."""
-    target = fn if hasattr(fn, "__annotations__") else type(fn).__call__
-    if "return" not in getattr(target, "__annotations__", {}):
+#: What looking at an annotation may raise.
+ANNOTATION_ERRORS = (NameError, TypeError, AttributeError, SyntaxError)
+
+
+def annotation_of(fn: Callable[..., Any], local_names: dict[str, Any] | None = None) -> Any:
+    """The type that a function says it returns; None where it says nothing (or Any).
+
+    Raises one of `ANNOTATION_ERRORS` when the annotation can not be resolved.
+    """
+    target = inspect.unwrap(fn)
+    while isinstance(target, functools.partial):
+        target = inspect.unwrap(target.func)
+    if not hasattr(target, "__annotations__"):
+        target = type(target).__call__  # an object that can be called
+    annotations = getattr(target, "__annotations__", {})
+    if "return" not in annotations:
         return None
-    found = typing.get_type_hints(_only_return(target), include_extras=True).get("return")
+
+    def only_return() -> None:  # so that a broken annotation of a parameter harms nobody
+        pass
+
+    only_return.__annotations__ = {"return": annotations["return"]}
+    names = getattr(target, "__globals__", {})
+    found = typing.get_type_hints(only_return, names, local_names, include_extras=True)["return"]
     return None if found in (Any, object, typing.NoReturn, typing.Never) else found
 
 
-def _only_return(fn: Callable[..., Any]) -> Any:
-    """A stand-in with nothing but the return annotation, so that a broken one of a parameter harms nobody."""
-
-    class _Holder:
-        pass
-
-    holder = _Holder()
-    while hasattr(fn, "__wrapped__"):
-        fn = fn.__wrapped__
-    holder.__annotations__ = {"return": fn.__annotations__["return"]}
-    holder.__globals__ = getattr(fn, "__globals__", {})  # type: ignore[attr-defined]  # get_type_hints reads it
-    return holder
-
-
-def possible_values(schema: dict[str, Any], field: str | None) -> set[tuple[type, Scalar]] | None:
+def possible_values(schema: dict[str, Any], field: str | None, *, exact: bool) -> Values | None:
     """The values that an output (or its `field`) may have, each with its type; None when there is no end of them.
 
-    Raises `FieldMissing` or `FieldOptional` when the type is an object that has no such field, or may lack it.
+    Raises `NoSuchField` when an alternative of the type is surely without the field. `exact`: the schema was made
+    from a type, so that nothing but its fields is ever there.
     """
-    found: set[tuple[type, Scalar]] = set()
+    found: Values = set()
     for part in _alternatives(schema, schema, 0):
-        if field is not None:
-            part = _property(part, field)
-            if part is None:
-                return None
-            values = possible_values({**part, "$defs": schema.get("$defs", {})}, None)
-        else:
+        if field is None:
             values = _closed(part)
+        else:
+            inner = _property(part, field, exact)
+            values = (
+                None
+                if inner is None
+                else possible_values({**inner, "$defs": schema.get("$defs", {})}, None, exact=exact)
+            )
         if values is None:
             return None
         found |= values
     return found
+
+
+def fields_of(schema: dict[str, Any]) -> list[str]:
+    """The fields of all alternatives that are objects."""
+    found: dict[str, None] = {}
+    for part in _alternatives(schema, schema, 0):
+        found.update(dict.fromkeys(part.get("properties", {})))
+    return list(found)
+
+
+def never_scalar(schema: dict[str, Any]) -> bool:
+    """Whether the value is an object or an array in any case."""
+    return all(part.get("type") in ("object", "array") for part in _alternatives(schema, schema, 0))
+
+
+def may_lack(type_: Any, field: str) -> bool:
+    """Whether the JSON of a type that has the field may be without it."""
+    if isinstance(type_, dict):
+        return any(
+            field in part.get("properties", {}) and field not in part.get("required", ())
+            for part in _alternatives(type_, type_, 0)
+        )
+    if typing.is_typeddict(type_):
+        return field in type_.__optional_keys__
+    config = getattr(type_, "__struct_config__", None)
+    if config is None or field not in type_.__struct_encode_fields__:
+        return False
+    return bool(config.omit_defaults) and field not in {
+        info.encode_name for info in msgspec.structs.fields(type_) if info.required
+    }
 
 
 def _alternatives(part: dict[str, Any], root: dict[str, Any], depth: int) -> Iterator[dict[str, Any]]:
@@ -119,21 +156,20 @@ def _resolve(reference: str, root: dict[str, Any]) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _property(part: dict[str, Any], field: str) -> dict[str, Any] | None:
+def _property(part: dict[str, Any], field: str, exact: bool) -> dict[str, Any] | None:
     """The schema of a field; None when the schema leaves it open."""
-    properties = part.get("properties")
-    if not isinstance(properties, dict):
-        return None
-    if field not in properties:
-        if part.get("additionalProperties") is False or "title" in part:  # a title: made from a Python type
-            raise FieldMissing([str(name) for name in properties])
-        return None
-    found = properties[field]
-    if not isinstance(found, dict):
-        return None
-    if field not in part.get("required", ()) and "default" not in found:
-        raise FieldOptional
-    return found
+    properties = part.get("properties", {})
+    if field in properties:
+        found = properties[field]
+        return found if isinstance(found, dict) else None
+    closed = part.get("additionalProperties") is False or (exact and "properties" in part)
+    if (
+        closed
+        or part.get("type") in ("string", "integer", "number", "boolean", "null", "array")
+        or "enum" in part
+    ):
+        raise NoSuchField
+    return None
 
 
 def _closed(part: dict[str, Any]) -> set[tuple[type, Scalar]] | None:
@@ -175,3 +211,8 @@ def _validator(schema: bytes) -> Any:
     import jsonschema_rs  # as above
 
     return jsonschema_rs.validator_for(msgspec.json.decode(schema))
+
+
+def decoder_of(type_: Any) -> msgspec.json.Decoder[Any]:
+    """A decoder of JSON text into the type; None stands for any JSON."""
+    return msgspec.json.Decoder() if type_ is None else msgspec.json.Decoder(type_)

@@ -122,7 +122,7 @@ class ShellOptions:
                     f"shell node {self.node!r} returned a string, and names no shell to read it",
                     hint='return the words as a list, like ["git", "log"], or say @flow.shell(shell="/bin/sh", …)',
                 )
-            return [*self.shell, _text(command, f"the command of shell node {self.node!r}")]
+            return [*self.shell, check_text(command, f"the command of shell node {self.node!r}")]
         if not isinstance(command, Sequence) or isinstance(command, bytes | bytearray) or not command:
             raise InvalidValue(
                 f"shell node {self.node!r} returned {command!r:.80}, which is not a command",
@@ -137,7 +137,7 @@ class ShellOptions:
             return None
         if not isinstance(folder, str | os.PathLike):
             raise InvalidValue(f"cwd of shell node {self.node!r} is {folder!r:.80}, not a path")
-        return _text(os.fspath(folder), f"cwd of shell node {self.node!r}")
+        return check_text(os.fspath(folder), f"cwd of shell node {self.node!r}")
 
     def variables(self, ctx: object) -> dict[str, str]:
         """The additions to the environment."""
@@ -146,7 +146,10 @@ class ShellOptions:
             return {}
         if not isinstance(found, Mapping):
             raise InvalidValue(f"env of shell node {self.node!r} is {found!r:.80}, not a mapping of texts")
-        return {self._name(name): _text(value, f"env {name} of shell node {self.node!r}") for name, value in found.items()}
+        return {
+            self._name(name): check_text(value, f"env {name} of shell node {self.node!r}")
+            for name, value in found.items()
+        }
 
     def input_bytes(self, ctx: object) -> bytes | None:
         """What the command reads from stdin; None: nothing (it is empty)."""
@@ -173,7 +176,9 @@ class ShellOptions:
         if answer is None:
             return None
         if not isinstance(answer, Mapping):
-            raise InvalidValue(f"on_line of shell node {self.node!r} returned {answer!r:.80}, not a dict or None")
+            raise InvalidValue(
+                f"on_line of shell node {self.node!r} returned {answer!r:.80}, not a dict or None"
+            )
         data = dict(answer)
         return LineUpdate(data.pop("type", "progress"), data.pop("key", self.node), data)
 
@@ -193,7 +198,7 @@ class ShellOptions:
 
     def _word(self, index: int, word: object) -> str:
         if isinstance(word, str | os.PathLike):
-            return _text(os.fspath(word), f"word {index} of the command of shell node {self.node!r}")
+            return check_text(os.fspath(word), f"word {index} of the command of shell node {self.node!r}")
         raise InvalidValue(
             f"word {index} of the command of shell node {self.node!r} is {word!r:.80}, not text",
             hint=f"write str({word!r:.40})",
@@ -201,11 +206,14 @@ class ShellOptions:
 
     def _name(self, name: object) -> str:
         if not isinstance(name, str) or not name or "=" in name:
-            raise InvalidValue(f"env of shell node {self.node!r} has the name {name!r:.80}, which no variable can have")
-        return _text(name, f"a name in env of shell node {self.node!r}")
+            raise InvalidValue(
+                f"env of shell node {self.node!r} has the name {name!r:.80}, which no variable can have"
+            )
+        return check_text(name, f"a name in env of shell node {self.node!r}")
 
 
-def _text(text: object, what: str) -> str:
+def check_text(text: object, what: str) -> str:
+    """Return a text that a process can be given, else raise `InvalidValue`."""
     if not isinstance(text, str):
         raise InvalidValue(f"{what} is {text!r:.80}, not text")
     if "\0" in text:

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 _OURS = str(Path(__file__).parent) + os.sep
@@ -29,10 +30,16 @@ class Place:
     @classmethod
     def of_caller(cls) -> Place:
         """The nearest line outside this package."""
-        frame = sys._getframe(1)
-        while frame.f_back is not None and frame.f_code.co_filename.startswith(_OURS):
-            frame = frame.f_back
+        frame = author_frame()
         return cls(frame.f_code.co_filename, frame.f_lineno)
 
     def __str__(self) -> str:
         return f"{self.file}:{self.line}"
+
+
+def author_frame() -> FrameType:
+    """The nearest frame outside this package: the line of the author's file that called us."""
+    frame = sys._getframe(1)
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(_OURS):
+        frame = frame.f_back
+    return frame

@@ -48,7 +48,11 @@ class Retry:
         """The same as data. `InvalidArgument` says which number makes no sense."""
         if not isinstance(self.times, int) or isinstance(self.times, bool) or self.times < 1:
             raise InvalidArgument(f"Retry(times={self.times!r}) must be a whole number from 1")
-        if isinstance(self.factor, bool) or not isinstance(self.factor, int | float) or not 1 <= self.factor <= 1000:
+        if (
+            isinstance(self.factor, bool)
+            or not isinstance(self.factor, int | float)
+            or not 1 <= self.factor <= 1000
+        ):
             raise InvalidArgument(f"Retry(factor={self.factor!r}) must be a number from 1 to 1000")
         return RetrySpec(
             times=self.times,

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Generic, Literal, TypeVar, overload
 
-from pwf.errors import GraphError, InvalidArgument
-from pwf.ids import check_id
-from pwf.protocol.graph import DEFAULT_MAX_STEPS, NodeKind, WorkflowGraph
+from pwf.errors import GraphError, InvalidValue
+from pwf.protocol.graph import DEFAULT_MAX_STEPS, WorkflowGraph
 from pwf.workflow.check import checked
 from pwf.workflow.context import Context
 from pwf.workflow.decorators import Decorators
 from pwf.workflow.nodes import Node, NodeDef
-from pwf.workflow.routes import Chain, Switch, Way
-from pwf.workflow.schema import schema_of
-from pwf.workflow.source import Place
-from pwf.workflow.suggest import nearest
+from pwf.workflow.routes import Chain, Outcomes, Switch, Way
+from pwf.workflow.source import Place, author_frame
 
 TITLE_LENGTH_MAX = 200
 
@@ -66,41 +63,94 @@ class Workflow(Decorators[InputT], Generic[InputT]):
         source: Literal["pinned", "verify"] = "pinned",
         files: Sequence[str] = (),
     ) -> None:
-        self.place = Place.of_caller()
+        frame = author_frame()
+        self.place = Place(frame.f_code.co_filename, frame.f_lineno)
+        self.doc = _first_line(frame.f_globals.get("__doc__"))
         self.name = name
+        self.input = input
         self.title = title
         self.max_steps = max_steps
         self.isolate = isolate
         self.source = source
-        self.files = tuple(files)
+        self.files = (files,) if isinstance(files, str) else tuple(files)
         #: What `ctx.input` decodes to; None for any JSON.
         self.input_type: Any = None if isinstance(input, dict) else input
-        self.input_schema: dict[str, Any] | None = None
         self._written: list[Node[Any]] = []
         self._ways: tuple[Way, ...] | None = None
-        self._start: Node[Any] | None = None
+        self._ways_place = self.place
+        self._start: Any = None
         self._checked: tuple[WorkflowGraph, dict[str, NodeDef]] | None = None
+
+    def __repr__(self) -> str:
+        return f"<workflow {self.name!r} at {self.place}>"
 
     def graph(self, *ways: Chain | Switch | Node[Any], start: Node[Any] | None = None) -> None:
         """Say how the nodes follow each other, and check the whole. The first way's node is the start.
 
         Call it once, after the last node. A workflow of one node needs no call. `GraphError` names every fault.
         """
-        raise NotImplementedError
+        place = Place.of_caller()
+        if self._ways is not None:
+            raise GraphError(
+                f"{place}: workflow {self.name!r} has a graph already, at {self._ways_place}",
+                hint="put all ways into one call of flow.graph(…)",
+            )
+        found: list[Way] = []
+        for way in ways:
+            if isinstance(way, Chain):
+                found.extend(way.ways)
+            elif isinstance(way, Switch):
+                found.append(way)
+            elif isinstance(way, Node):
+                start = way if start is None and way is ways[0] else start
+            else:
+                raise GraphError(f"{place}: flow.graph(…) was given {_not_a_way(way)}", hint=_WAYS_HINT)
+        self._ways, self._ways_place, self._start = tuple(found), place, start
+        self.check()
 
     def check(self) -> None:
         """Check the whole graph. `GraphError` names every fault; a second call costs nothing."""
-        raise NotImplementedError
+        self._check()
 
     @property
     def nodes(self) -> dict[str, NodeDef]:
         """The checked nodes by id."""
-        raise NotImplementedError
+        return self._check()[1]
 
     def to_graph(self) -> WorkflowGraph:
         """The whole workflow as data."""
-        raise NotImplementedError
+        return self._check()[0]
 
     def title_of(self, ctx: Context[InputT]) -> str | None:
-        """The run's title, one line of at most 200 characters; None where the workflow gives none."""
-        raise NotImplementedError
+        """The run's title, one line, cut at 200 characters; None where the workflow gives none.
+
+        `InvalidValue` when its function returns no text; what the function raises comes as it is.
+        """
+        if self.title is None:
+            return None
+        title = self.title(ctx)
+        if not isinstance(title, str):
+            raise InvalidValue(
+                f"title= of workflow {self.name!r} returned {title!r:.60}, which is not text",
+                hint="return a string",
+            )
+        line = " ".join("".join(char if char.isprintable() else " " for char in title).split())
+        return (line if len(line) <= TITLE_LENGTH_MAX else line[: TITLE_LENGTH_MAX - 1] + "…") or None
+
+    def _check(self) -> tuple[WorkflowGraph, dict[str, NodeDef]]:
+        if self._checked is None or len(self._checked[1]) != len(self._written):
+            self._checked = checked(self)
+        return self._checked
+
+
+_WAYS_HINT = 'its entries look like  a >> b,  a.on("failed") >> c,  a.switch(yes=b, no=c)'
+
+
+def _not_a_way(thing: object) -> str:
+    if isinstance(thing, Outcomes):
+        return f"{thing.source.id}.on(…) without >> and a node"
+    return f"{thing!r:.60}, which is not a way out of a node"
+
+
+def _first_line(text: object) -> str:
+    return text.strip().split("\n", 1)[0].strip() if isinstance(text, str) else ""

@@ -1,0 +1,247 @@
+"""The whole graph, checked at once: every fault is found and named with its place and its fix.
+
+`checked` reads what the author wrote and gives the graph as data, with the nodes that a runner executes.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from pwf.errors import InvalidArgument
+from pwf.ids import check_id
+from pwf.protocol.graph import EffectSpec, NodeSpec, WorkflowGraph
+from pwf.workflow.faults import Faults
+from pwf.workflow.nodes import Node, NodeDef, Waited
+from pwf.workflow.register import is_async, takes
+from pwf.workflow.schema import ANNOTATION_ERRORS, annotation_of, decoder_of, schema_of
+from pwf.workflow.shell import ShellResult
+from pwf.workflow.suggest import nearest
+from pwf.workflow.switches import check_switch
+from pwf.workflow.ways import Drawn, draw
+
+if TYPE_CHECKING:
+    from pwf.workflow.workflow import Workflow
+
+STEPS_LIMIT = 1_000_000
+FILES_MAX = 100
+
+
+def checked(flow: Workflow[Any]) -> tuple[WorkflowGraph, dict[str, NodeDef]]:
+    """The graph and its nodes; one `GraphError` that names every fault when there are any."""
+    faults = Faults(flow.name)
+    input_schema = _check_workflow(flow, faults)
+    if not flow._written:
+        faults.add(
+            flow.place,
+            "has no nodes",
+            "write a function under @flow.compute, @flow.shell(effect=…) or the like",
+        )
+        faults.raise_any()
+    drawn = draw(flow, faults)
+    types = {node.id: _types_of(node, faults) for node in flow._written}
+    for node in flow._written:
+        for switch in drawn.switches_of(node):
+            check_switch(switch, types[node.id], faults)
+        _check_ways(node, drawn, faults)
+    _check_reached(flow, drawn, faults)
+    faults.raise_any()
+    nodes = {node.id: _definition(node, drawn, types[node.id]) for node in flow._written}
+    assert drawn.start is not None  # or `draw` has found a fault
+    graph = WorkflowGraph(
+        name=flow.name,
+        start=drawn.start.id,
+        nodes=tuple(node.spec for node in nodes.values()),
+        file=flow.place.file,
+        doc=flow.doc,
+        max_steps=flow.max_steps,
+        input_schema=input_schema,
+        titled=flow.title is not None,
+        isolate=flow.isolate,
+        source=flow.source,
+        files=flow.files,
+    )
+    return graph, nodes
+
+
+def _check_workflow(flow: Workflow[Any], faults: Faults) -> dict[str, Any] | None:
+    """The workflow's own options. Gives the schema of the input."""
+    add = functools.partial(faults.add, flow.place)
+    try:
+        check_id(flow.name, "the name")
+    except InvalidArgument as error:
+        add(error.message, error.hint)
+    if type(flow.max_steps) is not int or not 1 <= flow.max_steps <= STEPS_LIMIT:
+        add(f"has max_steps={flow.max_steps!r:.40}", f"give a whole number from 1 to {STEPS_LIMIT:,}")
+    for option, known in (("isolate", ("fork", "spawn")), ("source", ("pinned", "verify"))):
+        value = getattr(flow, option)
+        if value not in known:
+            add(f"has {option}={value!r:.40}", nearest(str(value), known))
+    if len(flow.files) > FILES_MAX:
+        add(f"has {len(flow.files)} entries in files=", f"give at most {FILES_MAX} globs")
+    for pattern in flow.files:
+        if (
+            not isinstance(pattern, str)
+            or not pattern
+            or pattern.startswith("/")
+            or ".." in PurePosixPath(pattern).parts
+        ):
+            add(f"has {pattern!r:.60} in files=", 'give globs below the project root: files=["prompts/*.md"]')
+    if flow.title is not None:
+        _check_title(flow.title, add)
+    if flow.input is None:
+        return None
+    try:
+        return schema_of(flow.input)
+    except InvalidArgument as error:
+        add(f"has an input that can not be used: {error.message}", error.hint)
+        return None
+
+
+def _check_title(title: Any, add: Callable[[str, str | None], None]) -> None:
+    if isinstance(title, Node) or not callable(title):
+        add(
+            f"has title={title!r:.60}, which is not a function",
+            'write title=lambda ctx: f"release {ctx.input.version}"',
+        )
+        return
+
+    def refuse(what: str, hint: str | None = None) -> NoReturn:
+        raise InvalidArgument(what, hint=hint)
+
+    try:
+        if is_async(title):
+            refuse("has an async title=", "make it a plain function")
+        takes(title, ("ctx",), refuse)
+    except InvalidArgument as error:
+        add(error.message.replace("has a function", "has a title="), error.hint)
+
+
+def _types_of(node: Node[Any], faults: Faults) -> tuple[Any, dict[str, Any] | None]:
+    """What `ctx[node]` decodes to (None for any JSON), and its schema."""
+    if node.kind == "wait":
+        return Waited, schema_of(Waited)
+    if node.shell is not None:
+        _check_command_type(node, faults)
+        schema = schema_of(ShellResult)
+        codes = {"enum": sorted(node.shell.ok_exit_codes)}
+        schema["$defs"]["ShellResult"]["properties"]["exit_code"] = codes
+        return ShellResult, schema
+    returns = node.returns
+    try:
+        if returns is None and node.kind in ("compute", "action"):
+            returns = annotation_of(node.fn)
+        if returns is None:
+            return None, None
+        schema = schema_of(returns, written=node.kind != "checkpoint")
+    except InvalidArgument as error:
+        faults.node(node, f"has a result that can not be kept: {error.message}", error.hint)
+        return None, None
+    except ANNOTATION_ERRORS as error:
+        faults.node(
+            node,
+            f"has a return annotation that can not be resolved: {error}",
+            "import the type for real (not under TYPE_CHECKING), or give returns=",
+        )
+        return None, None
+    return returns, schema
+
+
+def _check_command_type(node: Node[Any], faults: Faults) -> None:
+    try:
+        annotation = annotation_of(node.fn)
+    except ANNOTATION_ERRORS:
+        return  # only used to find a mistake early
+    if annotation is str and node.shell is not None and node.shell.shell is None:
+        faults.node(
+            node,
+            "returns a string, and names no shell to read it",
+            'return the words as a list, like ["git", "log"], or say @flow.shell(shell="/bin/sh", …)',
+        )
+
+
+def _check_ways(node: Node[Any], drawn: Drawn, faults: Faults) -> None:
+    """Ways out that can never be taken."""
+    for outcome, place in drawn.outcomes_of(node):
+        if outcome in ("failed", "timed_out") and node.kind in ("wait", "checkpoint"):
+            faults.add(
+                place,
+                f"leads on when {node.kind} node {node.id!r} {_verb(outcome)}, which never happens",
+                "a wait only ends when its time has come"
+                if node.kind == "wait"
+                else "a checkpoint only ends with an answer",
+            )
+        elif outcome == "timed_out" and node.timeout_ms is None:
+            faults.add(
+                place,
+                f"leads on when node {node.id!r} times out, which has timeout=None",
+                f"give {node.id!r} a timeout, or remove this way",
+            )
+        elif (
+            outcome == "timed_out"
+            and node.effect
+            and node.effect.mode == "manual"
+            and not node.effect.observe
+        ):
+            faults.add(
+                place,
+                f"leads on when node {node.id!r} times out, but then nobody knows whether its manual effect happened",
+                "add observe= to manual(…): this way is taken once it answers not_applied()",
+            )
+
+
+def _verb(outcome: str) -> str:
+    return "fails" if outcome == "failed" else "times out"
+
+
+def _check_reached(flow: Workflow[Any], drawn: Drawn, faults: Faults) -> None:
+    if drawn.start is None or drawn.broken:
+        return  # a way that could not be read would make these wrong
+    reached = {drawn.start.id}
+    waiting = [drawn.start]
+    while waiting:
+        for target in drawn.targets_of(waiting.pop()):
+            if target.id not in reached:
+                reached.add(target.id)
+                waiting.append(target)
+    for node in flow._written:
+        if node.id not in reached:
+            faults.node(
+                node,
+                f"can not be reached from the start, {drawn.start.id!r}",
+                f"add a way to it in flow.graph(…), like {drawn.start.id} >> {node.id}, or remove it",
+            )
+
+
+def _definition(node: Node[Any], drawn: Drawn, types: tuple[Any, dict[str, Any] | None]) -> NodeDef:
+    returns, schema = types
+    observe = node.effect.observe if node.effect is not None else None
+    spec = NodeSpec(
+        id=node.id,
+        kind=node.kind,
+        file=node.place.file,
+        line=node.place.line,
+        doc=(node.__doc__ or "").split("\n", 1)[0],
+        is_async=is_async(node.fn),
+        timeout_ms=node.timeout_ms,
+        retry=node.retry,
+        effect=None
+        if node.effect is None
+        else EffectSpec(mode=node.effect.mode, type=node.effect.type, observable=observe is not None),
+        returns=schema,
+        ways=drawn.ways_of(node),
+    )
+    return NodeDef(
+        id=node.id,
+        kind=node.kind,
+        fn=node.fn,
+        is_async=spec.is_async,
+        spec=spec,
+        decode=decoder_of(None if isinstance(returns, dict) else returns).decode,
+        returns=None if isinstance(returns, dict) else returns,
+        observe=observe,
+        observe_is_async=observe is not None and is_async(observe),
+        shell=node.shell,
+    )

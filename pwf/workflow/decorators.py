@@ -1,0 +1,208 @@
+"""The decorators that turn functions into nodes, each with its types; `register` holds the rules for one node.
+
+A new kind of node adds a method here, its rules in `register` and `check`, and its execution in the runner.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Sequence
+from datetime import datetime, timedelta
+from os import PathLike
+from typing import Any, Generic, Protocol, TypeVar, overload
+
+from pwf.protocol.graph import NodeKind
+from pwf.workflow.context import Context
+from pwf.workflow.effects import Effect
+from pwf.workflow.nodes import Node, Waited
+from pwf.workflow.register import DEFAULT_TIMEOUT, NodeOptions, make_node
+from pwf.workflow.shell import MAX_OUTPUT_DEFAULT, Folder, OnLine, Parse, ShellResult, Stdin, Variables
+from pwf.workflow.source import Place
+from pwf.workflow.timing import Retry
+
+InputT = TypeVar("InputT")
+InputT_contra = TypeVar("InputT_contra", contravariant=True)
+T = TypeVar("T")
+
+Command = str | Sequence[str | PathLike[str]]
+Function = Callable[[Context[InputT]], T]
+AsyncFunction = Callable[[Context[InputT]], Coroutine[Any, Any, T]]
+EitherFunction = AsyncFunction[InputT, T] | Function[InputT, T]
+
+
+class Make(Protocol[InputT]):
+    """A decorator that takes the node's type from its function."""
+
+    @overload
+    def __call__(self, fn: AsyncFunction[InputT, T], /) -> Node[T]: ...
+    @overload
+    def __call__(self, fn: Function[InputT, T], /) -> Node[T]: ...
+
+
+class Decorators(Generic[InputT]):
+    """The decorators of a workflow. All take `id=`: the node's id where it is not the function's name."""
+
+    _written: list[Node[Any]]
+
+    def _decorate(self, kind: NodeKind, fn: Any, options: NodeOptions) -> Any:
+        """Make the node now (`@flow.compute`), or when the function comes (`@flow.compute(…)`)."""
+        place = Place.of_caller()
+        if fn is not None:
+            return make_node(self, kind, fn, options, place)  # type: ignore[arg-type]  # Workflow is the only heir
+        return lambda function: make_node(self, kind, function, options, place)  # type: ignore[arg-type]  # as above
+
+    @overload
+    def compute(self, fn: AsyncFunction[InputT, T], /) -> Node[T]: ...
+    @overload
+    def compute(self, fn: Function[InputT, T], /) -> Node[T]: ...
+    @overload
+    def compute(
+        self,
+        *,
+        returns: type[T],
+        timeout: timedelta | None = DEFAULT_TIMEOUT,
+        retry: Retry | None = None,
+        id: str | None = None,
+    ) -> Callable[[EitherFunction[InputT, Any]], Node[T]]: ...
+    @overload
+    def compute(
+        self,
+        *,
+        returns: dict[str, Any] | None = None,
+        timeout: timedelta | None = DEFAULT_TIMEOUT,
+        retry: Retry | None = None,
+        id: str | None = None,
+    ) -> Make[InputT]: ...
+    def compute(
+        self,
+        fn: Any = None,
+        /,
+        *,
+        returns: Any = None,
+        timeout: timedelta | None = DEFAULT_TIMEOUT,
+        retry: Retry | None = None,
+        id: str | None = None,
+        effect: None = None,
+    ) -> Any:
+        """A step without effects: it may run again after a crash, and its result must depend on ctx alone."""
+        options = NodeOptions(id=id, returns=returns, timeout=timeout, retry=retry, effect=effect)
+        return self._decorate("compute", fn, options)
+
+    @overload
+    def action(
+        self,
+        *,
+        effect: Effect,
+        returns: type[T],
+        timeout: timedelta | None = DEFAULT_TIMEOUT,
+        retry: Retry | None = None,
+        id: str | None = None,
+    ) -> Callable[[EitherFunction[InputT, Any]], Node[T]]: ...
+    @overload
+    def action(
+        self,
+        *,
+        effect: Effect,
+        returns: dict[str, Any] | None = None,
+        timeout: timedelta | None = DEFAULT_TIMEOUT,
+        retry: Retry | None = None,
+        id: str | None = None,
+    ) -> Make[InputT]: ...
+    def action(
+        self,
+        fn: Any = None,
+        /,
+        *,
+        effect: Effect | None = None,
+        returns: Any = None,
+        timeout: timedelta | None = DEFAULT_TIMEOUT,
+        retry: Retry | None = None,
+        id: str | None = None,
+    ) -> Any:
+        """A step that changes something outside. `effect` says what a crash in the middle means."""
+        options = NodeOptions(id=id, returns=returns, timeout=timeout, retry=retry, effect=effect)
+        return self._decorate("action", fn, options)
+
+    def shell(
+        self,
+        fn: None = None,
+        /,
+        *,
+        effect: Effect | None = None,
+        timeout: timedelta | None = DEFAULT_TIMEOUT,
+        retry: Retry | None = None,
+        cwd: Folder | None = None,
+        env: Variables | None = None,
+        stdin: Stdin | None = None,
+        shell: str | Sequence[str] | None = None,
+        ok_exit_codes: Sequence[int] = (0,),
+        parse: Parse | None = None,
+        on_line: OnLine | None = None,
+        max_output: int = MAX_OUTPUT_DEFAULT,
+        id: str | None = None,
+    ) -> Callable[[EitherFunction[InputT, Command]], Node[ShellResult]]:
+        """A command. The function returns its words, or a string for the given `shell`.
+
+        `cwd` is relative to the project root, `env` adds variables, `stdin` is empty unless given (each may be a
+        function of ctx). An exit code outside `ok_exit_codes` fails the attempt. `max_output` bytes of stdout and
+        of stderr are kept. `parse`: "json", "lines" or a function of the result gives `ctx[node].parsed`.
+        `on_line(ctx, line, stream)` may return a dict to publish as an update.
+        """
+        shell_options = {
+            "cwd": cwd,
+            "env": env,
+            "stdin": stdin,
+            "shell": shell,
+            "ok_exit_codes": ok_exit_codes,
+            "parse": parse,
+            "on_line": on_line,
+            "max_output": max_output,
+        }
+        options = NodeOptions(id=id, timeout=timeout, retry=retry, effect=effect, shell=shell_options)
+        return self._decorate("shell", fn, options)  # type: ignore[no-any-return]  # fixed by the signature above
+
+    @overload
+    def wait(self, fn: EitherFunction[InputT, timedelta | datetime], /) -> Node[Waited]: ...
+    @overload
+    def wait(
+        self, *, id: str | None = None
+    ) -> Callable[[EitherFunction[InputT, timedelta | datetime]], Node[Waited]]: ...
+    def wait(
+        self,
+        fn: Any = None,
+        /,
+        *,
+        id: str | None = None,
+        retry: None = None,
+        effect: None = None,
+        timeout: Any = DEFAULT_TIMEOUT,
+    ) -> Any:
+        """A durable timer, holding no process: the function returns how long, or an aware datetime until when."""
+        return self._decorate("wait", fn, NodeOptions(id=id, timeout=timeout, retry=retry, effect=effect))
+
+    @overload
+    def checkpoint(self, fn: EitherFunction[InputT, Any], /) -> Node[Any]: ...
+    @overload
+    def checkpoint(
+        self, *, returns: type[T], id: str | None = None
+    ) -> Callable[[EitherFunction[InputT, Any]], Node[T]]: ...
+    @overload
+    def checkpoint(
+        self, *, returns: dict[str, Any] | None = None, id: str | None = None
+    ) -> Callable[[EitherFunction[InputT, Any]], Node[Any]]: ...
+    def checkpoint(
+        self,
+        fn: Any = None,
+        /,
+        *,
+        returns: Any = None,
+        id: str | None = None,
+        retry: None = None,
+        effect: None = None,
+        timeout: Any = DEFAULT_TIMEOUT,
+    ) -> Any:
+        """A question, holding no process: the function returns the prompt (any JSON), the answer is the output.
+
+        With `returns` only an answer of that type is taken.
+        """
+        options = NodeOptions(id=id, returns=returns, timeout=timeout, retry=retry, effect=effect)
+        return self._decorate("checkpoint", fn, options)

@@ -1,0 +1,37 @@
+"""Collects what is wrong with a graph, so that an author sees all of it at once."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from pwf.errors import GraphError
+from pwf.workflow.source import Place
+
+if TYPE_CHECKING:
+    from pwf.workflow.nodes import Node
+
+
+class Faults:
+    """Faults of one workflow, each with its place and its fix."""
+
+    def __init__(self, workflow: str) -> None:
+        self._workflow = workflow
+        self._found: list[tuple[str, str | None]] = []
+
+    def add(self, place: Place, what: str, hint: str | None = None) -> None:
+        """Something is wrong at `place`. `what` goes on from "workflow 'x' …"."""
+        self._found.append((f"{place}: workflow {self._workflow!r} {what}", hint))
+
+    def node(self, node: Node[Any], what: str, hint: str | None = None) -> None:
+        """Something is wrong with a node. `what` goes on from "node 'x' …"."""
+        self._found.append((f"{node.place}: {node.kind} node {node.id!r} {what}", hint))
+
+    def raise_any(self) -> None:
+        """Raise one `GraphError` for all faults, if there are any. `details` lists them as (message, hint)."""
+        if not self._found:
+            return
+        if len(self._found) == 1:
+            message, hint = self._found[0]
+            raise GraphError(message, hint=hint, details=self._found)
+        lines = [message if hint is None else f"{message}\n    {hint}" for message, hint in self._found]
+        raise GraphError("\n".join([f"the graph has {len(lines)} faults:", *lines]), details=self._found)

@@ -1,0 +1,201 @@
+"""Sorts the ways that an author drew by node and outcome, and refuses what can not be one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, get_args
+
+from pwf.protocol.graph import Case, Outcome, Way
+from pwf.workflow import routes
+from pwf.workflow.faults import Faults
+from pwf.workflow.nodes import Node
+from pwf.workflow.source import Place
+from pwf.workflow.suggest import nearest
+
+if TYPE_CHECKING:
+    from pwf.workflow.workflow import Workflow
+
+OUTCOMES: tuple[str, ...] = get_args(Outcome)
+_INT_MAX = 2**63
+
+
+class Drawn:
+    """The ways of a graph. `broken`: some could not be read, so that others may be missing."""
+
+    def __init__(self) -> None:
+        self.start: Node[Any] | None = None
+        self.broken = False
+        self._ways: dict[str, dict[str, routes.Way]] = {}
+
+    def put(self, node: Node[Any], outcome: str, way: routes.Way) -> routes.Way | None:
+        """Add a way, or give back the one that is there already."""
+        there = self._ways.setdefault(node.id, {}).setdefault(outcome, way)
+        return None if there is way else there
+
+    def switches_of(self, node: Node[Any]) -> Iterator[routes.Switch]:
+        """The switches on the node's output: one at most."""
+        return (way for way in self._ways.get(node.id, {}).values() if isinstance(way, routes.Switch))
+
+    def outcomes_of(self, node: Node[Any]) -> Iterator[tuple[str, Place]]:
+        """The outcomes that have a way out, and where it is written."""
+        return ((outcome, way.place) for outcome, way in self._ways.get(node.id, {}).items())
+
+    def targets_of(self, node: Node[Any]) -> Iterator[Node[Any]]:
+        """The nodes that may follow."""
+        for way in self._ways.get(node.id, {}).values():
+            if isinstance(way, routes.Switch):
+                yield from (target for _, target in way.cases)
+            else:
+                yield way.target
+
+    def ways_of(self, node: Node[Any]) -> tuple[Way, ...]:
+        """The same as data."""
+        return tuple(_as_data(outcome, way) for outcome, way in self._ways.get(node.id, {}).items())
+
+
+def draw(flow: Workflow[Any], faults: Faults) -> Drawn:
+    """Read what was given to `flow.graph(…)`; faults go to `faults`."""
+    drawn = Drawn()
+    if flow._ways is None:
+        if len(flow._written) > 1:
+            listed = ", ".join(node.id for node in flow._written[:5])
+            faults.add(
+                flow.place,
+                f"has {len(flow._written)} nodes ({listed}{', …' if len(flow._written) > 5 else ''}) and no graph",
+                f"write flow.graph({flow._written[0].id} >> {flow._written[1].id}, …) at the end of the file",
+            )
+            drawn.broken = True
+        drawn.start = flow._written[0]
+        return drawn
+    known = {id(node): node for node in flow._written}
+    for way in flow._ways:
+        if not _readable(flow, way, known, faults):
+            drawn.broken = True
+            continue
+        outcomes = ("completed",) if isinstance(way, routes.Switch) else way.outcomes
+        for outcome in outcomes:
+            there = drawn.put(way.source, outcome, way)
+            if there is not None:
+                faults.add(
+                    way.place,
+                    f"gives node {way.source.id!r} a second way out for {outcome!r}; the first is at {there.place}",
+                    "use one switch(…) where the output decides, or remove one of the two",
+                )
+    start = (
+        flow._start if flow._start is not None else (flow._ways[0].source if flow._ways else flow._written[0])
+    )
+    if id(start) in known:
+        drawn.start = start
+    else:
+        drawn.broken = True
+        if flow._start is not None:
+            faults.add(flow._ways_place, f"has start={describe(flow, start)}", suggest_node(flow, start))
+    return drawn
+
+
+def _readable(flow: Workflow[Any], way: routes.Way, known: dict[int, Node[Any]], faults: Faults) -> bool:
+    """Whether everything in a way is what it should be."""
+    good = True
+    targets = [target for _, target in way.cases] if isinstance(way, routes.Switch) else [way.target]
+    for node in (way.source, *targets):
+        if id(node) not in known:
+            faults.add(way.place, f"leads through {describe(flow, node)}", suggest_node(flow, node))
+            good = False
+    if isinstance(way, routes.Switch):
+        return _readable_cases(way, faults) and good
+    if not way.outcomes:
+        faults.add(
+            way.place, "has .on() without an outcome", 'write .on("failed") or .on("failed", "timed_out")'
+        )
+        good = False
+    for outcome in way.outcomes:
+        if outcome not in OUTCOMES:
+            faults.add(
+                way.place, f"has .on({outcome!r:.60}), which is no outcome", nearest(str(outcome), OUTCOMES)
+            )
+            good = False
+    return good
+
+
+def _readable_cases(switch: routes.Switch, faults: Faults) -> bool:
+    name = switch.source.id
+    good = True
+    if not switch.cases:
+        faults.add(
+            switch.place, f"has a switch of {name!r} without cases", f"write {name}.switch(value=node, …)"
+        )
+        good = False
+    if switch.on is not None and not isinstance(switch.on, str):
+        faults.add(
+            switch.place,
+            f"has a switch of {name!r} with on={switch.on!r:.60}, which is not a field's name",
+            'write on="field"; a case for the value "on" goes into cases={"on": node}',
+        )
+        good = False
+    seen: set[tuple[type, object]] = set()
+    for value, _ in switch.cases:
+        if not _may_be_case(value):
+            faults.add(
+                switch.place,
+                f"has a switch of {name!r} with the case {value!r:.60}",
+                "a case is a text, a whole number below 2**63, a finite number, True, False, None or an enum member",
+            )
+            good = False
+        elif (type(value), value) in seen:
+            faults.add(
+                switch.place, f"has a switch of {name!r} with the case {value!r:.60} twice", "remove one"
+            )
+            good = False
+        else:
+            seen.add((type(value), value))
+    return good
+
+
+def _may_be_case(value: object) -> bool:
+    if type(value) is int:
+        return -_INT_MAX <= value < _INT_MAX
+    if type(value) is float:
+        return value - value == 0  # neither an infinity nor NaN
+    if type(value) is str:
+        return value.isascii() or not any("\ud800" <= char <= "\udfff" for char in value)
+    return value is None or type(value) is bool
+
+
+def describe(flow: Workflow[Any], thing: Any) -> str:
+    """What stands where a node should."""
+    if isinstance(thing, Node):
+        if thing.workflow is not flow:
+            return f"node {thing.id!r} of another workflow, {thing.workflow.name!r} ({thing.place})"
+        return f"node {thing.id!r} ({thing.place}), which is none of its nodes any more"
+    if isinstance(thing, routes.Outcomes):
+        return f"{thing.source.id}.on(…), which is a way out and not a node"
+    if isinstance(thing, str):
+        return f"the text {thing!r:.60}, which is not a node"
+    if callable(thing) and hasattr(thing, "__name__"):
+        place = Place.of_function(thing, flow.place)
+        return f"function {thing.__name__!r} ({place}), which is not a node"
+    return f"{thing!r:.60}, which is not a node"
+
+
+def suggest_node(flow: Workflow[Any], thing: Any) -> str:
+    """What to write in its place."""
+    if isinstance(thing, Node) and thing.workflow is not flow:
+        return f"define {thing.id!r} again under a decorator of this workflow"
+    if isinstance(thing, routes.Outcomes):
+        return f'write {thing.source.id}.on("failed") >> … as an entry of its own in flow.graph(…)'
+    names = [node.id for node in flow._written]
+    if isinstance(thing, str):
+        return f"write {thing}, without quotes" if thing in names else nearest(thing, names)
+    if thing is None:
+        return "lead to a last node where the run should end: a node without a way out ends it"
+    if callable(thing):
+        return f"put @flow.compute (or action, shell, wait, checkpoint) above {getattr(thing, '__name__', 'it')!r}"
+    return f"its nodes are {', '.join(names)}"
+
+
+def _as_data(outcome: str, way: routes.Way) -> Way:
+    as_outcome: Outcome = outcome  # type: ignore[assignment]  # one of OUTCOMES: checked in `_readable`
+    if isinstance(way, routes.Link):
+        return Way(outcome=as_outcome, target=way.target.id)
+    cases = tuple(Case(value=value, target=target.id) for value, target in way.cases)
+    return Way(outcome=as_outcome, on=way.on, cases=cases)
