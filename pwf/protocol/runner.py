@@ -161,7 +161,8 @@ class Publish(_Message, frozen=True, kw_only=True, forbid_unknown_fields=True, t
 class PutChunk(_Message, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="put_chunk"):
     """A piece of a large value, sent before the transition that names its digest. `data` is base64 on the wire.
 
-    The `last` chunk is answered by a `Reply` (go, or refused) under its own `seq`; others have no reply.
+    The `last` chunk is answered by a `Reply` (go, or refused) under its own `seq`; others have no reply. Uploads
+    are numbered apart from transitions (1, 2, 3 …); while one is answered, no transition is under way.
     """
 
     seq: int = 0

@@ -1,0 +1,276 @@
+"""The runner: one process that executes one generation of a run, and proposes each step's end to the daemon.
+
+Owns: the position while this generation lasts. Promises: nothing but a pure node starts before every
+earlier transition is acknowledged; after any reply but `go` nothing more runs; when it leaves, no process
+of its own is left, or it does not claim so. If it dies: the daemon goes on from the last committed
+transition.
+
+A plain blocking loop. Starting an event loop costs more than a whole run of one step may take, so only
+async functions and commands get one, for themselves.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import msgspec
+
+from pwf.errors import EnvironmentMissing, GraphError, NotFound
+from pwf.protocol.graph import PURE_KINDS, NodeSpec, RoutingFailed, route
+from pwf.protocol.runner import Ask, Finish, Launch, Leaving, PastStep, StepError, Value, WaitUntil
+from pwf.runner import action, checkpoint, compute, descendants, limits, observe, shell, wait
+from pwf.runner.failure import plain_error
+from pwf.runner.hangup import HangUpWatcher, end_process
+from pwf.runner.steps import End, Ended, Question, Step, Timer
+from pwf.runner.updates import Updates
+from pwf.runner.wire import DaemonGone, ValueReader, Wire
+from pwf.workflow.context import Context
+from pwf.workflow.workflow import Workflow
+
+_RUN: Mapping[str, Callable[[Step], End]] = {
+    "compute": compute.run,
+    "action": action.run,
+    "shell": shell.run,
+    "wait": wait.run,
+    "checkpoint": checkpoint.run,
+}
+_PUBLISHING_KINDS = frozenset({"action", "shell"})
+
+
+def run_runner(messages: socket.socket, values: socket.socket, workflow: Workflow[Any]) -> None:
+    """Execute one generation: from its `Launch` to `Leaving`. Called once, in a process of its own.
+
+    Returns when the run is parked or has ended, when this runner is stale, or when the daemon is gone before
+    the launch; once launched, the loss of the daemon kills this process and all its descendants.
+    """
+    wire = Wire(messages)
+    try:
+        launch = wire.receive_launch()
+    except DaemonGone:
+        return
+    watcher = HangUpWatcher(messages, end_process)
+    try:
+        _enter(launch)
+        Engine(wire, ValueReader(values), workflow, launch).run()
+        wire.send(Leaving(childless=descendants.end_all()))
+    except DaemonGone:
+        end_process()
+    finally:
+        watcher.stop()
+
+
+def _enter(launch: Launch) -> None:
+    """Make this process the run's: its folder and its memory limit."""
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    if launch.root:
+        try:
+            os.chdir(launch.root)
+        except OSError as error:
+            message = f"the project's folder {launch.root!r} can not be entered: {error}"
+            raise EnvironmentMissing(message) from error
+    limits.limit_memory(launch.memory_bytes_max)
+
+
+class Engine:
+    """The loop over nodes. Speaks to the daemon through `wire` only, so that a test can be the daemon."""
+
+    def __init__(self, wire: Wire, values: ValueReader, workflow: Workflow[Any], launch: Launch) -> None:
+        self._wire = wire
+        self._values = values
+        self._workflow = workflow
+        self._launch = launch
+        self._specs = {spec.id: spec for spec in launch.graph.nodes}
+        self._updates = Updates(wire)
+        self._past: dict[str, PastStep] = {step.node: step for step in launch.past}
+        self._visits = {launch.node: launch.visit, **launch.visits}
+        self._made: tuple[str, bytes] = ("", b"")  # the last larger output of this runner, by digest
+        self._title: str | None = None
+        # The position, and what holds for it alone.
+        self._node = launch.node
+        self._visit = launch.visit
+        self._attempt = launch.attempt
+        self._steps_taken = launch.steps_taken
+        self._effect_key = launch.effect_key
+        self._observe = launch.observe
+
+    def run(self) -> None:
+        """Run nodes until the run parks, ends, or is no longer ours. Each transition has its reply then."""
+        if self._launch.graph.titled and self._steps_taken == 0:
+            self._title = self._make_title()
+        while self._ready():
+            step = self._step()
+            end = self._execute(step)
+            self._updates.flush()
+            if not self._propose(step, end):
+                break
+        self._wire.settle()
+
+    def _ready(self) -> bool:
+        """Whether the node at the position may start."""
+        pure = self._specs[self._node].kind in PURE_KINDS
+        if pure and self._steps_taken < self._launch.graph.max_steps:
+            return self._wire.drain()
+        return self._wire.settle()
+
+    def _step(self) -> Step:
+        node = self._workflow.nodes.get(self._node)
+        if node is None:
+            raise GraphError(f"the code of workflow {self._launch.graph.name!r} has no node {self._node!r}")
+        return Step(node, self._context(self._node, node.kind in _PUBLISHING_KINDS), self._launch)
+
+    def _execute(self, step: Step) -> End:
+        if self._observe:
+            self._observe = False
+            answer = observe.run(step)
+            if answer is not None:
+                return answer
+        return _RUN[step.node.kind](step)
+
+    # --- proposing ------------------------------------------------------------------------------------------
+
+    def _propose(self, step: Step, end: End) -> bool:
+        """Send what happened. True when there is a next node, which is the position then."""
+        if isinstance(end, Timer):
+            seq = self._wire.take_seq()
+            due = end.due
+            self._wire.send_sequenced(
+                WaitUntil(
+                    seq=seq,
+                    attempt=self._attempt,
+                    delay_ms=due.delay_ms,
+                    wall_ms=due.wall_ms,
+                    title=self._take_title(),
+                    active_ms=step.active_ms,
+                ),
+                seq,
+            )
+            return False
+        if isinstance(end, Question):
+            self._ask(step, end)
+            return False
+        return self._finish(step, end)
+
+    def _ask(self, step: Step, question: Question) -> None:
+        prompt = self._wire.put(question.prompt)
+        if self._wire.stop is not None:
+            return
+        seq = self._wire.take_seq()
+        ask = Ask(
+            seq=seq,
+            attempt=self._attempt,
+            kind="checkpoint",
+            prompt=prompt,
+            schema=self._specs[self._node].returns,
+            title=self._take_title(),
+            active_ms=step.active_ms,
+        )
+        self._wire.send_sequenced(ask, seq)
+
+    def _finish(self, step: Step, end: Ended) -> bool:
+        output = self._wire.put(end.output) if end.output is not None else None
+        if self._wire.stop is not None:
+            return False
+        following, route_error = self._follow(end)
+        seq = self._wire.take_seq()
+        finish = Finish(
+            seq=seq,
+            attempt=self._attempt,
+            outcome=end.outcome,
+            output=output,
+            error=end.error,
+            next=following,
+            route_error=route_error,
+            settled=end.settled,
+            observed=end.observed,
+            effect_ref=end.effect_ref,
+            title=self._take_title(),
+            active_ms=step.active_ms,
+        )
+        self._wire.send_sequenced(finish, seq)
+        # A failed try may be tried again, which the daemon decides: never go past one without its word.
+        if following is None or (end.outcome != "completed" and not self._wire.settle()):
+            return False
+        self._move(following, end, output)
+        return True
+
+    def _follow(self, end: Ended) -> tuple[str | None, StepError | None]:
+        """The node that the run should enter. A failed effect has a way out only if it surely did not happen."""
+        spec = self._specs[self._node]
+        if end.outcome != "completed" and end.settled in ("unknown", "applied"):
+            return None, None
+        try:
+            return route(spec, end.outcome, self._switched(spec, end)), None
+        except RoutingFailed as error:
+            return None, plain_error("routing_failed", str(error), self._node)
+
+    def _switched(self, spec: NodeSpec, end: Ended) -> object:
+        way = spec.way(end.outcome)
+        return msgspec.json.decode(end.output) if way is not None and way.cases and end.output else None
+
+    def _move(self, following: str, end: Ended, output: Value | None) -> None:
+        if output is not None and output.digest is not None and end.output is not None:
+            self._made = (output.digest, end.output)
+        self._past.pop(self._node, None)  # the mapping is in order of ends
+        self._past[self._node] = PastStep(
+            node=self._node, visit=self._visit, outcome=end.outcome, output=output, error=end.error
+        )
+        self._node = following
+        self._visit = self._visits.get(following, 0) + 1
+        self._visits[following] = self._visit
+        self._attempt += 1
+        self._steps_taken += 1
+        has_effect = self._specs[following].effect is not None
+        self._effect_key = f"{self._launch.run_id}:{following}:{self._visit}" if has_effect else None
+
+    # --- what a node may see --------------------------------------------------------------------------------
+
+    def _context(self, node: str, publishes: bool) -> Context[Any]:
+        attempt = self._attempt
+
+        def publish(kind: str, key: str, data: bytes) -> None:
+            self._updates.publish(attempt, kind, key, data)
+
+        return Context(
+            run_id=self._launch.run_id,
+            node=node,
+            visit=self._visit,
+            attempt=attempt,
+            input=self._launch.input,
+            input_type=self._workflow.input_type,
+            nodes=self._workflow.nodes,
+            past=dict(self._past),
+            read_value=self._read_value,
+            effect_key=self._effect_key,
+            publish=publish if publishes else None,
+            read_file=self._read_file if self._launch.graph.files else None,
+        )
+
+    def _read_value(self, value: Value) -> bytes:
+        digest, data = self._made
+        if value.digest is not None and value.digest == digest:
+            return data
+        return self._values.fetch(value, f"a value of run {self._launch.run_id}")
+
+    def _read_file(self, name: str) -> bytes:
+        value = self._launch.files.get(name)
+        if value is None:
+            known = ", ".join(sorted(self._launch.files)[:20]) or "none"
+            raise NotFound(
+                f"no pinned file {name!r}; pinned are: {known}", hint="name it in Workflow(files=[…])"
+            )
+        return self._values.fetch(value, f"the pinned file {name!r}")
+
+    def _make_title(self) -> str | None:
+        """The run's title. It is only for people: one that can't be made is left out."""
+        try:
+            return self._workflow.title_of(self._context(self._node, publishes=False))
+        except Exception:  # noqa: BLE001 - user code: `title`
+            return None
+
+    def _take_title(self) -> str | None:
+        title, self._title = self._title, None
+        return title

@@ -1,0 +1,47 @@
+"""The hang-up watcher: when the daemon is gone, every process of the run ends, whatever the step is doing.
+
+A thread polls the messages socket for hang-up, without reading. It must not touch anything of the
+interpreter's that a step could hold: it lists and kills descendants, then the process itself.
+"""
+
+from __future__ import annotations
+
+import _thread
+import os
+import select
+import signal
+import socket
+from collections.abc import Callable
+
+from pwf.runner import descendants
+
+_HANG_UP = select.POLLHUP | select.POLLERR | getattr(select, "POLLRDHUP", 0)
+
+
+class HangUpWatcher:
+    """Calls `end` once when the other side of `connection` closes, unless it was stopped before."""
+
+    def __init__(self, connection: socket.socket, end: Callable[[], None]) -> None:
+        self._end = end
+        self._stopped = False
+        # A bare thread: starting one costs a third of threading.Thread, and a step's code doesn't see it.
+        _thread.start_new_thread(self._watch, (connection.fileno(),))
+
+    def stop(self) -> None:
+        """Ignore what happens from now on. The thread itself ends with the process."""
+        self._stopped = True
+
+    def _watch(self, descriptor: int) -> None:
+        poll = select.poll()
+        poll.register(descriptor, getattr(select, "POLLRDHUP", 0))
+        while not any(event & _HANG_UP for _, event in poll.poll()):
+            if self._stopped:
+                return
+        if not self._stopped:
+            self._end()
+
+
+def end_process() -> None:
+    """Kill every descendant, then this process, in a way that nothing can hold up."""
+    descendants.kill_family()
+    os.kill(os.getpid(), signal.SIGKILL)

@@ -1,0 +1,205 @@
+"""The runner's side of its two sockets.
+
+`Wire` owns the messages socket: it numbers transitions, remembers which are not acknowledged, and stops at
+the first reply that is not `go`. `ValueReader` owns the values socket: blocking reads of larger values,
+verified by digest. Only the main thread receives on the messages socket; any thread may send.
+
+Neither ever retries: a closed socket means that the daemon is gone (`DaemonGone`), and the runner ends.
+"""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections import deque
+
+import msgspec
+
+from pwf import values
+from pwf.errors import NotFound, ProtocolError
+from pwf.protocol.frames import FrameSplitter
+from pwf.protocol.runner import (
+    RUNNER_FRAME_BYTES_MAX,
+    FromRunner,
+    Launch,
+    PutChunk,
+    ReadValue,
+    Reply,
+    Value,
+    encode_line,
+    to_runner,
+    value_answer,
+)
+
+UNACKNOWLEDGED_MAX = 64  # transitions that may be under way at once
+RECEIVE_BYTES = 256 * 1024
+
+
+class DaemonGone(BaseException):
+    """The daemon closed its socket. Not an `Exception`, so that a step's own handlers let it pass."""
+
+
+class Wire:
+    """Transitions out, replies in, over one blocking stream socket."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._socket = connection
+        self._splitter = FrameSplitter(RUNNER_FRAME_BYTES_MAX)
+        self._lines: deque[bytes] = deque()
+        self._sending = threading.Lock()
+        self._seq = 0
+        self._uploads = 0
+        self._waiting: deque[int] = deque()
+        self._stored: set[str] = set()
+        self.stop: Reply | None = None  # the first reply that was not `go`
+
+    def receive_launch(self) -> Launch:
+        """Block for the first frame. Raises `DaemonGone` when it never comes."""
+        message = self._receive(blocking=True)
+        if not isinstance(message, Launch):
+            raise ProtocolError(f"expected launch as the first frame, got {type(message).__name__}")
+        return message
+
+    def take_seq(self) -> int:
+        """The number of the next transition."""
+        self._seq += 1
+        return self._seq
+
+    def send(self, message: FromRunner) -> None:
+        """Send a message that has no reply. Any thread may call this."""
+        data = encode_line([message])
+        try:
+            with self._sending:
+                self._socket.sendall(data)
+        except OSError as error:
+            raise DaemonGone from error
+
+    def send_sequenced(self, message: FromRunner, seq: int) -> None:
+        """Send a message that is answered, first waiting for room among the unacknowledged."""
+        while len(self._waiting) >= UNACKNOWLEDGED_MAX and self.stop is None:
+            self._apply(self._receive(blocking=True))
+        self._waiting.append(seq)
+        self.send(message)
+
+    def drain(self) -> bool:
+        """Take the replies that have arrived, without blocking. False when the runner must stop."""
+        while self._waiting and self.stop is None:
+            message = self._receive(blocking=False)
+            if message is None:
+                break
+            self._apply(message)
+        return self.stop is None
+
+    def settle(self) -> bool:
+        """Wait for every reply. False when the runner must stop."""
+        while self._waiting and self.stop is None:
+            self._apply(self._receive(blocking=True))
+        return self.stop is None
+
+    def put(self, data: bytes) -> Value:
+        """Make canonical JSON a `Value`: inline when small, else uploaded, in chunks, unless it already was.
+
+        Returns once the daemon holds the value; check `stop` afterwards, for it may have refused it.
+        """
+        if len(data) <= values.INLINE_BYTES_MAX:
+            return Value(json=msgspec.Raw(data), size=len(data))
+        digest = values.digest(data)
+        if digest not in self._stored:
+            self._upload(data, digest)
+        return Value(digest=digest, size=len(data))
+
+    def _upload(self, data: bytes, digest: str) -> None:
+        # Uploads have their own numbers: with every transition acknowledged, no reply can be taken for another.
+        if not self.settle():
+            return
+        self._uploads += 1
+        starts = range(0, len(data), values.CHUNK_BYTES)
+        for index, start in enumerate(starts):
+            last = index == len(starts) - 1
+            seq = self._uploads if last else 0
+            piece = data[start : start + values.CHUNK_BYTES]
+            chunk = PutChunk(seq=seq, digest=digest, index=index, data=piece, last=last, size=len(data))
+            if last:
+                self.send_sequenced(chunk, seq)
+            else:
+                self.send(chunk)
+        if self.settle():
+            self._stored.add(digest)
+
+    def _apply(self, message: Launch | Reply | None) -> None:
+        if not isinstance(message, Reply):
+            raise ProtocolError(f"expected a reply, got {type(message).__name__}")
+        if not self._waiting or message.seq != self._waiting[0]:
+            raise ProtocolError(f"reply to {message.seq}, which is not the next one due")
+        self._waiting.popleft()
+        if message.verdict != "go":
+            self.stop = message
+
+    def _receive(self, *, blocking: bool) -> Launch | Reply | None:
+        """The next frame; None when none has arrived whole and `blocking` is off."""
+        while not self._lines:
+            try:
+                data = self._socket.recv(RECEIVE_BYTES, 0 if blocking else socket.MSG_DONTWAIT)
+            except BlockingIOError:
+                return None
+            except OSError as error:
+                raise DaemonGone from error
+            if not data:
+                raise DaemonGone
+            self._lines.extend(self._splitter.feed(data))
+        line = self._lines.popleft()
+        try:
+            return to_runner.decode(line)
+        except msgspec.MsgspecError as error:
+            raise ProtocolError(f"not a frame for a runner: {error}") from error
+
+
+class ValueReader:
+    """Reads values of this run by digest. Any thread may call; one read goes on at a time."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._socket = connection
+        self._splitter = FrameSplitter(RUNNER_FRAME_BYTES_MAX)
+        self._lines: deque[bytes] = deque()
+        self._lock = threading.Lock()
+
+    def fetch(self, value: Value, what: str) -> bytes:
+        """The bytes of a value, inline or not. `NotFound` when the daemon has not got it."""
+        if value.json is not None:
+            return bytes(value.json)
+        if value.digest is None:
+            return b"null"
+        return self.read(value.digest, what)
+
+    def read(self, digest: str, what: str) -> bytes:
+        """The bytes with this digest, verified."""
+        with self._lock:
+            data = self._read(digest, what)
+        if values.digest(data) != digest:
+            raise NotFound(f"{what} was read with other content than its digest {digest} says")
+        return data
+
+    def _read(self, digest: str, what: str) -> bytes:
+        try:
+            self._socket.sendall(encode_line([ReadValue(digest=digest)]))
+        except OSError as error:
+            raise DaemonGone from error
+        pieces: list[bytes] = []
+        while True:
+            chunk = value_answer.decode(self._line())
+            if chunk.missing:
+                raise NotFound(f"{what} (digest {digest}) is not in the store")
+            pieces.append(chunk.data)
+            if chunk.last:
+                return b"".join(pieces)
+
+    def _line(self) -> bytes:
+        while not self._lines:
+            try:
+                data = self._socket.recv(RECEIVE_BYTES)
+            except OSError as error:
+                raise DaemonGone from error
+            if not data:
+                raise DaemonGone
+            self._lines.extend(self._splitter.feed(data))
+        return self._lines.popleft()
