@@ -1,0 +1,128 @@
+"""What a forked child does before it is anybody: a session of its own, no inherited state, a way out by `os._exit`.
+
+Owns the order of these acts. Must never return into the frames of the process that forked it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import resource
+import signal
+import sys
+import time
+import traceback
+from collections.abc import Callable, Sequence
+
+from pwf import host
+from pwf.protocol.runner import MARKER_VARIABLE
+
+EXIT_CRASHED = 70  # sysexits.h: an internal error
+LOAD_DATA_BYTES_MAX = 4 * 1024**3  # memory that loading a workflow may take (soft: a runner gets it lifted)
+FIRST_OWN_DESCRIPTOR = 3
+
+#: Signals that a spawner or Python itself may have changed; a runner starts with the defaults of a program.
+_RESTORED = (signal.SIGCHLD, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGALRM)
+
+
+def fork(body: Callable[[], int]) -> int:
+    """Fork; the child runs `body` and leaves with its status. Returns the child's pid, in the parent only.
+
+    What the child raises is written to stderr and becomes `EXIT_CRASHED`.
+    """
+    _flush()
+    pid = os.fork()
+    if pid:
+        return pid
+    status = EXIT_CRASHED
+    try:
+        status = body()
+    except SystemExit as error:
+        status = error.code if isinstance(error.code, int) else EXIT_CRASHED
+    except BaseException:  # noqa: BLE001 - nothing may go on in the parent's frames
+        with contextlib.suppress(Exception):
+            traceback.print_exc()
+    finally:
+        leave(status)
+    raise AssertionError("unreachable")
+
+
+def leave(status: int) -> None:
+    """End this process without the exit handlers that it inherited, after flushing what it wrote."""
+    try:
+        _flush()
+        logging = sys.modules.get("logging")
+        if logging is not None:
+            logging.shutdown()
+    finally:
+        os._exit(status)
+
+
+def detach(keep: Sequence[int], name: str) -> list[int]:
+    """Become a process of its own: session, subreaper, signals; close all descriptors but `keep` and 0, 1, 2.
+
+    Returns the kept descriptors' new numbers, which are 3, 4, … in the order given.
+    """
+    os.setsid()
+    host.set_subreaper()
+    signal.set_wakeup_fd(-1)
+    for signum in _RESTORED:
+        signal.signal(signum, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+    host.set_process_name(name)
+    return keep_descriptors(keep)
+
+
+def keep_descriptors(keep: Sequence[int], *, inheritable: bool = False) -> list[int]:
+    """Close all descriptors but 0, 1, 2 and `keep`, which get the numbers 3, 4, … in the order given."""
+    clear = max((FIRST_OWN_DESCRIPTOR + len(keep), *(fd + 1 for fd in keep)))
+    moved = [os.dup2(fd, clear + index, inheritable=False) for index, fd in enumerate(keep)]
+    wanted = [
+        os.dup2(fd, FIRST_OWN_DESCRIPTOR + index, inheritable=inheritable) for index, fd in enumerate(moved)
+    ]
+    os.closerange(FIRST_OWN_DESCRIPTOR + len(keep), _descriptors_end())
+    return wanted
+
+
+def set_environment(environment: dict[str, str], marker: str) -> None:
+    """Replace `os.environ` by these variables and the marker."""
+    os.environ.clear()
+    os.environ.update(environment)
+    os.environ[MARKER_VARIABLE] = marker
+    time.tzset()
+
+
+def reseed() -> None:
+    """Give known generators of random numbers a state of their own, which a fork would share."""
+    random = sys.modules.get("random")
+    if random is not None:
+        random.seed()
+    numpy_random = sys.modules.get("numpy.random")
+    if numpy_random is not None:
+        numpy_random.seed()
+
+
+def bound_loading() -> None:
+    """Bound the memory that loading may take."""
+    _, hard = resource.getrlimit(resource.RLIMIT_DATA)
+    limit = LOAD_DATA_BYTES_MAX if hard == resource.RLIM_INFINITY else min(LOAD_DATA_BYTES_MAX, hard)
+    resource.setrlimit(resource.RLIMIT_DATA, (limit, hard))
+
+
+def unbound_loading() -> None:
+    """Lift the bound again, as far as the one that the daemon itself has."""
+    _, hard = resource.getrlimit(resource.RLIMIT_DATA)
+    resource.setrlimit(resource.RLIMIT_DATA, (hard, hard))
+
+
+def _flush() -> None:
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError, AttributeError):
+            stream.flush()
+
+
+def _descriptors_end() -> int:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    known = [limit for limit in (soft, hard) if limit != resource.RLIM_INFINITY]
+    return max(known, default=1_048_576)

@@ -1,0 +1,61 @@
+"""The plain poll loop that zygote and template share: requests on the control socket, children that end.
+
+Runs no trio, and holds one thread. The loop ends when the daemon closes its end of the control socket.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+from collections.abc import Callable
+
+from pwf.protocol.spawn import ToSpawner
+from pwf.runner.reaping import Children
+from pwf.runner.spawn_io import SpawnSocket
+
+
+def serve(
+    control: SpawnSocket,
+    children: Children,
+    handle: Callable[[ToSpawner, list[int]], None],
+    after: Callable[[], None],
+) -> None:
+    """Give each request to `handle`, report each child that ended and then call `after`, until the daemon is gone."""
+    wake, write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK) if hasattr(os, "pipe2") else _pipe()
+    signal.signal(signal.SIGCHLD, _noticed)
+    signal.set_wakeup_fd(write, warn_on_full_buffer=False)
+    poll = select.poll()
+    poll.register(control.fileno(), select.POLLIN)
+    poll.register(wake, select.POLLIN)
+    os.write(write, b"\0")  # a child may have ended before the handler stood
+    with contextlib.suppress(ConnectionError):
+        while True:
+            ready = {fd for fd, _ in poll.poll()}
+            if control.fileno() in ready:
+                request = control.receive()
+                if request is None:
+                    return
+                handle(*request)
+            if wake in ready:
+                _drain(wake)
+                for exited in children.reap():
+                    control.send(exited)
+
+
+def _noticed(signum: int, frame: object) -> None:
+    """The wake-up descriptor says it; the handler only has to be there."""
+
+
+def _drain(wake: int) -> None:
+    with contextlib.suppress(BlockingIOError):
+        while os.read(wake, 512):
+            pass
+
+
+def _pipe() -> tuple[int, int]:
+    read, write = os.pipe()
+    os.set_blocking(read, False)
+    os.set_blocking(write, False)
+    return read, write

@@ -1,0 +1,111 @@
+"""The template: a process that has loaded one workflow, and from which its runners are forked.
+
+Owns the loaded workflow and the runners' reaping. Promises: it forks only if loading left nothing that a fork would
+break; a runner does nothing before its `Launch`; runners outlive it. Must never run a workflow's steps itself. If it
+dies: its runners go on, the zygote adopts them, and the pool makes another template.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import socket
+from typing import Any
+
+from pwf import host
+from pwf.errors import PwfError
+from pwf.protocol.spawn import Forked, ForkRunner, Load, Loaded, ToSpawner
+from pwf.runner import forking, hazards
+from pwf.runner.engine import run_runner
+from pwf.runner.failure import bounded, user_traceback
+from pwf.runner.pinned import load_bundle
+from pwf.runner.reaping import Children, kill_descendants
+from pwf.runner.spawn_io import SpawnSocket
+from pwf.runner.spawner_loop import serve
+from pwf.workflow.workflow import Workflow
+
+ROLE = "template"  # what stands in the marker of a process that loads, and of all that loading starts
+ERROR_BYTES_MAX = 64 * 1024
+
+
+def run_template(descriptor: int, reserved: host.ReservedVariable) -> int:
+    """The body of the forked template: load, answer, and fork runners until the daemon closes the socket."""
+    (descriptor,) = forking.detach((descriptor,), "pwf-template")
+    reserved.write(ROLE)
+    control = SpawnSocket(descriptor)
+    received = control.receive()
+    if received is None:
+        return 0
+    request, _ = received
+    if not isinstance(request, Load):
+        return forking.EXIT_CRASHED
+    before = hazards.look()
+    forking.bound_loading()
+    workflow, answer = load(request, ROLE)
+    forking.unbound_loading()
+    if workflow is not None:
+        unsafe = hazards.hazards(before, hazards.look(), host.has_children())
+        answer = Loaded(call=request.call, unsafe=unsafe)
+    if workflow is None or answer.unsafe is not None:
+        kill_descendants()
+        control.send(answer)
+        return 0
+    gc.collect()
+    gc.freeze()  # what is loaded lives as long as the process: never walk it again, so that its pages stay shared
+    gc.disable()
+    template = _Template(control, workflow, reserved)
+    control.send(answer)
+    serve(control, template.children, template.handle)
+    return 0
+
+
+def load(request: Load, marker: str) -> tuple[Workflow[Any] | None, Loaded]:
+    """Load the bundle under its environment. The answer says what went wrong when there is no workflow."""
+    forking.set_environment(request.environment, marker)
+    gc.enable()
+    try:
+        return load_bundle(request.bundle), Loaded(call=request.call)
+    except PwfError as error:
+        text, code, hint = error.message, error.code, error.hint
+    except BaseException as error:  # noqa: BLE001 - user code: whatever loading raises is the answer
+        text, code, hint = f"{type(error).__name__}: {error}\n{user_traceback(error)}", "load_failed", None
+    return None, Loaded(call=request.call, error=bounded(text, ERROR_BYTES_MAX), error_code=code, hint=hint)
+
+
+class _Template:
+    def __init__(
+        self, control: SpawnSocket, workflow: Workflow[Any], reserved: host.ReservedVariable
+    ) -> None:
+        self.children = Children()
+        self._control = control
+        self._workflow = workflow
+        self._reserved = reserved
+
+    def handle(self, request: ToSpawner, descriptors: list[int]) -> None:
+        """Fork a runner with the two sockets that came along."""
+        if not isinstance(request, ForkRunner) or len(descriptors) != 2:
+            raise SystemExit(forking.EXIT_CRASHED)
+        try:
+            pid = forking.fork(lambda: self._run(request, descriptors))
+        except OSError as error:  # no memory, or too many processes
+            answer = Forked(call=request.call, error=str(error))
+        else:
+            answer = Forked(call=request.call, identity=self.children.add(pid))
+        for descriptor in descriptors:
+            os.close(descriptor)
+        self._control.send(answer)
+
+    def _run(self, request: ForkRunner, descriptors: list[int]) -> int:
+        messages, values = forking.detach(descriptors, "pwf-runner")
+        self._reserved.write(request.marker)
+        forking.set_environment(request.environment, request.marker)
+        forking.reseed()
+        gc.enable()
+        return run(messages, values, self._workflow)
+
+
+def run(messages: int, values: int, workflow: Workflow[Any]) -> int:
+    """Be the runner: from its `Launch` to its end."""
+    with socket.socket(fileno=messages) as messages_socket, socket.socket(fileno=values) as values_socket:
+        run_runner(messages_socket, values_socket, workflow)
+    return 0
