@@ -230,7 +230,7 @@ def _definition(node: Node[Any], drawn: Drawn, types: tuple[Any, dict[str, Any] 
         effect=None
         if node.effect is None
         else EffectSpec(mode=node.effect.mode, type=node.effect.type, observable=observe is not None),
-        returns=schema,
+        returns=schema if node.kind not in ("shell", "wait") else None,  # the kind says it
         ways=drawn.ways_of(node),
     )
     return NodeDef(

@@ -85,26 +85,35 @@ class Context(Generic[InputT_co]):
         publish: PublishUpdate | None = None,
         read_file: ReadFile | None = None,
     ) -> None:
-        set_ = object.__setattr__
-        set_(self, "run_id", run_id)
-        set_(self, "node", node)
-        set_(self, "visit", visit)
-        set_(self, "attempt", attempt)
-        set_(self, "effect_key", effect_key)
-        set_(self, "_input_value", input)
-        set_(self, "_input_type", input_type)
-        set_(self, "_nodes", nodes)
-        set_(self, "_past", past)
-        set_(self, "_read_value", read_value)
-        set_(self, "_publish", publish)
-        set_(self, "_read_file", read_file)
-        set_(self, "_cache", {})
+        put = object.__setattr__  # ours refuses
+        put(self, "run_id", run_id)
+        put(self, "node", node)
+        put(self, "visit", visit)
+        put(self, "attempt", attempt)
+        put(self, "effect_key", effect_key)
+        put(self, "_input_value", input)
+        put(self, "_input_type", input_type)
+        put(self, "_nodes", nodes)
+        put(self, "_past", past)
+        put(self, "_read_value", read_value)
+        put(self, "_publish", publish)
+        put(self, "_read_file", read_file)
+        put(self, "_cache", {})
 
     run_id: str
     node: str  # id of the node that runs
     visit: int  # number of this entry into the node, 1, 2, 3 …
     attempt: int  # number of the attempt within the run, 1, 2, 3 …
     effect_key: str | None  # stable over all attempts of this visit: give it to the outside system
+    _input: Any  # decoded; unset until it is asked for
+    _input_value: Value
+    _input_type: Any
+    _nodes: Mapping[str, NodeDef]
+    _past: Mapping[str, PastStep]
+    _read_value: ReadValue
+    _publish: PublishUpdate | None
+    _read_file: ReadFile | None
+    _cache: dict[str, Any]
 
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError(f"ctx is read-only: return a value from the node in place of setting ctx.{name}")
@@ -115,13 +124,11 @@ class Context(Generic[InputT_co]):
     @property
     def input(self) -> InputT_co:
         """The run's input, as the type that the workflow declares (any JSON where it declares none)."""
-        try:
-            return self._input  # type: ignore[has-type,no-any-return]  # set below, on first use
-        except AttributeError:
+        if not hasattr(self, "_input"):
             data = self._read_value(self._input_value)
-            decoded = _decode(data, decoder_of(self._input_type).decode, InvalidInput, "the run's input")
-            object.__setattr__(self, "_input", decoded)
-            return decoded  # type: ignore[no-any-return]
+            decode = decoder_of(self._input_type).decode
+            object.__setattr__(self, "_input", _decode(data, decode, InvalidInput, "the run's input"))
+        return self._input  # type: ignore[no-any-return]  # decoded as this type
 
     @overload
     def __getitem__(self, node: Node[T]) -> T: ...
@@ -212,14 +219,14 @@ class Outputs(Mapping[str, Any]):
     def __getitem__(self, node: Node[Any] | str) -> Any:
         return self._ctx[node]
 
-    @overload  # type: ignore[override]  # nodes are keys too
+    @overload
     def get(self, node: Node[T]) -> T | None: ...
     @overload
     def get(self, node: Node[T], default: T) -> T: ...
     @overload
     def get(self, node: str, default: Any = None) -> Any: ...
     def get(self, node: Node[Any] | str, default: Any = None) -> Any:
-        return self[node] if node in self else default
+        return self[node] if node in self else default  # noqa: SIM401 - this is that method
 
     def __contains__(self, node: object) -> bool:
         key = node.id if isinstance(node, Node) else node
@@ -247,7 +254,7 @@ class Results(Mapping[str, Result]):
         return Result(node=step.node, visit=step.visit, outcome=step.outcome, output=output, error=step.error)
 
     def get(self, node: Node[Any] | str, default: Any = None) -> Any:
-        return self[node] if node in self else default
+        return self[node] if node in self else default  # noqa: SIM401 - this is that method
 
     def __contains__(self, node: object) -> bool:
         key = node.id if isinstance(node, Node) else node

@@ -20,7 +20,7 @@ from pwf.workflow.source import Place
 from pwf.workflow.timing import Retry
 
 InputT = TypeVar("InputT")
-InputT_contra = TypeVar("InputT_contra", contravariant=True)
+InputT_co = TypeVar("InputT_co", covariant=True)
 T = TypeVar("T")
 
 Command = str | Sequence[str | PathLike[str]]
@@ -29,13 +29,13 @@ AsyncFunction = Callable[[Context[InputT]], Coroutine[Any, Any, T]]
 EitherFunction = AsyncFunction[InputT, T] | Function[InputT, T]
 
 
-class Make(Protocol[InputT]):
+class Make(Protocol[InputT_co]):
     """A decorator that takes the node's type from its function."""
 
     @overload
-    def __call__(self, fn: AsyncFunction[InputT, T], /) -> Node[T]: ...
+    def __call__(self, fn: AsyncFunction[InputT_co, T], /) -> Node[T]: ...
     @overload
-    def __call__(self, fn: Function[InputT, T], /) -> Node[T]: ...
+    def __call__(self, fn: Function[InputT_co, T], /) -> Node[T]: ...
 
 
 class Decorators(Generic[InputT]):
@@ -57,6 +57,8 @@ class Decorators(Generic[InputT]):
     @overload
     def compute(
         self,
+        fn: None = None,
+        /,
         *,
         returns: type[T],
         timeout: timedelta | None = DEFAULT_TIMEOUT,
@@ -66,6 +68,8 @@ class Decorators(Generic[InputT]):
     @overload
     def compute(
         self,
+        fn: None = None,
+        /,
         *,
         returns: dict[str, Any] | None = None,
         timeout: timedelta | None = DEFAULT_TIMEOUT,
@@ -90,6 +94,8 @@ class Decorators(Generic[InputT]):
     @overload
     def action(
         self,
+        fn: None = None,
+        /,
         *,
         effect: Effect,
         returns: type[T],
@@ -100,6 +106,8 @@ class Decorators(Generic[InputT]):
     @overload
     def action(
         self,
+        fn: None = None,
+        /,
         *,
         effect: Effect,
         returns: dict[str, Any] | None = None,
@@ -164,7 +172,7 @@ class Decorators(Generic[InputT]):
     def wait(self, fn: EitherFunction[InputT, timedelta | datetime], /) -> Node[Waited]: ...
     @overload
     def wait(
-        self, *, id: str | None = None
+        self, fn: None = None, /, *, id: str | None = None
     ) -> Callable[[EitherFunction[InputT, timedelta | datetime]], Node[Waited]]: ...
     def wait(
         self,
@@ -183,11 +191,11 @@ class Decorators(Generic[InputT]):
     def checkpoint(self, fn: EitherFunction[InputT, Any], /) -> Node[Any]: ...
     @overload
     def checkpoint(
-        self, *, returns: type[T], id: str | None = None
+        self, fn: None = None, /, *, returns: type[T], id: str | None = None
     ) -> Callable[[EitherFunction[InputT, Any]], Node[T]]: ...
     @overload
     def checkpoint(
-        self, *, returns: dict[str, Any] | None = None, id: str | None = None
+        self, fn: None = None, /, *, returns: dict[str, Any] | None = None, id: str | None = None
     ) -> Callable[[EitherFunction[InputT, Any]], Node[Any]]: ...
     def checkpoint(
         self,

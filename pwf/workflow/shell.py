@@ -59,6 +59,7 @@ class ShellResult(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     stdout_captured: Captured = msgspec.field(name="stdout", default=Captured(text=""))
     stderr_captured: Captured = msgspec.field(name="stderr", default=Captured(text=""))
     parsed: Any = None
+    leftovers: int = 0  # processes that the command left behind, and that were killed when it had ended
 
     @property
     def stdout(self) -> str:
@@ -163,9 +164,13 @@ class ShellOptions:
             hint="for JSON give json.dumps(…)",
         )
 
-    def result(self, exit_code: int, stdout: Captured, stderr: Captured) -> ShellResult:
+    def result(
+        self, exit_code: int, stdout: Captured, stderr: Captured, *, leftovers: int = 0
+    ) -> ShellResult:
         """The node's output, parsed. `parse` sees nothing that was cut short without knowing it."""
-        found = ShellResult(exit_code=exit_code, stdout_captured=stdout, stderr_captured=stderr)
+        found = ShellResult(
+            exit_code=exit_code, stdout_captured=stdout, stderr_captured=stderr, leftovers=leftovers
+        )
         if self.parse is None:
             return found
         return msgspec.structs.replace(found, parsed=self._parsed(self.parse, found))
