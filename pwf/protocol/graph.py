@@ -142,7 +142,9 @@ def route(node: NodeSpec, outcome: str, output: object) -> str | None:
     value = output
     if way.on is not None:
         if not isinstance(output, dict) or way.on not in output:
-            raise RoutingFailed(f"node {node.id!r} switches on field {way.on!r}, which its output does not have")
+            raise RoutingFailed(
+                f"node {node.id!r} switches on field {way.on!r}, which its output does not have"
+            )
         value = output[way.on]
     for case in way.cases:
         if type_(case.value) is type_(value) and case.value == value:

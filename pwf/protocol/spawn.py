@@ -1,12 +1,12 @@
 """Messages between the daemon's RunnerPool and the zygote, templates, resolvers and fresh runners.
 
-Framing: a stream socket; each frame is a 4-byte big-endian length and that many bytes of msgpack. File descriptors
-travel as SCM_RIGHTS with the frame's first byte. Only the daemon asks; the other side answers under the same
-`call`, and sends `Exited` on its own account.
+Framing: a stream socket; each frame is a 4-byte big-endian length and that many bytes of msgpack. File
+descriptors travel as SCM_RIGHTS with the frame's first byte. Only the daemon asks; the other side answers under
+the same `call`, and sends `Exited` on its own account.
 
 The zygote forks and reaps, and never sees a workflow: what a helper is to do (`Load`, `Resolve`) goes over the
-helper's own socket, whose far end the daemon gave the zygote with the request. The daemon holds the deadlines, since
-it knows each helper's identity from `Forked`. When its socket closes, each of these processes ends.
+helper's own socket, whose far end the daemon gave the zygote with the request. The daemon holds the deadlines,
+since it knows each helper's identity from `Forked`. When its socket closes, each of these processes ends.
 """
 
 from __future__ import annotations
@@ -80,8 +80,8 @@ class Resolve(_Message, frozen=True, kw_only=True, forbid_unknown_fields=True, t
 class Resolved(_Message, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="resolved"):
     """A definition with the texts of its sources (digest -> bytes), or what is wrong with the file.
 
-    `watch` maps each path whose state the answer depends on to (mtime_ns, ctime_ns, size, inode), or None where the
-    path must stay absent: while all agree, the answer may be used again.
+    `watch` maps each path whose state the answer depends on to (mtime_ns, ctime_ns, size, inode), or None where
+    the path must stay absent: while all agree, the answer may be used again.
     """
 
     call: int
@@ -102,7 +102,7 @@ class Load(_Message, frozen=True, kw_only=True, forbid_unknown_fields=True, tag=
 
 
 class Loaded(_Message, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="loaded"):
-    """`error`: loading failed, with what is known. `unsafe`: why runners must be fresh processes (None: may fork).
+    """`error`: loading failed, with what is known. `unsafe`: why runners must be fresh (None: may fork).
 
     After either, the template ends what loading started, and then itself.
     """
@@ -123,7 +123,7 @@ class ForkRunner(_Message, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 class Forked(_Message, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="forked"):
-    """The new process: a helper that waits for its request, or a runner that does nothing before its `Launch`."""
+    """The new process: a helper that waits for its request, or a runner that waits for its `Launch`."""
 
     call: int
     identity: Identity | None = None
@@ -133,8 +133,8 @@ class Forked(_Message, frozen=True, kw_only=True, forbid_unknown_fields=True, ta
 class Exited(_Message, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="exited"):
     """A process was reaped. `status` as `os.waitstatus_to_exitcode`: negative is a signal.
 
-    `clean`: by the kernel's word no descendant of it is left. The spawner is the subreaper of all that it forked,
-    and had no child besides those that it knows.
+    `clean`: by the kernel's word no descendant of it is left. The spawner is the subreaper of all that it
+    forked, and had no child besides those that it knows.
     """
 
     pid: int

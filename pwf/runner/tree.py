@@ -1,0 +1,86 @@
+"""Which files are the project's own, and so are pinned with a run.
+
+Owns the one rule (design, section 5): a file under the project's root or beside the workflow's file,
+outside virtual environments, site-packages and hidden folders (`.pwf` excepted). Python's own library and
+pwf itself are never part of a project, wherever they stand (a project may be the folder that pwf is
+developed in).
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import sys
+import sysconfig
+from dataclasses import dataclass, field
+
+import pwf.protocol as _protocol
+
+PWF_FOLDER = os.path.dirname(os.path.dirname(os.path.realpath(_protocol.__file__ or "")))
+_INSTALLED = frozenset({"site-packages", "dist-packages"})
+
+
+@functools.cache
+def library_folders() -> tuple[str, ...]:
+    """Python's standard library, as real paths."""
+    found = {sysconfig.get_path(name) for name in ("stdlib", "platstdlib")}
+    found.add(os.path.dirname(os.__file__))
+    return tuple(sorted(os.path.realpath(path) for path in found if path))
+
+
+@dataclass(frozen=True)
+class ProjectTree:
+    """A project: `root` and `beside`, the folder of the workflow's file (which may lie outside the root)."""
+
+    root: str
+    beside: str
+    _folders: dict[str, bool] = field(default_factory=dict, repr=False, compare=False)
+
+    @property
+    def places(self) -> tuple[str, ...]:
+        """Where a top-level name is looked for, in order, before installed packages."""
+        return (self.beside,) if self.beside == self.root else (self.beside, self.root)
+
+    def holds(self, path: str) -> bool:
+        """Whether this file belongs to the project, by its path as it is written (links are not followed)."""
+        return self.holds_folder(os.path.dirname(path))
+
+    def holds_folder(self, folder: str) -> bool:
+        """Whether files that stand in this folder belong to the project."""
+        known = self._folders.get(folder)
+        if known is None:
+            known = self._folders[folder] = self._decide(folder)
+        return known
+
+    def _decide(self, folder: str) -> bool:
+        if any(_within(folder, library) is not None for library in library_folders()):
+            return False
+        if _within(folder, PWF_FOLDER) is not None and _within(self.beside, PWF_FOLDER) is None:
+            return False
+        inner = ((place, _within(folder, place)) for place in self.places)
+        return any(below is not None and _is_open(place, below) for place, below in inner)
+
+
+def _is_open(place: str, inner: str) -> bool:
+    """Whether no folder on the way from the place down is hidden, installed or a virtual environment."""
+    at = place
+    for part in inner.split(os.sep) if inner else ():
+        if part in _INSTALLED or (part.startswith(".") and part != ".pwf"):
+            return False
+        at = os.path.join(at, part)
+        if os.path.exists(os.path.join(at, "pyvenv.cfg")):
+            return False
+    return True
+
+
+def _within(path: str, folder: str) -> str | None:
+    """The part of `path` below `folder` ('' for the folder itself), or None when it is elsewhere."""
+    if path == folder:
+        return ""
+    prefix = folder if folder.endswith(os.sep) else folder + os.sep
+    return path[len(prefix) :] if path.startswith(prefix) else None
+
+
+def is_library(name: str) -> bool:
+    """Whether a top-level name is of Python's standard library or pwf, which no project can replace."""
+    return name in sys.stdlib_module_names or name in sys.builtin_module_names or name == "pwf"
