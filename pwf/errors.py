@@ -12,7 +12,9 @@ class PwfError(Exception):
 
     code = "error"
 
-    def __init__(self, message: str | None = None, *, hint: str | None = None, details: object = None) -> None:
+    def __init__(
+        self, message: str | None = None, *, hint: str | None = None, details: object = None
+    ) -> None:
         self.message = message if message is not None else (type(self).__doc__ or "").strip()
         self.hint = hint
         self.details = details
@@ -56,6 +58,12 @@ class GraphError(PwfError):
     """The workflow's graph is not sound."""
 
     code = "graph_error"
+
+
+class NoWorkflow(GraphError):
+    """The file defines no workflow: it is a helper, and listed nowhere."""
+
+    code = "no_workflow"
 
 
 class LoadFailed(PwfError):

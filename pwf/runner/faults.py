@@ -6,11 +6,9 @@ import linecache
 import traceback
 from dataclasses import dataclass
 
-from pwf.errors import GraphError, LoadFailed, PwfError
+from pwf.errors import GraphError, LoadFailed, NoWorkflow, PwfError, by_code
 from pwf.runner.tree import ProjectTree
-from pwf.workflow.load import NoWorkflow
 
-NO_WORKFLOW = "no_workflow"
 MESSAGE_LENGTH_MAX = 8_000
 
 
@@ -24,14 +22,13 @@ class Fault:
 
     def exception(self) -> PwfError:
         """The fault as the exception that its code stands for."""
-        kind = {"graph_error": GraphError, NO_WORKFLOW: NoWorkflow}.get(self.code, LoadFailed)
-        return kind(self.message, hint=self.hint)
+        return by_code(self.code)(self.message, hint=self.hint)
 
 
 def load_fault(error: BaseException, path: str, tree: ProjectTree) -> Fault:
     """Describe what happened while the workflow's file was loaded. `path` is that file."""
     if isinstance(error, NoWorkflow):
-        return Fault(NO_WORKFLOW, error.message, error.hint)
+        return Fault(error.code, error.message, error.hint)
     if isinstance(error, GraphError):
         return Fault("graph_error", _located(error.message, error, path, tree), error.hint)
     if isinstance(error, PwfError):

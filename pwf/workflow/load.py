@@ -5,12 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from pwf.errors import GraphError
+from pwf.errors import GraphError, NoWorkflow
 from pwf.workflow.workflow import Workflow
-
-
-class NoWorkflow(GraphError):
-    """The file defines no workflow: it is a helper, and listed nowhere."""
 
 
 def workflows_in(namespace: Mapping[str, Any]) -> list[Workflow[Any]]:

@@ -1,0 +1,239 @@
+"""Finds what a command refers to: the project, the workflow's file, the interpreter, and the environment of a run.
+
+Looks at names, folders and texts only; imports and runs nothing of a project, so that the daemon and every
+client may use it. What a file really holds is the resolver's answer (`pwf.runner.resolve`).
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from pwf.errors import EnvironmentMissing, InvalidArgument, NotFound
+from pwf.protocol.runner import MARKER_VARIABLE
+from pwf.watch import definition_id, same_code, still_valid, verify_sources
+
+Scope = Literal["project", "user", "builtin", "path"]
+
+BUILTIN_WORKFLOWS = Path(__file__).parent / "builtin_workflows"
+_TEXT_BYTES_MAX = 1024 * 1024
+_WORKFLOW_WORD = re.compile(rb"\bWorkflow\b")
+_INSTALLED_PWF = (
+    "pwf_workflows-*.dist-info",
+    "pwf-workflows.egg-link",
+    "__editable__.pwf_workflows-*",
+    "pwf/__init__.py",
+)
+
+#: What a run takes from the client's environment, beside `LC_*`, unless the config names more. Left out on
+#: purpose: PYTHON* (they would change which code runs), proxies and tokens (values are kept in the
+#: database), SSH_AUTH_SOCK and the desktop's sockets (they die with the client's session, long before a run
+#: may).
+ALLOWED_VARIABLES = frozenset(
+    {
+        "PATH",
+        "HOME",
+        "USER",
+        "LOGNAME",
+        "SHELL",
+        "LANG",
+        "LANGUAGE",
+        "TZ",
+        "TMPDIR",
+        "VIRTUAL_ENV",
+        "PWF_HOME",
+    }
+    | {"XDG_CONFIG_HOME", "XDG_CONFIG_DIRS", "XDG_DATA_HOME", "XDG_DATA_DIRS", "XDG_STATE_HOME"}
+    | {"XDG_CACHE_HOME", "XDG_RUNTIME_DIR", "SSL_CERT_FILE", "SSL_CERT_DIR"}
+)
+
+
+@dataclass(frozen=True)
+class Found:
+    """A workflow's file. `name` is its stem; `root` the project that a run of it from here belongs to."""
+
+    name: str
+    path: Path
+    scope: Scope
+    root: Path
+
+
+# --- the project and its workflows
+# ---------------------------------------------------------------------------
+
+
+def project_root(cwd: Path) -> Path:
+    """The nearest folder upward that holds `.pwf`, else the repository's root, else `cwd`; as its real path."""
+    here = Path(os.path.realpath(cwd))
+    upward = (here, *here.parents)
+    for folder in upward:
+        if (folder / ".pwf").is_dir():
+            return folder
+    return next((folder for folder in upward if (folder / ".git").exists()), here)
+
+
+def find_workflow_file(name_or_path: str, cwd: Path, config_dir: Path) -> Found:
+    """The file that the text names: a path, or a name in the project's, the user's or the built-in workflows.
+
+    `config_dir` is the folder of the user's configuration file. Raises `NotFound` with the nearest names
+    and where it looked.
+    """
+    root = project_root(cwd)
+    if _is_path(name_or_path):
+        path = cwd / Path(name_or_path).expanduser()
+        if path.is_file():
+            return Found(path.stem, Path(os.path.abspath(path)), "path", root)
+        what = "is a folder, not a workflow's file" if path.is_dir() else "does not exist"
+        raise NotFound(
+            f"{name_or_path!r} {what}", hint="name a workflow's .py file; `pwf workflows` lists names"
+        )
+    for scope, folder in _folders(root, config_dir):
+        path = folder / f"{name_or_path}.py"
+        if _is_name(name_or_path) and path.is_file():
+            return Found(name_or_path, path, scope, root)
+    raise _no_such_name(name_or_path, cwd, config_dir, root)
+
+
+def list_workflow_files(cwd: Path, config_dir: Path) -> list[Found]:
+    """The files that can be started by name from here, sorted by name.
+
+    A file that does not have the word `Workflow` is a helper. A name in an earlier place hides it in later
+    ones. The resolver may still find that a listed file has no workflow (`no_workflow`).
+    """
+    root = project_root(cwd)
+    found: dict[str, Found] = {}
+    for scope, folder in _folders(root, config_dir):
+        for path in _python_files(folder):
+            if path.stem not in found and _may_hold_workflow(path):
+                found[path.stem] = Found(path.stem, path, scope, root)
+    return sorted(found.values(), key=lambda one: one.name)
+
+
+def _folders(root: Path, config_dir: Path) -> Iterator[tuple[Scope, Path]]:
+    yield "project", root / ".pwf" / "workflows"
+    yield "user", config_dir / "workflows"
+    yield "builtin", BUILTIN_WORKFLOWS
+
+
+def _is_path(text: str) -> bool:
+    return "\0" not in text and (os.sep in text or text.endswith(".py"))
+
+
+def _is_name(text: str) -> bool:
+    return bool(text) and os.sep not in text and "\0" not in text and not text.startswith(".")
+
+
+def _python_files(folder: Path) -> list[Path]:
+    try:
+        names = sorted(os.listdir(folder))
+    except OSError:
+        return []
+    return [folder / name for name in names if name.endswith(".py") and not name.startswith((".", "__"))]
+
+
+def _may_hold_workflow(path: Path) -> bool:
+    try:
+        if not path.is_file():
+            return False
+        with open(path, "rb") as file:
+            return _WORKFLOW_WORD.search(file.read(_TEXT_BYTES_MAX)) is not None
+    except OSError:
+        return True  # the resolver says what is wrong with it
+
+
+def _no_such_name(name: str, cwd: Path, config_dir: Path, root: Path) -> NotFound:
+    known = [one.name for one in list_workflow_files(cwd, config_dir)]
+    near = difflib.get_close_matches(name, known, n=3)
+    looked = ", ".join(str(folder) for _, folder in _folders(root, config_dir) if folder.is_dir())
+    hint = f"did you mean {' or '.join(map(repr, near))}? " if near else ""
+    hint += f"looked in {looked}" if looked else f"make {root / '.pwf' / 'workflows'} and put its file there"
+    return NotFound(f"there is no workflow named {name!r}", hint=hint, details={"near": near})
+
+
+# --- the interpreter ---------------------------------------------------------------------------------------
+
+
+def choose_interpreter(root: Path, configured: str | None, client_python: str) -> str:
+    """The Python that a run of this project uses: the configured one, else the project's `.venv`, else the client's.
+
+    The project's `.venv` counts only when pwf is installed in it. Links are kept: a virtual environment's
+    python is one. A configured relative path is meant from the root. Raises `EnvironmentMissing` when the
+    chosen one can't be executed.
+    """
+    if configured:
+        chosen = os.path.join(root, os.path.expanduser(configured))
+        return _executable(
+            chosen, "the configured interpreter", "correct `interpreter` in the configuration file"
+        )
+    own = root / ".venv" / "bin" / "python"
+    if own.exists() and _has_pwf(root / ".venv"):
+        return _executable(str(own), "the project's interpreter", "make the project's .venv again")
+    return _executable(os.path.abspath(client_python), "the client's interpreter", "install pwf again")
+
+
+def _executable(path: str, what: str, hint: str) -> str:
+    if not os.path.isfile(path):
+        raise EnvironmentMissing(f"{what} {path} does not exist", hint=hint)
+    if not os.access(path, os.X_OK):
+        raise EnvironmentMissing(f"{what} {path} can't be executed", hint=hint)
+    return path
+
+
+def _has_pwf(venv: Path) -> bool:
+    return any(
+        next(venv.glob(f"{library}/python3*/site-packages/{mark}"), None) is not None
+        for library in ("lib", "lib64")
+        for mark in _INSTALLED_PWF
+    )
+
+
+# --- the environment ---------------------------------------------------------------------------------------
+
+
+def client_environment(environ: Mapping[str, str], extra_names: Iterable[str] = ()) -> dict[str, str]:
+    """The variables that a run gets from the client that starts it: the allowed ones and those that are named.
+
+    A named one may end with `*`. The marker of a run is never passed on, so a run that a step starts is its
+    own. Raises `InvalidArgument` for a value that is not text: it could not be kept.
+    """
+    names = tuple(extra_names)
+    taken = {name: value for name, value in environ.items() if _is_allowed(name, names)}
+    for name, value in taken.items():
+        try:
+            f"{name}={value}".encode()
+        except UnicodeEncodeError as error:
+            raise InvalidArgument(
+                f"the environment variable {name!r} is not UTF-8, so a run can't be given it",
+                hint="set it to text, or unset it for this command",
+            ) from error
+    return dict(sorted(taken.items()))
+
+
+def _is_allowed(name: str, extra: tuple[str, ...]) -> bool:
+    if name == MARKER_VARIABLE:
+        return False
+    if name in ALLOWED_VARIABLES or name.startswith("LC_"):
+        return True
+    return any(name == one or (one.endswith("*") and name.startswith(one[:-1])) for one in extra)
+
+
+__all__ = [
+    "ALLOWED_VARIABLES",
+    "BUILTIN_WORKFLOWS",
+    "Found",
+    "Scope",
+    "choose_interpreter",
+    "client_environment",
+    "definition_id",
+    "find_workflow_file",
+    "list_workflow_files",
+    "project_root",
+    "same_code",
+    "still_valid",
+    "verify_sources",
+]
