@@ -1,9 +1,9 @@
 """The schema's number, how a new database gets it, and how an older one is brought up to it.
 
 `schema.sql` is the canonical result: a new database is made from it. `migrations/NNNN_what.sql` lead there
-from each released number; 0001 makes the first schema from nothing. A test holds both ways equal. Migrations go
-forward only and are never edited once released; each runs in one transaction with its number, so that a crash
-leaves the old schema or the new one, never a mixture.
+from each released number; 0001 makes the first schema from nothing. A test holds both ways equal. Migrations
+go forward only and are never edited once released; each runs in one transaction with its number, so that a
+crash leaves the old schema or the new one, never a mixture.
 """
 
 from __future__ import annotations

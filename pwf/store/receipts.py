@@ -1,8 +1,8 @@
 """Receipts: a repeated command gets its first answer (design, section 8).
 
-A receipt is written in the transaction of its command, for every outcome that a repeat must give again (accepted,
-rejected, conflict …), never for an exception or `unavailable`. It lives as long as the run that it names, and at
-least 30 days.
+A receipt is written in the transaction of its command, for every outcome that a repeat must give again
+(accepted, rejected, conflict …), never for an exception or `unavailable`. It lives as long as the run that it
+names, and at least 30 days.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ KEPT_MS = 30 * 24 * 3600 * 1000
 
 
 class ReceiptKey(msgspec.Struct, frozen=True, kw_only=True):
-    """`scope_key` joins the key with what it is scoped to; `payload_digest` tells commands under one key apart."""
+    """`scope_key`: the key and what it is scoped to. `payload_digest` tells commands under one key apart."""
 
     scope_key: str
     operation: str

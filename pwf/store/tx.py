@@ -33,7 +33,7 @@ class Tx:
         self.now = now
         self.ids = ids
         self.changed_keys: list[str] = []
-        #: The disk is full and the ballast is gone: whatever can wait for space must be refused with `DiskFull`.
+        #: The disk is full and the ballast is gone: what can wait for space is refused with `DiskFull`.
         self.disk_full = False
         self._connection = connection
         # One cursor for all: a new one per statement costs more than the statement.

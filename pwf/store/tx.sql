@@ -16,6 +16,12 @@ SELECT revision, generation, lease_token, lease_owner, lease_until_awake_ms, lea
 FROM entities
 WHERE entity_id = :entity_id
 
+-- name: holds_epoch
+-- Whether the daemon's epoch is still the one that this process claimed.
+SELECT 1
+FROM entities
+WHERE entity_id = 'daemon' AND generation = :generation AND lease_token = :token
+
 -- name: create_entity
 -- A new entity: revision 1, generation 0, no lease.
 INSERT INTO entities (entity_id, kind, revision, generation)

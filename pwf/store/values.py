@@ -1,8 +1,8 @@
 """Values in the store: small ones in their row, larger ones content-addressed, in verified chunks.
 
 A value is a pair of columns, `(inline, digest)`; both NULL is no value. An upload is held for its run and
-generation until a transition names the digest; what is neither held nor referenced is pruned. The references are
-the schema's foreign keys to `contents`, repeated in one query (`is_used`); a test holds both equal.
+generation until a transition names the digest; what is neither held nor referenced is pruned. The references
+are the schema's foreign keys to `contents`, repeated in one query (`is_used`); a test holds both equal.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Pruned(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def store_value(tx: Tx, data: bytes) -> tuple[bytes | None, str | None]:
-    """Keep canonical bytes; the pair for their columns. The caller refers to the digest in the same command."""
+    """Keep canonical bytes; the pair for their columns. The same command refers to the digest."""
     if len(data) <= INLINE_BYTES_MAX:
         return data, None
     return None, store_content(tx, data)
@@ -112,8 +112,8 @@ def put_chunk(tx: Tx, command: PutValueChunk) -> int:
     """Take one chunk of an upload; after the last one the whole is verified. Returns the bytes taken so far.
 
     Safe to repeat, from any earlier chunk on. Raises `ClaimLost` for another generation, `ValueTooLarge`,
-    `InvalidValue` when the whole does not have the digest (what was uploaded is dropped then), and `DiskFull` while
-    the disk is full.
+    `InvalidValue` when the whole does not have the digest (right chunks may be sent again), and `DiskFull`
+    while the disk is full.
     """
     owner = tx.one(Q.owner, {"run_id": command.run_id})
     if owner is None or owner[0] != command.generation:
@@ -140,10 +140,10 @@ def put_chunk(tx: Tx, command: PutValueChunk) -> int:
 
 
 def claim_value(tx: Tx, name: str, run_id: str, generation: int) -> int:
-    """A transition names an uploaded value: its size in bytes. The caller refers to it in the same command.
+    """A transition names an uploaded value: its size in bytes. The same command refers to the digest.
 
-    Raises `InvalidValue` when this run and generation has not uploaded it, whole: a runner can name no value that
-    it doesn't have.
+    Raises `InvalidValue` when this run and generation has not uploaded it, whole: a runner can name no value
+    that it doesn't have.
     """
     held = {"digest": name, "run_id": run_id, "generation": generation}
     size = _complete_size(tx, name)
@@ -159,9 +159,9 @@ def release_holds(tx: Tx, run_id: str) -> None:
 
 
 def read_chunk(tx: Tx, query: ReadValueChunk) -> ValueChunk:
-    """One chunk, its checksum verified; `missing` when there is no such value. Who may read it, the caller decides.
+    """One chunk, its checksum verified; `missing` when there is no such value.
 
-    Whoever joins all chunks checks the digest of the whole.
+    Who may read it, the caller decides. Whoever joins all chunks checks the digest of the whole.
     """
     size = _complete_size(tx, query.digest)
     if size is None or not 0 <= query.index < _chunk_count(size):

@@ -1,0 +1,329 @@
+"""What the writer thread does: one batch of commands in one transaction, and what follows when SQLite fails.
+
+Owns the writer connection. Promises (design, section 6):
+- each command runs in a savepoint and fails alone; a batch is answered only after its COMMIT;
+- when SQLite itself ended the transaction, nothing more runs in that batch, and then its commands run
+  one by one, each in a transaction of its own;
+- a COMMIT that fails has an unknown outcome; except for busy and disk full the store is then broken;
+- when the disk is full the ballast is released first, so that the second try finds room.
+
+An unexpected exception of a handler is its caller's to bear: its savepoint is undone and the caller gets the
+exception itself, so that the caller's supervision decides. Blocking calls, one thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, TypeVar
+
+import apsw
+
+from pwf.clock import Clock
+from pwf.errors import ClaimLost, DiskFull, OutcomeUnknown, PwfError, StoreBroken, Unavailable
+from pwf.ids import Ids
+from pwf.store.ballast import OUT_OF_SPACE, Ballast
+from pwf.store.database import PAGE_BYTES, Warn, no_warning
+from pwf.store.tx import Q, Tx
+
+T = TypeVar("T")
+
+WAL_IDLE_BYTES = 4 * 1024 * 1024  # from here on a checkpoint is made when nobody waits
+WAL_BUSY_BYTES = 16 * 1024 * 1024  # from here on although somebody waits
+WAL_PAUSE_BYTES = 64 * 1024 * 1024  # from here on reads pause for one
+
+
+class Claim(NamedTuple):
+    """The daemon's epoch, as the `daemon` entity has it while it is ours."""
+
+    generation: int
+    token: str
+
+
+class Job(NamedTuple):
+    """A command and its handler. `before_claim`: runs although the daemon's epoch isn't ours (yet)."""
+
+    handler: Callable[[Tx, Any], Any]
+    command: Any
+    before_claim: bool = False
+
+
+class Answer(NamedTuple):
+    """What a job came to: `error`, or else `value`."""
+
+    value: Any = None
+    error: Exception | None = None
+
+
+class Batch(NamedTuple):
+    """Answers in the order of the jobs. `broken`: the store can't go on without a restart."""
+
+    answers: list[Answer]
+    changed: frozenset[str]
+    disk_full: bool
+    broken: StoreBroken | None = None
+
+
+class _TransactionEnded(Exception):
+    """SQLite rolled the whole transaction back by itself."""
+
+
+class Writer:
+    """Runs batches on its connection. `guarded`: commands need the daemon's claim.
+
+    `execute` and `commit` are two calls so that a simulation can let time pass, or crash, between them.
+    """
+
+    def __init__(
+        self,
+        connection: apsw.Connection,
+        *,
+        clock: Clock,
+        ids: Ids,
+        ballast: Ballast | None = None,
+        guarded: bool = True,
+        warn: Warn = no_warning,
+    ) -> None:
+        self.claim: Claim | None = None
+        self.tx = Tx(connection, now=clock.now(), ids=ids)
+        self._connection = connection
+        self._statement: Any = connection.cursor().execute
+        self._clock = clock
+        self._ballast = ballast
+        self._guarded = guarded
+        self._warn = warn
+        self._wal_pages = 0
+        self._copied_pages = 0  # of the WAL, by the last checkpoint
+        self._jobs: Sequence[Job] = ()
+        self._answers: list[Answer] = []
+        self._open = False
+        self._broken: StoreBroken | None = None
+        self._changed: set[str] = set()
+        connection.set_wal_hook(self._count_wal)
+        if ballast is not None and not ballast.build():
+            self._note_disk_full("there is no room for the ballast")
+
+    # --- a batch ------------------------------------------------------------------------------------------
+
+    def execute(self, jobs: Sequence[Job]) -> None:
+        """Begin, and run every job; the transaction stays open for `commit`."""
+        self._jobs, self._answers, self._changed = jobs, [], set()
+        try:
+            self._begin()
+        except apsw.Error as error:
+            self._answers = [Answer(error=self._translate(error)) for _ in jobs]
+            self._end()
+            return
+        self._open = True
+        try:
+            holds = self._holds_claim()
+            for job in jobs:
+                self._answers.append(self._run_in_savepoint(job, holds))
+        except (_TransactionEnded, apsw.Error) as error:
+            self._translate(_cause(error))  # releases the ballast when that is what it takes
+            self._end()
+            self._run_one_by_one()
+        if self._broken is not None:
+            self._end()
+            self._answers = [Answer(error=self._unavailable()) for _ in jobs]
+
+    def commit(self) -> Batch:
+        """Commit what `execute` left open; only now may anybody be answered."""
+        if self._open:
+            try:
+                self._statement("COMMIT").fetchall()
+                self._open = False
+                self._changed.update(self.tx.changed_keys)
+            except apsw.Error as error:
+                if _is_out_of_space(error, self._connection):
+                    # What did not fit was the commit's own record, so it did not happen; and what follows
+                    # overwrites its remains.
+                    self._note_disk_full(str(error))
+                    self._end()
+                    self._run_one_by_one()
+                else:
+                    unknown = self._commit_failed(error)
+                    self._end()
+                    self._answers = [Answer(error=OutcomeUnknown(unknown)) for _ in self._jobs]
+        self.tx.changed_keys.clear()
+        return Batch(self._answers, frozenset(self._changed), self.tx.disk_full, self._broken)
+
+    def run(self, jobs: Sequence[Job]) -> Batch:
+        """A whole batch."""
+        self.execute(jobs)
+        return self.commit()
+
+    def _run_one_by_one(self) -> None:
+        self._answers = []
+        for job in self._jobs:
+            if self._broken is not None:
+                self._answers.append(Answer(error=self._unavailable()))
+            else:
+                self._answers.append(self._run_alone(job))
+
+    def _run_alone(self, job: Job) -> Answer:
+        try:
+            self._begin()
+            answer = self._run_in_savepoint(job, self._holds_claim())
+        except (_TransactionEnded, apsw.Error) as error:
+            failure = self._translate(_cause(error))
+            self._end()
+            return Answer(error=failure)
+        if self._broken is not None:
+            self._end()
+            return Answer(error=self._unavailable())
+        try:
+            self._statement("COMMIT").fetchall()
+        except apsw.Error as error:
+            full = _is_out_of_space(error, self._connection)
+            failure = self._translate(error) if full else OutcomeUnknown(self._commit_failed(error))
+            self._end()
+            return Answer(error=failure)
+        self._changed.update(self.tx.changed_keys)
+        self.tx.changed_keys.clear()
+        return answer
+
+    def _run_in_savepoint(self, job: Job, holds_claim: bool) -> Answer:
+        if not (holds_claim or job.before_claim):
+            return Answer(error=self._without_claim())
+        tx = self.tx
+        mark = len(tx.changed_keys)
+        self._statement("SAVEPOINT command").fetchall()
+        try:
+            value = job.handler(tx, job.command)
+            self._statement("RELEASE command").fetchall()
+            return Answer(value)
+        except Exception as error:  # the command fails alone; its caller gets the exception
+            del tx.changed_keys[mark:]
+            if not self._connection.in_transaction:
+                raise _TransactionEnded from error
+            self._statement("ROLLBACK TO command").fetchall()
+            self._statement("RELEASE command").fetchall()
+            return Answer(error=self._translate(error))
+
+    def _begin(self) -> None:
+        self._statement("BEGIN IMMEDIATE").fetchall()
+        self.tx.now = self._clock.now()
+        self.tx.changed_keys.clear()
+
+    def _end(self) -> None:
+        """Roll back whatever is still open; an error here means only that SQLite did it already."""
+        self._open = False
+        self.tx.changed_keys.clear()
+        if self._connection.in_transaction:
+            try:
+                self._statement("ROLLBACK").fetchall()
+            except apsw.Error as error:
+                self._break(f"a transaction could not be rolled back: {error}")
+
+    def _holds_claim(self) -> bool:
+        if not self._guarded:
+            return True
+        return self.claim is not None and self.tx.one(Q.holds_epoch, self.claim._asdict()) is not None
+
+    def _without_claim(self) -> PwfError:
+        if self.claim is None:
+            return Unavailable("the daemon is still starting")
+        return ClaimLost("another daemon has taken over this home")
+
+    # --- failures -----------------------------------------------------------------------------------------
+
+    def _translate(self, error: BaseException | None) -> Exception:
+        """The exception that a caller gets for what a handler or SQLite raised."""
+        if isinstance(error, StoreBroken):
+            self._break(error.message)
+            return error
+        if isinstance(error, PwfError) or not isinstance(error, apsw.Error):
+            return error if isinstance(error, Exception) else Unavailable()
+        if _is_out_of_space(error, self._connection):
+            self._note_disk_full(str(error))
+            return DiskFull(f"the disk is full: {error}", hint="free some space; pwf goes on by itself")
+        if isinstance(error, apsw.BusyError | apsw.LockedError | apsw.ProtocolError):
+            return Unavailable("another process keeps the database locked")
+        if isinstance(error, apsw.IOError | apsw.NoMemError | apsw.CantOpenError | apsw.InterruptError):
+            self._warn("store.failed", error=str(error))
+            return Unavailable(f"the database could not be used: {error}")
+        if isinstance(error, apsw.CorruptError | apsw.NotADBError | apsw.ReadOnlyError):
+            self._break(f"the database is damaged: {error}")
+            return self._unavailable()
+        return error  # a mistake in a handler or a broken rule of the schema: its caller's to bear
+
+    def _commit_failed(self, error: apsw.Error) -> str:
+        self._warn("store.commit_failed", error=str(error))
+        if not isinstance(error, apsw.BusyError | apsw.LockedError):
+            self._break(f"a commit failed: {error}")
+        return f"the commit failed, and whether it happened is not known: {error}"
+
+    def _break(self, reason: str) -> None:
+        if self._broken is None:
+            self._broken = StoreBroken(reason, hint="pwf recovers from the file when it starts again")
+
+    def _unavailable(self) -> Unavailable:
+        return Unavailable("the store has failed; the daemon starts again from the file")
+
+    def _note_disk_full(self, error: str) -> None:
+        released = self._ballast is not None and self._ballast.release()
+        if not self.tx.disk_full or released:
+            self._warn("store.disk_full", error=error, ballast_released=released)
+        self.tx.disk_full = True
+
+    # --- between batches ----------------------------------------------------------------------------------
+
+    @property
+    def wal_bytes(self) -> int:
+        """Size of the WAL's content."""
+        return self._wal_pages * PAGE_BYTES
+
+    def wants_checkpoint(self, *, idle: bool) -> bool:
+        """Whether `checkpoint` should run now."""
+        fresh = (self._wal_pages - self._copied_pages) * PAGE_BYTES
+        return fresh >= (WAL_IDLE_BYTES if idle else WAL_BUSY_BYTES) or self.wants_pause
+
+    @property
+    def wants_pause(self) -> bool:
+        """Whether reads should pause for the next checkpoint, so that the WAL can start anew."""
+        return self.wal_bytes >= WAL_PAUSE_BYTES
+
+    def checkpoint(self) -> None:
+        """Copy the WAL into the database; cut it off where it has grown past the limit.
+
+        A failure is only said: the WAL keeps everything, and the next checkpoint tries again.
+        """
+        mode = apsw.SQLITE_CHECKPOINT_TRUNCATE if self.wants_pause else apsw.SQLITE_CHECKPOINT_PASSIVE
+        try:
+            self._wal_pages, self._copied_pages = self._connection.wal_checkpoint(mode=mode)
+        except apsw.Error as error:
+            self._copied_pages = self._wal_pages  # tried: next time after as much again
+            self._warn("store.checkpoint_failed", error=str(error))
+
+    def rebuild_ballast(self) -> bool:
+        """While the disk is full: try to keep space back again; True when admission may resume."""
+        if self._ballast is not None and not self._ballast.build():
+            return False
+        if self.tx.disk_full:
+            self.tx.disk_full = False
+            self._warn("store.disk_has_space")
+        return True
+
+    def close(self) -> None:
+        """Close the connection; an open transaction is rolled back."""
+        self._connection.close()
+
+    def _count_wal(self, _connection: apsw.Connection, _name: str, pages: int) -> int:
+        if pages < self._wal_pages:
+            self._copied_pages = 0  # the WAL has started anew
+        self._wal_pages = pages
+        return apsw.SQLITE_OK
+
+
+def _cause(error: BaseException) -> BaseException | None:
+    return error.__cause__ if isinstance(error, _TransactionEnded) else error
+
+
+def _is_out_of_space(error: apsw.Error, connection: apsw.Connection) -> bool:
+    if isinstance(error, apsw.FullError):
+        return True
+    if not isinstance(error, apsw.IOError):
+        return False
+    # A quota, or no room for the WAL's index, comes as an I/O error.
+    shared = getattr(error, "extendedresult", 0) == apsw.SQLITE_IOERR_SHMSIZE
+    return shared or connection.system_errno in OUT_OF_SPACE

@@ -1,0 +1,291 @@
+"""Where the store's blocking calls run: on two dedicated threads, or inline in virtual time.
+
+`ThreadExecutor` is the real one: one thread owns the writer connection, another the reader's; a batch costs one
+hop there and one back. `InlineExecutor` runs the same code in the caller's task and awaits a delay at `taken`,
+`executed`, `committed` and `replied`, so that under a virtual clock batches form and callers are cancelled or
+crash between them. One test suite runs on both.
+"""
+
+from __future__ import annotations
+
+import queue
+import random
+import threading
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Protocol, Self, TypeVar, cast
+
+import trio
+
+from pwf.clock import Clock
+from pwf.ids import Ids
+from pwf.store.ballast import Ballast
+from pwf.store.batch import Batch, Job, Writer
+from pwf.store.database import Warn, no_warning, open_reader, open_writer
+from pwf.store.reading import READ_LIMIT_S, Reader, Reading
+from pwf.store.tx import Tx
+
+R = TypeVar("R")
+
+READS_OPEN_MAX = 256  # queued or running; further callers wait
+READS_PAUSE_S_MAX = READ_LIMIT_S + 1.0  # a read in progress ends within its limit
+
+
+@dataclass(frozen=True)
+class StoreSpec:
+    """How to open a store. `synchronous="OFF"` and `vfs` are for simulations and fault tests."""
+
+    path: Path
+    clock: Clock
+    ids: Ids = field(default_factory=Ids)
+    ballast: Ballast | None = None
+    guarded: bool = True
+    warn: Warn = no_warning
+    synchronous: str = "FULL"
+    vfs: str | None = None
+    read_limit_s: float = READ_LIMIT_S
+
+    def writer(self) -> Writer:
+        """Open the writer; raises `StoreRefused`."""
+        connection = open_writer(self.path, synchronous=self.synchronous, vfs=self.vfs, warn=self.warn)
+        return Writer(
+            connection,
+            clock=self.clock,
+            ids=self.ids,
+            ballast=self.ballast,
+            guarded=self.guarded,
+            warn=self.warn,
+        )
+
+    def reader(self) -> Reader:
+        """Open the reader, after the writer."""
+        return Reader(open_reader(self.path, vfs=self.vfs), clock=self.clock, ids=self.ids)
+
+
+class Executor(Protocol):
+    """Runs what the store actor hands over. An async context manager: entering opens the connections."""
+
+    async def __aenter__(self) -> Self: ...
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+    async def run(self, jobs: Sequence[Job]) -> Batch:
+        """Run a batch to its commit. Shielded: once begun, its outcome will be known."""
+        ...
+
+    async def call(self, function: Callable[[Writer], R]) -> R:
+        """Run a function on the writer between batches. Shielded."""
+        ...
+
+    async def read(self, handler: Callable[[Tx, Any], R], query: object) -> R:
+        """Run a read on its own snapshot; a cancelled caller interrupts it."""
+        ...
+
+    async def settle(self, *, idle: bool) -> None:
+        """The batch's callers have their answers: make a checkpoint if one is due."""
+        ...
+
+
+class ThreadExecutor:
+    """The real executor."""
+
+    def __init__(self, spec: StoreSpec) -> None:
+        self._spec = spec
+        self._write_thread = _Worker("pwf-store-writer")
+        self._read_thread = _Worker("pwf-store-reader")
+        self._reading_allowed = threading.Lock()  # held by a read, or by a checkpoint that reads pause for
+        self._reads_open = trio.Semaphore(READS_OPEN_MAX)
+        self._writer: Writer
+        self._reader: Reader
+
+    async def __aenter__(self) -> Self:
+        self._write_thread.start()
+        self._read_thread.start()
+        try:
+            self._writer = await self._write_thread.call(self._spec.writer)
+            try:
+                self._reader = await self._read_thread.call(self._spec.reader)
+            except BaseException:
+                await self._write_thread.call(self._writer.close)
+                raise
+        except BaseException:
+            self._stop_threads()
+            raise
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        # The reader first: the last connection to close moves the WAL into the file.
+        await self._read_thread.call(self._reader.close)
+        await self._write_thread.call(self._writer.close)
+        self._stop_threads()
+
+    async def run(self, jobs: Sequence[Job]) -> Batch:
+        writer = self._writer
+        return await self._write_thread.call(lambda: writer.run(jobs))
+
+    async def call(self, function: Callable[[Writer], R]) -> R:
+        writer = self._writer
+        return await self._write_thread.call(lambda: function(writer))
+
+    async def read(self, handler: Callable[[Tx, Any], R], query: object) -> R:
+        reading = Reading(self._spec.read_limit_s)
+        await self._reads_open.acquire()
+        try:
+            return await self._read_thread.call(
+                lambda: self._read_now(handler, query, reading), given_up=reading.stop
+            )
+        finally:
+            self._reads_open.release()
+
+    async def settle(self, *, idle: bool) -> None:
+        # Only attributes are read here; they change in batches and checkpoints, and none is running.
+        if self._writer.wants_checkpoint(idle=idle):
+            await self._write_thread.call(self._checkpoint)
+
+    def _read_now(self, handler: Callable[[Tx, Any], R], query: object, reading: Reading) -> R:
+        with self._reading_allowed:
+            return self._reader.run(handler, query, reading)
+
+    def _checkpoint(self) -> None:
+        pause = self._writer.wants_pause
+        paused = pause and self._reading_allowed.acquire(timeout=READS_PAUSE_S_MAX)
+        try:
+            self._writer.checkpoint()
+        finally:
+            if paused:
+                self._reading_allowed.release()
+
+    def _stop_threads(self) -> None:
+        self._read_thread.stop()
+        self._write_thread.stop()
+
+
+class InlineExecutor:
+    """The same store in virtual time. `pause(point)` is awaited at each point; see `seeded_pause`.
+
+    A pause may raise to crash the store there: an open transaction is rolled back when the context is left.
+    """
+
+    def __init__(self, spec: StoreSpec, pause: Callable[[str], Awaitable[None]] | None = None) -> None:
+        self._spec = spec
+        self._pause = pause if pause is not None else _no_pause
+        self._writer: Writer
+        self._reader: Reader
+
+    async def __aenter__(self) -> Self:
+        self._writer = self._spec.writer()
+        self._reader = self._spec.reader()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._reader.close()
+        self._writer.close()
+
+    async def run(self, jobs: Sequence[Job]) -> Batch:
+        with trio.CancelScope(shield=True):
+            await self._pause("taken")
+            self._writer.execute(jobs)
+            await self._pause("executed")
+            batch = self._writer.commit()
+            await self._pause("committed")
+        return batch
+
+    async def call(self, function: Callable[[Writer], R]) -> R:
+        with trio.CancelScope(shield=True):
+            await self._pause("taken")
+        return function(self._writer)
+
+    async def read(self, handler: Callable[[Tx, Any], R], query: object) -> R:
+        await self._pause("read")
+        return self._reader.run(handler, query, Reading(self._spec.read_limit_s))
+
+    async def settle(self, *, idle: bool) -> None:
+        if self._writer.wants_checkpoint(idle=idle):
+            self._writer.checkpoint()
+        with trio.CancelScope(shield=True):
+            await self._pause("replied")
+
+
+def seeded_pause(source: random.Random, most_s: float = 0.02) -> Callable[[str], Awaitable[None]]:
+    """Pauses of a length that the seed decides; one in three is only a turn of the scheduler."""
+
+    async def pause(point: str) -> None:
+        await trio.sleep(0.0 if source.random() < 1 / 3 else source.random() * most_s)
+
+    return pause
+
+
+async def _no_pause(point: str) -> None:
+    await trio.lowlevel.checkpoint()
+
+
+class _Worker:
+    """A thread that runs one function after another for tasks of one trio program."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._calls: queue.SimpleQueue[_Call | None] = queue.SimpleQueue()
+        self._token: trio.lowlevel.TrioToken
+
+    def start(self) -> None:
+        """Start the thread. It dies with the process, and ends at `stop`."""
+        self._token = trio.lowlevel.current_trio_token()
+        threading.Thread(target=self._run, name=self._name, daemon=True).start()
+
+    def stop(self) -> None:
+        """Let the thread end after the calls that are queued."""
+        self._calls.put(None)
+
+    async def call(self, function: Callable[[], R], *, given_up: Callable[[], None] | None = None) -> R:
+        """Run `function` there; its value or exception.
+
+        Without `given_up` the wait is shielded. With it, a cancelled caller leaves at once, `given_up` is
+        called, and the result is dropped.
+        """
+        call = _Call(function, trio.lowlevel.current_task())
+
+        def abort(_: object) -> trio.lowlevel.Abort:
+            if given_up is None:
+                return trio.lowlevel.Abort.FAILED
+            call.task = None
+            given_up()
+            return trio.lowlevel.Abort.SUCCEEDED
+
+        self._calls.put(call)
+        await trio.lowlevel.wait_task_rescheduled(abort)
+        if call.error is not None:
+            raise call.error
+        return cast("R", call.value)
+
+    def _run(self) -> None:
+        while (call := self._calls.get()) is not None:
+            try:
+                call.value = call.function()
+            except BaseException as error:  # noqa: BLE001 - carried over to the task that called
+                call.error = error
+            with suppress(trio.RunFinishedError):  # nobody is left to tell
+                self._token.run_sync_soon(call.wake)
+            del call
+
+
+class _Call:
+    __slots__ = ("error", "function", "task", "value")
+
+    def __init__(self, function: Callable[[], Any], task: trio.lowlevel.Task) -> None:
+        self.function = function
+        self.task: trio.lowlevel.Task | None = task
+        self.value: Any = None
+        self.error: BaseException | None = None
+
+    def wake(self) -> None:
+        if self.task is not None:
+            trio.lowlevel.reschedule(self.task)
