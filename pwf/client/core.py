@@ -287,7 +287,8 @@ class ClientCore:
                 self._restart(subscription)
                 return []
             body = apply(subscription.document, body)
-        elif event.revision == subscription.revision and body == subscription.document:
+        elif body == subscription.document:
+            subscription.revision = event.revision
             return []  # restored after a reconnect, and nothing has changed
         subscription.document, subscription.revision = body, event.revision
         subscription.news += 1

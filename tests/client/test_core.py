@@ -248,8 +248,9 @@ def test_a_restored_subscription_says_nothing_when_nothing_changed() -> None:
     (again,) = sent(core)
     assert again.operation == "view.subscribe"
     core.receive(HELLO)
-    assert core.receive(event(subscription.id, "snapshot", 3, {"a": 1})) == []
-    assert one(core.receive(event(subscription.id, "snapshot", 9, {"a": 1}))) == News(subscription)
+    assert core.receive(event(subscription.id, "snapshot", 1, {"a": 1})) == []
+    assert subscription.revision == 1
+    assert one(core.receive(event(subscription.id, "patch", 2, {"a": 2}))) == News(subscription)
 
 
 def test_a_refused_subscription_ends_with_the_refusal() -> None:

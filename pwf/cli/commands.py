@@ -1,0 +1,83 @@
+"""How a command is declared: a parser with an example, and the function that runs it.
+
+Each family's module has `add(commands)`, imports little at its top, and the rest inside its functions, so that every
+command pays only for what it uses.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NoReturn
+
+from pwf.cli.out import Out, UsageError
+
+if TYPE_CHECKING:
+    from pwf.client.sync import SyncClient
+
+Run = Callable[[argparse.Namespace, Out], int]
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser whose mistakes are errors like all others: with what to type next."""
+
+    def error(self, message: str) -> NoReturn:
+        raise UsageError(message, hint=f"{self.prog} --help")
+
+
+class Commands:
+    """The table of commands, in the order of `pwf --help`."""
+
+    def __init__(self, subparsers: argparse._SubParsersAction[Parser]) -> None:
+        self._subparsers = subparsers
+
+    def add(self, name: str, run: Run, help: str, *, example: str, more: str = "") -> Parser:
+        """Declare one command. `example` is shown by --help as it can be typed."""
+        parser = self._subparsers.add_parser(
+            name,
+            help=help,
+            description=_sentence(help) + (f"\n\n{more}" if more else ""),
+            epilog=_examples(example),
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+            allow_abbrev=False,
+        )
+        parser.add_argument(
+            "--json", action="store_true", default=argparse.SUPPRESS, help="print JSON for programs"
+        )
+        parser.set_defaults(run=run)
+        return parser
+
+    def group(self, name: str, help: str, *, example: str) -> Commands:
+        """Declare a command that has commands of its own."""
+        parser = self._subparsers.add_parser(
+            name,
+            help=help,
+            description=_sentence(help),
+            epilog=_examples(example),
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+            allow_abbrev=False,
+        )
+        inner: argparse._SubParsersAction[Parser] = parser.add_subparsers(
+            dest="inner", metavar="COMMAND", required=True
+        )
+        return Commands(inner)
+
+
+RUN_HELP = "a run's id, a unique prefix of it, @last or @last-failed"
+
+
+def client(*, autostart: bool | None = None, reconnect: bool = True) -> SyncClient:
+    """A connected client; the caller closes it."""
+    from pwf.client.sync import SyncClient
+
+    return SyncClient(autostart=autostart, reconnect=reconnect)
+
+
+def _sentence(help: str) -> str:
+    return help[:1].upper() + help[1:] + "."
+
+
+def _examples(example: str) -> str:
+    lines = example.splitlines()
+    head = "example:" if len(lines) == 1 else "examples:"
+    return head + "\n" + "\n".join("  " + line for line in lines)

@@ -1,0 +1,126 @@
+"""The command line, from the typed words to the exit code.
+
+Reads the words, runs one command, turns every expected error into `pwf: …` with a hint and a stable exit code, and
+an interruption into what it means: runs go on. `pwf status` must stay fast: nothing here imports an event loop or
+rich.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+
+from pwf.cli import exits
+from pwf.cli.commands import Commands, Parser
+from pwf.cli.out import Out, UsageError, print_error
+from pwf.errors import PwfError
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run one command; returns its exit code."""
+    words = sys.argv[1:] if argv is None else argv
+    as_json = "--json" in words
+    for stream in (sys.stdout, sys.stderr):
+        reconfigure = getattr(stream, "reconfigure", None)
+        if reconfigure is not None:
+            reconfigure(errors="backslashreplace")
+    try:
+        return _run(words)
+    except PwfError as error:
+        print_error(error, as_json=as_json)
+        return exits.of_error(error.code)
+    except KeyboardInterrupt:
+        return exits.INTERRUPTED
+    except BrokenPipeError:
+        # What was not yet written goes nowhere, instead of failing again when the interpreter ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return exits.PIPE_CLOSED
+
+
+def build_parser() -> Parser:
+    """The whole command line; also what completion scripts are generated from."""
+    from pwf.cli import (
+        completion,
+        control,
+        daemon,
+        doctor,
+        effects,
+        look,
+        requests,
+        run,
+        state,
+        status,
+        watch,
+        workflows,
+    )
+
+    parser = Parser(
+        prog="pwf",
+        description="Durable workflows for people and agents.",
+        epilog="example:\n  pwf run hello --set name=Ada\n\nEvery command has --help and --json.",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("--version", action="store_true", help="print the version and exit")
+    parser.add_argument("--json", action="store_true", help=argparse.SUPPRESS)
+    subparsers: argparse._SubParsersAction[Parser] = parser.add_subparsers(dest="command", metavar="COMMAND")
+    commands = Commands(subparsers)
+    for family in (
+        run,
+        watch,
+        look,
+        control,
+        requests,
+        effects,
+        workflows,
+        daemon,
+        status,
+        state,
+        doctor,
+        completion,
+    ):
+        family.add(commands)
+    return parser
+
+
+def _run(words: list[str]) -> int:
+    parser = build_parser()
+    _check_command(words, parser)
+    options = parser.parse_args(words)
+    out = Out(as_json=options.json)
+    if options.version:
+        from pwf.client.version import version
+
+        out.print(f"pwf {version()}")
+        return exits.OK
+    if options.command is None:
+        parser.print_help()
+        return exits.USAGE
+    code: int = options.run(options, out)
+    return code
+
+
+def _check_command(words: list[str], parser: Parser) -> None:
+    """Answer an unknown command with the nearest one, where argparse would list them all."""
+    name = next((word for word in words if not word.startswith("-")), None)
+    known = command_names(parser)
+    if name is None or name in known:
+        return
+    import difflib
+
+    near = difflib.get_close_matches(name, known, n=1)
+    hint = f"did you mean `pwf {near[0]}`?" if near else "pwf --help"
+    raise UsageError(f"there is no command {name!r}", hint=hint)
+
+
+def command_names(parser: argparse.ArgumentParser) -> list[str]:
+    """The names of a parser's commands; none when it has no commands."""
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            return list(action.choices)
+    return []
+
+
+if __name__ == "__main__":
+    sys.exit(main())
