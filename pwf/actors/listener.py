@@ -18,7 +18,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import trio
-from trio_util import periodic
 
 from pwf.actors.connection import Connection, Handler, error_body
 from pwf.actors.logging import Log
@@ -63,9 +62,9 @@ class Listener:
         try:
             async with trio.open_nursery() as nursery:
                 while True:
-                    with trio.CancelScope() as accepting:
-                        nursery.start_soon(self._accept, listening, nursery, accepting)
-                        await self._guard()
+                    accepting = trio.CancelScope()
+                    nursery.start_soon(self._accept, listening, nursery, accepting)
+                    await self._guard()
                     self._log.warning("socket.made_again", path=str(self._path))
                     accepting.cancel()
                     listening = self._bind()
@@ -74,7 +73,8 @@ class Listener:
 
     async def _guard(self) -> None:
         """Return once our socket is no longer at its path."""
-        async for _ in periodic(GUARD_S):
+        while True:
+            await trio.sleep(GUARD_S)
             if _identity(self._path) != self._identity:
                 return
 

@@ -19,13 +19,12 @@ from typing import Protocol
 
 import msgspec
 import trio
-from trio_util import periodic
 
 from pwf.actors.logging import Log
 from pwf.clock import Clock
 from pwf.errors import AlreadyServing, HomeRefused
+from pwf.host.identity import Identity
 from pwf.protocol.frames import FRAME_BYTES_MAX, Hello, decode_daemon_frame
-from pwf.protocol.spawn import Identity
 
 RECORD_BYTES = 2_048  # padded to one length, so that a reader never sees half of a longer text
 ANSWER_S_MAX = 1.0
@@ -54,7 +53,7 @@ class Processes(Protocol):
     def process_identity(self, pid: int) -> Identity | None:
         """The process that has this pid now."""
 
-    def kill_identity(self, identity: Identity, sig: int) -> bool:
+    def kill_identity(self, identity: Identity, signum: int = signal.SIGKILL) -> bool:
         """Signal exactly this process; False when it is gone."""
 
 
@@ -130,12 +129,13 @@ class LockTaker:
 
     def _identity_of(self, holder: LockRecord) -> Identity | None:
         """The live process that wrote the record; None when its pid is free or a stranger's by now."""
+        if not holder.pid:
+            return None
         wanted = Identity(
             pid=holder.pid, start_tick=holder.start_tick, boot_id=holder.boot_id, session=holder.session
         )
-        found = self._processes.process_identity(holder.pid) if holder.pid else None
-        same = found is not None and (found.start_tick, found.boot_id) == (wanted.start_tick, wanted.boot_id)
-        return found if same else None
+        found = self._processes.process_identity(holder.pid)
+        return wanted if wanted.is_same(found) else None
 
     def _left_ms(self, holder: LockRecord) -> int:
         now = self._clock.now()
@@ -165,11 +165,12 @@ class LockTaker:
         identity = self._identity_of(holder)
         if identity is not None:
             self._log.warning("claim.takeover", pid=holder.pid, epoch=holder.epoch)
-            self._processes.kill_identity(identity, signal.SIGKILL)
+            self._processes.kill_identity(identity)
         with trio.move_on_after(KILL_S_MAX):
-            async for _ in periodic(POLL_S / 10):
+            while True:
                 if _lock(descriptor):
                     return
+                await trio.sleep(POLL_S / 10)
         raise AlreadyServing(
             f"pid {holder.pid} holds {self._path}, is silent, and could not be ended",
             hint=f"look at it: ps -o pid,stat,wchan,cmd -p {holder.pid}",

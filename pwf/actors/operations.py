@@ -1,0 +1,139 @@
+"""Every operation of `pwf.client.v1`, from a decoded request to its response.
+
+Owns the table of handlers and the one mapping from errors to outcomes. Promises: a payload is checked
+against the protocol's struct before anything happens; a state-changing command carries its receipt into the
+store's transaction; what a drain or a degraded daemon does not do is refused here, in one place. Handlers
+hold no state.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from pwf.actors import operations_daemon, operations_requests, operations_runs, operations_workflows
+from pwf.actors.connection import Caller, error_body
+from pwf.actors.services import Answer, Asked, OperationHandler, Services
+from pwf.errors import (
+    ClaimLost,
+    Conflict,
+    InvalidArgument,
+    NotFound,
+    PwfError,
+    StoreBroken,
+    Unavailable,
+)
+from pwf.ids import check_key
+from pwf.protocol.frames import Request, Response, ResponseOutcome
+from pwf.protocol.operations import OPERATIONS, Operation
+from pwf.store.receipts import ReceiptKey
+from pwf.values import canonical, digest, parse
+
+HANDLERS: dict[str, OperationHandler] = {
+    **operations_daemon.HANDLERS,
+    **operations_workflows.HANDLERS,
+    **operations_runs.HANDLERS,
+    **operations_requests.HANDLERS,
+}
+
+#: What a daemon that came up degraded still does besides reads: get rid of what makes it fail, and end.
+DEGRADED_ALLOWED = frozenset({"daemon.stop", "run.cancel", "run.pause"})
+#: What a daemon that is stopping no longer does.
+DRAINING_REFUSED = frozenset({"run.start", "run.restart"})
+
+_encoder = msgspec.json.Encoder()
+
+
+class Operations:
+    """`handle` is what connections call."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self._decoders = {
+            name: msgspec.json.Decoder(operation.payload) for name, operation in OPERATIONS.items()
+        }
+
+    async def handle(self, request: Request, caller: Caller) -> Response:
+        """Answer one request. Raises nothing but bugs."""
+        try:
+            asked = self._asked(request, caller)
+            self._allowed(request.operation)
+            answer = await HANDLERS[request.operation](self._services, asked)
+        except PwfError as error:
+            return Response(request_id=request.request_id, outcome=outcome_of(error), error=error_body(error))
+        return _response(request, answer, asked.receipt)
+
+    def _asked(self, request: Request, caller: Caller) -> Asked[msgspec.Struct]:
+        operation = OPERATIONS.get(request.operation)
+        if operation is None or request.operation not in HANDLERS:
+            raise InvalidArgument(
+                f"there is no operation {request.operation[:80]!r}", hint="; ".join(sorted(HANDLERS))
+            )
+        if operation.needs_run and not request.run_id:
+            raise InvalidArgument(f"{request.operation} needs a run_id")
+        try:
+            payload = self._decoders[request.operation].decode(request.payload)
+        except (msgspec.MsgspecError, RecursionError) as error:
+            raise InvalidArgument(f"the payload of {request.operation} is wrong: {error}") from error
+        return Asked(
+            request=request,
+            payload=payload,
+            caller=caller,
+            receipt=receipt_key(request) if operation.changes else None,
+            actor=f"client:{self._services.user}",
+        )
+
+    def _allowed(self, operation: str) -> None:
+        life = self._services.life
+        changes = OPERATIONS[operation].changes
+        if life.state == "degraded" and changes and operation not in DEGRADED_ALLOWED:
+            raise Unavailable(
+                f"the daemon only serves reads: {life.why_degraded}",
+                hint="pwf logs shows the cause; pwf stop and pwf start try again",
+            )
+        if life.state == "draining" and operation in DRAINING_REFUSED:
+            raise Unavailable("the daemon is stopping", hint="repeat the command when it has stopped")
+
+
+def receipt_key(request: Request) -> ReceiptKey:
+    """What a repeat of this command is recognised by: its key, else its request id.
+
+    An explicit key is scoped to the user, who is the same for every connection; a request id to its client.
+    """
+    if request.idempotency_key is not None:
+        scope = "key:" + check_key(request.idempotency_key)
+    else:
+        scope = "request:" + check_key(f"{request.client_id}:{request.request_id}", "request_id")
+    facts = [request.run_id, request.expected_revision, parse(bytes(request.payload), what="payload")]
+    return ReceiptKey(
+        scope_key=scope,
+        operation=request.operation,
+        payload_digest=digest(canonical(facts, what="payload")),
+    )
+
+
+def outcome_of(error: PwfError) -> ResponseOutcome:
+    """The one mapping from errors to outcomes."""
+    if isinstance(error, NotFound):
+        return "not_found"
+    if isinstance(error, Conflict):
+        return "conflict"
+    if isinstance(error, ClaimLost):
+        return "claim_lost"
+    if isinstance(error, Unavailable | StoreBroken):
+        return "unavailable"
+    return "rejected"
+
+
+def _response(request: Request, answer: Answer, receipt: ReceiptKey | None) -> Response:
+    return Response(
+        request_id=request.request_id,
+        outcome="adopted" if answer.adopted else "accepted",
+        revision=getattr(answer.result, "revision", None),
+        receipt=None if receipt is None else receipt.scope_key,
+        result=msgspec.Raw(_encoder.encode(answer.result)),
+    )
+
+
+def missing_handlers() -> dict[str, Operation]:
+    """Operations of the protocol that nobody handles: none, as a test says."""
+    return {name: operation for name, operation in OPERATIONS.items() if name not in HANDLERS}

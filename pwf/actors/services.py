@@ -1,0 +1,115 @@
+"""What the handlers of client operations work with, and the shape of what they are asked and answer.
+
+Owns nothing: it is the list of handles that `daemon` wires together, and the daemon's own state of life.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Any, Generic, Literal, Protocol, TypeVar
+
+import msgspec
+
+from pwf.actors.changes import Changes
+from pwf.actors.connection import Caller
+from pwf.actors.definitions import Definitions, Schemas
+from pwf.actors.logging import Log
+from pwf.actors.server_claim import ServerClaim
+from pwf.actors.views import Views
+from pwf.clock import Clock
+from pwf.config import Config
+from pwf.errors import InvalidArgument
+from pwf.places import Places
+from pwf.protocol.frames import Request
+from pwf.store.receipts import ReceiptKey
+
+P = TypeVar("P")
+R = TypeVar("R")
+
+State = Literal["starting", "serving", "draining", "degraded"]
+
+
+class Store(Protocol):
+    """The store's handle."""
+
+    async def write(self, handler: Callable[[Any, Any], R], command: Any) -> R:
+        """Run one command; its result after the commit."""
+
+    async def read(self, handler: Callable[[Any, Any], R], query: Any) -> R:
+        """Run one query on the reader."""
+
+
+class Admission(Protocol):
+    """The scheduler's handle, as far as clients' operations need it."""
+
+    used: int
+    capacity: int
+    admissions: int
+
+    def wake(self) -> None:
+        """Look at the queue."""
+
+    def stop_run(self, run_id: str, generation: int | None = None) -> None:
+        """End the runner of a run whose cancel or immediate pause has been committed."""
+
+
+@dataclass
+class Life:
+    """Where the daemon is in its life. `stop` begins the drain; `why_degraded` is set after a crash loop."""
+
+    started_wall_ms: int
+    stop: Callable[[int | None], None]
+    state: State = "starting"
+    why_degraded: str | None = None
+    problems: list[str] = field(default_factory=list)
+
+
+@dataclass
+class Services:
+    """Every handle that an operation may need."""
+
+    store: Store
+    scheduler: Admission
+    definitions: Definitions
+    schemas: Schemas
+    changes: Changes
+    views: Views
+    claim: ServerClaim
+    places: Places
+    config: Config
+    clock: Clock
+    log: Log
+    life: Life
+    clients: Callable[[], int]
+    user: str  # of the operating system: who all clients are
+    interpreter_facts: Callable[[str], Awaitable[tuple[str, str]]]  # -> (Python version, pwf version)
+
+
+@dataclass(frozen=True)
+class Asked(Generic[P]):
+    """One request with its decoded payload."""
+
+    request: Request
+    payload: P
+    caller: Caller
+    receipt: ReceiptKey | None
+    actor: str
+
+    @property
+    def run_ref(self) -> str:
+        """The reference to a run; `InvalidArgument` when the frame has none."""
+        if self.request.run_id is None:
+            raise InvalidArgument(f"{self.request.operation} needs a run_id")
+        return self.request.run_id
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A good answer."""
+
+    result: msgspec.Struct
+    adopted: bool = False
+
+
+OperationHandler = Callable[[Services, Asked[Any]], Awaitable[Answer]]
