@@ -1,7 +1,7 @@
 """pwf: durable workflows. What a workflow file imports stands here; everything else is inside.
 
-Names are loaded when they are first used (PEP 562), so that `import pwf` costs next to nothing and short commands
-load neither trio nor anyio.
+Names are loaded when they are first used (PEP 562), so that `import pwf` costs next to nothing and short
+commands load neither trio nor anyio.
 """
 
 from __future__ import annotations

@@ -18,12 +18,13 @@ def run_asyncio(fn: Callable[..., Coroutine[Any, Any, T]], /, *args: Any, **kwar
     In an async node: `value = await run_asyncio(fn, …)`; the loop runs in a worker thread. In a plain node:
     `value = run_asyncio(fn, …)`, without await. What `fn` returns or raises comes back as it is.
 
-    Each call has a new loop: connections and locks can not be carried from one call to the next, so do everything
-    that belongs together in one `fn`. Tasks that `fn` leaves behind are cancelled when it returns.
+    Each call has a new loop: connections and locks can not be carried from one call to the next, so do
+    everything that belongs together in one `fn`. Tasks that `fn` leaves behind are cancelled when it returns.
 
-    Cancellation and timeouts (async nodes) cancel the asyncio task and wait until it has ended: `finally` blocks run.
-    A task that blocks its thread or swallows the cancellation can not be stopped that way; the whole runner process
-    is ended then, once the node's time is over. In a plain node only that last way exists.
+    Cancellation and timeouts (async nodes) cancel the asyncio task and wait until it has ended: `finally`
+    blocks run. A task that blocks its thread or swallows the cancellation can not be stopped that way; the
+    whole runner process is ended then, once the node's time is over. In a plain node only that last way
+    exists.
     """
     if not asyncio.iscoroutinefunction(fn) and not asyncio.iscoroutinefunction(getattr(fn, "func", None)):
         raise InvalidArgument(
@@ -88,7 +89,7 @@ async def _under_trio(call: _Call) -> Any:
     def in_thread() -> None:
         try:
             result.append(call.run())
-        except BaseException as error:  # carried over to the caller's task
+        except BaseException as error:  # noqa: BLE001 - carried over to the caller's task
             fault.append(error)
 
     async def cancel_when_cancelled() -> None:

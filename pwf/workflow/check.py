@@ -8,14 +8,14 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from pathlib import PurePosixPath
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 from pwf.errors import InvalidArgument
 from pwf.ids import check_id
 from pwf.protocol.graph import EffectSpec, NodeSpec, WorkflowGraph
+from pwf.workflow.callables import is_async, misfit
 from pwf.workflow.faults import Faults
 from pwf.workflow.nodes import Node, NodeDef, Waited
-from pwf.workflow.register import is_async, takes
 from pwf.workflow.schema import ANNOTATION_ERRORS, annotation_of, decoder_of, schema_of
 from pwf.workflow.shell import ShellResult
 from pwf.workflow.suggest import nearest
@@ -108,15 +108,10 @@ def _check_title(title: Any, add: Callable[[str, str | None], None]) -> None:
         )
         return
 
-    def refuse(what: str, hint: str | None = None) -> NoReturn:
-        raise InvalidArgument(what, hint=hint)
-
-    try:
-        if is_async(title):
-            refuse("has an async title=", "make it a plain function")
-        takes(title, ("ctx",), refuse)
-    except InvalidArgument as error:
-        add(error.message.replace("has a function", "has a title="), error.hint)
+    if is_async(title):
+        add("has an async title=", "make it a plain function")
+    elif wrong := misfit(title, ("ctx",)):
+        add(f"has a title= that {wrong}", "let it take one argument, ctx")
 
 
 def _types_of(node: Node[Any], faults: Faults) -> tuple[Any, dict[str, Any] | None]:
@@ -187,7 +182,7 @@ def _check_ways(node: Node[Any], drawn: Drawn, faults: Faults) -> None:
         ):
             faults.add(
                 place,
-                f"leads on when node {node.id!r} times out, but then nobody knows whether its manual effect happened",
+                f"leads on when node {node.id!r} times out, when nobody knows if its effect happened",
                 "add observe= to manual(…): this way is taken once it answers not_applied()",
             )
 

@@ -1,7 +1,7 @@
 """`ctx`: everything a node's function may see of its run. Read-only, made anew for every attempt.
 
-Outputs and input are fetched and decoded when they are first asked for, and decoded afresh for each context, so that
-a function that changes what it got changes nothing for later nodes (nor for itself after a crash).
+Outputs and input are fetched and decoded when they are first asked for, and decoded afresh for each context,
+so that a function that changes what it got changes nothing for later nodes (nor for itself after a crash).
 """
 
 from __future__ import annotations
@@ -152,7 +152,8 @@ class Context(Generic[InputT_co]):
         return Results(self)
 
     def publish(self, type: str, key: str, data: Any) -> None:
-        """Write a durable update, at most 64 KiB of JSON: it replaces the run's current item of (`type`, `key`).
+        """Write a durable update, at most 64 KiB of JSON: it replaces the run's current item of (`type`,
+        `key`).
 
         Not in compute, wait and checkpoint nodes, which must be free of effects.
         """
@@ -169,7 +170,9 @@ class Context(Generic[InputT_co]):
         self._publish(type, key, canonical(data, limit=UPDATE_BYTES_MAX, what=f"update {type}/{key}"))
 
     def file(self, name: str) -> bytes:
-        """The bytes of a data file that `Workflow(files=…)` pinned, by its path relative to the project root."""
+        """The bytes of a data file that `Workflow(files=…)` pinned, by its path relative to the project
+        root.
+        """
         if self._read_file is None:
             raise Rejected("this run has no pinned files", hint="name them in Workflow(files=[…])")
         return self._read_file(name)
@@ -193,11 +196,11 @@ class Context(Generic[InputT_co]):
         so_far = f"completed so far: {done or 'none'}"
         if step is None:
             raise NotCompleted(
-                f"node {self.node!r} asks for the output of {node_id!r}, which has not run ({so_far})",
+                f"node {self.node!r} asks for the output of {node_id!r}, which has not run; {so_far}",
                 hint=f"lead the graph through {node_id!r} first, or ask ctx.outputs.get({node_id!r})",
             )
         raise NotCompleted(
-            f"node {self.node!r} asks for the output of {node_id!r}, which ended as {step.outcome} ({so_far})",
+            f"node {self.node!r} asks for the output of {node_id!r}, which ended as {step.outcome}; {so_far}",
             hint=f"ctx.results[{node_id!r}] has its outcome and error",
         )
 

@@ -1,4 +1,5 @@
-"""The decorators that turn functions into nodes, each with its types; `register` holds the rules for one node.
+"""The decorators that turn functions into nodes, each with its types; `register` holds the rules for one
+node.
 
 A new kind of node adds a method here, its rules in `register` and `check`, and its execution in the runner.
 """
@@ -8,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine, Sequence
 from datetime import datetime, timedelta
 from os import PathLike
-from typing import Any, Generic, Protocol, TypeVar, overload
+from typing import Any, Generic, Protocol, TypeVar, cast, overload
 
 from pwf.protocol.graph import NodeKind
 from pwf.workflow.context import Context
@@ -47,8 +48,8 @@ class Decorators(Generic[InputT]):
         """Make the node now (`@flow.compute`), or when the function comes (`@flow.compute(…)`)."""
         place = Place.of_caller()
         if fn is not None:
-            return make_node(self, kind, fn, options, place)  # type: ignore[arg-type]  # Workflow is the only heir
-        return lambda function: make_node(self, kind, function, options, place)  # type: ignore[arg-type]  # as above
+            return make_node(cast(Any, self), kind, fn, options, place)
+        return lambda function: make_node(cast(Any, self), kind, function, options, place)
 
     @overload
     def compute(self, fn: AsyncFunction[InputT, T], /) -> Node[T]: ...
@@ -150,10 +151,10 @@ class Decorators(Generic[InputT]):
     ) -> Callable[[EitherFunction[InputT, Command]], Node[ShellResult]]:
         """A command. The function returns its words, or a string for the given `shell`.
 
-        `cwd` is relative to the project root, `env` adds variables, `stdin` is empty unless given (each may be a
-        function of ctx). An exit code outside `ok_exit_codes` fails the attempt. `max_output` bytes of stdout and
-        of stderr are kept. `parse`: "json", "lines" or a function of the result gives `ctx[node].parsed`.
-        `on_line(ctx, line, stream)` may return a dict to publish as an update.
+        `cwd` is relative to the project root, `env` adds variables, `stdin` is empty unless given (each may
+        be a function of ctx). An exit code outside `ok_exit_codes` fails the attempt. `max_output` bytes of
+        stdout and of stderr are kept. `parse`: "json", "lines" or a function of the result gives
+        `ctx[node].parsed`. `on_line(ctx, line, stream)` may return a dict to publish as an update.
         """
         shell_options = {
             "cwd": cwd,
@@ -166,7 +167,7 @@ class Decorators(Generic[InputT]):
             "max_output": max_output,
         }
         options = NodeOptions(id=id, timeout=timeout, retry=retry, effect=effect, shell=shell_options)
-        return self._decorate("shell", fn, options)  # type: ignore[no-any-return]  # fixed by the signature above
+        return cast(Any, self._decorate("shell", fn, options))
 
     @overload
     def wait(self, fn: EitherFunction[InputT, timedelta | datetime], /) -> Node[Waited]: ...
@@ -184,7 +185,9 @@ class Decorators(Generic[InputT]):
         effect: None = None,
         timeout: Any = DEFAULT_TIMEOUT,
     ) -> Any:
-        """A durable timer, holding no process: the function returns how long, or an aware datetime until when."""
+        """A durable timer, holding no process: the function returns how long, or an aware datetime until
+        when.
+        """
         return self._decorate("wait", fn, NodeOptions(id=id, timeout=timeout, retry=retry, effect=effect))
 
     @overload
@@ -208,7 +211,8 @@ class Decorators(Generic[InputT]):
         effect: None = None,
         timeout: Any = DEFAULT_TIMEOUT,
     ) -> Any:
-        """A question, holding no process: the function returns the prompt (any JSON), the answer is the output.
+        """A question, holding no process: the function returns the prompt (any JSON), the answer is the
+        output.
 
         With `returns` only an answer of that type is taken.
         """

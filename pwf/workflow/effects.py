@@ -1,4 +1,6 @@
-"""What an author says about side effects: `idempotent`, `manual`, and the answers of an `observe` function."""
+"""What an author says about side effects: `idempotent`, `manual`, and the answers of an `observe`
+function.
+"""
 
 from __future__ import annotations
 
@@ -37,8 +39,8 @@ class Observation:
 def idempotent(type: str) -> Effect:
     """The effect may be applied again without harm: after a crash the step simply runs again.
 
-    `type` names the kind of effect for people ("tests", "upload"). Pass `ctx.effect_key`, which is the same in
-    every attempt of a visit, to the outside system where it has room for an idempotency key.
+    `type` names the kind of effect for people ("tests", "upload"). Pass `ctx.effect_key`, which is the same
+    in every attempt of a visit, to the outside system where it has room for an idempotency key.
     """
     return Effect("idempotent", type)
 
@@ -46,14 +48,17 @@ def idempotent(type: str) -> Effect:
 def manual(type: str, observe: Callable[..., Any] | None = None) -> Effect:
     """The effect is never applied again on its own once its outcome is unknown.
 
-    `observe(ctx)`, plain or async, reads the outside system then, and answers `applied`, `not_applied` or `unknown`.
-    Without it, or on `unknown`, the run is held as `effect_ambiguous` until a person says what happened.
+    `observe(ctx)`, plain or async, reads the outside system then, and answers `applied`, `not_applied` or
+    `unknown`. Without it, or on `unknown`, the run is held as `effect_ambiguous` until a person says what
+    happened.
     """
     return Effect("manual", type, observe)
 
 
 def applied(output: Any = None, ref: str | None = None) -> Observation:
-    """It happened. `output` becomes the node's output, as if its function had returned it; `ref` is kept for people."""
+    """It happened. `output` becomes the node's output, as if its function had returned it; `ref` is kept
+    for people.
+    """
     return Observation("applied", output, ref)
 
 

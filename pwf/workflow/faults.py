@@ -1,14 +1,28 @@
-"""Collects what is wrong with a graph, so that an author sees all of it at once."""
+"""How faults are named: at once for one node (`Fault`), or collected for a whole graph (`Faults`)."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from pwf.errors import GraphError
 from pwf.workflow.source import Place
 
 if TYPE_CHECKING:
     from pwf.workflow.nodes import Node
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """A node in the making, and where it stands."""
+
+    place: Place
+    kind: str
+    id: str
+
+    def refuse(self, what: str, hint: str | None = None) -> NoReturn:
+        """Something is wrong with it. `what` goes on from "node 'x' …"."""
+        raise GraphError(f"{self.place}: {self.kind} node {self.id!r} {what}", hint=hint)
 
 
 class Faults:
@@ -27,7 +41,7 @@ class Faults:
         self._found.append((f"{node.place}: {node.kind} node {node.id!r} {what}", hint))
 
     def raise_any(self) -> None:
-        """Raise one `GraphError` for all faults, if there are any. `details` lists them as (message, hint)."""
+        """Raise one `GraphError` for all faults, if any. `details` lists them as (message, hint)."""
         if not self._found:
             return
         if len(self._found) == 1:

@@ -1,4 +1,6 @@
-"""Nodes: what a decorator makes of a function (`Node`), and the same with all that a runner needs (`NodeDef`)."""
+"""Nodes: what a decorator makes of a function (`Node`), and the same with all that a runner needs
+(`NodeDef`).
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,9 @@ class Waited(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeDef:
-    """A checked node, as a runner executes it. `returns` is the type that `ctx[node]` decodes to, None for any JSON."""
+    """A checked node, as a runner executes it. `returns` is the type that `ctx[node]` decodes to, None
+    for any JSON.
+    """
 
     id: str
     kind: NodeKind
@@ -104,9 +108,11 @@ class NodeDef:
 
 
 class Node(Generic[T]):
-    """One step of a workflow, made by a decorator such as `@flow.compute`. Calling it calls the plain function.
+    """One step of a workflow, made by a decorator such as `@flow.compute`. Calling it calls the plain
+    function.
 
-    `a >> b` leads on when `a` completed; `a.on("failed") >> b` for other outcomes; `a.switch(…)` by its output.
+    `a >> b` leads on when `a` completed; `a.on("failed") >> b` for other outcomes; `a.switch(…)` by its
+    output.
     """
 
     def __init__(
@@ -161,7 +167,8 @@ class Node(Generic[T]):
     ) -> Switch:
         """The way out by the output itself, or by its field `on`: one case for each value.
 
-        `named` gives cases for values that are names; `cases` for any other text, numbers, booleans, None and enums.
+        `named` gives cases for values that are names; `cases` for any other text, numbers, booleans, None and
+        enums.
         """
         return Switch(self, on, cases_of(cases, named), Place.of_caller())
 

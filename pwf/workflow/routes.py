@@ -1,6 +1,8 @@
-"""The ways out of nodes as an author writes them: `a >> b >> c`, `a.on("failed") >> d`, `b.switch(ship=c, fix=a)`.
+"""The ways out of nodes as an author writes them: `a >> b >> c`, `a.on("failed") >> d`, `b.switch(ship=c,
+fix=a)`.
 
-Nothing is judged here but what could not be kept for later: `check` sees all ways at once and says what is wrong.
+Nothing is judged here but what could not be kept for later: `check` sees all ways at once and says what is
+wrong.
 """
 
 from __future__ import annotations

@@ -29,8 +29,8 @@ class NoSuchField(Exception):
 def schema_of(type_: Any, *, written: bool = False) -> dict[str, Any]:
     """The JSON Schema of a type; a dict is taken as one already, once it proves to be valid.
 
-    `written`: the type is that of values which pwf writes, so that bytes have no place in it. `InvalidArgument` says
-    what the type has that JSON hasn't.
+    `written`: the type is that of values which pwf writes, so that bytes have no place in it.
+    `InvalidArgument` says what the type has that JSON hasn't.
     """
     if isinstance(type_, dict):
         return _checked(type_)
@@ -85,10 +85,11 @@ def annotation_of(fn: Callable[..., Any], local_names: dict[str, Any] | None = N
 
 
 def possible_values(schema: dict[str, Any], field: str | None, *, exact: bool) -> Values | None:
-    """The values that an output (or its `field`) may have, each with its type; None when there is no end of them.
+    """The values that an output (or its `field`) may have, each with its type; None when there is no end of
+    them.
 
-    Raises `NoSuchField` when an alternative of the type is surely without the field. `exact`: the schema was made
-    from a type, so that nothing but its fields is ever there.
+    Raises `NoSuchField` when an alternative of the type is surely without the field. `exact`: the schema was
+    made from a type, so that nothing but its fields is ever there.
     """
     found: Values = set()
     for part in _alternatives(schema, schema, 0):
@@ -142,8 +143,8 @@ def _alternatives(part: dict[str, Any], root: dict[str, Any], depth: int) -> Ite
         yield {}
     elif "$ref" in part:
         yield from _alternatives(_resolve(part["$ref"], root), root, depth + 1)
-    elif isinstance(part.get("anyOf", part.get("oneOf")), list):
-        for option in part.get("anyOf", part.get("oneOf")):  # type: ignore[union-attr]  # a list: tested above
+    elif isinstance(options := part.get("anyOf", part.get("oneOf")), list):
+        for option in options:
             yield from _alternatives(option if isinstance(option, dict) else {}, root, depth + 1)
     else:
         yield part

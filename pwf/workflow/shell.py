@@ -26,7 +26,9 @@ Variables = Mapping[str, str] | Callable[[Any], Mapping[str, str]]
 
 
 class Captured(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """The exact bytes of a stream: as `text` when they are UTF-8, else as `base64`. `dropped` bytes over the cap."""
+    """The exact bytes of a stream: as `text` when they are UTF-8, else as `base64`. `dropped` bytes over
+    the cap.
+    """
 
     text: str | None = None
     base64: str | None = None
@@ -103,7 +105,9 @@ class LineUpdate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShellOptions:
-    """The options of one shell node. The methods turn what the author gave, or functions of ctx, into plain data."""
+    """The options of one shell node. The methods turn what the author gave, or functions of ctx, into
+    plain data.
+    """
 
     node: str = ""
     cwd: Folder | None = None
@@ -116,12 +120,14 @@ class ShellOptions:
     max_output: int = MAX_OUTPUT_DEFAULT
 
     def argv(self, command: object) -> list[str]:
-        """The words to execute, of what the node's function returned. `InvalidValue` says what is wrong with it."""
+        """The words to execute, of what the node's function returned. `InvalidValue` says what is wrong
+        with it.
+        """
         if isinstance(command, str):
             if self.shell is None:
                 raise InvalidValue(
                     f"shell node {self.node!r} returned a string, and names no shell to read it",
-                    hint='return the words as a list, like ["git", "log"], or say @flow.shell(shell="/bin/sh", …)',
+                    hint='return a list of words, like ["git", "log"], or say @flow.shell(shell="/bin/sh", …)',
                 )
             return [*self.shell, check_text(command, f"the command of shell node {self.node!r}")]
         if not isinstance(command, Sequence) or isinstance(command, bytes | bytearray) or not command:
@@ -147,9 +153,9 @@ class ShellOptions:
             return {}
         if not isinstance(found, Mapping):
             raise InvalidValue(f"env of shell node {self.node!r} is {found!r:.80}, not a mapping of texts")
+        what = f"env of shell node {self.node!r}"
         return {
-            self._name(name): check_text(value, f"env {name} of shell node {self.node!r}")
-            for name, value in found.items()
+            check_variable(name, what): check_text(value, f"{what}: {name}") for name, value in found.items()
         }
 
     def input_bytes(self, ctx: object) -> bytes | None:
@@ -192,8 +198,8 @@ class ShellOptions:
             return how(found)
         if found.stdout_dropped:
             raise InvalidValue(
-                f"stdout of shell node {self.node!r} can not be parsed: it is {found.stdout_dropped:,} bytes longer "
-                f"than max_output={self.max_output:,}",
+                f"stdout of shell node {self.node!r} can not be parsed: it is {found.stdout_dropped:,} bytes "
+                f"longer than max_output={self.max_output:,}",
                 hint="raise max_output, or let the command print less",
             )
         if how == "json":
@@ -209,12 +215,12 @@ class ShellOptions:
             hint=f"write str({word!r:.40})",
         )
 
-    def _name(self, name: object) -> str:
-        if not isinstance(name, str) or not name or "=" in name:
-            raise InvalidValue(
-                f"env of shell node {self.node!r} has the name {name!r:.80}, which no variable can have"
-            )
-        return check_text(name, f"a name in env of shell node {self.node!r}")
+
+def check_variable(name: object, what: str) -> str:
+    """Return a text that may name an environment variable, else raise `InvalidValue`."""
+    if not isinstance(name, str) or not name or "=" in name:
+        raise InvalidValue(f"{what} has the name {name!r:.80}, which no variable can have")
+    return check_text(name, f"the name {name!r:.40} in {what}")
 
 
 def check_text(text: object, what: str) -> str:

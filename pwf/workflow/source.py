@@ -23,7 +23,9 @@ class Place:
 
     @classmethod
     def of_function(cls, fn: Callable[..., Any], otherwise: Place) -> Place:
-        """Where a function's definition begins (its first decorator); `otherwise` for a callable without source."""
+        """Where a function's definition begins (its first decorator); `otherwise` for a callable without
+        source.
+        """
         code = getattr(inspect.unwrap(fn), "__code__", None)
         return otherwise if code is None else cls(code.co_filename, code.co_firstlineno)
 

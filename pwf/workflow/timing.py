@@ -36,7 +36,8 @@ class Retry:
     """Try a failed step again, `times` more times at most.
 
     The n-th further try waits `backoff * factor**(n-1)`, at most `maximum`. Failed and timed-out tries count,
-    interruptions (a killed daemon, a reboot) don't. Between tries the run holds nothing, and the wait survives a crash.
+    interruptions (a killed daemon, a reboot) don't. Between tries the run holds nothing, and the wait
+    survives a crash.
     """
 
     times: int
@@ -64,7 +65,9 @@ class Retry:
 
 @dataclass(frozen=True, slots=True)
 class Due:
-    """When a wait ends: relative (`delay_ms` from now) or absolute (`wall_ms` since 1970); exactly one is set."""
+    """When a wait ends: relative (`delay_ms` from now) or absolute (`wall_ms` since 1970); exactly one is
+    set.
+    """
 
     delay_ms: int | None = None
     wall_ms: int | None = None

@@ -58,10 +58,10 @@ def draw(flow: Workflow[Any], faults: Faults) -> Drawn:
     drawn = Drawn()
     if flow._ways is None:
         if len(flow._written) > 1:
-            listed = ", ".join(node.id for node in flow._written[:5])
+            listed = ", ".join(node.id for node in flow._written[:5]) + (", …" if flow._written[5:] else "")
             faults.add(
                 flow.place,
-                f"has {len(flow._written)} nodes ({listed}{', …' if len(flow._written) > 5 else ''}) and no graph",
+                f"has {len(flow._written)} nodes ({listed}) and no graph",
                 f"write flow.graph({flow._written[0].id} >> {flow._written[1].id}, …) at the end of the file",
             )
             drawn.broken = True
@@ -78,7 +78,7 @@ def draw(flow: Workflow[Any], faults: Faults) -> Drawn:
             if there is not None:
                 faults.add(
                     way.place,
-                    f"gives node {way.source.id!r} a second way out for {outcome!r}; the first is at {there.place}",
+                    f"gives node {way.source.id!r} a second way out for {outcome!r}, beside {there.place}",
                     "use one switch(…) where the output decides, or remove one of the two",
                 )
     start = (
@@ -138,7 +138,7 @@ def _readable_cases(switch: routes.Switch, faults: Faults) -> bool:
             faults.add(
                 switch.place,
                 f"has a switch of {name!r} with the case {value!r:.60}",
-                "a case is a text, a whole number below 2**63, a finite number, True, False, None or an enum member",
+                "a case is a text, a number (whole ones below 2**63), True, False, None or an enum member",
             )
             good = False
         elif (type(value), value) in seen:
@@ -189,7 +189,8 @@ def suggest_node(flow: Workflow[Any], thing: Any) -> str:
     if thing is None:
         return "lead to a last node where the run should end: a node without a way out ends it"
     if callable(thing):
-        return f"put @flow.compute (or action, shell, wait, checkpoint) above {getattr(thing, '__name__', 'it')!r}"
+        name = getattr(thing, "__name__", "it")
+        return f"put @flow.compute (or action, shell, wait, checkpoint) above {name!r}"
     return f"its nodes are {', '.join(names)}"
 
 

@@ -22,10 +22,11 @@ InputT = TypeVar("InputT")
 class Workflow(Decorators[InputT], Generic[InputT]):
     """A graph of named nodes.
 
-    `input`: the type of the input (or a JSON Schema); any JSON where none is given. `title(ctx)` names a run for
-    people. `max_steps` bounds loops. `isolate="spawn"`: each run gets a fresh process, for modules that are not safe
-    to fork. `source="verify"`: hold runs whose files changed, in place of finishing on the recorded text. `files`:
-    globs, relative to the project root, of data files that are recorded with the code and read by `ctx.file`.
+    `input`: the type of the input (or a JSON Schema); any JSON where none is given. `title(ctx)` names a run
+    for people. `max_steps` bounds loops. `isolate="spawn"`: each run gets a fresh process, for modules that
+    are not safe to fork. `source="verify"`: hold runs whose files changed, in place of finishing on the
+    recorded text. `files`: globs, relative to the project root, of data files that are recorded with the code
+    and read by `ctx.file`.
     """
 
     @overload
@@ -87,7 +88,8 @@ class Workflow(Decorators[InputT], Generic[InputT]):
     def graph(self, *ways: Chain | Switch | Node[Any], start: Node[Any] | None = None) -> None:
         """Say how the nodes follow each other, and check the whole. The first way's node is the start.
 
-        Call it once, after the last node. A workflow of one node needs no call. `GraphError` names every fault.
+        Call it once, after the last node. A workflow of one node needs no call. `GraphError` names every
+        fault.
         """
         place = Place.of_caller()
         if self._ways is not None:
