@@ -1,0 +1,215 @@
+"""The daemon's claim in the store, its renewal, what an earlier daemon left behind, and the numbers of status."""
+
+from __future__ import annotations
+
+import msgspec
+
+from pwf.protocol.spawn import Identity
+from pwf.store.queries import load_queries
+from pwf.store.runners import Q as RUNNERS
+from pwf.store.runners import RunnerGone, runner_gone
+from pwf.store.state import shown_status
+from pwf.store.tx import Tx
+
+Q = load_queries(__file__)
+
+ENTITY = "daemon"
+
+
+def owner_of(epoch: int) -> str:
+    """The lease owner that stands on the runs of a daemon."""
+    return f"daemon:{epoch}"
+
+
+class Claim(msgspec.Struct, frozen=True, kw_only=True):
+    """Become the daemon. The kernel's lock is held already: it decides, this fences."""
+
+    token: str
+    lease_ms: int
+    pid: int
+    version: str
+
+
+class Claimed(msgspec.Struct, frozen=True, kw_only=True):
+    epoch: int
+    home_id: str
+
+
+def claim(tx: Tx, command: Claim) -> Claimed:
+    """Take the next epoch; every write of an earlier daemon fails from here on."""
+    if tx.one(Q.daemon_entity) is None:
+        tx.create_entity(ENTITY, "daemon")
+    revision, epoch = tx.take_lease(
+        ENTITY, token=command.token, owner=ENTITY, until_awake_ms=tx.now.awake_ms + command.lease_ms
+    )
+    facts = {"pid": command.pid, "version": command.version}
+    tx.event(ENTITY, revision, "claimed", "daemon", epoch, facts)
+    home = tx.one(Q.meta, {"key": "home_id"})
+    return Claimed(epoch=epoch, home_id="" if home is None else str(home[0]))
+
+
+class Renew(msgspec.Struct, frozen=True, kw_only=True):
+    """Renew the daemon's lease, and of those runs whose supervisor is alive: (run, generation, token)."""
+
+    token: str
+    epoch: int
+    lease_ms: int
+    live: list[tuple[str, int, str]]
+
+
+def renew(tx: Tx, command: Renew) -> int:
+    """Renew in one transaction; returns how many runs were renewed. `ClaimLost` when the claim is another's."""
+    until = tx.now.awake_ms + command.lease_ms
+    tx.renew_lease(ENTITY, generation=command.epoch, token=command.token, until_awake_ms=until)
+    renewed = 0
+    for run_id, generation, token in command.live:
+        renewed += tx.run(
+            Q.renew_run,
+            {
+                "entity_id": "run:" + run_id,
+                "generation": generation,
+                "token": token,
+                "until_awake_ms": until,
+                "boot_id": tx.now.boot_id,
+            },
+        )
+    return renewed
+
+
+class Release(msgspec.Struct, frozen=True, kw_only=True):
+    token: str
+    epoch: int
+
+
+def release(tx: Tx, command: Release) -> None:
+    """Give the claim up at an ordered stop."""
+    revision = tx.fence(ENTITY, generation=command.epoch, token=command.token)
+    tx.release_lease(ENTITY)
+    tx.event(ENTITY, revision, "released", "daemon", command.epoch, {})
+
+
+# --- what others left -----------------------------------------------------------------------------------------
+
+
+class Orphans(msgspec.Struct, frozen=True, kw_only=True):
+    """`epoch`: ours."""
+
+    epoch: int
+
+
+class Orphan(msgspec.Struct, frozen=True, kw_only=True):
+    """A runner that has no supervisor. `identity` is None when it was never told to begin."""
+
+    run_id: str
+    generation: int
+    identity: Identity | None
+
+
+def orphans(tx: Tx, query: Orphans) -> tuple[Orphan, ...]:
+    """Runners of earlier epochs, and running runs without a runner: what recovery must settle."""
+    found = []
+    for run_id, generation, _epoch, _state, pid, tick, boot_id, session in tx.all(
+        RUNNERS.runners_of_others, {"epoch": query.epoch}
+    ):
+        identity = None
+        if pid is not None:
+            identity = Identity(pid=pid, start_tick=tick, boot_id=boot_id, session=session)
+        found.append(Orphan(run_id=run_id, generation=generation, identity=identity))
+    found += [Orphan(run_id=run, generation=gen, identity=None) for run, gen in tx.all(Q.orphan_runs)]
+    return tuple(found)
+
+
+class RunnersGone(msgspec.Struct, frozen=True, kw_only=True):
+    gone: tuple[RunnerGone, ...]
+
+
+def runners_gone(tx: Tx, command: RunnersGone) -> None:
+    """Settle several runners' ends in one transaction."""
+    for gone in command.gone:
+        runner_gone(tx, gone)
+
+
+# --- numbers --------------------------------------------------------------------------------------------------
+
+
+class Ask(msgspec.Struct, frozen=True, kw_only=True):
+    """No parameters."""
+
+
+class DaemonCounts(msgspec.Struct, frozen=True, kw_only=True):
+    """The store's part of `daemon.status`."""
+
+    runs: dict[str, int]
+    held: dict[str, int]
+    requests_open: int
+    request_oldest_ms: int | None
+    effects_ambiguous: int
+    store_bytes: int
+
+
+def daemon_counts(tx: Tx, _query: Ask) -> DaemonCounts:
+    """Counts that cost no scan of what has ended."""
+    runs: dict[str, int] = dict(tx.all(Q.run_counts))
+    held: dict[str, int] = {}
+    for hold, status, count in tx.all(Q.hold_counts):
+        held[hold] = held.get(hold, 0) + count
+        shown = shown_status(status, hold)
+        if shown != status:
+            runs[status] -= count
+            runs[shown] = runs.get(shown, 0) + count
+    requests = tx.one(Q.open_requests) or (0, None)
+    ambiguous = tx.one(Q.ambiguous) or (0,)
+    pages, page = tx.one("PRAGMA page_count") or (0,), tx.one("PRAGMA page_size") or (0,)
+    return DaemonCounts(
+        runs={status: count for status, count in runs.items() if count},
+        held=held,
+        requests_open=requests[0],
+        request_oldest_ms=requests[1],
+        effects_ambiguous=ambiguous[0],
+        store_bytes=pages[0] * page[0],
+    )
+
+
+def applying(tx: Tx, _query: Ask) -> tuple[str, ...]:
+    """Manual effects that are being applied: what a stop would leave ambiguous."""
+    return tuple(row[0] for row in tx.all(Q.applying_manual))
+
+
+class StoreFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """What `state.status` shows of the database itself."""
+
+    schema: int
+    home_id: str
+    page_bytes: int
+    file_bytes: int
+    free_bytes: int
+    rows: dict[str, int]
+    settings: dict[str, str]
+
+
+def state_status(tx: Tx, _query: Ask) -> StoreFacts:
+    """Sizes, settings and cheap row counts."""
+
+    def pragma(name: str) -> str:
+        row = tx.one(f"PRAGMA {name}")
+        return "" if row is None else str(row[0])
+
+    page = int(pragma("page_size"))
+    newest = tx.one(Q.ended_last) or (0,)
+    home = tx.one(Q.meta, {"key": "home_id"})
+    counts = daemon_counts(tx, Ask())
+    return StoreFacts(
+        schema=int(pragma("user_version")),
+        home_id="" if home is None else str(home[0]),
+        page_bytes=page,
+        file_bytes=page * int(pragma("page_count")),
+        free_bytes=page * int(pragma("freelist_count")),
+        rows={
+            "runs_ever": newest[0] or 0,
+            "runs": sum(counts.runs.values()),
+            "requests_open": counts.requests_open,
+        },
+        settings={
+            name: pragma(name) for name in ("journal_mode", "synchronous", "foreign_keys", "auto_vacuum")
+        },
+    )

@@ -1,0 +1,44 @@
+-- The daemon's own entity, and the numbers of `daemon.status` and `state.status`.
+
+-- name: daemon_entity
+-- Whether the daemon's entity exists.
+SELECT revision FROM entities WHERE entity_id = 'daemon'
+
+-- name: meta
+-- A fact of the database.
+SELECT value FROM meta WHERE key = :key
+
+-- name: renew_run
+-- The lease of a supervised run; zero rows when it has been parked, ended or taken over.
+UPDATE entities SET lease_until_awake_ms = :until_awake_ms, lease_boot_id = :boot_id
+WHERE entity_id = :entity_id AND generation = :generation AND lease_token = :token
+
+-- name: run_counts
+-- Runs by status.
+SELECT status, runs FROM run_counts WHERE runs > 0
+
+-- name: hold_counts
+-- Held runs by reason; the index has only these.
+SELECT hold, status, count(*) FROM runs WHERE hold IS NOT NULL GROUP BY hold, status
+
+-- name: open_requests
+-- How many questions are open, and since when.
+SELECT count(*), min(created_wall_ms) FROM requests WHERE status = 'pending'
+
+-- name: ambiguous
+-- Effects whose outcome nobody knows.
+SELECT count(*) FROM effects WHERE status = 'ambiguous'
+
+-- name: applying_manual
+-- Manual effects that are being applied at this moment.
+SELECT e.effect_key FROM effects e JOIN runs r ON r.run_id = e.run_id
+WHERE e.status = 'applying' AND e.mode = 'manual' AND r.status = 'running'
+
+-- name: ended_last
+-- The newest run number, as a cheap size of history.
+SELECT max(run_no) FROM runs
+
+-- name: orphan_runs
+-- Runs that say they run while no runner row stands for them.
+SELECT r.run_id, e.generation FROM runs r JOIN entities e ON e.entity_id = 'run:' || r.run_id
+WHERE r.status = 'running' AND NOT EXISTS (SELECT 1 FROM runners WHERE runners.run_id = r.run_id)

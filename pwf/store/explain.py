@@ -1,0 +1,216 @@
+"""The one reason why a run is where it is, from the predicates that the scheduler itself uses.
+
+`explain` is a plain function of a run's rows and of what the scheduler knows at this moment (`Load`). Every
+non-terminal run gets exactly one reason, when that changes, and what can be typed.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from pwf.clock import Now
+from pwf.protocol.views import ENDED, Explanation
+
+
+class Load(msgspec.Struct, frozen=True, kw_only=True):
+    """What the scheduler knows: capacity in use, and why it admits nothing (degraded, draining, disk full)."""
+
+    used: int = 0
+    capacity: int = 0
+    stopped: str | None = None
+
+
+class Standing(msgspec.Struct, frozen=True, kw_only=True):
+    """The rows that a reason is made of."""
+
+    run_id: str
+    status: str
+    hold: str | None
+    hold_detail: str | None
+    node: str
+    node_kind: str
+    reason: str | None
+    request_id: str | None
+    tries: int
+    failures: int
+    pause_requested: bool
+    queue_state: str | None
+    due_wall_ms: int | None
+    due_in_ms: int | None  # by the clock that decides
+    runner_state: str | None
+    active_since_ms: int | None
+    timeout_ms: int | None
+
+
+#: hold -> (reason, when it changes, commands)
+_HOLDS: dict[str, tuple[str, str, tuple[str, ...]]] = {
+    "paused": ("it is paused", "when it is resumed", ("pwf resume {run}", "pwf cancel {run}")),
+    "source_changed": (
+        "its source files have changed, and its workflow asked to run only unchanged ones",
+        "when the recorded files are restored and it is resumed",
+        ("pwf show {run}", "pwf resume {run}", "pwf cancel {run}"),
+    ),
+    "environment_missing": (
+        "the interpreter it was started with can not serve it",
+        "when the interpreter is back and it is resumed",
+        ("pwf doctor", "pwf resume {run}", "pwf cancel {run}"),
+    ),
+    "no_progress": (
+        "its runner ended by itself three times in a row without progress",
+        "when somebody has looked and resumes it",
+        ("pwf show {run}", "pwf logs", "pwf resume {run}", "pwf cancel {run}"),
+    ),
+    "effect_ambiguous": (
+        "nobody knows whether its outside effect happened",
+        "when a person has found out and says so",
+        ("pwf recover {run} applied", "pwf recover {run} retry", "pwf cancel {run}"),
+    ),
+    "process_unreaped": (
+        "processes of its last runner could not be shown dead",
+        "when they are gone and it is resumed",
+        ("pwf doctor", "pwf resume {run}", "pwf cancel {run}"),
+    ),
+    "load_failed": (
+        "its pinned code no longer loads",
+        "when what it needs is installed again and it is resumed",
+        ("pwf resume {run}", "pwf cancel {run}"),
+    ),
+    "restored": (
+        "its database was restored from a backup, and what happened since then is unknown",
+        "when a person resumes it",
+        ("pwf resume {run}", "pwf cancel {run}"),
+    ),
+    "broken": (
+        "one of its rows can not be handled",
+        "when it is resumed or cancelled",
+        ("pwf state verify", "pwf cancel {run}"),
+    ),
+    "budget": (
+        "it has used up its budget",
+        "when a person resumes it",
+        ("pwf resume {run}", "pwf cancel {run}"),
+    ),
+}
+
+
+def explain(run: Standing, load: Load, now: Now) -> Explanation:
+    """The reason, for a run in any state."""
+    if run.status in ENDED:
+        return _make(
+            run,
+            "ended",
+            f"it {_ENDINGS[run.status]}" + _because(run.reason),
+            "never: it has ended",
+            _after(run),
+        )
+    if run.hold is not None:
+        reason, changes, commands = _HOLDS[run.hold]
+        if run.status == "waiting":
+            reason += f", and its request {run.request_id} is open"
+        return _make(run, run.hold, reason + _because(run.hold_detail), changes, commands)
+    if run.status == "waiting":
+        return _waiting(run)
+    if run.status == "running":
+        return _running(run, now)
+    return _queued(run, load, now)
+
+
+_ENDINGS = {
+    "completed": "completed",
+    "failed": "failed",
+    "timed_out": "ran out of time",
+    "cancelled": "was cancelled",
+}
+
+
+def _after(run: Standing) -> tuple[str, ...]:
+    return ("pwf show {run}",) if run.status == "completed" else ("pwf show {run}", "pwf restart {run}")
+
+
+def _because(detail: str | None) -> str:
+    return f": {detail}" if detail else ""
+
+
+def _waiting(run: Standing) -> Explanation:
+    return _make(
+        run,
+        "request_open",
+        f"node {run.node!r} asked a question, and nobody has answered it",
+        "when it is answered; it waits for ever",
+        (f"pwf answer {run.request_id} JSON", "pwf pause {run}", "pwf cancel {run}"),
+    )
+
+
+def _running(run: Standing, now: Now) -> Explanation:
+    if run.runner_state != "live" or run.active_since_ms is None:
+        return _make(
+            run, "launching", "its runner process is being launched", "within moments", ("pwf watch {run}",)
+        )
+    limit = "it has no time limit"
+    ends_at = None
+    if run.timeout_ms is not None:
+        ends_at = run.active_since_ms + run.timeout_ms
+        limit = f"at the latest when its time limit of {_duration(run.timeout_ms)} is over"
+    pause = "; it pauses after this step" if run.pause_requested else ""
+    return _make(
+        run,
+        "executing",
+        f"node {run.node!r} is executing since {_duration(now.wall_ms - run.active_since_ms)}{pause}",
+        f"when the step ends; {limit}",
+        ("pwf watch {run}", "pwf pause {run} --now", "pwf cancel {run}"),
+        at_ms=ends_at,
+    )
+
+
+def _queued(run: Standing, load: Load, now: Now) -> Explanation:
+    commands = ("pwf pause {run}", "pwf cancel {run}")
+    if run.due_in_ms is not None and run.due_in_ms > 0:
+        at_ms = now.wall_ms + run.due_in_ms
+        when = f"in {_duration(run.due_in_ms)}"
+        if run.node_kind == "wait" and run.active_since_ms is not None:
+            return _make(
+                run, "due_later", f"node {run.node!r} waits for its time", when, commands, at_ms=at_ms
+            )
+        if run.failures:
+            reason = f"node {run.node!r} failed {run.failures} times and is tried again later"
+            return _make(run, "retry_later", reason, when, commands, at_ms=at_ms)
+        return _make(run, "due_later", "it is due later", when, commands, at_ms=at_ms)
+    if load.stopped is not None:
+        return _make(
+            run,
+            "daemon_degraded",
+            f"the daemon admits nothing: {load.stopped}",
+            "when that is over",
+            ("pwf status",),
+        )
+    if run.runner_state is not None:
+        return _make(
+            run,
+            "reaping",
+            "the processes of its last step are being proved dead",
+            "within seconds",
+            ("pwf doctor",),
+        )
+    if load.capacity and load.used >= load.capacity:
+        reason = f"all {load.capacity} runners are busy"
+        return _make(
+            run, "capacity", reason, "when one of them is free", ("pwf ls --status running", *commands)
+        )
+    return _make(
+        run, "behind_in_queue", "it is due and next to be admitted", "within moments", ("pwf watch {run}",)
+    )
+
+
+def _make(
+    run: Standing, code: str, reason: str, changes: str, commands: tuple[str, ...], at_ms: int | None = None
+) -> Explanation:
+    typed = tuple(command.replace("{run}", run.run_id) for command in commands)
+    return Explanation(code=code, reason=reason, changes_when=changes, changes_at_ms=at_ms, commands=typed)
+
+
+def _duration(ms: int) -> str:
+    seconds = max(0, ms) / 1000
+    for size, name in ((86400, "d"), (3600, "h"), (60, "min")):
+        if seconds >= size:
+            return f"{seconds / size:.1f} {name}"
+    return f"{seconds:.1f} s"

@@ -1,0 +1,358 @@
+"""What clients see of runs: lists, the single-run view, history, requests, effects. Computed from rows, never kept."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from pwf.errors import NotFound
+from pwf.protocol.operations import (
+    EffectList,
+    EffectListPayload,
+    EventPage,
+    Explained,
+    RequestList,
+    RequestListPayload,
+    RunList,
+    RunListPayload,
+)
+from pwf.protocol.runner import StepError
+from pwf.protocol.views import ENDED, EffectView, RequestView, RunSummary, RunView, StepView, UpdateView
+from pwf.store.events import events_after
+from pwf.store.explain import Load, Standing, explain
+from pwf.store.queries import load_queries
+from pwf.store.runs import RunEnvironment
+from pwf.store.state import graph_of, load_run, shown_status
+from pwf.store.tx import Row, Tx
+from pwf.store.values import value_of
+
+Q = load_queries(__file__)
+
+PAGE_MAX = 1_000
+SCAN_PAGES_MAX = 50  # of a list with two filters: then the page ends early, with a cursor to go on from
+SUMMARY_CHARS = 200
+PAGE_BYTES = 400 * 1024
+NO_CURSOR = 2**62
+
+_environment = msgspec.json.Decoder(RunEnvironment)
+_error = msgspec.json.Decoder(StepError)
+
+
+# --- lists ----------------------------------------------------------------------------------------------------
+
+
+def list_runs(tx: Tx, query: RunListPayload) -> RunList:
+    """A page of runs, newest first."""
+    limit = max(1, min(query.limit, PAGE_MAX))
+    before = NO_CURSOR if query.cursor is None else query.cursor
+    found: list[Row] = []
+    for _ in range(SCAN_PAGES_MAX):
+        rows = _page(tx, query, before, limit)
+        found += [row for row in rows if _wanted(row, query)]
+        if len(rows) < limit:
+            before = 0
+            break
+        before = rows[-1][0]
+        if len(found) >= limit:
+            break
+    if len(found) > limit:
+        found = found[:limit]
+        before = found[-1][0]
+    return RunList(runs=tuple(_summary(row) for row in found), next_cursor=before or None)
+
+
+def _page(tx: Tx, query: RunListPayload, before: int, limit: int) -> list[Row]:
+    params: dict[str, object] = {"before": before, "limit": limit}
+    if query.statuses:
+        rows: dict[int, Row] = {}
+        for sql, more in _sources(query.statuses):
+            rows.update({row[0]: row for row in tx.all(sql, {**params, **more})})
+        return [rows[number] for number in sorted(rows, reverse=True)[:limit]]
+    if query.workflow is not None:
+        return tx.all(Q.page_of_workflow, {**params, "workflow": query.workflow})
+    return tx.all(Q.page, params)
+
+
+def _sources(statuses: tuple[str, ...]) -> list[tuple[str, dict[str, object]]]:
+    found: list[tuple[str, dict[str, object]]] = []
+    for status in statuses:
+        if status == "paused":
+            found.append((Q.page_of_hold, {"hold": "paused"}))
+        elif status == "ambiguous":
+            found.append((Q.page_of_hold, {"hold": "effect_ambiguous"}))
+        else:
+            found.append((Q.page_of_status, {"status": status}))
+        if status == "held":  # a run that waits may be held as well
+            found += [(Q.page_of_hold, {"hold": hold}) for hold in ("process_unreaped", "restored")]
+    return found
+
+
+def _wanted(row: Row, query: RunListPayload) -> bool:
+    if query.workflow is not None and row[2] != query.workflow:
+        return False
+    return not query.statuses or shown_status(row[4], row[5]) in query.statuses
+
+
+def _summary(row: Row) -> RunSummary:
+    (_no, run_id, workflow, title, status, hold, detail, node, created, started, ended, due, reason, steps, parent,
+     revision, generation, request_id) = row  # fmt: skip
+    return RunSummary(
+        run_id=run_id,
+        workflow=workflow,
+        title=title,
+        status=shown_status(status, hold),  # type: ignore[arg-type]
+        revision=revision,
+        generation=generation,
+        node=node,
+        created_ms=created,
+        started_ms=started,
+        ended_ms=ended,
+        due_ms=due,
+        hold=hold,
+        reason=detail if hold is not None else reason,
+        request_id=request_id,
+        steps=steps,
+        parent_run=parent,
+    )
+
+
+# --- one run --------------------------------------------------------------------------------------------------
+
+
+class RunQuery(msgspec.Struct, frozen=True, kw_only=True):
+    """`load`: what the scheduler knows at this moment. The page of steps ends before an attempt (None: newest)."""
+
+    run_id: str
+    load: Load = Load()
+    before_attempt: int | None = None
+    limit: int = 100
+
+
+def run_summary(tx: Tx, query: RunQuery) -> Explained:
+    """A run's line and its reason."""
+    summary = _summary(_row(tx, query.run_id))
+    return Explained(summary=summary, explanation=explain(_standing(tx, query.run_id), query.load, tx.now))
+
+
+def _row(tx: Tx, run_id: str) -> Row:
+    row = tx.one(Q.one, {"run_id": run_id})
+    if row is None:
+        raise NotFound(f"there is no run {run_id!r}", hint="pwf ls lists the runs")
+    return row
+
+
+def _standing(tx: Tx, run_id: str) -> Standing:
+    run = load_run(tx, run_id)
+    node = graph_of(tx, run.definition_id).node(run.node)
+    queue = tx.one(Q.queue_state, {"run_id": run_id})
+    runner = tx.one(Q.runner_state, {"run_id": run_id})
+    active = tx.one(Q.active_since, {"run_id": run_id})
+    summary = _row(tx, run_id)
+    due_in_ms = None
+    if queue is not None:
+        _state, due_wall, due_elapsed, due_boot = queue
+        if due_elapsed is not None and due_boot == tx.now.boot_id:
+            due_in_ms = due_elapsed - tx.now.elapsed_ms
+        else:
+            due_in_ms = due_wall - tx.now.wall_ms
+    return Standing(
+        run_id=run_id,
+        status=run.status,
+        hold=run.hold,
+        hold_detail=run.hold_detail,
+        node=run.node,
+        node_kind=node.kind,
+        reason=run.reason,
+        request_id=summary[-1],
+        tries=run.tries,
+        failures=run.failures,
+        pause_requested=bool(run.pause_requested),
+        queue_state=None if queue is None else queue[0],
+        due_wall_ms=None if queue is None else queue[1],
+        due_in_ms=due_in_ms,
+        runner_state=None if runner is None else runner[0],
+        active_since_ms=None if active is None else active[2],
+        timeout_ms=node.timeout_ms,
+    )
+
+
+def run_view(tx: Tx, query: RunQuery) -> RunView:
+    """The whole view of one run, bounded."""
+    row = tx.one(Q.body, {"run_id": query.run_id})
+    explained = run_summary(tx, query)
+    assert row is not None
+    (definition_id, input_, input_digest, input_size, output, output_digest, output_size, error, root, _path,
+     body) = row  # fmt: skip
+    graph = graph_of(tx, definition_id)
+    environment = _environment.decode(body)
+    total = tx.one(Q.steps_total, {"run_id": query.run_id})
+    has_output = output is not None or output_digest is not None
+    request = tx.one(Q.newest_request, {"run_id": query.run_id})
+    return RunView(
+        summary=explained.summary,
+        explanation=explained.explanation,
+        graph=graph.graph,
+        root=root,
+        input=value_of(input_, input_digest, input_size),
+        output=value_of(output, output_digest, output_size) if has_output else None,
+        error=None if error is None else _error.decode(error),
+        steps=_steps(tx, query, {node.id: node.kind for node in graph.graph.nodes}),
+        steps_total=total[0] if total else 0,
+        updates=tuple(
+            UpdateView(kind=kind, key=key, data=msgspec.Raw(data), updated_ms=at)
+            for kind, key, data, at in tx.all(Q.updates, {"run_id": query.run_id})
+        ),
+        request=None if request is None else _request(request),
+        effects=tuple(EffectView(**_effect(r)) for r in tx.all(Q.effects, {"run_id": query.run_id})),
+        children=tuple(r[0] for r in tx.all(Q.children, {"run_id": query.run_id})),
+        controls=_controls(explained.summary),
+        definition_id=definition_id,
+        interpreter=environment.interpreter,
+        python=environment.python,
+        pwf=environment.pwf,
+    )
+
+
+def _controls(summary: RunSummary) -> tuple[str, ...]:
+    if summary.status in ENDED:
+        return ("restart",)
+    if summary.hold == "effect_ambiguous":
+        return ("recover", "pause", "cancel")
+    found = ["resume" if summary.hold is not None else "pause", "cancel"]
+    return (*found, "answer") if summary.request_id is not None else tuple(found)
+
+
+def _steps(tx: Tx, query: RunQuery, kinds: dict[str, str]) -> tuple[StepView, ...]:
+    before = NO_CURSOR if query.before_attempt is None else query.before_attempt
+    limit = max(1, min(query.limit, PAGE_MAX))
+    left = PAGE_BYTES  # outputs and tracebacks travel, newest first, while the page still fits a frame
+    steps: list[StepView] = []
+    for row in tx.all(Q.steps, {"run_id": query.run_id, "before": before, "limit": limit}):
+        left -= len(row[9] or b"") + len(row[12] or b"")
+        steps.append(_step(row, kinds, whole=left > 0))
+    return tuple(reversed(steps))
+
+
+def _step(row: Row, kinds: dict[str, str], *, whole: bool) -> StepView:
+    (
+        attempt,
+        node,
+        visit,
+        tries,
+        status,
+        generation,
+        started,
+        ended,
+        active_ms,
+        output,
+        digest,
+        size,
+        error,
+    ) = row
+    failure = None if error is None else _error.decode(error)
+    summary = ""
+    if failure is not None:
+        summary = failure.message
+        failure = failure if whole else msgspec.structs.replace(failure, message=summary[:1000], traceback="")
+    elif output is not None:
+        summary = output[: SUMMARY_CHARS * 4].decode("utf-8", "replace")
+    elif digest is not None:
+        summary = f"{size:,} bytes"
+    shown = status == "completed" and (whole or digest is not None)
+    return StepView(
+        attempt=attempt,
+        node=node,
+        visit=visit,
+        tries=tries,
+        kind=kinds.get(node, ""),
+        status=status,
+        generation=generation,
+        started_ms=started,
+        ended_ms=ended,
+        active_ms=active_ms,
+        summary=summary[:SUMMARY_CHARS],
+        output=value_of(output, digest, size) if shown else None,
+        error=failure,
+    )
+
+
+# --- history, requests, effects, content ----------------------------------------------------------------------
+
+
+class EventsQuery(msgspec.Struct, frozen=True, kw_only=True):
+    run_id: str
+    after_revision: int = 0
+    limit: int = 100
+
+
+def run_events(tx: Tx, query: EventsQuery) -> EventPage:
+    """A page of a run's history."""
+    limit = max(1, min(query.limit, PAGE_MAX))
+    events = events_after(tx, "run:" + query.run_id, query.after_revision, limit)
+    return EventPage(
+        run_id=query.run_id, events=events, next_after=events[-1].revision if len(events) == limit else None
+    )
+
+
+def request_list(tx: Tx, query: RequestListPayload) -> RequestList:
+    """Requests, oldest first."""
+    limit = max(1, min(query.limit, PAGE_MAX))
+    rows = [
+        row
+        for status in query.statuses
+        for row in tx.all(Q.requests_of_status, {"status": status, "limit": limit})
+    ]
+    rows.sort(key=lambda row: (row[10], row[0]))
+    return RequestList(requests=tuple(_request(row) for row in rows[:limit]))
+
+
+def _request(row: Row) -> RequestView:
+    (request_id, run_id, workflow, node, kind, status, prompt, prompt_digest, prompt_size, schema, created, settled,
+     answer, answer_digest, answer_size, answered_by, deadline) = row  # fmt: skip
+    answered = answer is not None or answer_digest is not None
+    return RequestView(
+        request_id=request_id,
+        run_id=run_id,
+        workflow=workflow,
+        node=node,
+        kind=kind,
+        status=status,
+        prompt=value_of(prompt, prompt_digest, prompt_size),
+        schema=None if schema is None else msgspec.json.decode(schema),
+        created_ms=created,
+        settled_ms=settled,
+        answer=value_of(answer, answer_digest, answer_size) if answered else None,
+        answered_by=answered_by,
+        deadline_ms=deadline,
+    )
+
+
+def effect_list(tx: Tx, query: EffectListPayload) -> EffectList:
+    """The ledger: by status oldest first, or its newest rows."""
+    limit = max(1, min(query.limit, PAGE_MAX))
+    if not query.statuses:
+        rows = tx.all(Q.effects_newest, {"limit": limit})
+    else:
+        rows = [
+            r
+            for status in query.statuses
+            for r in tx.all(Q.effects_of_status, {"status": status, "limit": limit})
+        ]
+    return EffectList(effects=tuple(EffectView(**_effect(row)) for row in rows[:limit]))
+
+
+def _effect(row: Row) -> dict[str, Any]:
+    names = ("effect_key", "run_id", "node", "visit", "type", "mode", "status", "attempts", "ref", "reserved_ms",
+             "settled_ms")  # fmt: skip
+    return dict(zip(names, row, strict=True))
+
+
+class Refers(msgspec.Struct, frozen=True, kw_only=True):
+    run_id: str
+    digest: str
+
+
+def refers(tx: Tx, query: Refers) -> bool:
+    """Whether a run refers to a value; a digest alone opens nothing."""
+    return tx.one(Q.refers, {"run_id": query.run_id, "digest": query.digest}) is not None

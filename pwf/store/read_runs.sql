@@ -1,0 +1,120 @@
+-- What lists and single-run views are read from.
+
+-- name: page
+-- Newest first, all statuses.
+SELECT r.run_no, r.run_id, r.workflow, r.title, r.status, r.hold, r.hold_detail, r.node, r.created_wall_ms,
+  r.started_wall_ms, r.ended_wall_ms, r.due_wall_ms, r.reason, r.steps, r.parent_run, e.revision, e.generation,
+  (SELECT q.request_id FROM requests q WHERE q.run_id = r.run_id AND q.status = 'pending')
+FROM runs r JOIN entities e ON e.entity_id = 'run:' || r.run_id
+WHERE r.run_no < :before ORDER BY r.run_no DESC LIMIT :limit
+
+-- name: page_of_workflow
+-- Newest first, of one workflow.
+SELECT r.run_no, r.run_id, r.workflow, r.title, r.status, r.hold, r.hold_detail, r.node, r.created_wall_ms,
+  r.started_wall_ms, r.ended_wall_ms, r.due_wall_ms, r.reason, r.steps, r.parent_run, e.revision, e.generation,
+  (SELECT q.request_id FROM requests q WHERE q.run_id = r.run_id AND q.status = 'pending')
+FROM runs r JOIN entities e ON e.entity_id = 'run:' || r.run_id
+WHERE r.workflow = :workflow AND r.run_no < :before ORDER BY r.run_no DESC LIMIT :limit
+
+-- name: page_of_status
+-- Newest first, of one stored status.
+SELECT r.run_no, r.run_id, r.workflow, r.title, r.status, r.hold, r.hold_detail, r.node, r.created_wall_ms,
+  r.started_wall_ms, r.ended_wall_ms, r.due_wall_ms, r.reason, r.steps, r.parent_run, e.revision, e.generation,
+  (SELECT q.request_id FROM requests q WHERE q.run_id = r.run_id AND q.status = 'pending')
+FROM runs r JOIN entities e ON e.entity_id = 'run:' || r.run_id
+WHERE r.status = :status AND r.run_no < :before ORDER BY r.run_no DESC LIMIT :limit
+
+-- name: page_of_hold
+-- Newest first, of one hold.
+SELECT r.run_no, r.run_id, r.workflow, r.title, r.status, r.hold, r.hold_detail, r.node, r.created_wall_ms,
+  r.started_wall_ms, r.ended_wall_ms, r.due_wall_ms, r.reason, r.steps, r.parent_run, e.revision, e.generation,
+  (SELECT q.request_id FROM requests q WHERE q.run_id = r.run_id AND q.status = 'pending')
+FROM runs r JOIN entities e ON e.entity_id = 'run:' || r.run_id
+WHERE r.hold = :hold AND r.run_no < :before ORDER BY r.run_no DESC LIMIT :limit
+
+-- name: one
+-- One run's line.
+SELECT r.run_no, r.run_id, r.workflow, r.title, r.status, r.hold, r.hold_detail, r.node, r.created_wall_ms,
+  r.started_wall_ms, r.ended_wall_ms, r.due_wall_ms, r.reason, r.steps, r.parent_run, e.revision, e.generation,
+  (SELECT q.request_id FROM requests q WHERE q.run_id = r.run_id AND q.status = 'pending')
+FROM runs r JOIN entities e ON e.entity_id = 'run:' || r.run_id
+WHERE r.run_id = :run_id
+
+-- name: body
+-- The rest of a run's row, for its view.
+SELECT r.definition_id, r.input, r.input_digest, ci.size, r.output, r.output_digest, co.size, r.error, d.root, d.path,
+  v.body FROM runs r JOIN definitions d ON d.definition_id = r.definition_id
+JOIN environments v ON v.environment_id = r.environment_id
+LEFT JOIN contents ci ON ci.digest = r.input_digest LEFT JOIN contents co ON co.digest = r.output_digest
+WHERE r.run_id = :run_id
+
+-- name: steps
+-- A page of attempts, the newest last.
+SELECT a.attempt, a.node, a.visit, a.tries, a.status, a.generation, a.started_wall_ms, a.ended_wall_ms, a.active_ms,
+  a.output, a.output_digest, c.size, a.error
+FROM attempts a LEFT JOIN contents c ON c.digest = a.output_digest
+WHERE a.run_id = :run_id AND a.attempt < :before ORDER BY a.attempt DESC LIMIT :limit
+
+-- name: steps_total
+-- How many attempts a run has had.
+SELECT attempts FROM runs WHERE run_id = :run_id
+
+-- name: updates
+-- The current items of a run.
+SELECT kind, key, data, updated_wall_ms FROM updates WHERE run_id = :run_id ORDER BY kind, key LIMIT 64
+
+-- name: effects
+-- The ledger's rows of a run, newest first.
+SELECT effect_key, run_id, node, visit, type, mode, status, attempts, ref, reserved_wall_ms, settled_wall_ms
+FROM effects WHERE run_id = :run_id ORDER BY reserved_wall_ms DESC LIMIT 100
+
+-- name: effects_of_status
+-- The ledger by status, oldest first; open ones have an index.
+SELECT effect_key, run_id, node, visit, type, mode, status, attempts, ref, reserved_wall_ms, settled_wall_ms
+FROM effects WHERE status = :status ORDER BY reserved_wall_ms LIMIT :limit
+
+-- name: effects_newest
+-- The ledger's newest rows.
+SELECT effect_key, run_id, node, visit, type, mode, status, attempts, ref, reserved_wall_ms, settled_wall_ms
+FROM effects ORDER BY reserved_wall_ms DESC LIMIT :limit
+
+-- name: children
+-- Runs that this run was restarted as.
+SELECT run_id FROM runs WHERE parent_run = :run_id
+
+-- name: requests_of_status
+-- Requests by status, oldest first.
+SELECT q.request_id, q.run_id, r.workflow, q.node, q.kind, q.status, q.prompt, q.prompt_digest, cp.size, q.schema,
+  q.created_wall_ms, q.settled_wall_ms, q.answer, q.answer_digest, ca.size, q.answered_by, q.deadline_wall_ms
+FROM requests q JOIN runs r ON r.run_id = q.run_id
+LEFT JOIN contents cp ON cp.digest = q.prompt_digest LEFT JOIN contents ca ON ca.digest = q.answer_digest
+WHERE q.status = :status ORDER BY q.created_wall_ms LIMIT :limit
+
+-- name: newest_request
+-- The newest question of a run.
+SELECT q.request_id, q.run_id, r.workflow, q.node, q.kind, q.status, q.prompt, q.prompt_digest, cp.size, q.schema,
+  q.created_wall_ms, q.settled_wall_ms, q.answer, q.answer_digest, ca.size, q.answered_by, q.deadline_wall_ms
+FROM requests q JOIN runs r ON r.run_id = q.run_id
+LEFT JOIN contents cp ON cp.digest = q.prompt_digest LEFT JOIN contents ca ON ca.digest = q.answer_digest
+WHERE q.run_id = :run_id ORDER BY q.created_wall_ms DESC LIMIT 1
+
+-- name: refers
+-- Whether a run refers to a value: as input, output, an attempt's output, a prompt, an answer, or a pinned file.
+SELECT 1 FROM runs WHERE run_id = :run_id AND (input_digest = :digest OR output_digest = :digest)
+UNION ALL SELECT 1 FROM attempts WHERE run_id = :run_id AND output_digest = :digest
+UNION ALL SELECT 1 FROM requests WHERE run_id = :run_id AND (prompt_digest = :digest OR answer_digest = :digest)
+UNION ALL SELECT 1 FROM runs r JOIN definition_sources s ON s.definition_id = r.definition_id
+  WHERE r.run_id = :run_id AND s.digest = :digest
+LIMIT 1
+
+-- name: queue_state
+-- Where a run stands in the queue.
+SELECT state, due_wall_ms, due_elapsed_ms, due_boot_id FROM run_queue WHERE run_id = :run_id
+
+-- name: runner_state
+-- The process of a run.
+SELECT state, generation, pid FROM runners WHERE run_id = :run_id
+
+-- name: active_since
+-- The attempt that is going on.
+SELECT attempt, node, started_wall_ms FROM attempts WHERE run_id = :run_id AND status = 'active'

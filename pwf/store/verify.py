@@ -1,0 +1,79 @@
+"""`state.verify`: integrity, foreign keys and every cross-table rule; each violation with its run and a fix."""
+
+from __future__ import annotations
+
+import msgspec
+
+from pwf.protocol.operations import VerifyResult
+from pwf.protocol.views import Violation
+from pwf.store.queries import load_queries
+from pwf.store.tx import Tx
+
+Q = load_queries(__file__)
+
+REPORTED_MAX = 50  # per rule; a broken rule tends to be broken often
+
+_CANCEL = "pwf cancel {run}, then pwf restart {run}"
+_RESTART = "restart the daemon (pwf stop, pwf start): recovery settles it"
+_REPORT = "please report it, with a copy of the database"
+
+#: query -> (message, fix)
+RULES: dict[str, tuple[str, str]] = {
+    "ended_open": ("the run has ended, but something is still open for it", _RESTART),
+    "running_unowned": ("the run is running, but has no queue row, lease or runner", _RESTART),
+    "queued_undue": ("the run is queued, but not due, or somebody owns it", _CANCEL),
+    "waiting_unasked": ("the run waits, but has no open request, or is queued or owned as well", _CANCEL),
+    "held_loose": ("the run is held, but without a reason, or is queued, asked or owned as well", _CANCEL),
+    "attempts_miscounted": ("the run's attempts are not numbered as counted", _REPORT),
+    "history_broken": ("the history has not one event per revision", _REPORT),
+    "ambiguous_loose": ("an effect is ambiguous, but its run is not held for it", _CANCEL),
+    "step_repeated": ("a committed step ran twice", _REPORT),
+    "manual_repeated": ("a manual effect was applied, but not by exactly one completed attempt", _REPORT),
+    "active_stray": ("an open attempt is not the run's position", _REPORT),
+    "counts_wrong": ("the number of runs with this status is not what is counted", _REPORT),
+    "runner_stray": ("a runner of an earlier daemon is not settled", _RESTART),
+    "content_incomplete": ("an output refers to a value that is not all there", _REPORT),
+}
+
+
+class Verify(msgspec.Struct, frozen=True, kw_only=True):
+    """`epoch`: of the daemon that asks; its own runners are no violation."""
+
+    epoch: int = 0
+
+
+def verify(tx: Tx, query: Verify) -> VerifyResult:
+    """Check everything; an empty list of violations is a clean bill."""
+    found = _integrity(tx)
+    for rule, (message, fix) in RULES.items():
+        sql: str = getattr(Q, rule)
+        params = {"epoch": query.epoch} if ":epoch" in sql else None
+        for row in tx.all(sql, params)[:REPORTED_MAX]:
+            subject = str(row[0])
+            run_id = subject.removeprefix("run:")
+            about_run = rule != "counts_wrong" and subject != "daemon"
+            found.append(
+                Violation(
+                    rule=rule,
+                    message=message if about_run else f"{message}: {subject}",
+                    run_id=run_id if about_run else None,
+                    fix=fix.replace("{run}", run_id),
+                )
+            )
+    row = tx.one(Q.row_counts)
+    assert row is not None
+    names = ("runs", "attempts", "events", "requests", "effects", "values")
+    checked = {"rules": len(RULES) + 2, **dict(zip(names, row, strict=True))}
+    return VerifyResult(violations=tuple(found), checked=checked)
+
+
+def _integrity(tx: Tx) -> list[Violation]:
+    found = [
+        Violation(rule="integrity", message=str(row[0]), fix="restore the database from a backup")
+        for row in tx.all("PRAGMA integrity_check(20)")
+        if row[0] != "ok"
+    ]
+    for table, rowid, parent, _key in tx.all("PRAGMA foreign_key_check"):
+        message = f"row {rowid} of {table} refers to a missing row of {parent}"
+        found.append(Violation(rule="foreign_key", message=message, fix=_REPORT))
+    return found

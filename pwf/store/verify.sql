@@ -1,0 +1,89 @@
+-- The rules that must hold across tables. Each query lists the runs that break one; `state verify` scans on purpose.
+
+-- name: ended_open
+-- An ended run has nothing open.
+SELECT r.run_id FROM runs r WHERE r.ended_wall_ms IS NOT NULL AND (
+  EXISTS (SELECT 1 FROM run_queue q WHERE q.run_id = r.run_id)
+  OR EXISTS (SELECT 1 FROM requests q WHERE q.run_id = r.run_id AND q.status = 'pending')
+  OR EXISTS (SELECT 1 FROM attempts a WHERE a.run_id = r.run_id AND a.status = 'active')
+  OR EXISTS (SELECT 1 FROM effects e WHERE e.run_id = r.run_id AND e.status = 'applying')
+  OR EXISTS (SELECT 1 FROM entities e WHERE e.entity_id = 'run:' || r.run_id AND e.lease_token IS NOT NULL)
+  OR EXISTS (SELECT 1 FROM runners p WHERE p.run_id = r.run_id AND p.epoch < :epoch))
+
+-- name: running_unowned
+-- A running run has a live queue row, a lease and a runner of its own generation.
+SELECT r.run_id FROM runs r WHERE r.status = 'running' AND NOT (
+  EXISTS (SELECT 1 FROM run_queue q WHERE q.run_id = r.run_id AND q.state = 'live')
+  AND EXISTS (SELECT 1 FROM entities e JOIN runners p ON p.run_id = r.run_id AND p.generation = e.generation
+    WHERE e.entity_id = 'run:' || r.run_id AND e.lease_token IS NOT NULL))
+
+-- name: queued_undue
+-- A queued run is due, now or later, and nobody owns it.
+SELECT r.run_id FROM runs r WHERE r.status = 'queued' AND (
+  NOT EXISTS (SELECT 1 FROM run_queue q WHERE q.run_id = r.run_id AND q.state IN ('ready', 'later'))
+  OR EXISTS (SELECT 1 FROM entities e WHERE e.entity_id = 'run:' || r.run_id AND e.lease_token IS NOT NULL))
+
+-- name: waiting_unasked
+-- A waiting run has one open request, no queue row and no owner.
+SELECT r.run_id FROM runs r WHERE r.status = 'waiting' AND (
+  NOT EXISTS (SELECT 1 FROM requests q WHERE q.run_id = r.run_id AND q.status = 'pending')
+  OR EXISTS (SELECT 1 FROM run_queue q WHERE q.run_id = r.run_id)
+  OR EXISTS (SELECT 1 FROM entities e WHERE e.entity_id = 'run:' || r.run_id AND e.lease_token IS NOT NULL))
+
+-- name: held_loose
+-- A held run has a reason, no queue row, no open request and no owner.
+SELECT r.run_id FROM runs r WHERE r.status = 'held' AND (
+  r.hold IS NULL
+  OR EXISTS (SELECT 1 FROM run_queue q WHERE q.run_id = r.run_id)
+  OR EXISTS (SELECT 1 FROM requests q WHERE q.run_id = r.run_id AND q.status = 'pending')
+  OR EXISTS (SELECT 1 FROM entities e WHERE e.entity_id = 'run:' || r.run_id AND e.lease_token IS NOT NULL))
+
+-- name: attempts_miscounted
+-- The counter names the newest attempt, and attempts are numbered without gaps.
+SELECT r.run_id FROM runs r WHERE r.attempts <> (SELECT count(*) FROM attempts a WHERE a.run_id = r.run_id)
+  OR r.attempts <> (SELECT coalesce(max(a.attempt), 0) FROM attempts a WHERE a.run_id = r.run_id)
+
+-- name: history_broken
+-- One event per revision, without gaps.
+SELECT e.entity_id FROM entities e WHERE
+  e.revision <> (SELECT count(*) FROM events v WHERE v.entity_id = e.entity_id)
+  OR e.revision <> (SELECT max(v.revision) FROM events v WHERE v.entity_id = e.entity_id)
+
+-- name: ambiguous_loose
+-- An ambiguous effect holds its run, or the run has ended.
+SELECT r.run_id FROM effects e JOIN runs r ON r.run_id = e.run_id
+WHERE e.status = 'ambiguous' AND r.ended_wall_ms IS NULL AND r.hold IS NOT 'effect_ambiguous'
+  AND r.hold IS NOT 'process_unreaped'
+
+-- name: step_repeated
+-- A visit is completed at most once.
+SELECT a.run_id FROM attempts a WHERE a.status = 'completed' GROUP BY a.run_id, a.node, a.visit HAVING count(*) > 1
+
+-- name: manual_repeated
+-- An applied manual effect has exactly one completed attempt.
+SELECT e.run_id FROM effects e WHERE e.mode = 'manual' AND e.status = 'applied' AND e.run_id IN (SELECT run_id FROM runs)
+  AND 1 <> (SELECT count(*) FROM attempts a WHERE a.run_id = e.run_id AND a.node = e.node AND a.visit = e.visit
+    AND a.status = 'completed')
+  AND NOT EXISTS (SELECT 1 FROM runs r WHERE r.run_id = e.run_id AND r.ended_wall_ms IS NOT NULL)
+
+-- name: active_stray
+-- An open attempt belongs to the position of a run that runs, waits, or has a timer.
+SELECT a.run_id FROM attempts a JOIN runs r ON r.run_id = a.run_id
+WHERE a.status = 'active' AND (a.attempt <> r.attempts OR a.node <> r.node OR a.visit <> r.visit)
+
+-- name: counts_wrong
+-- The counter per status is what a count would give.
+SELECT c.status FROM run_counts c WHERE c.runs <> (SELECT count(*) FROM runs r WHERE r.status = c.status)
+
+-- name: runner_stray
+-- A runner row of an earlier daemon that recovery has not settled.
+SELECT p.run_id FROM runners p WHERE p.epoch < :epoch
+
+-- name: content_incomplete
+-- A value that something refers to is all there.
+SELECT a.run_id FROM attempts a JOIN contents c ON c.digest = a.output_digest WHERE c.complete = 0
+
+-- name: row_counts
+-- What was looked at.
+SELECT (SELECT count(*) FROM runs), (SELECT count(*) FROM attempts), (SELECT count(*) FROM events),
+  (SELECT count(*) FROM requests), (SELECT count(*) FROM effects), (SELECT count(*) FROM contents)
