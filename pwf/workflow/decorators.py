@@ -1,7 +1,7 @@
-"""The decorators that turn functions into nodes, each with its types; `register` holds the rules for one
-node.
+"""The decorators that turn functions into nodes, each with its types.
 
-A new kind of node adds a method here, its rules in `register` and `check`, and its execution in the runner.
+A new kind of node adds a method here, its rules in `register` (one node) and `check` (the graph), and its
+execution in the runner.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ Command = str | Sequence[str | PathLike[str]]
 Function = Callable[[Context[InputT]], T]
 AsyncFunction = Callable[[Context[InputT]], Coroutine[Any, Any, T]]
 EitherFunction = AsyncFunction[InputT, T] | Function[InputT, T]
+ShellDecorator = Callable[[EitherFunction[InputT, Command]], Node[ShellResult]]
 
 
 class Make(Protocol[InputT_co]):
@@ -148,7 +149,7 @@ class Decorators(Generic[InputT]):
         on_line: OnLine | None = None,
         max_output: int = MAX_OUTPUT_DEFAULT,
         id: str | None = None,
-    ) -> Callable[[EitherFunction[InputT, Command]], Node[ShellResult]]:
+    ) -> ShellDecorator[InputT]:
         """A command. The function returns its words, or a string for the given `shell`.
 
         `cwd` is relative to the project root, `env` adds variables, `stdin` is empty unless given (each may
@@ -167,7 +168,7 @@ class Decorators(Generic[InputT]):
             "max_output": max_output,
         }
         options = NodeOptions(id=id, timeout=timeout, retry=retry, effect=effect, shell=shell_options)
-        return cast(Any, self._decorate("shell", fn, options))
+        return cast(ShellDecorator[InputT], self._decorate("shell", fn, options))
 
     @overload
     def wait(self, fn: EitherFunction[InputT, timedelta | datetime], /) -> Node[Waited]: ...

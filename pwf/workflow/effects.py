@@ -1,6 +1,4 @@
-"""What an author says about side effects: `idempotent`, `manual`, and the answers of an `observe`
-function.
-"""
+"""What an author says about side effects: `idempotent`, `manual`, and the answers of `observe`."""
 
 from __future__ import annotations
 

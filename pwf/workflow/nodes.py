@@ -1,6 +1,4 @@
-"""Nodes: what a decorator makes of a function (`Node`), and the same with all that a runner needs
-(`NodeDef`).
-"""
+"""Nodes: what a decorator makes of a function (`Node`), and what a runner executes (`NodeDef`)."""
 
 from __future__ import annotations
 

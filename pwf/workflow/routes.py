@@ -1,5 +1,4 @@
-"""The ways out of nodes as an author writes them: `a >> b >> c`, `a.on("failed") >> d`, `b.switch(ship=c,
-fix=a)`.
+"""The ways out of nodes as an author writes them: `a >> b >> c`, `a.on("failed") >> d`, `b.switch(ship=c)`.
 
 Nothing is judged here but what could not be kept for later: `check` sees all ways at once and says what is
 wrong.
