@@ -6,8 +6,8 @@ import msgspec
 
 from pwf.protocol.spawn import Identity
 from pwf.store.queries import load_queries
+from pwf.store.runner_end import RunnerGone, runner_gone
 from pwf.store.runners import Q as RUNNERS
-from pwf.store.runners import RunnerGone, runner_gone
 from pwf.store.state import shown_status
 from pwf.store.tx import Tx
 

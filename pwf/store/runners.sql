@@ -35,20 +35,6 @@ WHERE r.run_id = :run_id
 -- The data files that are pinned with the definition.
 SELECT path, digest, size FROM definition_sources WHERE definition_id = :definition_id AND kind = 'data'
 
--- name: reply_of
--- The answer that a message got before, for a repeat.
-SELECT verdict FROM attempts WHERE run_id = :run_id AND generation = :generation AND seq = :seq
-
--- name: previous_error
--- The error of the attempt whose effect was then observed.
-SELECT error FROM attempts WHERE run_id = :run_id AND status = 'unknown' ORDER BY attempt DESC LIMIT 1
-
--- name: add_request
--- A durable question.
-INSERT INTO requests(request_id, run_id, node, visit, attempt, kind, status, prompt, prompt_digest, schema,
-  created_wall_ms)
-VALUES (:request_id, :run_id, :node, :visit, :attempt, :kind, 'pending', :prompt, :prompt_digest, :schema, :now)
-
 -- name: put_update
 -- A record replaces the current item of its kind and key.
 INSERT INTO updates(run_id, kind, key, data, updated_wall_ms) VALUES (:run_id, :kind, :key, :data, :now)

@@ -60,10 +60,10 @@ def verify(tx: Tx, query: Verify) -> VerifyResult:
                     fix=fix.replace("{run}", run_id),
                 )
             )
-    row = tx.one(Q.row_counts)
-    assert row is not None
+    counted = tx.one(Q.row_counts)
+    assert counted is not None
     names = ("runs", "attempts", "events", "requests", "effects", "values")
-    checked = {"rules": len(RULES) + 2, **dict(zip(names, row, strict=True))}
+    checked = {"rules": len(RULES) + 2, **dict(zip(names, counted, strict=True))}
     return VerifyResult(violations=tuple(found), checked=checked)
 
 

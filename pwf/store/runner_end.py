@@ -1,0 +1,102 @@
+"""The end of a runner's process, settled from the last committed boundary. Safe to repeat.
+
+A runner's exit is no failure of its run: the last committed attempt and its effect decide whether the run goes on,
+is held, or fails.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from pwf.protocol.graph import NodeSpec
+from pwf.protocol.runner import StepError
+from pwf.store import moves
+from pwf.store.runners import Q, leave_unknown
+from pwf.store.state import Graph, RunState, encode, graph_of, load_run, save_position
+from pwf.store.tx import Tx
+
+CRASHES_MAX = 3  # runner ends in a row without progress, then the hold no_progress (design, section 7)
+CRASH_BACKOFF_MS = (0, 0, 1_000)
+
+
+class RunnerGone(msgspec.Struct, frozen=True, kw_only=True):
+    """A runner's process has ended. `proved`: it and all that it started are dead.
+
+    `timed_out`: we ended it because the attempt's time was over. `stopped`: it was ended with or by the daemon or
+    the machine, which counts against nobody. `error` is kept with an interrupted attempt.
+    """
+
+    run_id: str
+    generation: int
+    proved: bool
+    timed_out: int | None = None  # the attempt
+    stopped: bool = False
+    error: StepError | None = None
+
+
+def runner_gone(tx: Tx, command: RunnerGone) -> None:
+    """Settle what the runner left open, from the last committed boundary. Safe to repeat."""
+    run = load_run(tx, command.run_id)
+    if run.generation == command.generation and run.status == "running":
+        run.revision = tx.fence(run.entity_id, generation=command.generation)
+        _settle_interrupted(tx, run, command)
+        save_position(tx, run)
+    elif run.generation == command.generation and not command.proved and not run.ended and run.hold is None:
+        run.revision = tx.fence(run.entity_id, generation=command.generation)
+        detail = "processes of its last runner could not be shown dead"
+        moves.hold(tx, run, "process_unreaped", detail, waiting=run.status == "waiting")
+        save_position(tx, run)
+        moves.note(tx, run, "held", "daemon", {"hold": "process_unreaped"})
+    if command.proved:
+        tx.run(Q.delete_runner, {"run_id": command.run_id, "generation": command.generation})
+        tx.run(Q.drop_holds, {"run_id": command.run_id, "generation": command.generation})
+    else:
+        tx.run(Q.runner_ending, {"run_id": command.run_id, "generation": command.generation})
+    tx.changed("queue")
+    tx.changed("run:" + command.run_id)
+
+
+def _settle_interrupted(tx: Tx, run: RunState, command: RunnerGone) -> None:
+    graph = graph_of(tx, run.definition_id)
+    active = tx.one(moves.Q.active_attempt, {"run_id": run.run_id})
+    timed_out = active is not None and command.timed_out == active[0]
+    node = graph.node(run.node)
+    if active is not None and node.effect is not None and node.effect.mode == "manual":
+        leave_unknown(tx, run, node, None, "timed_out" if timed_out else "interrupted")
+    elif timed_out:
+        _timed_out(tx, run, graph, node)
+    else:
+        if active is not None:
+            error = None if command.error is None else encode(command.error)
+            moves.end_attempt(tx, run, "interrupted", attempt=active[0], error=error)
+        _go_on(tx, run, command)
+    if not command.proved and not run.ended:
+        detail = "processes of its last runner could not be shown dead"
+        moves.hold(tx, run, "process_unreaped", detail, waiting=run.status == "waiting")
+
+
+def _timed_out(tx: Tx, run: RunState, graph: Graph, node: NodeSpec) -> None:
+    timeout_ms = node.timeout_ms or 0
+    text = f"node {run.node!r} took longer than its {timeout_ms:,} ms"
+    error = StepError(code="runner_timed_out", message=text, node=run.node)
+    facts: dict[str, object] = {"node": run.node, "attempt": run.attempts, "outcome": "timed_out"}
+    then = moves.follow(run, node, "timed_out", None)
+    moves.end_attempt(tx, run, "timed_out", error=encode(error), active_ms=timeout_ms)
+    if node.effect is not None:
+        moves.settle_effect(tx, run, "failed")
+    run.crashes = 0
+    moves.take(tx, run, graph, then, "timed_out", moves.NOTHING, error, go=False)
+    moves.note(tx, run, "step_finished", "daemon", moves.after_facts(facts, run, then))
+    moves.release(tx, run)
+
+
+def _go_on(tx: Tx, run: RunState, command: RunnerGone) -> None:
+    run.crashes += 0 if command.stopped else 1
+    facts: dict[str, object] = {"node": run.node, "crashes": run.crashes, "stopped": command.stopped}
+    moves.note(tx, run, "runner_gone", "daemon", facts)
+    if run.crashes >= CRASHES_MAX:
+        detail = f"its runner ended {run.crashes} times in a row at node {run.node!r} without progress"
+        moves.hold(tx, run, "no_progress", detail)
+    else:
+        moves.queue(tx, run, delay_ms=CRASH_BACKOFF_MS[run.crashes])
+    moves.release(tx, run)

@@ -1,0 +1,212 @@
+"""What a runner proposes, decided: the end of an attempt and the start of the next, a question, a timer.
+
+Messages are applied in the order of their `seq` under generation and token; a repeat gets the answer that it got
+before; a stale writer gets `claim_lost` and nothing is written.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from pwf.errors import InvalidValue
+from pwf.protocol.graph import NodeSpec
+from pwf.protocol.runner import Ask, Finish, Reply, Sequenced, Value, WaitUntil
+from pwf.store import moves
+from pwf.store.queries import load_queries
+from pwf.store.runners import Current, Fence, current_of, leave_unknown, part
+from pwf.store.state import Graph, RunState, encode, graph_of, load_run, save_position
+from pwf.store.tx import Tx
+from pwf.store.values import claim_value
+
+Q = load_queries(__file__)
+
+
+class RunnerMessages(msgspec.Struct, frozen=True, kw_only=True):
+    """What has arrived from one runner, in order. `drain`: the daemon is stopping, so nothing new begins."""
+
+    fence: Fence
+    messages: tuple[Sequenced, ...]
+    drain: bool = False
+
+
+class Applied(msgspec.Struct, frozen=True, kw_only=True):
+    """One reply per message. `current` is set while the runner goes on."""
+
+    replies: tuple[Reply, ...]
+    current: Current | None = None
+
+
+def apply_messages(tx: Tx, command: RunnerMessages) -> Applied:
+    """Apply a runner's messages. Once one is answered with anything but `go`, the rest get that answer too."""
+    fence = command.fence
+    run = load_run(tx, fence.run_id)
+    graph = graph_of(tx, run.definition_id)
+    replies: list[Reply] = []
+    verdict, fault = "go", None
+    for message in command.messages:
+        if verdict == "go":
+            if run.generation != fence.generation:
+                verdict = "claim_lost"
+            elif message.seq <= run.seq:
+                replies.append(_replay(tx, run, message.seq))
+                continue
+            elif run.lease_token != fence.token or run.status != "running":
+                verdict = "claim_lost"
+            elif (fault := _fault(tx, run, graph, message)) is not None:
+                verdict = "refused"
+            else:
+                run.revision = tx.fence(run.entity_id, generation=fence.generation, token=fence.token)
+                verdict = _apply(tx, run, graph, message, may_go=not command.drain)
+        replies.append(Reply(seq=message.seq, verdict=verdict, error=fault))  # type: ignore[arg-type]
+    if verdict not in ("claim_lost", "refused"):
+        save_position(tx, run)
+    current = None
+    if verdict == "go" and run.status == "running":
+        current = current_of(run, graph.node(run.node))
+    return Applied(replies=tuple(replies), current=current)
+
+
+def _replay(tx: Tx, run: RunState, seq: int) -> Reply:
+    row = tx.one(Q.reply_of, {"run_id": run.run_id, "generation": run.generation, "seq": seq})
+    if row is None or row[0] is None:
+        return Reply(seq=seq, verdict="park")  # a request or a timer: its answer was always to park
+    return Reply(seq=seq, verdict=row[0])
+
+
+def _fault(tx: Tx, run: RunState, graph: Graph, message: Sequenced) -> str | None:
+    """What is wrong with a message of the rightful owner; None when nothing is."""
+    if message.seq != run.seq + 1:
+        return f"message {message.seq} came after {run.seq}"
+    if message.attempt != run.attempts:
+        return f"message names attempt {message.attempt}; the run is in attempt {run.attempts}"
+    node = graph.node(run.node)
+    if isinstance(message, Finish):
+        if message.outcome == "completed" and message.route_error is None:
+            if not graph.may_lead(run.node, "completed", message.next):
+                return f"the graph has no way from {run.node!r} to {message.next!r} after completed"
+            if message.output is None:
+                return "completed without an output"
+        if message.settled is not None and node.effect is None:
+            return f"node {run.node!r} declares no effect"
+        if message.settled == "unknown" and message.outcome not in ("failed", "timed_out"):
+            return f"an effect of unknown outcome can not be {message.outcome}"
+        return _missing(tx, run, message.output)
+    if isinstance(message, WaitUntil):
+        if node.kind != "wait" or (message.delay_ms is None) == (message.wall_ms is None):
+            return "a timer needs a wait node and exactly one time"
+    elif node.kind == "wait":
+        return "a wait node asks nothing"
+    else:
+        return _missing(tx, run, message.prompt)
+    return None
+
+
+def _missing(tx: Tx, run: RunState, value: Value | None) -> str | None:
+    if value is None or value.digest is None:
+        return None
+    try:
+        claim_value(tx, value.digest, run.run_id, run.generation)
+    except InvalidValue as error:
+        return error.message
+    return None
+
+
+def _apply(tx: Tx, run: RunState, graph: Graph, message: Sequenced, *, may_go: bool) -> str:
+    run.seq = message.seq
+    run.crashes = 0
+    if message.title is not None:
+        run.title = message.title[:200]
+    if isinstance(message, Finish):
+        return _finish(tx, run, graph, message, may_go=may_go)
+    if isinstance(message, Ask):
+        _ask(tx, run, message)
+    else:
+        _wait(tx, run, message)
+    part(tx, run)
+    return "park"
+
+
+def _finish(tx: Tx, run: RunState, graph: Graph, message: Finish, *, may_go: bool) -> str:
+    node = graph.node(run.node)
+    output, error = _named(message.output), message.error
+    if message.settled == "unknown":
+        return leave_unknown(tx, run, node, message, message.outcome)
+    if error is None and message.outcome != "completed" and message.observed:
+        row = tx.one(Q.previous_error, {"run_id": run.run_id})
+        error = None if row is None else moves.decode_error(row[0])
+    if node.effect is not None:
+        moves.settle_effect(tx, run, _settled(node, message), message.effect_ref)
+    run.observe = None
+    facts: dict[str, object] = {"node": run.node, "attempt": run.attempts, "outcome": message.outcome}
+    then = moves.Follow() if message.route_error else moves.follow(run, node, message.outcome, message.next)
+    go = may_go and not run.pause_requested and run.steps < graph.graph.max_steps
+    verdict = moves.verdict(then, go=go)
+    moves.end_attempt(
+        tx,
+        run,
+        message.outcome,
+        output=output,
+        error=None if error is None else encode(error),
+        active_ms=message.active_ms,
+        seq=message.seq,
+        verdict=verdict,
+    )
+    moves.take(tx, run, graph, then, message.outcome, output, message.route_error or error, go=go)
+    moves.note(tx, run, "step_finished", "runner", moves.after_facts(facts, run, then))
+    if verdict != "go":
+        part(tx, run)
+    return "end" if run.ended else verdict
+
+
+def _settled(node: NodeSpec, message: Finish) -> str:
+    if message.settled is not None:
+        return message.settled
+    assert node.effect is not None
+    if message.outcome == "completed":
+        return "applied"
+    return "failed" if node.effect.mode == "idempotent" else "rejected"
+
+
+def _named(value: Value | None) -> moves.Stored:
+    """A runner's value: inline bytes as they stand, or the digest that it has uploaded."""
+    if value is None:
+        return moves.NOTHING
+    if value.digest is not None:
+        return moves.Stored(digest=value.digest)
+    assert value.json is not None
+    return moves.Stored(inline=bytes(value.json))
+
+
+def _ask(tx: Tx, run: RunState, message: Ask) -> None:
+    prompt = _named(message.prompt)
+    request_id = tx.ids.new()
+    tx.run(
+        Q.add_request,
+        {
+            "request_id": request_id,
+            "run_id": run.run_id,
+            "node": run.node,
+            "visit": run.visit,
+            "attempt": run.attempts,
+            "kind": message.kind,
+            "prompt": prompt.inline,
+            "prompt_digest": prompt.digest,
+            "schema": None if message.schema is None else encode(message.schema),
+            "now": tx.now.wall_ms,
+        },
+    )
+    moves.note(
+        tx, run, "request_opened", "runner", {"request": request_id, "kind": message.kind, "node": run.node}
+    )
+    run.status, run.placed = "waiting", True
+    if run.pause_requested:
+        moves.hold(tx, run, "paused", None, waiting=True)
+    else:
+        tx.run(moves.Q.dequeue, {"run_id": run.run_id})
+    tx.changed("requests")
+
+
+def _wait(tx: Tx, run: RunState, message: WaitUntil) -> None:
+    delay_ms = max(0, message.delay_ms) if message.delay_ms is not None else 0
+    moves.queue(tx, run, delay_ms=delay_ms, wall_ms=message.wall_ms)
+    moves.note(tx, run, "timer_set", "runner", {"node": run.node, "due_ms": run.due_wall_ms})
