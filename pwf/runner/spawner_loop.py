@@ -16,13 +16,8 @@ from pwf.runner.reaping import Children
 from pwf.runner.spawn_io import SpawnSocket
 
 
-def serve(
-    control: SpawnSocket,
-    children: Children,
-    handle: Callable[[ToSpawner, list[int]], None],
-    after: Callable[[], None],
-) -> None:
-    """Give each request to `handle`, report each child that ended and then call `after`, until the daemon is gone."""
+def serve(control: SpawnSocket, children: Children, handle: Callable[[ToSpawner, list[int]], None]) -> None:
+    """Give each request to `handle` and report each child that ended, until the daemon is gone."""
     wake, write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK) if hasattr(os, "pipe2") else _pipe()
     signal.signal(signal.SIGCHLD, _noticed)
     signal.set_wakeup_fd(write, warn_on_full_buffer=False)

@@ -1,0 +1,147 @@
+"""Custody: proof that every process of a runner is dead, before its run may be admitted again.
+
+Owns the scans of the process table: proofs that run at the same time share one. Promises: a proof that says True
+rests on a scan that began after the runner had ended; only processes that are exactly the ones meant are signalled;
+what can not be attributed for sure is never killed, and makes the proof fail. Holds no state worth keeping: after a
+crash of the daemon the next one proves anew from the recorded identity and marker.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable
+from typing import NamedTuple
+
+import trio
+
+from pwf import host
+from pwf.host import Bearer, Identity
+from pwf.protocol.runner import MARKER_VARIABLE
+
+PROOF_TIMEOUT_S = 5.0
+PAUSE_S_MIN, PAUSE_S_MAX = 0.002, 0.1  # between a kill and the next scan
+
+
+class Suspects(NamedTuple):
+    """What a scan says about one runner. `doubtful`: in its session by number, but perhaps a stranger."""
+
+    ours: list[Identity]
+    doubtful: list[Identity]
+
+
+def suspects(bearers: Iterable[Bearer], runner: Identity, marker: str, died_tick: int | None) -> Suspects:
+    """Which living processes are, or may be, the runner's.
+
+    The marker proves it. The session proves it while the runner itself is there, or while a member is there that
+    started before the runner's death was seen (`died_tick`): as long as a session has members, its number is not
+    used again. A later session of the same number has another leader, or members that are all younger.
+    """
+    ours: list[Identity] = []
+    members: list[Identity] = []
+    session_is_ours = False
+    session_is_taken = False
+    for identity, _, found in bearers:
+        is_runner = identity.is_same(runner)
+        if identity.pid == runner.pid and not is_runner:
+            session_is_taken = (
+                True  # the kernel gives a session's number to nobody while the session has members
+            )
+        if is_runner or found == marker:
+            ours.append(identity)
+        if is_runner:
+            session_is_ours = True
+        elif identity.session == runner.session and found != marker:
+            members.append(identity)
+            session_is_ours |= died_tick is not None and identity.start_tick <= died_tick
+    if session_is_taken:
+        return Suspects(ours, [])
+    return Suspects(ours + members, []) if session_is_ours else Suspects(ours, members)
+
+
+class Custody:
+    """Proves runners dead. One instance per daemon, so that proofs share their scans."""
+
+    def __init__(self) -> None:
+        self._turn = trio.Lock()
+        self._next: _Scan | None = None
+
+    async def prove_dead(
+        self,
+        runner: Identity,
+        marker: str,
+        *,
+        died_tick: int | None = None,
+        timeout_s: float = PROOF_TIMEOUT_S,
+    ) -> bool:
+        """Kill the runner, the members of its session and the bearers of its marker until none is left.
+
+        False when that can not be shown within the bound: a process of another user, one that the kernel can not
+        end, or one that may be a stranger. `died_tick` is the tick (`host.now_tick`) at which the runner was seen
+        to have ended, when this daemon saw it. Safe to repeat, and to cancel.
+        """
+        if runner.boot_id != host.boot_id():
+            return True  # nothing outlives a boot
+        scans_needed = 1
+        pause_s = PAUSE_S_MIN
+        with trio.move_on_after(timeout_s):
+            while True:
+                found = suspects(await self._scan(runner.start_tick), runner, marker, died_tick)
+                if not found.ours and not found.doubtful:
+                    scans_needed -= 1
+                    if scans_needed == 0:
+                        return True
+                    continue
+                if found.ours:
+                    scans_needed = 2  # what forks while it is hunted may have been missed once
+                    died_tick = host.now_tick() if not found.doubtful else died_tick
+                    _kill(found.ours)
+                await trio.sleep(pause_s)
+                pause_s = min(pause_s * 2, PAUSE_S_MAX)
+        return False
+
+    async def bearers_of(self, prefix: str) -> list[Bearer]:
+        """Every living process whose marker begins with `prefix` (a home id, say)."""
+        return [
+            bearer
+            for bearer in await self._scan(0)
+            if bearer.marker is not None and bearer.marker.startswith(prefix)
+        ]
+
+    async def _scan(self, since_tick: int) -> list[Bearer]:
+        """A scan that begins after this call; those who ask while one runs share the next."""
+        scan = self._next
+        if scan is not None:
+            scan.since_tick = min(scan.since_tick, since_tick)
+            await scan.done.wait()
+            return scan.found()
+        scan = self._next = _Scan(since_tick)
+        # Others wait for what this task does. A scan takes milliseconds.
+        with trio.CancelScope(shield=True):
+            async with self._turn:
+                self._next = None
+                try:
+                    scan.bearers = await trio.to_thread.run_sync(
+                        host.find_bearers, MARKER_VARIABLE, scan.since_tick
+                    )
+                finally:
+                    scan.done.set()
+        await trio.lowlevel.checkpoint_if_cancelled()
+        return scan.found()
+
+
+class _Scan:
+    def __init__(self, since_tick: int) -> None:
+        self.since_tick = since_tick
+        self.done = trio.Event()
+        self.bearers: list[Bearer] | None = None
+
+    def found(self) -> list[Bearer]:
+        if self.bearers is None:
+            raise OSError("the process table could not be read")
+        return self.bearers
+
+
+def _kill(identities: Iterable[Identity]) -> None:
+    for identity in identities:
+        with contextlib.suppress(PermissionError):  # stays alive, so the proof fails
+            host.kill_identity(identity)

@@ -1,0 +1,126 @@
+"""One runner process, as the daemon holds it: its sockets, its end, and the proof that nothing of it is left.
+
+Owns its descriptors. The end is learned from the kernel, and the status from whoever reaped it, if that comes
+within a short bound. Whoever holds it calls `aclose` at last; sockets that close make the runner end itself.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+
+import trio
+
+from pwf import host
+from pwf.actors.custody import PROOF_TIMEOUT_S, Custody
+from pwf.actors.spawn_link import ExitReport, Exits
+from pwf.host import Identity
+
+STATUS_WAIT_S = 0.25  # from the end of the process to the report of whoever reaped it
+LEAVE_S = 1.0  # design, section 7: one second to exit after being asked
+
+
+class RunnerProcess:
+    """`stream` carries messages, `values` reads of larger values. `isolated`: started by exec, for itself."""
+
+    def __init__(
+        self,
+        identity: Identity,
+        marker: str,
+        messages: socket.socket,
+        values: socket.socket,
+        *,
+        exits: Exits,
+        custody: Custody,
+        isolated: bool = False,
+    ) -> None:
+        self.identity = identity
+        self.marker = marker
+        self.isolated = isolated
+        self.stream = trio.SocketStream(trio.socket.from_stdlib_socket(messages))
+        self.values = trio.SocketStream(trio.socket.from_stdlib_socket(values))
+        self._exits = exits
+        self._custody = custody
+        self._report: ExitReport = exits.expect(identity)
+        self._died_tick: int | None = None
+        self._exited = trio.Event()
+        self._status: int | None = None
+
+    async def watch(self) -> None:
+        """The task that waits for the end of the process. Runs once, in the pool's nursery."""
+        descriptor = host.open_exit(self.identity)
+        if descriptor is not None:
+            try:
+                await trio.lowlevel.wait_readable(descriptor)
+            finally:
+                os.close(descriptor)
+        self._died_tick = host.now_tick()
+        with trio.move_on_after(STATUS_WAIT_S):
+            await self._report.arrived.wait()
+        self._exits.forget(self.identity)
+        self._status = self._report.status
+        self._exited.set()
+
+    @property
+    def has_exited(self) -> bool:
+        """Whether `exited` would answer at once."""
+        return self._exited.is_set()
+
+    async def exited(self) -> int | None:
+        """Wait until the process has ended.
+
+        Its status as `os.waitstatus_to_exitcode` (negative is a signal), or None when nobody could tell.
+        """
+        await self._exited.wait()
+        return self._status
+
+    def terminate(self) -> None:
+        """SIGTERM to exactly this process, if it is still there. It stops its step's children itself."""
+        with contextlib.suppress(PermissionError):
+            host.kill_identity(self.identity, signal.SIGTERM)
+
+    def kill(self) -> None:
+        """SIGKILL to exactly this process and what is below it now. What flees is left to `prove_dead`."""
+        below = host.descendants(self.identity.pid) if host.is_alive(self.identity) else []
+        for identity in (self.identity, *below):
+            with contextlib.suppress(PermissionError):
+                host.kill_identity(identity)
+
+    async def prove_dead(self, childless: bool = False, timeout_s: float = PROOF_TIMEOUT_S) -> bool:
+        """Kill the runner and all that it started, wherever it went, until it is shown that nothing is left.
+
+        `childless`: it said itself that no descendant is left, which saves the scan when it also exits by itself.
+        False when something can not be shown dead within the bound.
+        """
+        by = trio.current_time() + timeout_s
+        with trio.move_on_at(by):
+            if not self.has_exited:
+                childless = False if not childless else await self._leaves_alone()
+                if not self.has_exited:
+                    self.kill()
+                    await self._exited.wait()
+            if childless or self._report.clean:
+                return True
+        remaining = max(0.0, by - trio.current_time())
+        return await self._custody.prove_dead(
+            self.identity, self.marker, died_tick=self._died_tick, timeout_s=remaining
+        )
+
+    async def _leaves_alone(self) -> bool:
+        """Give a runner that said its last word the time to end. Whether it did."""
+        with trio.move_on_after(LEAVE_S):
+            await self._exited.wait()
+        return self.has_exited
+
+    async def discard(self) -> None:
+        """For a runner that nobody wants: it has not been launched, so nothing of it needs a proof."""
+        self.kill()
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """Close both sockets. A runner that is still there ends itself and its children."""
+        with trio.CancelScope(shield=True):  # closing a socket stream does not wait
+            await self.stream.aclose()
+            await self.values.aclose()
