@@ -6,7 +6,7 @@ import linecache
 import traceback
 from dataclasses import dataclass
 
-from pwf.errors import GraphError, LoadFailed, NoWorkflow, PwfError, by_code
+from pwf.errors import GraphError, NoWorkflow, PwfError, by_code
 from pwf.runner.tree import ProjectTree
 
 MESSAGE_LENGTH_MAX = 8_000

@@ -88,7 +88,7 @@ class _Resolution:
     def _load(self, text: bytes) -> WorkflowGraph:
         snapshot = self.snapshot
         prepare_process(snapshot.tree)
-        make_way(evicted_names(snapshot.tree, sys.modules))
+        make_way(evicted_names(snapshot, sys.modules))
         sys.meta_path.insert(0, self.finder)
         with standing_in(snapshot.tree.root, snapshot.root_path), self.reads.watching():
             module = execute_root(snapshot.root_path, text, snapshot.texts)
@@ -116,7 +116,7 @@ class _Resolution:
         for name, (path, line) in sorted(self.closure.tops.items()):
             if not name:
                 continue
-            places = [at for at in offered(self.snapshot.tree, name) if at != self.snapshot.root_path]
+            places = offered(self.snapshot, name)
             if not places:
                 continue
             if is_library(name) or name in RESERVED:

@@ -298,19 +298,19 @@ def search_folders(module: ModuleType) -> list[str] | None:
     return None if folders is None else [str(folder) for folder in folders]
 
 
-def evicted_names(tree: ProjectTree, loaded: Mapping[str, object]) -> set[str]:
+def evicted_names(snapshot: Snapshot, loaded: Mapping[str, object]) -> set[str]:
     """Top-level names of loaded installed modules that the project offers as its own."""
     tops = {name for name in loaded if "." not in name and not is_library(name) and name not in RESERVED}
-    return {name for name in tops if offered(tree, name)}
+    return {name for name in tops if offered(snapshot, name)}
 
 
-def offered(tree: ProjectTree, name: str) -> list[str]:
-    """The project's files that offer a top-level name, in order."""
+def offered(snapshot: Snapshot, name: str) -> list[str]:
+    """The project's files that offer a top-level name, in order; the workflow's own file is not one."""
     found = []
-    for place in tree.places:
+    for place in snapshot.tree.places:
         spec = PathFinder.find_spec(name, [place])
-        path = None if spec is None else project_path(tree, spec)
-        if path is not None:
+        path = None if spec is None else project_path(snapshot.tree, spec)
+        if path is not None and path != snapshot.root_path:
             found.append(path)
     return found
 

@@ -25,7 +25,7 @@ def forked(function: Callable[..., T], *arguments: Any, seconds: float = 30.0) -
     if pid == 0:
         try:
             result: tuple[bool, Any] = (True, function(*arguments))
-        except BaseException:
+        except BaseException:  # noqa: BLE001 - reported to the test
             result = (False, traceback.format_exc())
         with os.fdopen(writer, "wb") as file:
             pickle.dump(result, file)
