@@ -1,7 +1,7 @@
 """How a command is declared: a parser with an example, and the function that runs it.
 
-Each family's module has `add(commands)`, imports little at its top, and the rest inside its functions, so that every
-command pays only for what it uses.
+Each family's module has `add(commands)`, imports little at its top, and the rest inside its functions, so
+that every command pays only for what it uses.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The command line, from the typed words to the exit code.
 
-Reads the words, runs one command, turns every expected error into `pwf: …` with a hint and a stable exit code, and
-an interruption into what it means: runs go on. `pwf status` must stay fast: nothing here imports an event loop or
-rich.
+Reads the words, runs one command, turns every expected error into `pwf: …` with a hint and a stable exit
+code, and an interruption into what it means: runs go on. `pwf status` must stay fast: nothing here imports
+an event loop or rich.
 """
 
 from __future__ import annotations

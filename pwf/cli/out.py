@@ -1,6 +1,7 @@
 """Where a command's words go: results to stdout, errors to stderr, as text or as JSON.
 
-Every text from a run goes through `pwf.cli.text` first. Colours only on a terminal, and never with `NO_COLOR`.
+Every text from a run goes through `pwf.cli.text` first. Colours only on a terminal, and never with
+`NO_COLOR`.
 """
 
 from __future__ import annotations
@@ -106,7 +107,8 @@ class Out:
             sys.stderr.flush()
 
     def table(self, heads: list[str], rows: list[list[str]], styles: list[str | None] | None = None) -> None:
-        """Columns with blanks between; the last one is cut to the terminal. `styles` colours a row's status cell.
+        """Columns with blanks between; the last one is cut to the terminal. `styles` colours a row's status
+        cell.
 
         Cells must be safe lines already. A row's style paints the cell under the head STATUS.
         """

@@ -1,7 +1,8 @@
 """Text for terminals: nothing that came from a run may move the cursor, change colours or reorder a line.
 
-Control characters (C0, DEL, C1), lone surrogates, and the invisible characters that reorder or hide text become
-visible escapes. Widths count terminal cells. Ages, durations and sizes are worded here, in one way for all commands.
+Control characters (C0, DEL, C1), lone surrogates, and the invisible characters that reorder or hide text
+become visible escapes. Widths count terminal cells. Ages, durations and sizes are worded here, in one way
+for all commands.
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ import msgspec
 
 from pwf.protocol.runner import Value
 
-# Bidirectional controls, line and paragraph separators, BOM, tag and interlinear characters: they reorder or hide.
+# Bidirectional controls, line and paragraph separators, BOM, tag and interlinear characters: they reorder
+# or hide.
 _HIDDEN = "\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\U000e0000-\U000e007f"
 _UNSAFE_IN_LINE = re.compile(f"[\x00-\x1f\x7f-\x9f\ud800-\udfff{_HIDDEN}]")
 _UNSAFE_IN_BLOCK = re.compile(f"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff{_HIDDEN}]")

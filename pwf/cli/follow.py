@@ -1,0 +1,196 @@
+"""Following one run to its end: a live tree on a terminal, a line per change elsewhere.
+
+The view comes from a subscription, so a daemon that is restarted meanwhile is seen as a pause. Interrupting leaves
+the run going. With a terminal on both sides, open checkpoints are asked on the spot.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Protocol
+
+from pwf.cli import progress, text
+from pwf.cli.out import STATUS_STYLE, Out
+from pwf.cli.outline import OutlineLine, outline
+from pwf.errors import Unavailable
+from pwf.protocol.views import ENDED, RunView, StepView
+
+if TYPE_CHECKING:
+    from pwf.client.sync import SyncClient
+
+TICK_S = 0.2  # redraws of spinner and times while something runs
+CALM_TICK_S = 1.0  # countdowns
+
+
+class Screen(Protocol):
+    """Shows a run's states."""
+
+    def show(self, view: RunView, now_ms: int) -> None:
+        """Draw this state."""
+
+    def tick_s(self, view: RunView) -> float | None:
+        """How soon to draw again though nothing changed; None: never."""
+
+    def suspend(self) -> None:
+        """Leave the terminal to a question; the next `show` takes it back."""
+
+    def close(self) -> None:
+        """Leave the last state standing."""
+
+
+def follow(client: SyncClient, run_id: str, out: Out, *, ask: bool) -> RunView:
+    """Show the run until it has ended; return the last view.
+
+    `ask`: answer open checkpoints in this terminal. Raises what ends the subscription, and KeyboardInterrupt.
+    """
+    from pwf.cli.ask import Asker
+
+    subscription = client.subscribe("run", run_id=run_id)
+    asker = Asker(client, out, subscription) if ask and out.is_terminal and sys.stdin.isatty() else None
+    screen = _screen(out)
+    view: RunView | None = None
+    seen = 0
+    try:
+        while True:
+            tick = None if view is None else screen.tick_s(view)
+            if client.next_news(subscription, seen, tick):
+                seen = subscription.news
+                value = subscription.value()
+                assert isinstance(value, RunView)
+                view = value
+            elif subscription.ended:
+                raise Unavailable("the daemon ended the view", hint=f"pwf watch {run_id}")
+            if view is None:
+                continue
+            screen.show(view, out.now_ms())
+            if view.summary.status in ENDED:
+                return view
+            if asker is not None and asker.wants(view):
+                screen.suspend()
+                asker.ask(view)
+    finally:
+        screen.close()
+
+
+def come_back(run_id: str, out: Out) -> None:
+    """After Ctrl-C: the run goes on, and this is how to see it again."""
+    shown = text.line(run_id)
+    out.note(f"\nthe run goes on; come back with:  pwf watch {shown}\n" f"or end it with:  pwf cancel {shown}")
+
+
+def _screen(out: Out) -> Screen:
+    if not out.is_terminal:
+        return PlainScreen(out)
+    from pwf.cli.live import LiveScreen
+
+    return LiveScreen(out)
+
+
+class PlainScreen:
+    """One line per change, for logs and pipes."""
+
+    def __init__(self, out: Out) -> None:
+        self._out = out
+        self._said: dict[int, str] = {}
+        self._position = ""
+        self._updates: dict[tuple[str, str], bytes] = {}
+
+    def show(self, view: RunView, now_ms: int) -> None:
+        for step in sorted(view.steps, key=lambda step: step.attempt):
+            self._step(step, now_ms)
+        for update in view.updates:
+            data = bytes(update.data)
+            if self._updates.get((update.kind, update.key)) != data:
+                self._updates[update.kind, update.key] = data
+                self._out.print(progress.plain(progress.update_lines((update,), 100)[0]))
+        self._where(view, now_ms)
+
+    def tick_s(self, view: RunView) -> float | None:
+        return None
+
+    def suspend(self) -> None:
+        """Nothing holds the terminal."""
+
+    def close(self) -> None:
+        """Nothing holds the terminal."""
+
+    def _step(self, step: StepView, now_ms: int) -> None:
+        if self._said.get(step.attempt) == step.status:
+            return
+        self._said[step.attempt] = step.status
+        visit = f" (visit {step.visit})" if step.visit > 1 else ""
+        tries = f" (try {step.tries})" if step.tries > 1 else ""
+        name = text.line(step.node) + visit + tries
+        if step.status == "active":
+            self._out.print(f"▶ {name}: started")
+            return
+        took = text.duration((step.ended_ms or now_ms) - step.started_ms)
+        summary = f"  {text.line(step.summary, 100)}" if step.summary else ""
+        self._out.print(f"{progress.STEP_MARK[step.status]} {name}: {step.status} in {took}{summary}")
+
+    def _where(self, view: RunView, now_ms: int) -> None:
+        """Say it when the run stands still, once per standstill."""
+        summary = view.summary
+        lines: list[str] = []
+        if summary.status == "queued" and summary.due_ms is not None and summary.due_ms > now_ms:
+            node = text.line(summary.node or "the first step")
+            lines = [f"◷ {node}: {text.until(summary.due_ms, now_ms)} ({text.clock_time(summary.due_ms, now_ms)})"]
+            position = f"due {summary.due_ms}"
+        elif view.request is not None and summary.status == "waiting":
+            asked = text.brief(view.request.prompt, 200)
+            request_id = text.line(view.request.request_id)
+            lines = [f"? {text.line(view.request.node)} asks: {asked}", f"  pwf answer {request_id} JSON"]
+            position = f"request {view.request.request_id}"
+        elif summary.status in ("paused", "ambiguous", "held"):
+            lines = [progress.plain(line) for line in progress.reason_lines(view, now_ms)]
+            position = f"{summary.status} {summary.hold}"
+        else:
+            position = ""
+        if position != self._position and lines:
+            self._out.print("\n".join(lines))
+        self._position = position
+
+
+def tree(
+    view: RunView, lines: list[OutlineLine], steps: dict[str, StepView], now_ms: int, cells: int, rows: int
+) -> list[progress.Line]:
+    """All lines of the live tree, cut to the terminal's height around the current node."""
+    nodes = [progress.node_line(at, view, steps, now_ms, cells) for at in lines]
+    tail = progress.update_lines(view.updates, cells) + progress.reason_lines(view, now_ms)
+    room = max(3, rows - 4 - len(tail))
+    if len(nodes) > room:
+        at = next((index for index, item in enumerate(lines) if item.node == view.summary.node), len(nodes) - 1)
+        first = min(max(0, at - room // 2), len(nodes) - room)
+        hidden = len(nodes) - room
+        nodes = nodes[first : first + room]
+        nodes.append([progress.Piece(f"… and {text.count(hidden, 'more node')}", "dim")])
+    return [progress.head(view, now_ms), *nodes, *tail]
+
+
+class OutlineCache:
+    """The outline of the run's graph, and the newest step of each node, over all views of one run."""
+
+    def __init__(self) -> None:
+        self._definition = ""
+        self.lines: list[OutlineLine] = []
+        self.steps: dict[str, StepView] = {}
+
+    def take(self, view: RunView) -> None:
+        """Take over a new view."""
+        if not self.lines or self._definition != view.definition_id:
+            self._definition = view.definition_id
+            self.lines = outline(view.graph)
+        self.steps = progress.latest_steps(view.steps, self.steps)
+
+
+def final_lines(view: RunView, now_ms: int) -> list[progress.Line]:
+    """How the run ended: the error with its traceback, or nothing (the output is printed by itself)."""
+    error = view.error
+    if error is None:
+        reason = view.summary.reason
+        return [[progress.Piece(text.line(reason), STATUS_STYLE[view.summary.status])]] if reason else []
+    where = f"{text.line(error.node)}: " if error.node else ""
+    lines: list[progress.Line] = [[progress.Piece(f"{where}{text.block(error.message)}", "red")]]
+    if error.traceback:
+        lines.append([progress.Piece(text.block(error.traceback.rstrip()), "dim")])
+    return lines

@@ -1,0 +1,188 @@
+"""`pwf ls`, `show`, `explain`, `events`: reading what is stored."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING, get_args
+
+from pwf.cli import exits, text
+from pwf.cli.commands import RUN_HELP, Commands, client
+from pwf.cli.out import STATUS_STYLE, Out
+
+if TYPE_CHECKING:
+    from pwf.client.sync import SyncClient
+    from pwf.protocol.views import EventView, RunSummary
+
+HEADS = ["RUN", "WORKFLOW", "STATUS", "NODE", "AGE", "NOTE"]
+ID_CELLS = 24
+LIST_LIMIT = 20
+
+
+def add(commands: Commands) -> None:
+    from pwf.protocol.views import Status
+
+    parser = commands.add(
+        "ls", ls, "list runs, newest first", example="pwf ls\npwf ls --status held --status waiting\npwf ls --workflow release"
+    )
+    parser.add_argument(
+        "--status", metavar="S", action="append", default=[], choices=get_args(Status), help="only these; may be repeated"
+    )
+    parser.add_argument("--workflow", metavar="W", help="only runs of this workflow")
+    parser.add_argument("--limit", metavar="N", type=_limit, default=LIST_LIMIT, help="at most so many (20)")
+
+    parser = commands.add("show", show, "show one run", example="pwf show @last\npwf show 3kq --output")
+    parser.add_argument("run_id", metavar="RUN", help=RUN_HELP)
+    part = parser.add_mutually_exclusive_group()
+    part.add_argument("--events", action="store_const", dest="part", const="events", help="only its history")
+    part.add_argument("--output", action="store_const", dest="part", const="output", help="only its output, as JSON")
+    part.add_argument("--input", action="store_const", dest="part", const="input", help="only its input, as JSON")
+    part.add_argument("--graph", action="store_const", dest="part", const="graph", help="only its graph")
+
+    parser = commands.add("explain", explain, "say why a run is where it is", example="pwf explain @last")
+    parser.add_argument("run_id", metavar="RUN", help=RUN_HELP)
+
+    parser = commands.add(
+        "events", events, "print a run's history", example="pwf events @last\npwf events 3kq --follow"
+    )
+    parser.add_argument("run_id", metavar="RUN", help=RUN_HELP)
+    parser.add_argument("--follow", action="store_true", help="go on until the run has ended")
+    parser.add_argument("--after", metavar="REVISION", type=int, default=0, help="only what came after it")
+
+
+def _limit(typed: str) -> int:
+    from pwf.protocol.operations import LIST_PAGE_MAX
+
+    number = int(typed)
+    if not 1 <= number <= LIST_PAGE_MAX:
+        raise argparse.ArgumentTypeError(f"{number} is not between 1 and {LIST_PAGE_MAX}")
+    return number
+
+
+def ls(options: argparse.Namespace, out: Out) -> int:
+    from pwf.protocol.operations import RunListPayload
+
+    payload = RunListPayload(statuses=tuple(options.status), workflow=options.workflow, limit=options.limit)
+    with client() as daemon:
+        listed = daemon.call("run.list", payload)
+    if out.as_json:
+        out.emit(listed)
+        return exits.OK
+    if not listed.runs:
+        narrowed = options.status or options.workflow
+        out.note("no such runs" if narrowed else "no runs yet; start one with:  pwf run WORKFLOW")
+        return exits.OK
+    now_ms = out.now_ms()
+    rows = [run_row(run, now_ms) for run in listed.runs]
+    out.table(HEADS, rows, [STATUS_STYLE.get(run.status) for run in listed.runs])
+    if listed.next_cursor is not None:
+        out.note(f"there are more; see them with --limit {min(1000, options.limit * 5)}")
+    return exits.OK
+
+
+def run_row(run: RunSummary, now_ms: int) -> list[str]:
+    """The cells under `HEADS`."""
+    if run.due_ms is not None and run.status == "queued" and run.due_ms > now_ms:
+        note = text.until(run.due_ms, now_ms)
+    elif run.request_id is not None:
+        note = f"request {text.line(run.request_id, ID_CELLS)}"
+    else:
+        note = text.line(run.reason or "", 200)
+    name = text.line(run.workflow, 24)
+    if run.title:
+        name += f" ({text.line(run.title, 32)})" if run.title != run.workflow else ""
+    node = text.line(run.node or "-", 24)
+    return [text.line(run.run_id, ID_CELLS), name, run.status, node, text.age(run.created_ms, now_ms), note]
+
+
+def show(options: argparse.Namespace, out: Out) -> int:
+    if options.part == "events":
+        options.follow, options.after = False, 0
+        return events(options, out)
+    with client() as daemon:
+        view = daemon.call("run.view", run_id=options.run_id)
+        if options.part in ("output", "input"):
+            value = view.output if options.part == "output" else view.input
+            if value is None:
+                from pwf.errors import NotFound
+
+                raise NotFound(
+                    f"run {view.summary.run_id} has no output: it is {view.summary.status}",
+                    hint=f"pwf explain {view.summary.run_id}",
+                )
+            data = daemon.read_value(view.summary.run_id, value)
+            out.print(text.json_line(data) if out.as_json else text.pretty(data))
+        elif out.as_json:
+            out.emit(view.graph if options.part == "graph" else view)
+        elif options.part == "graph":
+            from pwf.cli.graph_text import draw
+
+            out.print(draw(view.graph))
+        else:
+            from pwf.cli.sections import print_run
+
+            print_run(view, out)
+    return exits.OK
+
+
+def explain(options: argparse.Namespace, out: Out) -> int:
+    with client() as daemon:
+        explained = daemon.call("run.status", run_id=options.run_id)
+    if out.as_json:
+        out.emit(explained)
+        return exits.OK
+    summary, why = explained.summary, explained.explanation
+    title = text.line(summary.title or summary.workflow, 60)
+    out.print(f"{out.paint(title, 'bold')}  {text.line(summary.run_id)}  {out.status(summary.status)}")
+    out.print(f"why:      {text.line(why.reason)}  ({text.line(why.code)})")
+    if why.changes_when:
+        when = text.line(why.changes_when)
+        if why.changes_at_ms is not None:
+            now_ms = out.now_ms()
+            when += f"  ({text.clock_time(why.changes_at_ms, now_ms)}, {text.until(why.changes_at_ms, now_ms)})"
+        out.print(f"changes:  {when}")
+    for number, command in enumerate(why.commands):
+        out.print(f"{'type:' if number == 0 else '':<8}  {text.line(command)}")
+    return exits.OK
+
+
+def events(options: argparse.Namespace, out: Out) -> int:
+    with client() as daemon:
+        try:
+            _events(daemon, options, out)
+        except KeyboardInterrupt:
+            return exits.INTERRUPTED
+    return exits.OK
+
+
+def _events(daemon: SyncClient, options: argparse.Namespace, out: Out) -> None:
+    after = _print_from(daemon, options.run_id, options.after, out)
+    if not options.follow:
+        return
+    # Each new state of the view is only the sign to read on, so that no event is missed or doubled.
+    for _ in daemon.view(options.run_id):
+        after = _print_from(daemon, options.run_id, after, out)
+
+
+def _print_from(daemon: SyncClient, run_id: str, after: int, out: Out) -> int:
+    from pwf.protocol.operations import LIST_PAGE_MAX, EventsPayload
+
+    while True:
+        payload = EventsPayload(after_revision=after, limit=min(500, LIST_PAGE_MAX))
+        page = daemon.call("run.events", payload, run_id=run_id)
+        for event in page.events:
+            _print_event(event, out)
+            after = event.revision
+        if page.next_after is None:
+            return after
+        after = page.next_after
+
+
+def _print_event(event: EventView, out: Out) -> None:
+    if out.as_json:
+        out.emit(event)
+        return
+    now_ms = out.now_ms()
+    payload = text.json_line(bytes(event.payload))
+    head = f"{event.revision:>5}  {text.clock_time(event.at_ms, now_ms)}  {text.line(event.kind):<20}"
+    actor = out.paint(f"{text.line(event.actor):<8}", "dim")
+    out.print(f"{head}  {actor}  {text.cut(payload, max(20, out.width - 50))}".rstrip())

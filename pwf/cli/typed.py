@@ -1,0 +1,149 @@
+"""What people type: JSON, @files, `--set a.b=VALUE`, times and durations. Each mistake says what was
+expected.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from pwf.cli.out import UsageError
+from pwf.errors import PwfError
+from pwf.values import VALUE_BYTES_MAX, check_size, parse
+
+_UNIT_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
+DURATION_MS_MAX = 100 * 365 * 86_400_000
+_MISSING = object()
+
+
+def json_argument(typed: str, what: str) -> Any:
+    """The value of `JSON`, `@FILE` or `-` (stdin)."""
+    if typed == "-":
+        return _parse(sys.stdin.buffer.read(VALUE_BYTES_MAX + 1), f"{what} (stdin)", "pass JSON on stdin")
+    if typed.startswith("@"):
+        path = Path(typed[1:]).expanduser()
+        try:
+            with path.open("rb") as file:
+                data = file.read(VALUE_BYTES_MAX + 1)
+        except OSError as error:
+            raise UsageError(
+                f"{what} file {str(path)!r} can not be read: {error.strerror}", hint="check the path after @"
+            ) from error
+        return _parse(data, f"{what} file {str(path)!r}", "fix the file; it must hold one JSON value")
+    hint = f"put text in double quotes inside single ones: '{_quoted(typed)}'; or use @FILE"
+    return _parse(_encoded(typed, what), what, hint)
+
+
+def run_input(typed: str | None, sets: list[str]) -> Any:
+    """The input of a run: `--input`, with each `--set` put into it in order."""
+    value = None if typed is None else json_argument(typed, "--input")
+    for item in sets:
+        value = _set(value, item)
+    return value
+
+
+def at_ms(typed: str, now_ms: int) -> int:
+    """A moment: ISO 8601 (local time when it names no zone), or `+10m`, `2h30m`."""
+    ahead = _duration(typed.removeprefix("+"))
+    if ahead is not None:
+        return now_ms + ahead
+    try:
+        moment = datetime.fromisoformat(typed)
+        return int(moment.timestamp() * 1000)
+    except (ValueError, OverflowError, OSError) as error:
+        raise UsageError(
+            f"--at {typed!r} is not a time",
+            hint="use ISO 8601 (2030-01-31T08:00, 2030-01-31T08:00+02:00) or a distance (+10m, 2h30m)",
+        ) from error
+
+
+def duration_ms(typed: str, option: str) -> int:
+    """A length of time: `30s`, `2h30m`, `500ms`; a bare number is seconds."""
+    found = _duration(typed if not re.fullmatch(r"\d+(\.\d+)?", typed) else typed + "s")
+    if found is None:
+        raise UsageError(
+            f"{option} {typed!r} is not a length of time", hint=f"for example {option} 30s or 2h30m"
+        )
+    return found
+
+
+def _duration(typed: str) -> int | None:
+    parts = _DURATION.findall(typed)
+    if not parts or "".join(number + unit for number, unit in parts) != typed:
+        return None
+    total = sum(float(number) * _UNIT_MS[unit] for number, unit in parts)
+    return None if total > DURATION_MS_MAX else int(total)
+
+
+def _set(value: Any, item: str) -> Any:
+    path, equals, typed = item.partition("=")
+    if not equals or not path:
+        raise UsageError(
+            f"--set {item!r} has no KEY=VALUE", hint="for example --set version=1.2 or --set a.b=true"
+        )
+    keys = [key.replace("\0", ".") for key in path.replace("\\.", "\0").split(".")]
+    if "" in keys:
+        raise UsageError(f"--set {item!r} has an empty key", hint="write a dot inside a key as \\.")
+    if value is None:
+        value = {}
+    _put(value, keys, _scalar(typed), item)
+    return value
+
+
+def _put(value: Any, keys: list[str], new: Any, item: str) -> None:
+    at: Any = value
+    for depth, key in enumerate(keys):
+        last = depth == len(keys) - 1
+        slot: Any = key
+        if isinstance(at, list):
+            if not key.isdecimal() or int(key) >= len(at):
+                raise UsageError(
+                    f"--set {item!r}: {'.'.join(keys[:depth]) or 'the input'} is a list of {len(at)}, "
+                    f"which has no place {key!r}",
+                    hint="use an index that exists",
+                )
+            slot = int(key)
+        elif not isinstance(at, dict):
+            raise UsageError(
+                f"--set {item!r}: {'.'.join(keys[:depth]) or 'the input'} is not an object",
+                hint="check --input",
+            )
+        if last:
+            at[slot] = new
+            return
+        below = at[slot] if isinstance(at, list) else at.get(slot, _MISSING)
+        if below is _MISSING:
+            below = at[slot] = {}
+        at = below
+
+
+def _scalar(typed: str) -> Any:
+    """JSON where it parses, else the text itself."""
+    try:
+        return parse(typed)
+    except PwfError:
+        return typed
+
+
+def _parse(data: bytes, what: str, hint: str) -> Any:
+    try:
+        return parse(check_size(data, limit=VALUE_BYTES_MAX, what=what), what=what)
+    except PwfError as error:
+        error.hint = error.hint or hint
+        raise
+
+
+def _encoded(typed: str, what: str) -> bytes:
+    try:
+        return typed.encode()
+    except UnicodeEncodeError as error:
+        raise UsageError(f"{what} is not UTF-8", hint="put it into a file and use @FILE") from error
+
+
+def _quoted(typed: str) -> str:
+    shown = typed if len(typed) <= 30 else typed[:27] + "..."
+    return '"' + shown.replace("\\", "\\\\").replace('"', '\\"').replace("'", "’") + '"'
