@@ -14,6 +14,7 @@ from collections.abc import Iterator
 import msgspec
 
 from pwf.errors import InvalidValue, ValueTooLarge
+from pwf.values import DEPTH_MAX
 
 _END = object()
 
@@ -40,11 +41,12 @@ def refuse_unrun(value: object, what: str) -> None:
 def least_bytes(value: object, limit: int) -> int:
     """A lower bound of the size of the JSON of `value`; counting ends soon after `limit` is passed.
 
-    Cycles end with the limit, for every item counts at least one byte.
+    It ends early too below the depth that canonical JSON allows (a cycle, most likely): encoding refuses that at
+    its first step down.
     """
     total = 0
     pending: list[Iterator[object]] = [iter((value,))]
-    while pending and total <= limit:
+    while pending and total <= limit and len(pending) <= DEPTH_MAX + 2:
         item = next(pending[-1], _END)
         if item is _END:
             pending.pop()
