@@ -91,31 +91,27 @@ def release(tx: Tx, command: Release) -> None:
 # --- what others left -----------------------------------------------------------------------------------------
 
 
-class Orphans(msgspec.Struct, frozen=True, kw_only=True):
-    """`epoch`: ours."""
-
-    epoch: int
+class Ask(msgspec.Struct, frozen=True, kw_only=True):
+    """No parameters."""
 
 
-class Orphan(msgspec.Struct, frozen=True, kw_only=True):
-    """A runner that has no supervisor. `identity` is None when it was never told to begin."""
+class Standing(msgspec.Struct, frozen=True, kw_only=True):
+    """A runner's row, or a running run without one. `identity` is None when it was never told to begin."""
 
     run_id: str
     generation: int
     identity: Identity | None
 
 
-def orphans(tx: Tx, query: Orphans) -> tuple[Orphan, ...]:
-    """Runners of earlier epochs, and running runs without a runner: what recovery must settle."""
+def standing_runners(tx: Tx, _query: Ask) -> tuple[Standing, ...]:
+    """Every runner that is not proved gone: those without a supervisor are what recovery must settle."""
     found = []
-    for run_id, generation, _epoch, _state, pid, tick, boot_id, session in tx.all(
-        RUNNERS.runners_of_others, {"epoch": query.epoch}
-    ):
+    for run_id, generation, _epoch, _state, pid, tick, boot_id, session in tx.all(RUNNERS.all_runners):
         identity = None
         if pid is not None:
             identity = Identity(pid=pid, start_tick=tick, boot_id=boot_id, session=session)
-        found.append(Orphan(run_id=run_id, generation=generation, identity=identity))
-    found += [Orphan(run_id=run, generation=gen, identity=None) for run, gen in tx.all(Q.orphan_runs)]
+        found.append(Standing(run_id=run_id, generation=generation, identity=identity))
+    found += [Standing(run_id=run, generation=gen, identity=None) for run, gen in tx.all(Q.orphan_runs)]
     return tuple(found)
 
 
@@ -130,10 +126,6 @@ def runners_gone(tx: Tx, command: RunnersGone) -> None:
 
 
 # --- numbers --------------------------------------------------------------------------------------------------
-
-
-class Ask(msgspec.Struct, frozen=True, kw_only=True):
-    """No parameters."""
 
 
 class DaemonCounts(msgspec.Struct, frozen=True, kw_only=True):

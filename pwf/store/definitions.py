@@ -10,7 +10,7 @@ from pwf.errors import NotFound
 from pwf.protocol.graph import SourceFile, WorkflowDefinition
 from pwf.protocol.spawn import PinnedSource, SourceBundle
 from pwf.store.queries import load_queries
-from pwf.store.state import encode
+from pwf.store.state import encode, graph_of
 from pwf.store.tx import Tx
 from pwf.store.values import load_content, store_content
 
@@ -72,3 +72,24 @@ def load_bundle(tx: Tx, query: DefinitionRef) -> SourceBundle:
         if kind != "data"
     ]
     return SourceBundle(definition_id=query.definition_id, root=row[0], sources=tuple(sources))
+
+
+class LaunchFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """How a definition is launched. `sources` only where they must be compared with the files (source="verify")."""
+
+    root: str
+    isolate: str
+    sources: tuple[SourceFile, ...] = ()
+
+
+def launch_facts(tx: Tx, query: DefinitionRef) -> LaunchFacts:
+    """What a supervisor must know of a definition before it asks for a runner."""
+    row = tx.one(Q.root_of, {"definition_id": query.definition_id})
+    if row is None:
+        raise NotFound(f"there is no definition {query.definition_id}")
+    graph = graph_of(tx, query.definition_id).graph
+    return LaunchFacts(
+        root=row[0],
+        isolate=graph.isolate,
+        sources=definition_sources(tx, query) if graph.source == "verify" else (),
+    )

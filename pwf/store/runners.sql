@@ -13,10 +13,9 @@ UPDATE runners SET state = 'ending' WHERE run_id = :run_id AND generation = :gen
 -- The process and all that it started are proved dead.
 DELETE FROM runners WHERE run_id = :run_id AND generation = :generation
 
--- name: runners_of_others
--- Runners that an earlier daemon left, or that lost their supervisor.
+-- name: all_runners
+-- Every runner: as many as there is capacity, and those that an earlier daemon left.
 SELECT run_id, generation, epoch, state, pid, start_tick, boot_id, session FROM runners
-WHERE epoch <> :epoch
 
 -- name: past
 -- The results so far, in order.

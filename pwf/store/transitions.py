@@ -42,7 +42,7 @@ def apply_messages(tx: Tx, command: RunnerMessages) -> Applied:
     run = load_run(tx, fence.run_id)
     graph = graph_of(tx, run.definition_id)
     replies: list[Reply] = []
-    verdict, fault = "go", None
+    verdict, fault, applied = "go", None, False
     for message in command.messages:
         if verdict == "go":
             if run.generation != fence.generation:
@@ -57,8 +57,9 @@ def apply_messages(tx: Tx, command: RunnerMessages) -> Applied:
             else:
                 run.revision = tx.fence(run.entity_id, generation=fence.generation, token=fence.token)
                 verdict = _apply(tx, run, graph, message, may_go=not command.drain)
+                applied = True
         replies.append(Reply(seq=message.seq, verdict=verdict, error=fault))  # type: ignore[arg-type]
-    if verdict not in ("claim_lost", "refused"):
+    if applied:
         save_position(tx, run)
     current = None
     if verdict == "go" and run.status == "running":

@@ -1,0 +1,344 @@
+"""RunSupervisor: one per live run; drives one runner process through one generation.
+
+Owns: the runner's protocol, its deadlines, its end. Promises: custody is stored before the runner begins; what the
+runner says is answered only after its commit; capacity is given back only when the process and all that it started
+are proved dead, or the run is held because that can't be shown. Must never touch a run by anything but the fence.
+In: the runner's messages; `stop` (a cancel, a pause --now, the drain's end). Out: commands to the store, replies.
+If it dies: the run's lease is an orphan, and the Scheduler's recovery settles it from the last boundary.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import msgspec
+import trio
+
+from pwf.actors.logging import Log
+from pwf.actors.runner_pool import RunnerPool
+from pwf.actors.runner_process import RunnerProcess
+from pwf.actors.value_reads import serve_values
+from pwf.config import Config
+from pwf.discovery import verify_sources
+from pwf.errors import (
+    ClaimLost,
+    EnvironmentMissing,
+    GraphError,
+    InvalidValue,
+    LoadFailed,
+    OutcomeUnknown,
+    ProtocolError,
+    PwfError,
+    RunnerCrashed,
+    SourceChanged,
+    Unavailable,
+    ValueTooLarge,
+)
+from pwf.protocol.frames import FrameSplitter
+from pwf.protocol.runner import (
+    RUNNER_FRAME_BYTES_MAX,
+    Ask,
+    Finish,
+    FromRunner,
+    Leaving,
+    Publish,
+    PutChunk,
+    Reply,
+    Sequenced,
+    StepError,
+    WaitUntil,
+    encode_line,
+    from_runner,
+)
+from pwf.store.control import HoldRun, hold_run
+from pwf.store.definitions import DefinitionRef, LaunchFacts, load_bundle
+from pwf.store.queue import Admission
+from pwf.store.runner_end import RunnerGone, runner_gone
+from pwf.store.runners import (
+    Current,
+    Fence,
+    Launched,
+    PublishUpdates,
+    RunnerStarted,
+    publish_updates,
+    runner_started,
+)
+from pwf.store.runs import RunEnvironment
+from pwf.store.transitions import RunnerMessages, apply_messages
+from pwf.store.values import PutValueChunk, put_chunk
+
+R = TypeVar("R")
+
+TIMEOUT_GRACE_S = 0.25  # a runner that can end its step itself does so before we end the runner
+RETRY_S = 1.0  # while the store can't take a write (disk full): the outcome waits, it is not lost
+RECEIVE_BYTES = 256 * 1024
+
+
+@dataclass
+class Supervision:
+    """What every supervisor works with."""
+
+    store: Any  # StoreHandle
+    pool: RunnerPool
+    config: Config
+    log: Log
+    home_id: str
+    draining: Callable[[], bool]
+
+
+class RunSupervisor:
+    """`run` is the task. `stop` may be called by any task, at any time, more than once."""
+
+    def __init__(self, admission: Admission, world: Supervision) -> None:
+        self.admission = admission
+        self.fence = Fence(run_id=admission.run_id, generation=admission.generation, token=admission.token)
+        self.current: Current | None = None
+        self._world = world
+        self._deadline = float("inf")
+        self._receiving: trio.CancelScope | None = None
+        self._stop_wanted = False
+        self._stopped_with_daemon = False
+        self._over = False  # the runner has its last answer
+        self._childless = False
+        self._timed_out: int | None = None
+
+    @property
+    def marker(self) -> str:
+        """What every process of this runner bears in its environment."""
+        return f"{self._world.home_id}:{self.fence.run_id}:{self.fence.generation}"
+
+    def stop(self, *, with_daemon: bool = False) -> None:
+        """End the runner now. What it left open is settled from the last boundary."""
+        self._stop_wanted = True
+        self._stopped_with_daemon |= with_daemon
+        if self._receiving is not None:
+            self._receiving.cancel()
+
+    # --- one generation ---
+
+    async def run(self, environment: RunEnvironment, facts: LaunchFacts) -> None:
+        """Launch, serve, settle. Returns when the runner is proved dead, or its run is held since that failed."""
+        error: StepError | None = None
+        process: RunnerProcess | None = None
+        try:
+            process = await self._acquire(environment, facts)
+        except PwfError as refusal:
+            error = await self._not_launched(refusal)
+        proved = True
+        if process is not None:
+            try:
+                error = await self._serve(process)
+                proved = await process.prove_dead(childless=self._childless and not self._stop_wanted)
+            finally:
+                await process.aclose()
+        await self._settle(proved, error)
+
+    async def _acquire(self, environment: RunEnvironment, facts: LaunchFacts) -> RunnerProcess:
+        sources = facts.sources
+        if sources:
+            changed = await trio.to_thread.run_sync(verify_sources, sources, facts.root)
+            if changed:
+                raise SourceChanged(
+                    "these files differ from what the run was started with: " + ", ".join(changed)
+                )
+        definition = DefinitionRef(definition_id=self.admission.definition_id)
+        return await self._world.pool.acquire(
+            bundle_key=self.admission.definition_id,
+            load_bundle=lambda: self._world.store.read(load_bundle, definition),
+            interpreter=environment.interpreter,
+            environment=environment.variables,
+            root=facts.root,
+            marker=self.marker,
+            isolate=facts.isolate,
+        )
+
+    async def _not_launched(self, refusal: PwfError) -> StepError | None:
+        """Hold the run with the reason, or count the failure as a runner's end."""
+        if isinstance(refusal, ClaimLost | Unavailable):
+            self._stopped_with_daemon = True
+            return None
+        if isinstance(refusal, RunnerCrashed):
+            return StepError(code=refusal.code, message=refusal.message)
+        holds = {EnvironmentMissing: "environment_missing", SourceChanged: "source_changed"}
+        hold = next((name for kind, name in holds.items() if isinstance(refusal, kind)), None)
+        if hold is None:
+            hold = "load_failed" if isinstance(refusal, LoadFailed | GraphError) else "broken"
+        self._world.log.warning("run.held", run_id=self.fence.run_id, hold=hold)
+        command = HoldRun(
+            run_id=self.fence.run_id, generation=self.fence.generation, hold=hold, detail=refusal.message
+        )
+        await self._write(hold_run, command)
+        return None
+
+    async def _serve(self, process: RunnerProcess) -> StepError | None:
+        """Talk with the runner until its socket closes or its time is over. What went wrong, if something did."""
+        limits = {
+            "value_bytes_max": self._world.config.max_value_bytes,
+            "output_bytes_max": self._world.config.max_output_bytes,
+            "memory_bytes_max": self._world.config.runner_memory_bytes,
+            "stop_grace_ms": int(self._world.config.stop_grace_s * 1000),
+        }
+        started = RunnerStarted(fence=self.fence, identity=process.identity, limits=limits)
+        try:
+            launched = await self._write(runner_started, started)
+        except ClaimLost:
+            self._stop_wanted = True
+            return None
+        if not isinstance(launched, Launched):
+            self._stop_wanted = True
+            return None
+        self._enter(launched.current)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._serve_values, process)
+            error = await self._converse(process, encode_line([launched.launch]))
+            nursery.cancel_scope.cancel()
+        return error
+
+    async def _converse(self, process: RunnerProcess, launch: bytes) -> StepError | None:
+        splitter = FrameSplitter(RUNNER_FRAME_BYTES_MAX)
+        if not await self._send(process, launch):
+            return None
+        while True:
+            data = await self._receive(process)
+            if data is None:  # its time is over, or it is to be stopped
+                return None
+            if not data:
+                return None
+            try:
+                messages = [from_runner.decode(line) for line in splitter.feed(data)]
+                replies = await self._handle(messages)
+            except (ProtocolError, msgspec.MsgspecError) as error:
+                self._world.log.error("runner.protocol", run_id=self.fence.run_id, error=str(error))
+                return StepError(
+                    code="protocol_rejected", message=f"the runner sent something unknown: {error}"
+                )
+            except ClaimLost:
+                return None
+            if replies and not await self._send(process, encode_line(replies)):
+                return None
+
+    async def _receive(self, process: RunnerProcess) -> bytes | None:
+        """The next bytes; empty at the end of the stream; None when the runner is to be ended."""
+        if self._stop_wanted:
+            return None
+        with trio.CancelScope(deadline=self._deadline) as scope:
+            self._receiving = scope
+            try:
+                return bytes(await process.stream.receive_some(RECEIVE_BYTES))
+            except (trio.BrokenResourceError, trio.ClosedResourceError):
+                return b""
+            finally:
+                self._receiving = None
+        if not self._stop_wanted and not self._over and self.current is not None:
+            self._timed_out = self.current.attempt
+        return None
+
+    async def _send(self, process: RunnerProcess, data: bytes) -> bool:
+        try:
+            with trio.move_on_after(self._world.config.lease_s):  # a stopped runner must not stop us
+                await process.stream.send_all(data)
+                return True
+        except (trio.BrokenResourceError, trio.ClosedResourceError):
+            return True  # it has ended; what it said before that is still to be read
+        return False
+
+    # --- messages ---
+
+    async def _handle(self, messages: list[FromRunner]) -> list[Reply]:
+        replies: list[Reply] = []
+        steps: list[Sequenced] = []
+        updates: list[Publish] = []
+        for message in messages:
+            if isinstance(message, Finish | Ask | WaitUntil):
+                steps.append(message)
+            elif isinstance(message, Publish):
+                updates.append(message)
+            elif isinstance(message, PutChunk):
+                replies += await self._apply(steps)  # in order: a chunk may belong to a later step
+                steps = []
+                replies += await self._put(message)
+            elif isinstance(message, Leaving):
+                self._childless = message.childless
+        if updates and not self._over:
+            dropped = await self._write(
+                publish_updates, PublishUpdates(fence=self.fence, updates=tuple(updates))
+            )
+            if dropped:
+                self._world.log.warning("updates.dropped", run_id=self.fence.run_id, count=dropped)
+        return replies + await self._apply(steps)
+
+    async def _apply(self, steps: list[Sequenced]) -> list[Reply]:
+        if not steps:
+            return []
+        command = RunnerMessages(fence=self.fence, messages=tuple(steps), drain=self._world.draining())
+        applied = await self._write(apply_messages, command)
+        if applied.current is not None:
+            self._enter(applied.current)
+        elif applied.replies[-1].verdict != "go":
+            self._leave(applied.replies[-1])
+        return list(applied.replies)
+
+    def _enter(self, current: Current) -> None:
+        self.current = current
+        self._deadline = float("inf")
+        if current.timeout_ms is not None:
+            self._deadline = trio.current_time() + current.timeout_ms / 1000 + TIMEOUT_GRACE_S
+
+    def _leave(self, last: Reply) -> None:
+        self._over = True
+        self.current = None
+        self._deadline = trio.current_time() + self._world.config.stop_grace_s
+        if last.verdict == "refused":
+            self._world.log.error("runner.refused", run_id=self.fence.run_id, error=last.error)
+
+    async def _put(self, chunk: PutChunk) -> list[Reply]:
+        command = PutValueChunk(
+            run_id=self.fence.run_id,
+            generation=self.fence.generation,
+            digest=chunk.digest,
+            index=chunk.index,
+            data=chunk.data,
+            last=chunk.last,
+            limit=self._world.config.max_value_bytes,
+        )
+        try:
+            await self._write(put_chunk, command)
+        except (InvalidValue, ValueTooLarge) as error:
+            return [Reply(seq=chunk.seq, verdict="refused", error=error.message)]
+        return [Reply(seq=chunk.seq, verdict="go")] if chunk.last else []
+
+    async def _serve_values(self, process: RunnerProcess) -> None:
+        await serve_values(process.values, self._world.store, self.fence.run_id)
+
+    # --- the end ---
+
+    async def _settle(self, proved: bool, error: StepError | None) -> None:
+        if not proved:
+            self._world.log.error(
+                "runner.unreaped", run_id=self.fence.run_id, generation=self.fence.generation
+            )
+        gone = RunnerGone(
+            run_id=self.fence.run_id,
+            generation=self.fence.generation,
+            proved=proved,
+            timed_out=self._timed_out,
+            stopped=self._stopped_with_daemon or self._stop_wanted,
+            error=error,
+        )
+        await self._write(runner_gone, gone)
+
+    async def _write(self, handler: Callable[[Any, Any], R], command: Any) -> R:
+        """Write until the store takes it: every command here is safe to repeat under its fence or sequence."""
+        warned = False
+        while True:
+            try:
+                return await self._world.store.write(handler, command)  # type: ignore[no-any-return]
+            except OutcomeUnknown:
+                raise  # the daemon stops and recovers from the file
+            except Unavailable as error:
+                if not warned:
+                    self._world.log.warning("store.unavailable", run_id=self.fence.run_id, code=error.code)
+                warned = True
+                await trio.sleep(RETRY_S)

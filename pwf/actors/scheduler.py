@@ -1,0 +1,266 @@
+"""Scheduler: admits runs while there is capacity, and settles what has no supervisor.
+
+Owns: the capacity, one RunSupervisor per live run, the nearest due time. Promises: an admission is one transaction
+whose cost does not grow with the backlog; a full batch is followed at once by another; recovery is a loop, not a
+pass at start: whatever stands in the store as a runner and has no supervisor here is proved dead and settled.
+Must never hold a run in memory only: what it knows, it reads from the store again at every wake-up.
+In: wake-ups (the store's key "queue", `wake`), `stop_run`, `drain`. Out: supervisors, commands to the store.
+If it dies: the daemon ends, and the next one recovers.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import trio
+
+from pwf import host
+from pwf.actors.changes import Changes
+from pwf.actors.logging import Log
+from pwf.actors.run_supervisor import RunSupervisor, Supervision
+from pwf.actors.runner_pool import RunnerPool
+from pwf.config import Config
+from pwf.errors import OutcomeUnknown, Unavailable
+from pwf.host import Identity
+from pwf.store.daemon import Ask, RunnersGone, Standing, owner_of, runners_gone, standing_runners
+from pwf.store.definitions import DefinitionRef, LaunchFacts, launch_facts
+from pwf.store.explain import Load
+from pwf.store.queue import Admission, Admit, Due, Rebase, admit, look, rebase
+from pwf.store.runner_end import RunnerGone
+from pwf.store.runs import EnvironmentOf, RunEnvironment, environment_of
+
+# --- limits ---------------------------------------------------------------------------------------------------
+
+REREAD_S = 5.0  # a lost wake-up costs at most this (design, section 3)
+UNAVAILABLE_S = 0.5  # pause after the store could not take an admission
+RECOVERY_BATCH = 200  # ends settled in one transaction
+FACTS_MAX = 256
+UNPROVED_S = 30.0  # before processes that could not be shown dead are looked at again
+SETTLE_S = 8.0  # after the drain: until every runner must be settled
+
+
+class Scheduler:
+    """The actor and its handle in one. `stopped` says why nothing is admitted, while it is set."""
+
+    def __init__(
+        self,
+        *,
+        store: Any,  # StoreHandle
+        pool: RunnerPool,
+        changes: Changes,
+        config: Config,
+        log: Log,
+        epoch: int,
+        home_id: str,
+    ) -> None:
+        self.capacity = config.max_runners
+        self.admissions = 0
+        self.stopped: str | None = None
+        self._store = store
+        self._changes = changes
+        self._config = config
+        self._log = log
+        self._epoch = epoch
+        self._home_id = home_id
+        self._pool = pool
+        self._live: dict[tuple[str, int], RunSupervisor] = {}
+        self._recovering: set[tuple[str, int]] = set()
+        self._event = trio.Event()
+        self._emptied = trio.Event()
+        self._facts: dict[str, LaunchFacts] = {}
+        self._environments: dict[str, RunEnvironment] = {}
+        self._next_due = float("inf")  # trio's clock
+        self._world = Supervision(
+            store=store,
+            pool=pool,
+            config=config,
+            log=log,
+            home_id=home_id,
+            draining=lambda: self.stopped is not None,
+        )
+
+    # --- the handle: any task ---
+
+    @property
+    def used(self) -> int:
+        """Launches and live runners, those that are still being proved dead included."""
+        return len(self._live)
+
+    def load(self) -> Load:
+        """What a run's reason depends on besides its rows."""
+        return Load(used=self.used, capacity=self.capacity, stopped=self.stopped)
+
+    def wake(self) -> None:
+        """Look at the queue. May be lost or doubled."""
+        self._event.set()
+
+    def live_leases(self) -> list[tuple[str, int, str]]:
+        """(run, generation, token) of every run whose supervisor is alive."""
+        return [(s.fence.run_id, s.fence.generation, s.fence.token) for s in self._live.values()]
+
+    def stop_run(self, run_id: str, generation: int | None = None) -> None:
+        """End the runner of a run whose cancel, or pause --now, is committed."""
+        for (live_id, live_generation), supervisor in self._live.items():
+            if live_id == run_id and generation in (None, live_generation):
+                supervisor.stop()
+        self.wake()
+
+    async def drain(self, deadline_s: float, why: str = "the daemon is stopping") -> None:
+        """Admit nothing more, let steps reach a boundary, then end what is left. Returns when all are settled."""
+        self.stopped = why
+        self.wake()
+        with trio.move_on_after(deadline_s):
+            await self._wait_empty()
+        for supervisor in self._live.values():
+            supervisor.stop(with_daemon=True)
+        with trio.move_on_after(SETTLE_S):
+            await self._wait_empty()
+
+    async def _wait_empty(self) -> None:
+        while self._live:
+            self._emptied = trio.Event()
+            await self._emptied.wait()
+
+    # --- the actor ---
+
+    async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Recover, then admit, until cancelled."""
+        await self._store.write(rebase, Rebase())
+        async with trio.open_nursery() as nursery:
+            with self._changes.watch("queue") as watch:
+                nursery.start_soon(self._pass_on, watch)
+                task_status.started()
+                while True:
+                    self._event = trio.Event()
+                    try:
+                        await self._recover(nursery)
+                        more = await self._admit(nursery)
+                    except OutcomeUnknown:
+                        raise
+                    except Unavailable as error:
+                        self._log.warning("scheduler.unavailable", code=error.code)
+                        await trio.sleep(UNAVAILABLE_S)
+                        continue
+                    if not more:
+                        await self._wait()
+
+    async def _pass_on(self, watch: Any) -> None:
+        while True:
+            if await watch.wait(float("inf")):
+                self.wake()
+
+    async def _wait(self) -> None:
+        """Until a wake-up, the nearest due time, or the bound."""
+        with trio.move_on_at(min(self._next_due, trio.current_time() + REREAD_S)):
+            await self._event.wait()
+
+    # --- admission ---
+
+    async def _admit(self, nursery: trio.Nursery) -> bool:
+        """Admit what fits. Whether there is more to do at once."""
+        answer = await self._store.read(look, Due())
+        self._note_due(answer.next_in_ms)
+        free = max(0, self.capacity - self.used) if self.stopped is None else 0
+        due_timer = answer.next_in_ms == 0
+        if not due_timer and not (answer.due_now and free):
+            return False
+        command = Admit(
+            limit=free,
+            epoch=self._epoch,
+            owner=owner_of(self._epoch),
+            lease_ms=int(self._config.lease_s * 1000),
+        )
+        admitted = await self._store.write(admit, command)
+        for admission in admitted.runs:
+            self._start(admission, nursery)
+        self._note_due(admitted.next_in_ms)
+        return bool(admitted.more)
+
+    def _note_due(self, next_in_ms: int | None) -> None:
+        self._next_due = float("inf") if next_in_ms is None else trio.current_time() + next_in_ms / 1000
+
+    def _start(self, admission: Admission, nursery: trio.Nursery) -> None:
+        key = (admission.run_id, admission.generation)
+        self.admissions += 1
+        # Registered before its task runs: from here on its lease is renewed and recovery leaves it alone.
+        supervisor = self._live[key] = RunSupervisor(admission, self._world)
+        nursery.start_soon(self._supervise, key, supervisor)
+
+    async def _supervise(self, key: tuple[str, int], supervisor: RunSupervisor) -> None:
+        """Run one supervisor. One that fails ends alone: its lease is an orphan, which recovery settles."""
+        try:
+            admission = supervisor.admission
+            environment = await self._environment(admission.environment_id)
+            await supervisor.run(environment, await self._launch_facts(admission.definition_id))
+        except OutcomeUnknown:
+            raise
+        except Exception as error:  # noqa: BLE001 - supervision: the run's failure must stay its own
+            self._log.error("supervisor.failed", run_id=key[0], generation=key[1], error=repr(error))
+        finally:
+            del self._live[key]
+            self._emptied.set()
+            self.wake()
+
+    async def _launch_facts(self, definition_id: str) -> LaunchFacts:
+        found = self._facts.get(definition_id)
+        if found is None:
+            found = await self._store.read(launch_facts, DefinitionRef(definition_id=definition_id))
+            _remember(self._facts, definition_id, found)
+        return found
+
+    async def _environment(self, environment_id: str) -> RunEnvironment:
+        found = self._environments.get(environment_id)
+        if found is None:
+            found = await self._store.read(environment_of, EnvironmentOf(environment_id=environment_id))
+            _remember(self._environments, environment_id, found)
+        return found
+
+    # --- recovery ---
+
+    async def _recover(self, nursery: trio.Nursery) -> None:
+        """Start to settle every runner that has no supervisor."""
+        standing: tuple[Standing, ...] = await self._store.read(standing_runners, Ask())
+        known = self._live.keys() | self._recovering
+        orphans = [orphan for orphan in standing if (orphan.run_id, orphan.generation) not in known]
+        for start in range(0, len(orphans), RECOVERY_BATCH):
+            batch = orphans[start : start + RECOVERY_BATCH]
+            self._recovering.update((orphan.run_id, orphan.generation) for orphan in batch)
+            nursery.start_soon(self._settle, batch)
+
+    async def _settle(self, batch: list[Standing]) -> None:
+        """Prove a batch of runners dead, together, and settle their runs in one transaction."""
+        proved: dict[tuple[str, int], bool] = {}
+
+        async def prove(orphan: Standing) -> None:
+            identity = orphan.identity or Identity(pid=-1, start_tick=0, boot_id=host.boot_id(), session=-1)
+            marker = f"{self._home_id}:{orphan.run_id}:{orphan.generation}"
+            dead = await self._pool.custody.prove_dead(identity, marker)
+            proved[orphan.run_id, orphan.generation] = dead
+
+        try:
+            async with trio.open_nursery() as nursery:
+                for orphan in batch:
+                    nursery.start_soon(prove, orphan)
+            gone = tuple(
+                RunnerGone(
+                    run_id=o.run_id,
+                    generation=o.generation,
+                    proved=proved[o.run_id, o.generation],
+                    stopped=True,
+                )
+                for o in batch
+            )
+            await self._store.write(runners_gone, RunnersGone(gone=gone))
+            self._log("recovery.settled", runs=len(batch), unproved=sum(not dead for dead in proved.values()))
+        except Unavailable as error:
+            if isinstance(error, OutcomeUnknown):
+                raise
+            self._log.warning("recovery.unavailable", code=error.code)
+        finally:
+            self._recovering.difference_update((orphan.run_id, orphan.generation) for orphan in batch)
+
+
+def _remember(cache: dict[str, Any], key: str, value: object) -> None:
+    if len(cache) >= FACTS_MAX:
+        cache.pop(next(iter(cache)))
+    cache[key] = value

@@ -1,0 +1,38 @@
+"""Serves a runner's reads of larger values: its own run's alone, in verified chunks, over a socket of their own."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import trio
+
+from pwf.errors import PwfError
+from pwf.protocol.frames import FrameSplitter
+from pwf.protocol.runner import ValueChunk, encode_line, value_request
+from pwf.store.read_runs import Refers, refers
+from pwf.store.values import ReadValueChunk, read_chunk
+
+REQUEST_BYTES_MAX = 4_096
+
+
+async def serve_values(stream: trio.abc.Stream, store: Any, run_id: str) -> None:
+    """Answer until the runner's end closes, or says something that is no request."""
+    splitter = FrameSplitter(REQUEST_BYTES_MAX)
+    try:
+        while data := await stream.receive_some(REQUEST_BYTES_MAX):
+            for line in splitter.feed(bytes(data)):
+                await _answer(stream, store, run_id, value_request.decode(line).digest)
+    except (trio.BrokenResourceError, trio.ClosedResourceError, msgspec.MsgspecError, PwfError):
+        return  # the runner sees a closed socket, and its step fails with that
+
+
+async def _answer(stream: trio.abc.Stream, store: Any, run_id: str, digest: str) -> None:
+    if not await store.read(refers, Refers(run_id=run_id, digest=digest)):
+        await stream.send_all(encode_line([ValueChunk(missing=True, last=True)]))
+        return
+    index, last = 0, False
+    while not last:
+        chunk: ValueChunk = await store.read(read_chunk, ReadValueChunk(digest=digest, index=index))
+        await stream.send_all(encode_line([chunk]))
+        index, last = index + 1, chunk.last
