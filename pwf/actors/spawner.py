@@ -246,13 +246,16 @@ class Zygote:
     async def _reap(self) -> None:
         """Once its socket is closed, the zygote has a bounded time to end; then it is killed. Reaped in any case."""
         assert self._process is not None
-        await self._link.closed.wait()
-        with trio.CancelScope(shield=True):
-            with trio.move_on_after(END_TIMEOUT_S):
-                await self._process.wait()
-            if self._process.returncode is None:
-                self._process.kill()
-                await self._process.wait()
+        try:
+            await self._link.closed.wait()
+        finally:
+            self.close()
+            with trio.CancelScope(shield=True):
+                with trio.move_on_after(END_TIMEOUT_S):
+                    await self._process.wait()
+                if self._process.returncode is None:
+                    self._process.kill()
+                    await self._process.wait()
 
     async def _no_hello(self) -> EnvironmentMissing:
         """Say why the zygote did not come up, by asking the interpreter for the import alone."""
