@@ -85,7 +85,10 @@ class Engine:
         self._launch = launch
         self._specs = {spec.id: spec for spec in launch.graph.nodes}
         self._updates = Updates(wire)
-        self._past: dict[str, PastStep] = {step.node: step for step in launch.past}
+        self._past: dict[str, PastStep] = {}
+        self._completed: dict[str, PastStep] = {}
+        for step in launch.past:
+            self._remember(step)
         self._visits = {launch.node: launch.visit, **launch.visits}
         self._made: tuple[str, bytes] = ("", b"")  # the last larger output of this runner, by digest
         self._title: str | None = None
@@ -214,9 +217,8 @@ class Engine:
     def _move(self, following: str, end: Ended, output: Value | None) -> None:
         if output is not None and output.digest is not None and end.output is not None:
             self._made = (output.digest, end.output)
-        self._past.pop(self._node, None)  # the mapping is in order of ends
-        self._past[self._node] = PastStep(
-            node=self._node, visit=self._visit, outcome=end.outcome, output=output, error=end.error
+        self._remember(
+            PastStep(node=self._node, visit=self._visit, outcome=end.outcome, output=output, error=end.error)
         )
         self._node = following
         self._visit = self._visits.get(following, 0) + 1
@@ -225,6 +227,14 @@ class Engine:
         self._steps_taken += 1
         has_effect = self._specs[following].effect is not None
         self._effect_key = f"{self._launch.run_id}:{following}:{self._visit}" if has_effect else None
+
+    def _remember(self, step: PastStep) -> None:
+        # Both mappings are in the order of the steps' ends.
+        self._past.pop(step.node, None)
+        self._past[step.node] = step
+        if step.outcome == "completed":
+            self._completed.pop(step.node, None)
+            self._completed[step.node] = step
 
     # --- what a node may see --------------------------------------------------------------------------------
 
@@ -242,7 +252,8 @@ class Engine:
             input=self._launch.input,
             input_type=self._workflow.input_type,
             nodes=self._workflow.nodes,
-            past=dict(self._past),
+            past=self._past,
+            completed=self._completed,
             read_value=self._read_value,
             effect_key=self._effect_key,
             publish=publish if publishes else None,

@@ -10,11 +10,11 @@ import os
 import shlex
 import signal
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from pwf.errors import InvalidValue
 from pwf.runner import action
 from pwf.runner.capture import Capture
-from pwf.runner.command import Command, CommandEnd, run_command
 from pwf.runner.failure import bounded, plain_error
 from pwf.runner.output import refuse_unrun
 from pwf.runner.steps import (
@@ -30,11 +30,16 @@ from pwf.runner.steps import (
 )
 from pwf.workflow.shell import Captured, ShellOptions
 
+if TYPE_CHECKING:
+    from pwf.runner.command import Command, CommandEnd
+
 COMMAND_LENGTH_MAX = 200  # of a command as messages show it
 
 
 def run(step: Step) -> Ended:
     """Ask the function for the command, run it, and read what it said."""
+    from pwf.runner.command import run_command  # imports trio, which runs without commands do without
+
     try:
         command = _command(step, call(step, step.node.fn, step.node.is_async))
     except StepRaised as raised:
@@ -55,6 +60,8 @@ def run(step: Step) -> Ended:
 
 
 def _command(step: Step, value: object) -> Command:
+    from pwf.runner.command import Command
+
     options = _options(step)
     try:
         refuse_unrun(value, f"the command of node {step.node.id!r}")

@@ -49,11 +49,13 @@ class Result:
 class Context(Generic[InputT_co]):
     """What the function of a node gets.
 
-    `past` holds the latest accepted step of each node. `publish` is None where updates are not allowed.
+    `past` holds the latest accepted step of each node, and `completed` the latest that completed (it differs where a
+    later visit failed; those of `past` unless given). `publish` is None where updates are not allowed.
     """
 
     __slots__ = (
         "_cache",
+        "_completed",
         "_input",
         "_input_type",
         "_input_value",
@@ -80,6 +82,7 @@ class Context(Generic[InputT_co]):
         input_type: Any,
         nodes: Mapping[str, NodeDef],
         past: Mapping[str, PastStep],
+        completed: Mapping[str, PastStep] | None = None,
         read_value: ReadValue,
         effect_key: str | None = None,
         publish: PublishUpdate | None = None,
@@ -95,6 +98,7 @@ class Context(Generic[InputT_co]):
         put(self, "_input_type", input_type)
         put(self, "_nodes", nodes)
         put(self, "_past", past)
+        put(self, "_completed", _completed(past) if completed is None else completed)
         put(self, "_read_value", read_value)
         put(self, "_publish", publish)
         put(self, "_read_file", read_file)
@@ -110,6 +114,7 @@ class Context(Generic[InputT_co]):
     _input_type: Any
     _nodes: Mapping[str, NodeDef]
     _past: Mapping[str, PastStep]
+    _completed: Mapping[str, PastStep]
     _read_value: ReadValue
     _publish: PublishUpdate | None
     _read_file: ReadFile | None
@@ -189,10 +194,11 @@ class Context(Generic[InputT_co]):
 
     def _step(self, node: Node[Any] | str) -> PastStep:
         node_id = self._find(node)
+        completed = self._completed.get(node_id)
+        if completed is not None:
+            return completed
         step = self._past.get(node_id)
-        if step is not None and step.outcome == "completed":
-            return step
-        done = ", ".join(repr(name) for name, past in self._past.items() if past.outcome == "completed")
+        done = ", ".join(map(repr, self._completed))
         so_far = f"completed so far: {done or 'none'}"
         if step is None:
             raise NotCompleted(
@@ -236,7 +242,7 @@ class Outputs(Mapping[str, Any]):
         return any(key == name for name in self)
 
     def __iter__(self) -> Iterator[str]:
-        return (name for name, step in self._ctx._past.items() if step.outcome == "completed")
+        return iter(self._ctx._completed)
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
@@ -268,6 +274,10 @@ class Results(Mapping[str, Result]):
 
     def __len__(self) -> int:
         return len(self._ctx._past)
+
+
+def _completed(past: Mapping[str, PastStep]) -> dict[str, PastStep]:
+    return {name: step for name, step in past.items() if step.outcome == "completed"}
 
 
 def _decode(
