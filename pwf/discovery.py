@@ -21,6 +21,7 @@ from pwf.watch import definition_id, same_code, still_valid, verify_sources
 Scope = Literal["project", "user", "builtin", "path"]
 
 BUILTIN_WORKFLOWS = Path(__file__).parent / "builtin_workflows"
+NAME_LENGTH_SHOWN_MAX = 200
 _TEXT_BYTES_MAX = 1024 * 1024
 _WORKFLOW_WORD = re.compile(rb"\bWorkflow\b")
 _INSTALLED_PWF = (
@@ -72,9 +73,9 @@ def project_root(cwd: Path) -> Path:
     here = Path(os.path.realpath(cwd))
     upward = (here, *here.parents)
     for folder in upward:
-        if (folder / ".pwf").is_dir():
+        if os.path.isdir(folder / ".pwf"):
             return folder
-    return next((folder for folder in upward if (folder / ".git").exists()), here)
+    return next((folder for folder in upward if os.path.exists(folder / ".git")), here)
 
 
 def find_workflow_file(name_or_path: str, cwd: Path, config_dir: Path) -> Found:
@@ -85,16 +86,16 @@ def find_workflow_file(name_or_path: str, cwd: Path, config_dir: Path) -> Found:
     """
     root = project_root(cwd)
     if _is_path(name_or_path):
-        path = cwd / Path(name_or_path).expanduser()
-        if path.is_file():
-            return Found(path.stem, Path(os.path.abspath(path)), "path", root)
-        what = "is a folder, not a workflow's file" if path.is_dir() else "does not exist"
-        raise NotFound(
-            f"{name_or_path!r} {what}", hint="name a workflow's .py file; `pwf workflows` lists names"
-        )
+        path = Path(os.path.abspath(cwd / os.path.expanduser(name_or_path)))
+        if fault := _path_fault(path):
+            raise NotFound(
+                f"{_short(name_or_path)} {fault}",
+                hint="name a workflow's .py file; `pwf workflows` lists names",
+            )
+        return Found(path.stem, path, "path", root)
     for scope, folder in _folders(root, config_dir):
         path = folder / f"{name_or_path}.py"
-        if _is_name(name_or_path) and path.is_file():
+        if _is_name(name_or_path) and os.path.isfile(path):
             return Found(name_or_path, path, scope, root)
     raise _no_such_name(name_or_path, cwd, config_dir, root)
 
@@ -124,8 +125,18 @@ def _is_path(text: str) -> bool:
     return "\0" not in text and (os.sep in text or text.endswith(".py"))
 
 
+def _path_fault(path: Path) -> str | None:
+    if os.path.isfile(path):
+        return None if path.suffix == ".py" else "is not a .py file"
+    return "is a folder, not a workflow's file" if os.path.isdir(path) else "does not exist"
+
+
 def _is_name(text: str) -> bool:
     return bool(text) and os.sep not in text and "\0" not in text and not text.startswith(".")
+
+
+def _short(name: str) -> str:
+    return repr(name) if len(name) <= NAME_LENGTH_SHOWN_MAX else f"{name[:NAME_LENGTH_SHOWN_MAX]!r}…"
 
 
 def _python_files(folder: Path) -> list[Path]:
@@ -138,7 +149,7 @@ def _python_files(folder: Path) -> list[Path]:
 
 def _may_hold_workflow(path: Path) -> bool:
     try:
-        if not path.is_file():
+        if not os.path.isfile(path):
             return False
         with open(path, "rb") as file:
             return _WORKFLOW_WORD.search(file.read(_TEXT_BYTES_MAX)) is not None
@@ -148,11 +159,11 @@ def _may_hold_workflow(path: Path) -> bool:
 
 def _no_such_name(name: str, cwd: Path, config_dir: Path, root: Path) -> NotFound:
     known = [one.name for one in list_workflow_files(cwd, config_dir)]
-    near = difflib.get_close_matches(name, known, n=3)
-    looked = ", ".join(str(folder) for _, folder in _folders(root, config_dir) if folder.is_dir())
+    near = difflib.get_close_matches(name[:NAME_LENGTH_SHOWN_MAX], known, n=3)
+    looked = ", ".join(str(folder) for _, folder in _folders(root, config_dir) if os.path.isdir(folder))
     hint = f"did you mean {' or '.join(map(repr, near))}? " if near else ""
     hint += f"looked in {looked}" if looked else f"make {root / '.pwf' / 'workflows'} and put its file there"
-    return NotFound(f"there is no workflow named {name!r}", hint=hint, details={"near": near})
+    return NotFound(f"there is no workflow named {_short(name)}", hint=hint, details={"near": near})
 
 
 # --- the interpreter ---------------------------------------------------------------------------------------
