@@ -15,21 +15,24 @@ from typing import Protocol
 import trio
 
 REREAD_S = 5.0  # a lost wake-up costs at most this (design, section 3)
-EVERYTHING = "*"  # the key that every change wakes
+EVERYTHING = "*"  # from the store: some keys were dropped, so anything may have changed
+ANY_RUN = "runs"  # to watch: a change of any run
 
 
 class ChangeSubscription(Protocol):
     """What the store gives its subscribers."""
 
     async def wait(self) -> frozenset[str]:
-        """The keys changed since the last call; empty when some were dropped."""
+        """The keys changed since the last call; `EVERYTHING` among them when some were dropped."""
+        ...
 
 
 class ChangeSource(Protocol):
     """The part of the store's handle that this actor needs."""
 
-    def subscribe(self) -> AbstractContextManager[ChangeSubscription]:
-        """Begin to listen."""
+    def subscribe(self, *prefixes: str) -> AbstractContextManager[ChangeSubscription]:
+        """Begin to listen, to the keys that begin with one of the prefixes."""
+        ...
 
 
 class Watch:
@@ -80,11 +83,10 @@ class Changes:
                 del self._watches[key]
 
     def _wake(self, keys: frozenset[str]) -> None:
-        if not keys:  # some were dropped: nobody knows whose
-            for waiting in self._watches.values():
-                for watch in waiting:
-                    watch.wake()
-            return
-        for key in (*keys, EVERYTHING):
+        if EVERYTHING in keys:
+            keys = frozenset(self._watches)
+        elif any(key.startswith("run:") for key in keys):
+            keys |= {ANY_RUN}
+        for key in keys:
             for watch in self._watches.get(key, ()):
                 watch.wake()

@@ -15,23 +15,23 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-import jsonschema_rs
 import msgspec
 import trio
 
 from pwf.discovery import Found, choose_interpreter, find_workflow_file
-from pwf.errors import InvalidAnswer, InvalidInput, LoadFailed, PwfError, by_code
+from pwf.errors import LoadFailed, PwfError, by_code
 from pwf.protocol.graph import WorkflowDefinition
 from pwf.protocol.operations import Origin
 from pwf.protocol.spawn import Resolved
 from pwf.store.definitions import SaveDefinition, save_definition
-from pwf.values import canonical, digest, parse
+from pwf.values import canonical, digest
 from pwf.watch import Mark, still_valid
 
 CACHED_MAX = 128
-VALIDATORS_MAX = 128
+TEXTS_KEPT_BYTES_MAX = (
+    4 * 1024 * 1024
+)  # of one file that nobody has run yet; larger ones go to the store at once
 WATCHED_INLINE_MAX = 500  # more files than this are looked at in a thread
-FAULTS_SHOWN_MAX = 5
 
 
 class Resolver(Protocol):
@@ -39,6 +39,7 @@ class Resolver(Protocol):
 
     async def resolve(self, interpreter: str, path: str, root: str, environment: dict[str, str]) -> Resolved:
         """Load the file afresh in a process of its own."""
+        ...
 
 
 class Store(Protocol):
@@ -46,6 +47,7 @@ class Store(Protocol):
 
     async def write(self, handler: Callable[[Any, Any], Any], command: Any) -> Any:
         """Run one command; its result after the commit."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -55,6 +57,7 @@ class Known:
     found: Found
     interpreter: str
     definition: WorkflowDefinition
+    entry: _Entry
 
 
 class _Key(msgspec.Struct, frozen=True):
@@ -66,8 +69,13 @@ class _Key(msgspec.Struct, frozen=True):
 
 @dataclass
 class _Entry:
+    """`texts` is emptied once they are in the store."""
+
     definition: WorkflowDefinition
     watch: Mapping[str, Mark | None]
+    path: str
+    texts: dict[str, bytes]
+    saved: bool = False
 
 
 class Definitions:
@@ -100,35 +108,49 @@ class Definitions:
             interpreter,
             digest(canonical(origin.environment, what="environment")),
         )
-        return Known(found, interpreter, await self._definition(key, origin.environment))
+        entry = await self._entry(key, origin.environment)
+        return Known(found, interpreter, entry.definition, entry)
 
-    async def _definition(self, key: _Key, environment: dict[str, str]) -> WorkflowDefinition:
+    async def save(self, known: Known) -> None:
+        """Put the definition and its texts into the store, before a run refers to it."""
+        await self._save(known.entry)
+
+    async def _save(self, entry: _Entry) -> None:
+        if entry.saved:
+            return
+        command = SaveDefinition(definition=entry.definition, texts=entry.texts, path=entry.path)
+        await self._store.write(save_definition, command)
+        entry.saved, entry.texts = True, {}
+
+    async def _entry(self, key: _Key, environment: dict[str, str]) -> _Entry:
         while True:
             entry = self._entries.get(key)
             if entry is not None and await _is_valid(entry.watch):
                 self._entries.move_to_end(key)
-                return entry.definition
+                return entry
             busy = self._resolving.get(key)
             if busy is None:
                 return await self._resolve(key, environment)
             await busy.wait()  # then look again: it may have failed
 
-    async def _resolve(self, key: _Key, environment: dict[str, str]) -> WorkflowDefinition:
+    async def _resolve(self, key: _Key, environment: dict[str, str]) -> _Entry:
         done = self._resolving[key] = trio.Event()
         try:
             answer = await self._resolver.resolve(key.interpreter, key.path, key.root, environment)
             if answer.definition is None:
                 raise _failure(answer)
-            await self._store.write(
-                save_definition,
-                SaveDefinition(definition=answer.definition, texts=answer.texts, path=key.path),
-            )
-            # The texts are in the store; only what is needed to use the answer again is kept.
-            self._entries[key] = _Entry(answer.definition, answer.watch)
+            before = self._entries.get(key)
+            entry = _Entry(answer.definition, answer.watch, key.path, answer.texts)
+            if before is not None and before.definition.definition_id == entry.definition.definition_id:
+                entry.saved = before.saved
+            if entry.saved or sum(map(len, entry.texts.values())) > TEXTS_KEPT_BYTES_MAX:
+                await self._save(entry)
+                entry.texts = {}
+            self._entries[key] = entry
             self._entries.move_to_end(key)
             while len(self._entries) > CACHED_MAX:
                 self._entries.popitem(last=False)
-            return answer.definition
+            return entry
         finally:
             del self._resolving[key]
             done.set()
@@ -141,54 +163,5 @@ async def _is_valid(watch: Mapping[str, Mark | None]) -> bool:
 
 
 def _failure(answer: Resolved) -> PwfError:
-    kind = by_code(answer.error_code) if answer.error_code else LoadFailed
+    kind = by_code(answer.error_code or LoadFailed.code)
     return kind(answer.error, hint=answer.hint)
-
-
-class Schemas:
-    """Checks values against JSON Schemas; compiled ones are kept."""
-
-    def __init__(self) -> None:
-        self._validators: OrderedDict[bytes, Any] = OrderedDict()
-
-    def check_input(self, schema: dict[str, Any] | None, value: bytes) -> None:
-        """Raise `InvalidInput` that says where in the input (canonical JSON) the fault is."""
-        faults = self._faults(schema, value)
-        if faults:
-            raise InvalidInput(
-                "the input does not fit: " + "; ".join(faults), hint="pwf graph WORKFLOW shows its input"
-            )
-
-    def check_answer(self, schema: dict[str, Any] | None, value: bytes) -> None:
-        """Raise `InvalidAnswer` that says where in the answer the fault is."""
-        faults = self._faults(schema, value)
-        if faults:
-            raise InvalidAnswer(
-                "the answer does not fit: " + "; ".join(faults), hint="pwf requests shows what is asked"
-            )
-
-    def _faults(self, schema: dict[str, Any] | None, value: bytes) -> list[str]:
-        if schema is None:
-            return []
-        key = msgspec.json.encode(schema, order="deterministic")
-        validator = self._validators.get(key)
-        if validator is None:
-            validator = self._validators[key] = jsonschema_rs.validator_for(schema)
-            if len(self._validators) > VALIDATORS_MAX:
-                self._validators.popitem(last=False)
-        faults = []
-        for fault in validator.iter_errors(parse(value)):
-            if len(faults) == FAULTS_SHOWN_MAX:
-                faults.append("…")
-                break
-            faults.append(f"{_said(fault.message)} (at {_where(fault.instance_path)})")
-        return faults
-
-
-def _where(path: list[str | int]) -> str:
-    steps = (f"[{step}]" if isinstance(step, int) else f".{step}" for step in path)
-    return "$" + "".join(steps)
-
-
-def _said(message: str) -> str:
-    return message if len(message) <= 300 else message[:300] + "…"

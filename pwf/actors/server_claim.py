@@ -1,10 +1,10 @@
 """The claim to serve a home: the kernel's lock decides, the epoch in the store fences late writes.
 
-Owns the held lock file, the epoch and the renewal of leases. Promises: one transaction renews the daemon's lease
-and those of the runs whose supervisor is alive, and no other; a lease that ran out while this process was stopped is
-renewed again as long as nobody else has taken it (we still hold the lock). Must never renew for a run on memory of
-its own: it asks the scheduler each time.
-In: time. Out: renewals to the store, the lease's end to the lock file. If it dies (`ClaimLost`), the daemon ends.
+Owns the held lock file, the epoch and the renewal of leases. Promises: one transaction renews the daemon's
+lease and those of the runs whose supervisor is alive, and no other; a lease that ran out while this process
+was stopped is renewed again as long as nobody else has taken it (we still hold the lock). Must never renew
+for a run on memory of its own: it asks the scheduler each time. In: time. Out: renewals to the store, the
+lease's end to the lock file. If it dies (`ClaimLost`), the daemon ends.
 """
 
 from __future__ import annotations

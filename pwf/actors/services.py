@@ -13,8 +13,11 @@ import msgspec
 
 from pwf.actors.changes import Changes
 from pwf.actors.connection import Caller
-from pwf.actors.definitions import Definitions, Schemas
+from pwf.actors.definitions import Definitions
+from pwf.actors.interpreters import Interpreters
 from pwf.actors.logging import Log
+from pwf.actors.newer_code import NewerCode
+from pwf.actors.schemas import Schemas
 from pwf.actors.server_claim import ServerClaim
 from pwf.actors.views import Views
 from pwf.clock import Clock
@@ -22,6 +25,7 @@ from pwf.config import Config
 from pwf.errors import InvalidArgument
 from pwf.places import Places
 from pwf.protocol.frames import Request
+from pwf.store.explain import Load
 from pwf.store.receipts import ReceiptKey
 
 P = TypeVar("P")
@@ -33,25 +37,39 @@ State = Literal["starting", "serving", "draining", "degraded"]
 class Store(Protocol):
     """The store's handle."""
 
+    disk_full: bool
+
     async def write(self, handler: Callable[[Any, Any], R], command: Any) -> R:
         """Run one command; its result after the commit."""
+        ...
 
     async def read(self, handler: Callable[[Any, Any], R], query: Any) -> R:
         """Run one query on the reader."""
+        ...
 
 
 class Admission(Protocol):
     """The scheduler's handle, as far as clients' operations need it."""
 
-    used: int
     capacity: int
     admissions: int
 
+    @property
+    def used(self) -> int:
+        """Launches and live runners."""
+        ...
+
+    def load(self) -> Load:
+        """What a run's reason depends on besides its rows."""
+        ...
+
     def wake(self) -> None:
         """Look at the queue."""
+        ...
 
     def stop_run(self, run_id: str, generation: int | None = None) -> None:
         """End the runner of a run whose cancel or immediate pause has been committed."""
+        ...
 
 
 @dataclass
@@ -75,6 +93,7 @@ class Services:
     schemas: Schemas
     changes: Changes
     views: Views
+    newer_code: NewerCode
     claim: ServerClaim
     places: Places
     config: Config
@@ -83,7 +102,7 @@ class Services:
     life: Life
     clients: Callable[[], int]
     user: str  # of the operating system: who all clients are
-    interpreter_facts: Callable[[str], Awaitable[tuple[str, str]]]  # -> (Python version, pwf version)
+    interpreters: Interpreters
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,68 @@
+"""Values checked against JSON Schemas, with the place of each fault.
+
+Owns a cache of compiled schemas. Promises: a fault names where in the value it is (`$.version`), and at most
+`FAULTS_SHOWN_MAX` are told. Pure computation on bounded values (a frame is at most 1 MiB).
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import Any
+
+import jsonschema_rs
+import msgspec
+
+from pwf.errors import InvalidAnswer, InvalidInput
+from pwf.values import parse
+
+VALIDATORS_MAX = 128
+FAULTS_SHOWN_MAX = 5
+
+
+class Schemas:
+    """Checks values against JSON Schemas; compiled ones are kept."""
+
+    def __init__(self) -> None:
+        self._validators: OrderedDict[bytes, Any] = OrderedDict()
+
+    def check_input(self, schema: dict[str, Any] | None, value: bytes) -> None:
+        """Raise `InvalidInput` that says where in the input (canonical JSON) the fault is."""
+        faults = self._faults(schema, value)
+        if faults:
+            raise InvalidInput(
+                "the input does not fit: " + "; ".join(faults), hint="pwf graph WORKFLOW shows its input"
+            )
+
+    def check_answer(self, schema: dict[str, Any] | None, value: bytes) -> None:
+        """Raise `InvalidAnswer` that says where in the answer the fault is."""
+        faults = self._faults(schema, value)
+        if faults:
+            raise InvalidAnswer(
+                "the answer does not fit: " + "; ".join(faults), hint="pwf requests shows what is asked"
+            )
+
+    def _faults(self, schema: dict[str, Any] | None, value: bytes) -> list[str]:
+        if schema is None:
+            return []
+        key = msgspec.json.encode(schema, order="deterministic")
+        validator = self._validators.get(key)
+        if validator is None:
+            validator = self._validators[key] = jsonschema_rs.validator_for(schema)
+            if len(self._validators) > VALIDATORS_MAX:
+                self._validators.popitem(last=False)
+        faults: list[str] = []
+        for fault in validator.iter_errors(parse(value)):
+            if len(faults) == FAULTS_SHOWN_MAX:
+                faults.append("…")
+                break
+            faults.append(f"{_said(fault.message)} (at {_where(fault.instance_path)})")
+        return faults
+
+
+def _where(path: list[str | int]) -> str:
+    steps = (f"[{step}]" if isinstance(step, int) else f".{step}" for step in path)
+    return "$" + "".join(steps)
+
+
+def _said(message: str) -> str:
+    return message if len(message) <= 300 else message[:300] + "…"
