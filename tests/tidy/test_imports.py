@@ -1,0 +1,70 @@
+"""Dependencies point one way (design, section 4), and short commands import nothing heavy."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2] / "pwf"
+
+BASE = {"errors", "ids", "clock", "values", "places"}
+MAY_IMPORT: dict[str, set[str]] = {
+    **{name: BASE for name in BASE},
+    "config": BASE,
+    "version": set(),
+    "host": BASE,
+    "discovery": BASE | {"protocol", "host"},
+    "protocol": BASE,
+    "store": BASE | {"protocol"},
+    "workflow": BASE | {"protocol"},
+    "runner": BASE | {"protocol", "workflow", "host", "discovery", "version"},
+    "actors": BASE | {"protocol", "store", "host", "config", "discovery", "version"},
+    "client": BASE | {"protocol", "host", "config", "discovery", "version"},
+    "cli": BASE | {"protocol", "client", "config", "host", "discovery", "version"},
+}
+#: Only `pwf daemon` starts the actors.
+EXCEPTIONS = {("cli/daemon.py", "actors"), ("cli/commands.py", "actors")}
+
+
+def imports(path: Path) -> set[str]:
+    """The parts of pwf that a module imports anywhere in its text, type checking aside."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom) and node.module == "pwf":
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith("pwf."):
+            found.add((node.module or "").split(".")[1])
+        elif isinstance(node, ast.Import):
+            found |= {alias.name.split(".")[1] for alias in node.names if alias.name.startswith("pwf.")}
+    return found
+
+
+@pytest.mark.parametrize("path", sorted(ROOT.rglob("*.py")), ids=lambda path: str(path.relative_to(ROOT)))
+def test_a_module_imports_only_what_its_part_may(path: Path) -> None:
+    relative = path.relative_to(ROOT)
+    part = relative.parts[0].removesuffix(".py")
+    if part == "__init__":
+        return
+    wrong = imports(path) - MAY_IMPORT[part] - {part}
+    wrong -= {name for file, name in EXCEPTIONS if str(relative) == file}
+    assert not wrong, f"pwf/{relative} must not import {sorted(wrong)}"
+
+
+@pytest.mark.parametrize(
+    ("statement", "forbidden"),
+    [
+        ("import pwf", {"trio", "anyio", "rich", "apsw"}),
+        ("from pwf import Workflow", {"trio", "anyio", "rich", "apsw", "asyncio"}),
+        ("import pwf.client.sync", {"trio", "anyio", "rich", "apsw", "asyncio"}),
+        ("import pwf.runner.zygote", {"apsw", "rich", "jsonschema_rs"}),
+        ("import pwf.actors.daemon", {"pwf.workflow", "pwf.runner", "rich"}),
+    ],
+)
+def test_an_import_stays_light(statement: str, forbidden: set[str]) -> None:
+    code = f"{statement}\nimport sys\nprint(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert not forbidden & set(done.stdout.split())
