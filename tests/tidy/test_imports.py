@@ -17,14 +17,15 @@ MAY_IMPORT: dict[str, set[str]] = {
     "config": BASE,
     "version": set(),
     "host": BASE,
-    "discovery": BASE | {"protocol", "host"},
-    "protocol": BASE,
+    "watch": BASE,
+    "discovery": BASE | {"protocol", "host", "watch"},
+    "protocol": BASE | {"host"},
     "store": BASE | {"protocol"},
     "workflow": BASE | {"protocol"},
-    "runner": BASE | {"protocol", "workflow", "host", "discovery", "version"},
-    "actors": BASE | {"protocol", "store", "host", "config", "discovery", "version"},
-    "client": BASE | {"protocol", "host", "config", "discovery", "version"},
-    "cli": BASE | {"protocol", "client", "config", "host", "discovery", "version"},
+    "runner": BASE | {"protocol", "workflow", "host", "discovery", "watch", "version"},
+    "actors": BASE | {"protocol", "store", "host", "config", "discovery", "watch", "version"},
+    "client": BASE | {"protocol", "host", "config", "discovery", "watch", "version"},
+    "cli": BASE | {"protocol", "client", "config", "host", "discovery", "watch", "version"},
 }
 #: Only `pwf daemon` starts the actors.
 EXCEPTIONS = {("cli/daemon.py", "actors"), ("cli/commands.py", "actors")}
