@@ -55,7 +55,7 @@ class Captured(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 class ShellResult(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The output of a shell node. As JSON: `exit_code`, `stdout`, `stderr` (each `Captured`), `parsed`."""
+    """The output of a shell node. As JSON: `exit_code`, `stdout`, `stderr` (`Captured`), `parsed`, `leftovers`."""
 
     exit_code: int = 0
     stdout_captured: Captured = msgspec.field(name="stdout", default=Captured(text=""))

@@ -47,19 +47,16 @@ def _compare(switch: Switch, values: Values, faults: Faults) -> None:
     name = switch.source.id
     what = f"the output of {name!r}" if switch.on is None else f"field {switch.on!r} of {name!r}"
     given = {(type(value), value) for value, _ in switch.cases}
-    missing = _listed(values - given)
+    missing, extra = values - given, given - values
+    said, hints = [], []
     if missing:
-        faults.add(
-            switch.place,
-            f"switches on {what}, and has no case for {missing}",
-            f"add a case for each: {name}.switch({_example(values - given)}, …)",
-        )
-    for _, value in sorted(given - values, key=repr):
-        faults.add(
-            switch.place,
-            f"switches on {what}, which is never {value!r}",
-            _nearest_value(value, values),
-        )
+        said.append(f"has no case for {_listed(missing)}")
+        hints.append(f"add a case for each: {name}.switch({_example(missing)}, …)")
+    if extra:
+        said.append(f"has a case for {_listed(extra)}, which never comes")
+        hints = [_nearest_value(extra, values)]
+    if said:
+        faults.add(switch.place, f"switches on {what}, and {' and '.join(said)}", hints[0])
 
 
 def _listed(values: Values) -> str:
@@ -73,10 +70,9 @@ def _example(values: Values) -> str:
     return f"cases={{{value!r}: node}}"
 
 
-def _nearest_value(value: object, values: Values) -> str:
-    if isinstance(value, str):
-        texts = [text for _, text in values if isinstance(text, str)]
-        hint = nearest(value, texts)
-        if hint.startswith("did"):
+def _nearest_value(extra: Values, values: Values) -> str:
+    texts = [value for _, value in values if isinstance(value, str)]
+    for _, value in sorted(extra, key=repr):
+        if isinstance(value, str) and (hint := nearest(value, texts)).startswith("did"):
             return hint
     return f"it is one of {_listed(values)}"

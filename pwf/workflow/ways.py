@@ -76,6 +76,7 @@ def draw(flow: Workflow[Any], faults: Faults) -> Drawn:
         for outcome in outcomes:
             there = drawn.put(way.source, outcome, way)
             if there is not None:
+                drawn.broken = True
                 faults.add(
                     way.place,
                     f"gives node {way.source.id!r} a second way out for {outcome!r}, beside {there.place}",

@@ -1,0 +1,90 @@
+"""Writes workflow files as an author would, and loads them as the resolver does; and a context without a runner."""
+
+from __future__ import annotations
+
+import itertools
+import sys
+import textwrap
+import types
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from pwf.protocol.runner import PastStep, StepError, Value
+from pwf.values import canonical
+from pwf.workflow.context import Context
+from pwf.workflow.load import find_workflow
+from pwf.workflow.nodes import NodeDef
+from pwf.workflow.workflow import Workflow
+
+_count = itertools.count()
+
+HEAD = """\
+from pwf import *
+from typing import *
+import enum, msgspec
+flow = Workflow("sample")
+"""  # four lines: what follows begins on line 5
+
+
+def namespace_of(folder: Path, text: str, *, head: str = HEAD, name: str = "sample.py") -> dict[str, Any]:
+    """Execute a workflow file and return its names."""
+    file = folder / name
+    file.write_text(head + textwrap.dedent(text))
+    module = types.ModuleType(f"sample_{next(_count)}")
+    module.__file__ = str(file)
+    sys.modules[module.__name__] = module  # msgspec looks there for the names in annotations
+    exec(compile(file.read_text(), str(file), "exec", dont_inherit=True), vars(module))
+    return vars(module)
+
+
+def load(folder: Path, text: str, *, head: str = HEAD) -> Workflow[Any]:
+    """Execute a workflow file and find its checked workflow."""
+    return find_workflow(namespace_of(folder, text, head=head))
+
+
+def value(data: object) -> Value:
+    """An inline value."""
+    return Value(json=msgspec.Raw(canonical(data)))
+
+
+def completed(node: str, output: object, visit: int = 1) -> PastStep:
+    """A step that gave an output."""
+    return PastStep(node=node, visit=visit, outcome="completed", output=value(output))
+
+
+def failed(node: str, message: str, visit: int = 1) -> PastStep:
+    """A step that failed."""
+    error = StepError(code="node_failed", message=message, node=node)
+    return PastStep(node=node, visit=visit, outcome="failed", error=error)
+
+
+def context(
+    flow: Workflow[Any],
+    node: str = "",
+    *,
+    input: object = None,
+    past: tuple[PastStep, ...] = (),
+    nodes: Mapping[str, NodeDef] | None = None,
+    **more: Any,
+) -> Context[Any]:
+    """What the function of `node` would get."""
+
+    def read_value(found: Value) -> bytes:
+        assert found.json is not None
+        return bytes(found.json)
+
+    return Context(
+        run_id="run1",
+        node=node or flow.to_graph().start,
+        visit=1,
+        attempt=1,
+        input=value(input),
+        input_type=flow.input_type,
+        nodes=flow.nodes if nodes is None else nodes,
+        past={step.node: step for step in past},
+        read_value=read_value,
+        **more,
+    )

@@ -1,0 +1,607 @@
+"""Every mistake in a graph is one error at load time that names the node, the line and the fix."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pwf.errors import GraphError
+from tests.workflow.author import HEAD, load, namespace_of
+
+TWO = """\
+@flow.compute
+def first(ctx): return 1
+@flow.compute
+def second(ctx): return 2
+"""  # lines 5 to 8
+
+DECIDE = """\
+class Review(msgspec.Struct):
+    verdict: Literal["ship", "fix"]
+    note: str = ""
+@flow.compute
+def decide(ctx) -> Review: ...
+@flow.compute
+def ship(ctx): ...
+@flow.compute
+def fix(ctx): ...
+"""  # lines 5 to 13
+
+# the file's text after HEAD, the line that is named, what the message says, what the hint says
+CASES: dict[str, tuple[str, int, list[str], list[str]]] = {
+    "a function that is not a node": (
+        TWO + "def plain(ctx): ...\nflow.graph(first >> second >> plain)",
+        10,
+        ["function 'plain'", "sample.py:9", "not a node"],
+        ["@flow.compute"],
+    ),
+    "a function that leads to a node": (
+        TWO + "def plain(ctx): ...\nflow.graph(plain >> first, first >> second)",
+        10,
+        ["function 'plain'"],
+        ["@flow.compute"],
+    ),
+    "a node's name in quotes": (
+        TWO + "flow.graph(first >> 'second')",
+        9,
+        ["the text 'second'"],
+        ["second, without quotes"],
+    ),
+    "a node's name, mistyped": (
+        TWO + "flow.graph(first >> 'secnd')",
+        9,
+        ["the text 'secnd'"],
+        ["did you mean 'second'?"],
+    ),
+    "another workflow's node": (
+        TWO + "other = Workflow('other')\n@other.compute\ndef alien(ctx): ...\nflow.graph(first >> alien)",
+        12,
+        ["'alien'", "another workflow, 'other'", "sample.py:10"],
+        ["under a decorator of this workflow"],
+    ),
+    "nothing as the end": (
+        TWO + "flow.graph(first >> second >> None)",
+        9,
+        ["None", "not a node"],
+        ["a node without a way out ends"],
+    ),
+    "an outcome without a target in the middle": (
+        TWO + "flow.graph(first >> second.on('failed'))",
+        9,
+        ["second.on(…)", "not a node"],
+        ["an entry of its own"],
+    ),
+    "an outcome without a target": (
+        TWO + "flow.graph(first >> second, first.on('failed'))",
+        9,
+        ["first.on(…) without >>"],
+        ["a >> b"],
+    ),
+    "something else as a way": (TWO + "flow.graph([first >> second])", 9, ["not a way"], ["a >> b"]),
+    "a mistyped outcome": (
+        TWO + "flow.graph(first.on('timedout') >> second)",
+        9,
+        ["'timedout'", "no outcome"],
+        ["did you mean 'timed_out'?"],
+    ),
+    "no outcome": (TWO + "flow.graph(first.on() >> second)", 9, [".on()"], ['.on("failed")']),
+    "an unreachable node": (
+        TWO + "@flow.compute\ndef lost(ctx): ...\nflow.graph(first >> second)",
+        9,
+        ["compute node 'lost'", "can not be reached from the start, 'first'"],
+        ["first >> lost"],
+    ),
+    "two ways out for one outcome": (
+        TWO + "flow.graph(\n  first >> second,\n  first >> first,\n)",
+        11,
+        ["'first'", "second way out for 'completed'", "sample.py:10"],
+        ["switch"],
+    ),
+    "a switch beside a way out": (
+        DECIDE + "flow.graph(decide >> ship, decide.switch(on='verdict', ship=ship, fix=fix))",
+        14,
+        ["'decide'", "second way out for 'completed'"],
+        ["switch"],
+    ),
+    "several nodes and no graph": (
+        TWO,
+        4,
+        ["2 nodes (first, second)", "no graph"],
+        ["flow.graph(first >> second"],
+    ),
+    "no nodes": ("", 4, ["no nodes"], ["@flow.compute"]),
+    "a second graph": (
+        TWO + "flow.graph(first >> second)\nflow.graph(second >> first)",
+        10,
+        ["has a graph already", "sample.py:9"],
+        ["one call"],
+    ),
+    "a node after the graph": (
+        TWO + "flow.graph(first >> second)\n@flow.compute\ndef late(ctx): ...",
+        10,
+        ["'late'", "comes after flow.graph"],
+        ["the file's end"],
+    ),
+    "a start that is no node": (
+        TWO + "flow.graph(first >> second, start=3)",
+        9,
+        ["start=3"],
+        ["first, second"],
+    ),
+    "something after a switch": (
+        DECIDE + "flow.graph(decide.switch(on='verdict', ship=ship, fix=fix) >> ship)",
+        14,
+        ["nothing can follow"],
+        ["lines of their own"],
+    ),
+    "something after a switch in a chain": (
+        DECIDE + "flow.graph(ship >> decide.switch(on='verdict', ship=ship, fix=fix) >> ship)",
+        14,
+        ["nothing can follow"],
+        ["lines of their own"],
+    ),
+    # --- switches
+    "a missing case": (
+        DECIDE + "flow.graph(decide.switch(on='verdict', ship=ship), ship >> fix)",
+        14,
+        ["field 'verdict' of 'decide'", "no case for 'fix'"],
+        ["decide.switch(fix=node"],
+    ),
+    "an extra case": (
+        DECIDE + "flow.graph(decide.switch(on='verdict', ship=ship, fix=fix, fixx=fix))",
+        14,
+        ["a case for 'fixx', which never comes"],
+        ["did you mean 'fix'?"],
+    ),
+    "an extra case of another type": (
+        DECIDE + "flow.graph(decide.switch(on='verdict', cases={'ship': ship, 'fix': fix, 1: fix}))",
+        14,
+        ["a case for 1, which never comes"],
+        ["'fix', 'ship'"],
+    ),
+    "a field that is not there": (
+        DECIDE + "flow.graph(decide.switch(on='verdct', ship=ship, fix=fix))",
+        14,
+        ["field 'verdct' of 'decide'"],
+        ["did you mean 'verdict'?"],
+    ),
+    "a switch on a whole object": (
+        DECIDE + "flow.graph(decide.switch(ship=ship, fix=fix))",
+        14,
+        ["an object or a list"],
+        ["'note', 'verdict'"],
+    ),
+    "a field of something without fields": (
+        TWO.replace("first(ctx)", "first(ctx) -> str") + "flow.graph(first.switch(on='a', b=second))",
+        9,
+        ["field 'a' of 'first'"],
+        ["there are none"],
+    ),
+    "a field of an object that may be null": (
+        DECIDE.replace("-> Review", "-> Review | None")
+        + "flow.graph(decide.switch(on='verdict', ship=ship, fix=fix))",
+        14,
+        ["does not have in every case"],
+        [],
+    ),
+    "a field that may be left out": (
+        "class Part(TypedDict, total=False):\n    go: bool\n@flow.compute\ndef decide(ctx) -> Part: ...\n"
+        "@flow.compute\ndef end(ctx): ...\nflow.graph(decide.switch(on='go', cases={True: end, False: end}))",
+        11,
+        ["field 'go' of 'decide'", "may be missing"],
+        ["required"],
+    ),
+    "a field that its struct omits at its default": (
+        DECIDE.replace("(msgspec.Struct)", "(msgspec.Struct, omit_defaults=True)")
+        + "flow.graph(decide.switch(on='note', a=ship, b=fix))",
+        14,
+        ["may be missing"],
+        ["required"],
+    ),
+    "a missing case of a boolean": (
+        TWO.replace("first(ctx)", "first(ctx) -> bool") + "flow.graph(first.switch(cases={True: second}))",
+        9,
+        ["the output of 'first'", "no case for False"],
+        ["cases={False: node}"],
+    ),
+    "numbers as cases of a boolean": (
+        TWO.replace("first(ctx)", "first(ctx) -> bool")
+        + "flow.graph(first.switch(cases={1: second, 0: second}))",
+        9,
+        ["no case for False, True", "a case for 0, 1"],
+        ["False, True"],
+    ),
+    "a missing exit code": (
+        "@flow.shell(effect=idempotent('x'), ok_exit_codes=(0, 1))\ndef run(ctx): ...\n"
+        "@flow.compute\ndef end(ctx): ...\nflow.graph(run.switch(on='exit_code', cases={0: end}))",
+        9,
+        ["field 'exit_code' of 'run'", "no case for 1"],
+        ["cases={1: node}"],
+    ),
+    "a missing member of an enum": (
+        "class Colour(enum.Enum):\n    RED = 'red'\n    BLUE = 'blue'\n@flow.compute\n"
+        "def pick(ctx) -> Colour: ...\n@flow.compute\ndef end(ctx): ...\n"
+        "flow.graph(pick.switch(cases={Colour.RED: end}))",
+        12,
+        ["no case for 'blue'"],
+        ["blue=node"],
+    ),
+    "a missing case of a checkpoint's answer": (
+        "@flow.checkpoint(returns=Literal['yes', 'no'])\ndef ask(ctx): ...\n"
+        "@flow.compute\ndef end(ctx): ...\nflow.graph(ask.switch(yes=end))",
+        9,
+        ["no case for 'no'"],
+        [],
+    ),
+    "a missing case by a JSON Schema": (
+        "@flow.checkpoint(returns={'type': 'object', 'properties': {'a': {'enum': [1, 2]}}, 'required': ['a']})\n"
+        "def ask(ctx): ...\n@flow.compute\ndef end(ctx): ...\nflow.graph(ask.switch(on='a', cases={1: end}))",
+        9,
+        ["no case for 2"],
+        [],
+    ),
+    "a switch without cases": (TWO + "flow.graph(first.switch())", 9, ["without cases"], ["first.switch("]),
+    "a case twice": (
+        TWO + "flow.graph(first.switch(cases={'a': first}, a=second))",
+        9,
+        ["the case 'a' twice"],
+        ["remove one"],
+    ),
+    "a list as a case": (TWO + "flow.graph(first.switch(cases={(1, 2): second}))", 9, ["(1, 2)"], ["a text"]),
+    "NaN as a case": (TWO + "flow.graph(first.switch(cases={float('nan'): second}))", 9, ["nan"], []),
+    "a huge number as a case": (
+        TWO + "flow.graph(first.switch(cases={2**64: second}))",
+        9,
+        ["18446"],
+        ["2**63"],
+    ),
+    "a case named on": (
+        TWO + "flow.graph(first.switch(on=second, off=second))",
+        9,
+        ["on=<compute node 'second'", "not a field's name"],
+        ['cases={"on": node}'],
+    ),
+    "a case that leads nowhere": (
+        TWO + "flow.graph(first.switch(a=second, b=None))",
+        9,
+        ["None", "not a node"],
+        ["a node without a way out"],
+    ),
+    # --- one node
+    "two nodes of one name": (
+        TWO + "@flow.compute\ndef first(ctx): ...",
+        9,
+        ["'first'", "name of another node", "sample.py:5"],
+        ["rename"],
+    ),
+    "a name that no id may have": (
+        "@flow.compute\ndef größe(ctx): ...",
+        5,
+        ["'größe'", "not allowed"],
+        ["rename the function", "letters"],
+    ),
+    "a lambda without an id": ("flow.compute(lambda ctx: 1)", 5, ["<lambda>"], ['id="…"']),
+    "a bad id": ("@flow.compute(id='a-b')\ndef x(ctx): ...", 5, ["'a-b'"], ["change id="]),
+    "a function without ctx": ("@flow.compute\ndef x(): ...", 5, ["'x'", "too many positional"], ["ctx"]),
+    "a function of two": ("@flow.compute\ndef x(ctx, y): ...", 5, ["'y'"], ["one argument, ctx"]),
+    "a generator": ("@flow.compute\ndef x(ctx): yield 1", 5, ["yields"], ["as a list"]),
+    "an async generator": ("@flow.compute\nasync def x(ctx): yield 1", 5, ["yields"], ["as a list"]),
+    "two decorators": (
+        "@flow.compute\n@flow.compute\ndef x(ctx): ...",
+        5,
+        ["compute node already"],
+        ["remove one"],
+    ),
+    "no function": ("flow.compute(3)", 5, ["not a function"], ["above a def"]),
+    "a number as timeout": (
+        "@flow.compute(timeout=20)\ndef x(ctx): ...",
+        5,
+        ["'x'", "timeout is 20", "no unit"],
+        ["seconds(20)"],
+    ),
+    "a timeout of nothing": ("@flow.compute(timeout=seconds(0))\ndef x(ctx): ...", 5, ["longer than"], []),
+    "a number as retry": ("@flow.compute(retry=3)\ndef x(ctx): ...", 5, ["retry=3"], ["Retry(3)"]),
+    "no tries": ("@flow.compute(retry=Retry(0))\ndef x(ctx): ...", 5, ["times=0"], []),
+    "a shrinking backoff": (
+        "@flow.compute(retry=Retry(2, factor=0.5))\ndef x(ctx): ...",
+        5,
+        ["factor=0.5"],
+        [],
+    ),
+    "a number as backoff": (
+        "@flow.compute(retry=Retry(2, 5))\ndef x(ctx): ...",
+        5,
+        ["backoff"],
+        ["seconds(20)"],
+    ),
+    "compute with an effect": (
+        "@flow.compute(effect=idempotent('x'))\ndef x(ctx): ...",
+        5,
+        ["declares an effect"],
+        ["@flow.action"],
+    ),
+    "an action without an effect": (
+        "@flow.action()\ndef x(ctx): ...",
+        5,
+        ["must say what effect"],
+        ['idempotent("x")', 'manual("x"'],
+    ),
+    "a bare action": ("@flow.action\ndef x(ctx): ...", 5, ["must say what effect"], ['idempotent("x")']),
+    "a bare shell": ("@flow.shell\ndef x(ctx): ...", 5, ["must say what effect"], ["@flow.shell(effect="]),
+    "idempotent, not called": (
+        "@flow.action(effect=idempotent)\ndef x(ctx): ...",
+        5,
+        ["effect=<function idempotent"],
+        ['idempotent("x")'],
+    ),
+    "an effect without a name": (
+        "@flow.action(effect=idempotent(''))\ndef x(ctx): ...",
+        5,
+        ["type ''"],
+        ["upload"],
+    ),
+    "observe that is no function": (
+        "@flow.action(effect=manual('x', observe=3))\ndef x(ctx): ...",
+        5,
+        ["observe=3"],
+        ["def look(ctx)"],
+    ),
+    "observe of nothing": (
+        "@flow.action(effect=manual('x', observe=lambda: 1))\ndef x(ctx): ...",
+        5,
+        ["observe="],
+        ["ctx"],
+    ),
+    "observe that is a node": (
+        TWO + "@flow.action(effect=manual('x', observe=first))\ndef x(ctx): ...",
+        9,
+        ["observe=<compute node"],
+        ["not a node"],
+    ),
+    "a manual effect with retry and no observe": (
+        "@flow.action(effect=manual('pay'), retry=Retry(3))\ndef pay(ctx): ...",
+        5,
+        ["action node 'pay'", "retry and a manual effect"],
+        ["add observe="],
+    ),
+    "a manual effect that times out unobserved": (
+        "@flow.action(effect=manual('pay'))\ndef pay(ctx): ...\n@flow.compute\ndef end(ctx): ...\n"
+        "flow.graph(pay >> end, pay.on('timed_out') >> end)",
+        9,
+        ["'pay'", "nobody knows"],
+        ["add observe="],
+    ),
+    "a way out of a timeout that never comes": (
+        "@flow.compute(timeout=None)\ndef x(ctx): ...\nflow.graph(x.on('timed_out') >> x)",
+        7,
+        ["'x'", "timeout=None"],
+        ["give 'x' a timeout"],
+    ),
+    "a wait that fails": (
+        "@flow.wait\ndef nap(ctx): ...\nflow.graph(nap.on('failed') >> nap)",
+        7,
+        ["wait node 'nap' fails, which never happens"],
+        ["its time has come"],
+    ),
+    "a checkpoint that times out": (
+        "@flow.checkpoint\ndef ask(ctx): ...\nflow.graph(ask.on('timed_out') >> ask)",
+        7,
+        ["checkpoint node 'ask' times out, which never happens"],
+        ["with an answer"],
+    ),
+    "a wait with retry": (
+        "@flow.wait(retry=Retry(2))\ndef nap(ctx): ...",
+        5,
+        ["'nap'", "has retry"],
+        ["leave"],
+    ),
+    "a wait with a timeout": (
+        "@flow.wait(timeout=seconds(5))\ndef nap(ctx): ...",
+        5,
+        ["timeout"],
+        ["leave it"],
+    ),
+    "a checkpoint with retry": (
+        "@flow.checkpoint(retry=Retry(2))\ndef ask(ctx): ...",
+        5,
+        ["retry"],
+        ["leave"],
+    ),
+    "a checkpoint with an effect": (
+        "@flow.checkpoint(effect=idempotent('x'))\ndef ask(ctx): ...",
+        5,
+        ["declares an effect"],
+        [],
+    ),
+    # --- shell options
+    "a shell string without a shell": (
+        "@flow.shell(effect=idempotent('x'))\ndef x(ctx) -> str: return 'ls'",
+        5,
+        ["returns a string"],
+        ['["git", "log"]', "shell="],
+    ),
+    "a shell that is no text": (
+        "@flow.shell(effect=idempotent('x'), shell=True)\ndef x(ctx): ...",
+        5,
+        ["shell=True"],
+        ['shell="/bin/sh"'],
+    ),
+    "no exit code": (
+        "@flow.shell(effect=idempotent('x'), ok_exit_codes=())\ndef x(ctx): ...",
+        5,
+        ["ok_exit_codes=()"],
+        ["0 to 255"],
+    ),
+    "an exit code of a signal": (
+        "@flow.shell(effect=idempotent('x'), ok_exit_codes=-9)\ndef x(ctx): ...",
+        5,
+        ["ok_exit_codes=-9"],
+        ["0 to 255"],
+    ),
+    "a mistyped parser": (
+        "@flow.shell(effect=idempotent('x'), parse='jsn')\ndef x(ctx): ...",
+        5,
+        ["parse='jsn'"],
+        ["did you mean 'json'?"],
+    ),
+    "a parser of nothing": (
+        "@flow.shell(effect=idempotent('x'), parse=lambda: 1)\ndef x(ctx): ...",
+        5,
+        ["parse="],
+        ["(result)"],
+    ),
+    "on_line of one": (
+        "@flow.shell(effect=idempotent('x'), on_line=lambda line: None)\ndef x(ctx): ...",
+        5,
+        ["on_line="],
+        ["(ctx, line, stream)"],
+    ),
+    "an async on_line": (
+        "async def see(ctx, line, stream): ...\n"
+        "@flow.shell(effect=idempotent('x'), on_line=see)\ndef x(ctx): ...",
+        6,
+        ["async function as on_line="],
+        ["plain function"],
+    ),
+    "a number in env": (
+        "@flow.shell(effect=idempotent('x'), env={'N': 3})\ndef x(ctx): ...",
+        5,
+        ["env['N'] is 3"],
+        ["str(3)"],
+    ),
+    "a variable that can not be": (
+        "@flow.shell(effect=idempotent('x'), env={'A=B': 'c'})\ndef x(ctx): ...",
+        5,
+        ["'A=B'"],
+        [],
+    ),
+    "no output": (
+        "@flow.shell(effect=idempotent('x'), max_output=0)\ndef x(ctx): ...",
+        5,
+        ["max_output=0"],
+        ["bytes"],
+    ),
+    "a number as stdin": (
+        "@flow.shell(effect=idempotent('x'), stdin=3)\ndef x(ctx): ...",
+        5,
+        ["stdin=3"],
+        ["text, bytes or a plain function"],
+    ),
+    # --- types
+    "a result that has no JSON": (
+        "import pathlib\n@flow.compute\ndef x(ctx) -> pathlib.Path: ...",
+        6,
+        ["Path has no form in JSON"],
+        ["msgspec Struct"],
+    ),
+    "bytes as a result": ("@flow.compute\ndef x(ctx) -> bytes: ...", 5, ["bytes"], ["msgspec Struct"]),
+    "bytes inside a result": (
+        "class Out(msgspec.Struct):\n    data: list[bytes]\n@flow.compute\ndef x(ctx) -> Out: ...",
+        7,
+        ["Out holds bytes"],
+        [],
+    ),
+    "an annotation that is not there": (
+        "@flow.compute\ndef x(ctx) -> 'Missing': ...",
+        5,
+        ["'x'", "'Missing' is not defined"],
+        ["import the type for real"],
+    ),
+    "a JSON Schema that is none": (
+        "@flow.checkpoint(returns={'type': 'objekt'})\ndef ask(ctx): ...",
+        5,
+        ["'ask'", "JSON Schema is not valid"],
+        [],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_mistake_is_named_with_its_line_and_its_fix(name: str, tmp_path: Path) -> None:
+    text, line, said, hinted = CASES[name]
+    with pytest.raises(GraphError) as caught:
+        load(tmp_path, text)
+    message, hint = caught.value.message, caught.value.hint or ""
+    assert message.startswith(f"{tmp_path}/sample.py:{line}: "), message
+    assert "\n" not in message, "one mistake, one fault"
+    for part in said:
+        assert part in message
+    for part in hinted:
+        assert part in hint
+
+
+WORKFLOWS: dict[str, tuple[str, list[str], list[str]]] = {
+    "a name with a space": ("'my flow'", ["the name 'my flow'"], ["letters"]),
+    "no steps": ("'s', max_steps=0", ["max_steps=0"], ["whole number"]),
+    "a mistyped isolation": ("'s', isolate='spwan'", ["isolate='spwan'"], ["'spawn'"]),
+    "a mistyped source rule": ("'s', source='verified'", ["source='verified'"], ["'verify'"]),
+    "an absolute glob": ("'s', files=['/etc/*']", ["'/etc/*'"], ["below the project root"]),
+    "a glob that climbs": ("'s', files=['../x']", ["'../x'"], ["below the project root"]),
+    "an input without JSON": ("'s', input=object", ["object has no form in JSON"], ["msgspec Struct"]),
+    "an input schema that is none": ("'s', input={'type': 3}", ["JSON Schema is not valid"], []),
+    "a title that is text": ("'s', title='x'", ["title='x'"], ["lambda ctx"]),
+    "a title of nothing": ("'s', title=lambda: 'x'", ["title="], ["ctx"]),
+}
+
+
+@pytest.mark.parametrize("name", WORKFLOWS)
+def test_a_mistake_in_the_workflow_itself_is_named(name: str, tmp_path: Path) -> None:
+    arguments, said, hinted = WORKFLOWS[name]
+    head = f"from pwf import *\n\n\nflow = Workflow({arguments})\n"
+    with pytest.raises(GraphError) as caught:
+        load(tmp_path, "@flow.compute\ndef x(ctx): ...", head=head)
+    assert caught.value.message.startswith(f"{tmp_path}/sample.py:4: workflow ")
+    for part in said:
+        assert part in caught.value.message
+    for part in hinted:
+        assert part in (caught.value.hint or "")
+
+
+def test_all_mistakes_are_reported_at_once(tmp_path: Path) -> None:
+    text = DECIDE + "flow.graph(decide.switch(on='verdict', ship=ship), ship.on('faild') >> fix)"
+    with pytest.raises(GraphError) as caught:
+        load(tmp_path, text)
+    message = caught.value.message
+    assert message.startswith("the graph has 2 faults:")
+    assert "no case for 'fix'" in message
+    assert "did you mean 'failed'?" in message
+    assert isinstance(caught.value.details, list)
+    assert len(caught.value.details) == 2
+
+
+def test_loops_are_fine(tmp_path: Path) -> None:
+    flow = load(tmp_path, TWO + "flow.graph(first >> second >> first, second.on('failed') >> second)")
+    assert [node.id for node in flow.to_graph().nodes] == ["first", "second"]
+
+
+def test_names_of_an_enclosing_function_may_be_annotations(tmp_path: Path) -> None:
+    text = """
+    def make():
+        class Local(msgspec.Struct):
+            a: int
+        @flow.compute
+        def x(ctx) -> "Local": ...
+        return Local
+    Local = None
+    make()
+    """
+    flow = load(tmp_path, text, head="from __future__ import annotations\n" + HEAD)
+    assert flow.nodes["x"].returns.__name__ == "Local"
+
+
+def test_a_name_defined_below_its_function_may_be_an_annotation(tmp_path: Path) -> None:
+    text = "@flow.compute\ndef x(ctx) -> 'Later': ...\nclass Later(msgspec.Struct):\n    a: int"
+    assert load(tmp_path, text).nodes["x"].returns.__name__ == "Later"
+
+
+def test_a_broken_parameter_annotation_harms_nothing(tmp_path: Path) -> None:
+    flow = load(tmp_path, "@flow.compute\ndef x(ctx: 'Nowhere') -> int: ...")
+    assert flow.nodes["x"].returns is int
+
+
+def test_a_fault_in_the_file_leaves_no_checked_graph(tmp_path: Path) -> None:
+    namespace = namespace_of(tmp_path, TWO)
+    for _ in range(2):
+        with pytest.raises(GraphError):
+            namespace["flow"].to_graph()
