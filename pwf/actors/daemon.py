@@ -1,0 +1,338 @@
+"""The daemon: reads the configuration, takes the claim, wires the actors in one nursery, and stops them in order.
+
+Owns the order of things. Start: configuration, home, kernel lock, store, claim (the previous daemon is
+fenced in that transaction), socket, scheduler (whose recovery goes on behind the open socket). Stop: admit
+nothing, let steps reach a boundary within the drain time, end what is left, close the sockets, release the
+claim, close the store, free the lock. Promises: no client is answered before lock and epoch are held; an
+actor that fails ends the daemon with its traceback in the log, and a restart recovers from the store; a
+second signal ends at once, which loses nothing either.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import faulthandler
+import functools
+import gc
+import os
+import pwd
+import signal
+import sys
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import trio
+
+import pwf
+from pwf import host
+from pwf.actors.changes import Changes
+from pwf.actors.clock_watch import ClockWatch
+from pwf.actors.definitions import Definitions
+from pwf.actors.interpreters import Interpreters
+from pwf.actors.listener import Listener
+from pwf.actors.lock_file import LockFile, LockRecord, LockTaker
+from pwf.actors.logging import Log
+from pwf.actors.newer_code import NewerCode
+from pwf.actors.operations import Operations
+from pwf.actors.runner_pool import RunnerPool
+from pwf.actors.scheduler import Scheduler
+from pwf.actors.schemas import Schemas
+from pwf.actors.server_claim import Claim, ServerClaim
+from pwf.actors.services import Life, Services
+from pwf.actors.store_actor import StoreActor, StoreHandle
+from pwf.actors.supervise import Deaths, cause_of, described, leaves
+from pwf.actors.views import Views
+from pwf.clock import Clock, SystemClock
+from pwf.config import Config, load_config
+from pwf.errors import PwfError
+from pwf.ids import Ids
+from pwf.places import Places, places
+from pwf.protocol.frames import PROTOCOL, Hello
+from pwf.store.ballast import Ballast
+from pwf.store.batch import Claim as StoreClaim
+from pwf.store.daemon import Claim as ClaimCommand
+from pwf.store.daemon import Release, release
+from pwf.store.database import prepare_home
+from pwf.store.executor import StoreSpec, ThreadExecutor
+from pwf.store.home import ClaimHome, claim_home
+
+EXIT_OK = 0
+EXIT_FAILED = 70  # an actor failed: pwf logs shows where
+EXIT_SIGNAL = 128  # plus the signal's number: ended at once by a second signal
+FLUSH_S = 0.05  # for answers that are on their way when the sockets close
+
+
+def main(background: bool = False) -> int:
+    """Serve until stopped; the exit code. Raises `PwfError` when this home can not be served from the start."""
+    if background:
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)  # the terminal that started it may close
+    faulthandler.enable()
+    host.raise_open_files()
+    clock = SystemClock(host.boot_id())
+    log = Log(clock)
+    at = places()
+    try:
+        config = load_config(at.config)
+        prepare_home(at.home, _network_filesystem)
+    except PwfError as error:
+        log.error("daemon.refused", code=error.code, message=error.message, hint=error.hint)
+        raise
+    daemon = Daemon(at, config, clock, log, background=background)
+    return trio.run(daemon.run, restrict_keyboard_interrupt_to_checkpoints=True)
+
+
+def _network_filesystem(path: Path) -> str | None:
+    return host.filesystem_type(path) if host.is_network_filesystem(path) else None
+
+
+class Daemon:
+    """One life of the daemon."""
+
+    def __init__(self, at: Places, config: Config, clock: Clock, log: Log, *, background: bool) -> None:
+        self._at = at
+        self._config = config
+        self._clock = clock
+        self._log = log
+        self._background = background
+        self._ids = Ids()
+        self._deaths = Deaths(at.home, clock)
+        self._stopping = trio.Event()
+        self._drain_s = config.drain_s
+        self._serving = False
+
+    async def run(self) -> int:
+        """From the lock to the end; the exit code."""
+        async with trio.open_nursery() as nursery:
+            await nursery.start(self._signals)
+            code = await self._live_and_die()
+            nursery.cancel_scope.cancel()
+        return code
+
+    async def _live_and_die(self) -> int:
+        try:
+            async with self._locked() as lock:
+                await self._serve(lock)
+        except Exception as error:  # noqa: BLE001 - the supervisor
+            return self._died(error)
+        self._deaths.forget()
+        self._log("daemon.stopped", pid=os.getpid())
+        return EXIT_OK
+
+    def _died(self, error: Exception) -> int:
+        first = leaves(error)[0]
+        if isinstance(first, PwfError) and not self._serving:
+            self._log.error("daemon.refused", code=first.code, message=first.message, hint=first.hint)
+            raise first from None
+        self._deaths.note(error)
+        self._log.error("daemon.failed", cause=cause_of(error), traceback=described(error))
+        return EXIT_FAILED
+
+    # --- signals and stopping -----------------------------------------------------------------------------
+
+    async def _signals(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        wanted = [signal.SIGTERM, signal.SIGINT]
+        if not self._background:
+            wanted.append(signal.SIGHUP)
+        with trio.open_signal_receiver(*wanted) as received:
+            task_status.started()
+            async for number in received:
+                if self._stopping.is_set():
+                    self._log.warning("daemon.ended_at_once", signal=number)
+                    # Consistent at every instant: the store's commits are whole, the lock is freed by the
+                    # kernel, and runners end themselves when their sockets close.
+                    os._exit(EXIT_SIGNAL + number)
+                self._stop(None)
+
+    def _stop(self, drain_ms: int | None) -> None:
+        if drain_ms is not None:
+            self._drain_s = max(0, drain_ms) / 1_000
+        self._stopping.set()
+
+    # --- the lock and the store ---------------------------------------------------------------------------
+
+    @contextlib.asynccontextmanager
+    async def _locked(self) -> AsyncIterator[LockFile]:
+        taker = LockTaker(self._at.lock, clock=self._clock, processes=host, log=self._log)
+        lock = await taker.take()
+        try:
+            yield lock
+        finally:
+            lock.close()
+
+    async def _serve(self, lock: LockFile) -> None:
+        record = self._record()
+        lock.write(record)
+        executor = ThreadExecutor(
+            StoreSpec(
+                path=self._at.database,
+                clock=self._clock,
+                ids=self._ids,
+                ballast=Ballast(self._at.ballast),
+                warn=self._log.warning,
+            )
+        )
+        async with trio.open_nursery() as nursery:
+            store: StoreHandle = await nursery.start(StoreActor(executor).run)
+            claim = await self._claim(store)
+            server_claim = ServerClaim(
+                store,
+                lock,
+                record,
+                claim,
+                clock=self._clock,
+                lease_s=self._config.lease_s,
+                renew_s=self._config.lease_renew_s,
+                log=self._log,
+            )
+            await self._with_actors(store, server_claim)
+            give_up = functools.partial(store.write, release, Release(token=claim.token, epoch=claim.epoch))
+            await server_claim.release(give_up)
+            nursery.cancel_scope.cancel()
+
+    def _record(self) -> LockRecord:
+        own = host.process_identity(os.getpid())
+        assert own is not None, "this process exists"
+        return LockRecord(
+            pid=own.pid,
+            start_tick=own.start_tick,
+            boot_id=own.boot_id,
+            session=own.session,
+            socket=str(self._at.socket),
+            version=pwf.__version__,
+            # Until the claim this is a promise to be quick: who is frozen before it may be succeeded.
+            lease_until_awake_ms=self._clock.now().awake_ms + int(self._config.lease_s * 1_000),
+        )
+
+    async def _claim(self, store: StoreHandle) -> Claim:
+        token = self._ids.token()
+        folder = self._at.home.stat()
+        command = ClaimHome(
+            claim=ClaimCommand(
+                token=token,
+                lease_ms=int(self._config.lease_s * 1_000),
+                pid=os.getpid(),
+                version=pwf.__version__,
+            ),
+            device=folder.st_dev,
+            inode=folder.st_ino,
+        )
+        claimed = await store.write(claim_home, command, before_claim=True)
+        await store.hold_claim(StoreClaim(claimed.epoch, token))
+        self._log("daemon.claimed", epoch=claimed.epoch, pid=os.getpid())
+        return Claim(token=token, epoch=claimed.epoch, home_id=claimed.home_id)
+
+    # --- the actors ---------------------------------------------------------------------------------------
+
+    async def _with_actors(self, store: StoreHandle, claim: ServerClaim) -> None:
+        """Run every actor until the stop; returns when the runners are settled and the sockets closed."""
+        actors = self._wire(store, claim)
+        life = actors.services.life
+        life.why_degraded = self._deaths.why_degraded()
+        async with trio.open_nursery() as nursery:
+            await nursery.start(actors.changes.run)
+            nursery.start_soon(claim.run)
+            await nursery.start(actors.pool.run)
+            await nursery.start(actors.listener.run)
+            nursery.start_soon(actors.clock_watch.run)
+            self._serving = True
+            if life.why_degraded is None:
+                await nursery.start(actors.scheduler.run)
+                life.state = "serving"
+            else:
+                actors.scheduler.stopped = life.why_degraded
+                life.state = "degraded"
+                self._log.error("daemon.degraded", why=life.why_degraded)
+            self._log("daemon.serving", epoch=claim.claim.epoch, socket=str(self._at.socket))
+            gc.freeze()  # what is loaded by now stays: full collections need not look at it
+            await self._stopping.wait()
+            life.state = "draining"
+            self._log("daemon.draining", runners=actors.scheduler.used, drain_s=self._drain_s)
+            await actors.scheduler.drain(self._drain_s)
+            await trio.sleep(FLUSH_S)
+            nursery.cancel_scope.cancel()
+
+    def _wire(self, store: StoreHandle, claim: ServerClaim) -> Actors:
+        changes = Changes(store)
+        pool = RunnerPool(
+            log=self._log,
+            templates_max=self._config.max_templates,
+            idle_s=self._config.template_idle_s,
+        )
+        scheduler = Scheduler(
+            store=store,
+            pool=pool,
+            changes=changes,
+            config=self._config,
+            log=self._log,
+            epoch=claim.claim.epoch,
+            home_id=claim.claim.home_id,
+        )
+        claim.live_leases = scheduler.live_leases
+        listener: Listener
+        services = Services(
+            store=store,
+            scheduler=scheduler,
+            definitions=Definitions(
+                pool,
+                store,
+                config_folder=self._at.config.parent,
+                interpreter=self._config.interpreter,
+            ),
+            schemas=Schemas(),
+            changes=changes,
+            views=Views(changes, self._log),
+            newer_code=NewerCode(store),
+            claim=claim,
+            places=self._at,
+            config=self._config,
+            clock=self._clock,
+            log=self._log,
+            life=Life(started_wall_ms=self._clock.now().wall_ms, stop=self._stop),
+            clients=lambda: listener.clients,
+            user=_user_name(),
+            interpreters=Interpreters(),
+        )
+        listener = Listener(
+            self._at.socket,
+            handle=Operations(services).handle,
+            hello=self._hello(claim),
+            peer_uid=host.peer_uid,
+            log=self._log,
+        )
+        return Actors(
+            changes, pool, scheduler, listener, ClockWatch(self._clock, scheduler.wake, self._log), services
+        )
+
+    def _hello(self, claim: ServerClaim) -> Callable[[], Hello]:
+        hello = Hello(
+            protocol=PROTOCOL,
+            version=pwf.__version__,
+            epoch=claim.claim.epoch,
+            home=str(self._at.home),
+            pid=os.getpid(),
+        )
+        return lambda: hello
+
+
+@dataclass(frozen=True)
+class Actors:
+    """What `_with_actors` runs."""
+
+    changes: Changes
+    pool: RunnerPool
+    scheduler: Scheduler
+    listener: Listener
+    clock_watch: ClockWatch
+    services: Services
+
+
+def _user_name() -> str:
+    try:
+        return pwd.getpwuid(os.geteuid()).pw_name
+    except KeyError:
+        return str(os.geteuid())
+
+
+if __name__ == "__main__":
+    sys.exit(main())
