@@ -40,8 +40,8 @@ def mark(found: os.stat_result) -> Mark:
 
 def mark_to_keep(found: os.stat_result) -> Mark:
     """The mark to keep for what was just looked at: one that never agrees, when it is too young to trust."""
-    changed = max(found.st_mtime_ns, found.st_ctime_ns)
-    if time.time_ns() - changed < SETTLED_NS:
+    now = time.time_ns()
+    if any(abs(now - changed) < SETTLED_NS for changed in (found.st_mtime_ns, found.st_ctime_ns)):
         return (_UNSETTLED, found.st_ctime_ns, found.st_size, found.st_ino)
     return mark(found)
 

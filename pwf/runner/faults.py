@@ -33,7 +33,7 @@ def load_fault(error: BaseException, path: str, tree: ProjectTree) -> Fault:
         return Fault("graph_error", _located(error.message, error, path, tree), error.hint)
     if isinstance(error, PwfError):
         return Fault("load_failed", _located(error.message, error, path, tree), error.hint)
-    if isinstance(error, SyntaxError):
+    if isinstance(error, SyntaxError) and tree.holds(error.filename or path):
         return Fault("load_failed", _syntax_message(error, path))
     where = _where(error, path, tree)
     return Fault("load_failed", f"{where}{_summary(error)}"[:MESSAGE_LENGTH_MAX], _hint(error))

@@ -11,7 +11,7 @@ import pytest
 
 from pwf.protocol.spawn import Resolved, encoder, from_spawner
 from pwf.watch import SETTLED_NS, definition_id, same_code, still_valid, verify_sources
-from tests.runner.project import Project, modules, sound
+from tests.runner.project import Project, age, modules, sound
 
 
 @pytest.fixture
@@ -85,6 +85,14 @@ def test_an_exception_while_loading_names_the_innermost_line_of_the_project(proj
 
     assert code == "load_failed"
     assert message.startswith(f"{helper}:3: return json.loads('{{')\n    JSONDecodeError: ")
+
+
+def test_a_syntax_error_that_the_code_itself_causes_names_the_line_that_did(project: Project) -> None:
+    project.workflow("import ast\nast.literal_eval('(')")
+
+    _, message, _ = refused(project.resolve())
+
+    assert message.startswith(f"{project.flow}:2: ast.literal_eval('(')")
 
 
 def test_a_relative_import_in_the_workflows_file_says_how_to_import(project: Project) -> None:
@@ -310,6 +318,23 @@ def test_an_answer_from_a_file_written_in_this_instant_is_not_used_again(project
 
     sound(answer)
     assert not still_valid(answer.watch)
+
+
+def test_a_new_file_in_a_folder_that_the_workflow_lists_while_it_loads_is_noticed(project: Project) -> None:
+    project.write("plugins/__init__.py", "")
+    project.write("plugins/a.py", "")
+    project.workflow("import pkgutil, plugins\nNAMES = list(pkgutil.iter_modules(plugins.__path__))")
+    answer = settled(project)
+
+    project.write("plugins/b.py", "")
+
+    assert not still_valid(answer.watch)
+
+
+def test_a_file_with_a_time_in_the_future_is_trusted_like_any_other(project: Project) -> None:
+    age(project.workflow(), -3_600)
+
+    settled(project)
 
 
 def test_an_upgrade_of_an_installed_package_is_noticed(project: Project) -> None:

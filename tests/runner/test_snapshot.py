@@ -11,7 +11,7 @@ import pytest
 from pwf.runner.resolve import resolve
 from pwf.values import digest
 from tests.runner.forked import forked
-from tests.runner.project import Project, modules, on_path, sound, sources
+from tests.runner.project import Project, bundle_of, modules, on_path, run_pinned, sound, sources
 
 
 @pytest.fixture
@@ -189,6 +189,17 @@ def test_a_helper_may_import_the_workflows_file_by_its_name(project: Project) ->
     project.workflow("import helper\nSECRET = 5\nassert helper.look() == 5")
 
     assert modules(project.definition()) == {"helper"}
+
+
+def test_pwf_itself_is_never_the_projects_though_it_stands_under_the_root(tmp_path: Path) -> None:
+    repository = Path(__file__).parent.parent.parent
+    project = Project(Path(os.path.realpath(tmp_path)), "flow.py")
+    project.workflow("import pwf.values, tests.runner.forked", body="import pwf.client\nreturn 1")
+
+    answer = forked(resolve, str(project.flow), str(repository))
+
+    assert modules(sound(answer)) == {"tests", "tests.runner", "tests.runner.forked"}
+    assert run_pinned(bundle_of(answer)) == 1
 
 
 def test_a_package_installed_in_place_under_the_root_is_the_projects(project: Project) -> None:
