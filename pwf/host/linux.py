@@ -26,6 +26,9 @@ _PR_SET_CHILD_SUBREAPER = 36
 _PR_GET_CHILD_SUBREAPER = 37
 _STAT_STATE, _STAT_PARENT, _STAT_SESSION, _STAT_THREADS, _STAT_START = 0, 1, 3, 17, 19  # after "pid (comm) "
 _STAT_ENV_START, _STAT_ENV_END = 47, 48
+_LIBC_SIGNALS = (
+    1 << 31 | 1 << 32
+)  # 32 and 33, which the C library catches for itself once a thread is started
 _NETWORK_NAMES = """
 9p afs beegfs ceph cifs coda fuse.glusterfs fuse.rclone fuse.s3fs fuse.sshfs glusterfs gpfs lustre ncpfs
 nfs nfs3 nfs4 ocfs2 orangefs pvfs2 smb2 smb3 smbfs
@@ -190,8 +193,12 @@ def open_descriptors() -> dict[int, str]:
 
 def signal_state() -> str:
     """Which signals are blocked, ignored and caught, as the kernel has it (handlers of C code included)."""
-    lines = Path("/proc/self/status").read_text().splitlines()
-    return " ".join(line for line in lines if line.startswith(("SigBlk", "SigIgn", "SigCgt")))
+    found = []
+    for line in Path("/proc/self/status").read_text().splitlines():
+        name, _, value = line.partition(":")
+        if name in ("SigBlk", "SigIgn", "SigCgt"):
+            found.append(f"{name}:{int(value, 16) & ~_LIBC_SIGNALS:x}")
+    return " ".join(found)
 
 
 def memory_private_bytes(pid: int) -> int:

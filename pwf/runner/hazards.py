@@ -9,6 +9,7 @@ from __future__ import annotations
 import atexit
 import logging  # registers its exit handler: here, so that a workflow that imports it adds none
 import signal
+import time
 import weakref
 from dataclasses import dataclass
 from typing import Any
@@ -17,6 +18,9 @@ from pwf import host
 
 #: The kinds of descriptors that may stay: opened by Python itself, and harmless to share.
 _HARMLESS = ("/dev/urandom", "/dev/null")
+
+
+SETTLE_ROUNDS_MAX = 25  # of 2 ms each
 
 
 @dataclass(frozen=True)
@@ -36,6 +40,14 @@ def prepare() -> None:
     """Once, in the zygote: have the exit handlers of the library itself registered before anybody counts them."""
     logging.getLogger()
     weakref.finalize(State, int).detach()
+
+
+def settle(before: State) -> None:
+    """Give a thread that was joined the moment that the kernel needs to end it."""
+    for _ in range(SETTLE_ROUNDS_MAX):
+        if host.kernel_threads() <= before.threads:
+            return
+        time.sleep(0.002)
 
 
 def look() -> State:

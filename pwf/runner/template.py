@@ -44,6 +44,7 @@ def run_template(descriptor: int, reserved: host.ReservedVariable) -> int:
     workflow, answer = load(request, ROLE)
     forking.unbound_loading()
     if workflow is not None:
+        hazards.settle(before)
         unsafe = hazards.hazards(before, hazards.look(), host.has_children())
         answer = Loaded(call=request.call, unsafe=unsafe)
     if workflow is None or answer.unsafe is not None:

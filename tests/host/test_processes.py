@@ -1,0 +1,213 @@
+"""Processes are told apart exactly, found by what they bear, and signalled only when they are the ones meant."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from pwf import host
+from pwf.host import Identity
+
+MARKER = "PWF_TEST_MARKER"
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+
+
+def until(condition: Callable[[], bool], seconds: float = 5.0) -> bool:
+    """Whether the condition comes true in time."""
+    end = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > end:
+            return False
+        time.sleep(0.005)
+    return True
+
+
+@pytest.fixture
+def sleeper() -> Iterator[subprocess.Popen[bytes]]:
+    process = subprocess.Popen(["sleep", "60"], env={**os.environ, MARKER: "one:two:3"})
+    until(lambda: Path(f"/proc/{process.pid}/comm").read_text() == "sleep\n")
+    yield process
+    process.kill()
+    process.wait()
+
+
+def identity_of(pid: int) -> Identity:
+    found = host.process_identity(pid)
+    assert found is not None
+    return found
+
+
+def test_an_identity_is_stable_and_alive_until_the_process_ends(sleeper: subprocess.Popen[bytes]) -> None:
+    identity = identity_of(sleeper.pid)
+    assert identity == identity_of(sleeper.pid)
+    assert host.is_alive(identity)
+    sleeper.kill()
+    sleeper.wait()
+    assert not host.is_alive(identity)
+    assert host.process_identity(sleeper.pid) is None
+
+
+def test_a_zombie_is_dead_and_still_has_its_identity(sleeper: subprocess.Popen[bytes]) -> None:
+    identity = identity_of(sleeper.pid)
+    sleeper.kill()
+    assert until(lambda: not host.is_alive(identity))
+    assert identity_of(sleeper.pid) == identity, "not reaped yet"
+
+
+def test_a_leader_that_ended_while_a_thread_goes_on_is_alive() -> None:
+    code = (
+        "import threading, time, ctypes\n"
+        "threading.Thread(target=time.sleep, args=(60,)).start()\n"
+        "ctypes.CDLL(None).syscall(60, 0)\n"  # exit of this one thread (x86-64)
+    )
+    if os.uname().machine != "x86_64":
+        pytest.skip("the number of the system call")
+    process = subprocess.Popen([sys.executable, "-c", code])
+    try:
+        assert until(lambda: b") Z" in Path(f"/proc/{process.pid}/stat").read_bytes())
+        assert host.is_alive(identity_of(process.pid))
+    finally:
+        process.kill()
+        process.wait()
+
+
+@pytest.mark.parametrize("change", [{"start_tick": 1}, {"boot_id": "another"}])
+def test_a_process_with_a_recycled_pid_is_never_signalled(
+    sleeper: subprocess.Popen[bytes], change: dict[str, object]
+) -> None:
+    stranger = msgspec.structs.replace(identity_of(sleeper.pid), **change)
+    assert not host.is_alive(stranger)
+    assert not host.kill_identity(stranger)
+    assert host.open_exit(stranger) is None
+    assert sleeper.poll() is None
+
+
+def test_killing_by_identity_ends_exactly_that_process(sleeper: subprocess.Popen[bytes]) -> None:
+    identity = identity_of(sleeper.pid)
+    assert host.kill_identity(identity, signal.SIGTERM)
+    assert sleeper.wait(5) == -signal.SIGTERM
+    assert not host.kill_identity(identity)
+
+
+def test_the_exit_descriptor_gets_readable_when_the_process_ends(sleeper: subprocess.Popen[bytes]) -> None:
+    descriptor = host.open_exit(identity_of(sleeper.pid))
+    assert descriptor is not None
+    assert select.select([descriptor], [], [], 0)[0] == []
+    sleeper.kill()
+    assert select.select([descriptor], [], [], 5)[0] == [descriptor]
+    os.close(descriptor)
+
+
+def test_bearers_of_a_variable_are_found_with_its_value(sleeper: subprocess.Popen[bytes]) -> None:
+    identity = identity_of(sleeper.pid)
+    found = {bearer.identity.pid: bearer for bearer in host.find_bearers(MARKER, identity.start_tick)}
+    assert found[sleeper.pid].marker == "one:two:3"
+    assert found[sleeper.pid].identity == identity
+    assert found[sleeper.pid].parent == os.getpid()
+    assert all(bearer.identity.start_tick >= identity.start_tick for bearer in found.values())
+
+
+def test_a_variable_whose_name_only_begins_alike_is_not_taken(sleeper: subprocess.Popen[bytes]) -> None:
+    assert host.read_variable(sleeper.pid, MARKER[:-1]) is None
+    assert host.read_variable(sleeper.pid, MARKER) == "one:two:3"
+    assert host.read_variable(2**22 + 1, MARKER) is None
+
+
+def test_a_process_that_started_later_has_no_earlier_tick_than_now() -> None:
+    before = host.now_tick() - 2
+    process = subprocess.Popen(["sleep", "60"])
+    assert before <= identity_of(process.pid).start_tick <= host.now_tick()
+    process.kill()
+    process.wait()
+
+
+def test_descendants_are_found_through_several_generations() -> None:
+    process = subprocess.Popen(["sh", "-c", "sh -c 'sleep 60 & wait' & wait"])
+    try:
+        assert until(lambda: len(host.descendants(process.pid)) == 2)
+        assert host.descendants(process.pid)[0].pid == host.children(process.pid)[0]
+    finally:
+        for identity in host.descendants(process.pid):
+            host.kill_identity(identity)
+        process.kill()
+        process.wait()
+
+
+def test_a_forked_child_shows_the_marker_that_it_wrote_and_so_do_its_own_children() -> None:
+    code = f"""
+import os, sys, time
+from pwf import host
+reserved = host.ReservedVariable({MARKER!r})
+assert reserved.room == 40, reserved.room
+if os.fork() == 0:
+    assert not reserved.write("x" * 41)
+    assert reserved.write("home:run:7")
+    if os.fork() == 0:
+        print(host.read_variable(os.getpid(), {MARKER!r}), os.environ["OTHER"], flush=True)
+        os._exit(0)
+    os.wait()
+    print(host.read_variable(os.getpid(), {MARKER!r}), flush=True)
+    os._exit(0)
+os.wait()
+print(host.read_variable(os.getpid(), {MARKER!r}), host.ReservedVariable("NOT_THERE").room)
+"""
+    shown = subprocess.run(
+        [sys.executable, "-c", code],
+        check=False,
+        env={"A": "1", MARKER: "." * 40, "OTHER": "untouched"},
+        capture_output=True,
+        text=True,
+        timeout=20,
+    )
+    assert shown.stdout.split() == ["home:run:7", "untouched", "home:run:7", "." * 40, "-1"], shown.stderr
+
+
+def test_orphans_come_to_a_subreaper() -> None:
+    code = """
+import os, time
+from pwf import host
+assert not host.is_subreaper() and not host.has_children()
+host.set_subreaper()
+assert host.is_subreaper()
+if os.fork() == 0:
+    os.system("sleep 0.2 &")
+    os._exit(0)
+os.wait()
+assert host.has_children()
+print(len(host.children(os.getpid())))
+"""
+    shown = subprocess.run(
+        [sys.executable, "-c", code], check=False, capture_output=True, text=True, timeout=20
+    )
+    assert shown.stdout == "1\n", shown.stderr
+
+
+def test_threads_and_descriptors_are_counted_as_the_kernel_has_them() -> None:
+    threads, descriptors = host.kernel_threads(), host.open_descriptors()
+    stop = threading.Event()
+    thread = threading.Thread(target=stop.wait)
+    thread.start()
+    read, write = os.pipe()
+    assert host.kernel_threads() == threads + 1
+    opened = {fd: at for fd, at in host.open_descriptors().items() if descriptors.get(fd) != at}
+    assert set(opened) >= {read, write}
+    assert opened[read].startswith("pipe:")
+    stop.set()
+    thread.join()
+    os.close(read)
+    os.close(write)
+
+
+def test_private_memory_is_counted_and_is_zero_for_a_process_that_is_gone() -> None:
+    assert host.memory_private_bytes(os.getpid()) > 1_000_000
+    assert host.memory_private_bytes(2**22 + 1) == 0
