@@ -38,7 +38,8 @@ class Claimed(msgspec.Struct, frozen=True, kw_only=True):
 def claim(tx: Tx, command: Claim) -> Claimed:
     """Take the next epoch; every write of an earlier daemon fails from here on."""
     if tx.one(Q.daemon_entity) is None:
-        tx.create_entity(ENTITY, "daemon")
+        first = tx.create_entity(ENTITY, "daemon")
+        tx.event(ENTITY, first, "created", "daemon", 0, {})
     revision, epoch = tx.take_lease(
         ENTITY, token=command.token, owner=ENTITY, until_awake_ms=tx.now.awake_ms + command.lease_ms
     )
