@@ -83,6 +83,7 @@ class Engine:
         self._values = values
         self._workflow = workflow
         self._launch = launch
+        self._pid = os.getpid()
         self._specs = {spec.id: spec for spec in launch.graph.nodes}
         self._updates = Updates(wire)
         self._past: dict[str, PastStep] = {}
@@ -108,7 +109,9 @@ class Engine:
             step = self._step()
             end = self._execute(step)
             self._updates.flush()
-            if not self._propose(step, end):
+            with limits.lifted():  # the limit is the steps', not ours
+                going_on = self._propose(step, end)
+            if not going_on:
                 break
         self._wire.settle()
 
@@ -126,12 +129,16 @@ class Engine:
         return Step(node, self._context(self._node, node.kind in _PUBLISHING_KINDS), self._launch)
 
     def _execute(self, step: Step) -> End:
-        if self._observe:
-            self._observe = False
-            answer = observe.run(step)
-            if answer is not None:
-                return answer
-        return _RUN[step.node.kind](step)
+        try:
+            if self._observe:
+                self._observe = False
+                answer = observe.run(step)
+                if answer is not None:
+                    return answer
+            return _RUN[step.node.kind](step)
+        finally:
+            if os.getpid() != self._pid:
+                os._exit(1)  # a fork that the step made and let return: only one process speaks for the run
 
     # --- proposing ------------------------------------------------------------------------------------------
 
@@ -279,7 +286,9 @@ class Engine:
         """The run's title. It is only for people: one that can't be made is left out."""
         try:
             return self._workflow.title_of(self._context(self._node, publishes=False))
-        except Exception:  # noqa: BLE001 - user code: `title`
+        except DaemonGone:
+            raise
+        except BaseException:  # noqa: BLE001 - user code: `title`
             return None
 
     def _take_title(self) -> str | None:

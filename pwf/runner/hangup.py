@@ -43,5 +43,7 @@ class HangUpWatcher:
 
 def end_process() -> None:
     """Kill every descendant, then this process, in a way that nothing can hold up."""
-    descendants.kill_family()
-    os.kill(os.getpid(), signal.SIGKILL)
+    try:
+        descendants.kill_family()
+    finally:
+        os.kill(os.getpid(), signal.SIGKILL)

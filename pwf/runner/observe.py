@@ -7,7 +7,7 @@ did not happen in an attempt that was merely interrupted, so that the node runs 
 
 from __future__ import annotations
 
-from pwf.runner.failure import plain_error
+from pwf.runner.failure import bounded, plain_error
 from pwf.runner.steps import (
     Ended,
     Step,
@@ -19,6 +19,8 @@ from pwf.runner.steps import (
     timed_out,
 )
 from pwf.workflow.effects import Observation
+
+REF_BYTES_MAX = 1024
 
 
 def run(step: Step) -> Ended | None:
@@ -50,13 +52,12 @@ def _observe(step: Step) -> Observation:
 
 
 def _applied(step: Step, observation: Observation) -> Ended:
+    ref = None if observation.ref is None else bounded(str(observation.ref), REF_BYTES_MAX)
     try:
         output = encode(step, observation.output)
     except StepRaised as raised:
         return failed(step, raised.error, settled="applied", observed=True)
-    return Ended(
-        outcome="completed", output=output, settled="applied", observed=True, effect_ref=observation.ref
-    )
+    return Ended(outcome="completed", output=output, settled="applied", observed=True, effect_ref=ref)
 
 
 def _not_applied(step: Step) -> Ended | None:

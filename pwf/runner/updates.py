@@ -12,6 +12,7 @@ import time
 
 import msgspec
 
+from pwf.errors import InvalidArgument
 from pwf.protocol.runner import Publish
 from pwf.runner.wire import DaemonGone, Wire
 
@@ -31,6 +32,9 @@ class Updates:
 
     def publish(self, attempt: int, kind: str, key: str, data: bytes) -> None:
         """Send now, or when the interval is over. `data` is canonical JSON."""
+        for text in (kind, key):
+            if not text.isascii() and any("\ud800" <= char <= "\udfff" for char in text):
+                raise InvalidArgument(f"the update {kind!r} {key!r} is named by a lone surrogate")
         with self._changed:
             self._pending[kind, key] = Publish(attempt=attempt, kind=kind, key=key, data=msgspec.Raw(data))
             if len(self._pending) >= PENDING_MAX or time.monotonic() >= self._last_sent + INTERVAL_S:

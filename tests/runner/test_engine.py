@@ -165,6 +165,28 @@ def test_the_failed_way_out_leads_on() -> None:
     assert (run.status, run.output) == ("completed", "failed: no")
 
 
+def test_an_output_stays_after_a_later_visit_failed() -> None:
+    flow: Workflow[Any] = Workflow("w")
+
+    @flow.compute
+    def twice(ctx: Any) -> int:
+        if ctx.visit == 2:
+            raise ValueError
+        return 41
+
+    @flow.compute
+    def after(ctx: Any) -> list[Any]:
+        return [ctx[twice], ctx.results[twice].outcome]
+
+    flow.graph(twice >> twice, twice.on("failed") >> after)
+    parks = iter([None, "park"])
+    run = memory_run(flow, decide=lambda message: next(parks, None))
+    run_inline(flow, run)
+    if run.status == "parked":
+        run_inline(flow, run)
+    assert run.output == [41, "failed"]
+
+
 def test_a_switch_follows_the_output_and_a_loop_counts_visits() -> None:
     flow: Workflow[Any] = Workflow("w")
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 import time
 from typing import Any
 
@@ -24,16 +26,18 @@ from tests.runner.peer import memory_run, run_forked, run_inline
 
 
 def one_step(fn: Any, **options: Any) -> Finish:
-    """Run a workflow of this one compute node; its transition."""
+    """Run a workflow of this one compute node; its transition. A timeout ends all children, so it gets a fork."""
     flow: Workflow[Any] = Workflow("w")
     flow.compute(**options)(fn)
-    return run_inline(flow, memory_run(flow)).last
+    runs = run_forked if "timeout" in options else run_inline
+    return runs(flow, memory_run(flow)).last
 
 
 def one_action(fn: Any, effect: Any, launch: dict[str, Any] | None = None, **options: Any) -> Finish:
     flow: Workflow[Any] = Workflow("w")
     flow.action(effect=effect, **options)(fn)
-    return run_inline(flow, memory_run(flow, **(launch or {}))).last
+    runs = run_forked if "timeout" in options else run_inline
+    return runs(flow, memory_run(flow, **(launch or {}))).last
 
 
 # --- exceptions -------------------------------------------------------------------------------------------
@@ -317,7 +321,7 @@ def test_a_manual_effect_that_timed_out_is_unknown_and_has_no_way_out() -> None:
     def late(ctx: Any) -> None: ...
 
     flow.graph(act.on("timed_out") >> late)
-    finish = run_inline(flow, memory_run(flow)).last
+    finish = run_forked(flow, memory_run(flow)).last
     assert (finish.outcome, finish.settled, finish.next) == ("timed_out", "unknown", None)
 
 
@@ -414,6 +418,55 @@ def test_an_effect_node_after_an_observed_one_runs_as_usual() -> None:
     flow.graph(act >> second)
     run = run_inline(flow, memory_run(flow, **OBSERVE))
     assert run.output == "after seen"
+
+
+def test_a_fork_that_returns_from_a_step_does_not_speak_for_the_run() -> None:
+    def step(ctx: Any) -> int:
+        return os.fork()
+
+    flow: Workflow[Any] = Workflow("w")
+    flow.compute(step)
+    run = run_forked(flow, memory_run(flow))
+    assert len(run.finishes) == 1
+    assert run.output > 0
+
+
+def test_a_process_that_a_timed_out_step_left_is_dead_when_the_outcome_is_sent() -> None:
+    """R7."""
+    flow: Workflow[Any] = Workflow("w")
+
+    def start_sleeper() -> int:
+        return subprocess.Popen(["sleep", "600"], start_new_session=True).pid
+
+    @flow.action(effect=idempotent("x"), timeout=seconds(0.1))
+    async def act(ctx: Any) -> None:
+        pid = await trio.to_thread.run_sync(start_sleeper)
+        ctx.publish("pid", "child", pid)
+        await trio.sleep(60)
+
+    alive: list[int] = []
+
+    def decide(message: Any) -> None:
+        if isinstance(message, Finish):
+            [(_, _, pid)] = run.updates
+            alive.extend([pid] if os.path.exists(f"/proc/{pid}") else [])
+
+    run = memory_run(flow, decide=decide)
+    run_forked(flow, run)
+    assert (run.last.outcome, alive) == ("timed_out", [])
+
+
+def test_a_title_that_exits_does_not_end_the_runner() -> None:
+    flow: Workflow[Any] = Workflow("w", title=lambda ctx: exit(1))
+    flow.compute(id="step")(lambda ctx: 1)
+    assert run_inline(flow, memory_run(flow)).status == "completed"
+
+
+def test_an_update_with_a_broken_name_is_an_error_of_the_step() -> None:
+    finish = one_action(lambda ctx: ctx.publish("kind", "\ud800", 1), idempotent("x"), id="act")
+    assert finish.outcome == "failed"
+    assert finish.error is not None
+    assert "lone surrogate" in finish.error.message
 
 
 def test_active_time_is_measured() -> None:
