@@ -18,6 +18,7 @@ from pwf.workflow.faults import Faults
 from pwf.workflow.nodes import Node, NodeDef, Waited
 from pwf.workflow.schema import ANNOTATION_ERRORS, annotation_of, decoder_of, schema_of
 from pwf.workflow.shell import ShellResult
+from pwf.workflow.source import first_line
 from pwf.workflow.suggest import nearest
 from pwf.workflow.switches import check_switch
 from pwf.workflow.ways import Drawn, draw
@@ -218,7 +219,7 @@ def _definition(node: Node[Any], drawn: Drawn, types: tuple[Any, dict[str, Any] 
         kind=node.kind,
         file=node.place.file,
         line=node.place.line,
-        doc=(node.__doc__ or "").split("\n", 1)[0],
+        doc=first_line(node.__doc__),
         is_async=is_async(node.fn),
         timeout_ms=node.timeout_ms,
         retry=node.retry,

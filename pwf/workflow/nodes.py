@@ -71,8 +71,9 @@ class NodeDef:
 
         Raises `InvalidValue` (with the path to the fault) or `ValueTooLarge`: the attempt has failed with it.
         """
-        if self.kind == "shell" and not isinstance(value, ShellResult):
-            value = ShellResult(parsed=value)  # the answer of `observe`
+        if self.shell is not None and not isinstance(value, ShellResult):  # the answer of `observe`
+            codes = self.shell.ok_exit_codes
+            value = ShellResult(exit_code=0 if 0 in codes else codes[0], parsed=value)
         data = canonical(value, limit=limit, what=f"the output of node {self.id!r}")
         if self.kind != "shell":
             self._check(data)

@@ -133,9 +133,8 @@ def may_lack(type_: Any, field: str) -> bool:
     config = getattr(type_, "__struct_config__", None)
     if config is None or field not in type_.__struct_encode_fields__:
         return False
-    return bool(config.omit_defaults) and field not in {
-        info.encode_name for info in msgspec.structs.fields(type_) if info.required
-    }
+    info = next(info for info in msgspec.structs.fields(type_) if info.encode_name == field)
+    return info.default is msgspec.UNSET or (bool(config.omit_defaults) and not info.required)
 
 
 def _alternatives(part: dict[str, Any], root: dict[str, Any], depth: int) -> Iterator[dict[str, Any]]:

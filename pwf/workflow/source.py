@@ -11,6 +11,8 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+DOC_LENGTH_MAX = 200
+
 _OURS = str(Path(__file__).parent) + os.sep
 
 
@@ -45,3 +47,9 @@ def author_frame() -> FrameType:
     while frame.f_back is not None and frame.f_code.co_filename.startswith(_OURS):
         frame = frame.f_back
     return frame
+
+
+def first_line(text: object) -> str:
+    """The first line of a docstring, for lists; empty where there is none."""
+    line = text.strip().split("\n", 1)[0].strip() if isinstance(text, str) else ""
+    return line if len(line) <= DOC_LENGTH_MAX else line[: DOC_LENGTH_MAX - 1] + "…"

@@ -57,7 +57,7 @@ class Retry:
             raise InvalidArgument(f"Retry(factor={self.factor!r}) must be a number from 1 to 1000")
         return RetrySpec(
             times=self.times,
-            backoff_ms=to_ms(self.backoff, "Retry(backoff=…)"),
+            backoff_ms=0 if self.backoff == timedelta(0) else to_ms(self.backoff, "Retry(backoff=…)"),
             factor=float(self.factor),
             max_ms=to_ms(self.maximum, "Retry(maximum=…)"),
         )

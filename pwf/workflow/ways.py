@@ -111,9 +111,10 @@ def _readable(flow: Workflow[Any], way: routes.Way, known: dict[int, Node[Any]],
         good = False
     for outcome in way.outcomes:
         if outcome not in OUTCOMES:
-            faults.add(
-                way.place, f"has .on({outcome!r:.60}), which is no outcome", nearest(str(outcome), OUTCOMES)
+            hint = (
+                nearest(outcome, OUTCOMES) if isinstance(outcome, str) else 'write .on("failed", "timed_out")'
             )
+            faults.add(way.place, f"has .on({outcome!r:.60}), which is no outcome", hint)
             good = False
     return good
 
@@ -187,6 +188,8 @@ def suggest_node(flow: Workflow[Any], thing: Any) -> str:
     names = [node.id for node in flow._written]
     if isinstance(thing, str):
         return f"write {thing}, without quotes" if thing in names else nearest(thing, names)
+    if isinstance(thing, list | tuple | set):
+        return "a node leads to one node: use switch(…) where the output decides, or write a way for each"
     if thing is None:
         return "lead to a last node where the run should end: a node without a way out ends it"
     if callable(thing):

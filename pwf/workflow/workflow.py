@@ -12,7 +12,7 @@ from pwf.workflow.context import Context
 from pwf.workflow.decorators import Decorators
 from pwf.workflow.nodes import Node, NodeDef
 from pwf.workflow.routes import Chain, Outcomes, Switch, Way
-from pwf.workflow.source import Place, author_frame
+from pwf.workflow.source import Place, author_frame, first_line
 
 TITLE_LENGTH_MAX = 200
 
@@ -66,7 +66,7 @@ class Workflow(Decorators[InputT], Generic[InputT]):
     ) -> None:
         frame = author_frame()
         self.place = Place(frame.f_code.co_filename, frame.f_lineno)
-        self.doc = _first_line(frame.f_globals.get("__doc__"))
+        self.doc = first_line(frame.f_globals.get("__doc__"))
         self.name = name
         self.input = input
         self.title = title
@@ -152,7 +152,3 @@ def _not_a_way(thing: object) -> str:
     if isinstance(thing, Outcomes):
         return f"{thing.source.id}.on(…) without >> and a node"
     return f"{thing!r:.60}, which is not a way out of a node"
-
-
-def _first_line(text: object) -> str:
-    return text.strip().split("\n", 1)[0].strip() if isinstance(text, str) else ""

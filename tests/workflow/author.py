@@ -11,7 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import pytest
 
+from pwf.errors import GraphError
 from pwf.protocol.runner import PastStep, StepError, Value
 from pwf.values import canonical
 from pwf.workflow.context import Context
@@ -43,6 +45,17 @@ def namespace_of(folder: Path, text: str, *, head: str = HEAD, name: str = "samp
 def load(folder: Path, text: str, *, head: str = HEAD) -> Workflow[Any]:
     """Execute a workflow file and find its checked workflow."""
     return find_workflow(namespace_of(folder, text, head=head))
+
+
+def assert_refused(folder: Path, text: str, line: int, said: list[str], hinted: list[str]) -> None:
+    """Loading the file is one `GraphError` at this line, with these parts in its message and its hint."""
+    with pytest.raises(GraphError) as caught:
+        load(folder, text)
+    message, hint = caught.value.message, caught.value.hint or ""
+    assert message.startswith(f"{folder}/sample.py:{line}: "), message
+    assert "\n" not in message, "one mistake, one fault"
+    assert [part for part in said if part not in message] == [], message
+    assert [part for part in hinted if part not in hint] == [], hint
 
 
 def value(data: object) -> Value:

@@ -39,6 +39,7 @@ def test_retry_as_data() -> None:
     spec = Retry(4, backoff=seconds(2), factor=3, maximum=seconds(30)).spec()
     assert [spec.delay_ms(n) for n in (1, 2, 3, 4)] == [2_000, 6_000, 18_000, 30_000]
     assert Retry(1).spec().delay_ms(1) == 1_000
+    assert Retry(1, backoff=seconds(0)).spec().delay_ms(1) == 0
 
 
 def test_a_wait_is_relative_or_absolute() -> None:
