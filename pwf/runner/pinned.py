@@ -129,8 +129,8 @@ class PinnedFinder(importlib.abc.MetaPathFinder):
                     if found != self.root_path and os.path.exists(found):
                         raise self._refusal(name, found)
 
-    def _refusal(self, name: str, path: str) -> ImportError:
-        return ImportError(
+    def _refusal(self, name: str, path: str) -> ModuleNotFoundError:
+        return ModuleNotFoundError(
             f"the project's module {name!r} ({path}) was not recorded when this run started, so it is not "
             f"used; import it at the top of the workflow's file ({self.root_path}), and later runs have it",
             name=name,

@@ -364,3 +364,11 @@ def test_a_graph_that_depends_on_the_machine_and_is_wrong_now_is_a_graph_error(p
 
     assert issubclass(kind, GraphError)
     assert str(project.flow) in message
+
+
+def test_an_optional_import_of_a_module_that_appeared_later_stays_absent(project: Project) -> None:
+    project.workflow(body="try:\n    import extra\nexcept ModuleNotFoundError:\n    return 'absent'")
+    bundle = project.bundle()
+    project.write("extra.py", "")
+
+    assert run_pinned(bundle) == "absent"

@@ -17,7 +17,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "config": BASE,
     "version": set(),
     "host": BASE,
-    "watch": BASE,
+    "watch": BASE | {"protocol"},
     "discovery": BASE | {"protocol", "host", "watch"},
     "protocol": BASE | {"host"},
     "store": BASE | {"protocol"},
