@@ -24,7 +24,7 @@ from pwf.errors import (
 )
 from pwf.ids import check_key
 from pwf.protocol.frames import Request, Response, ResponseOutcome
-from pwf.protocol.operations import OPERATIONS, Operation
+from pwf.protocol.operations import OPERATIONS, Operation, Origin
 from pwf.store.receipts import ReceiptKey
 from pwf.values import canonical, digest, parse
 
@@ -39,6 +39,8 @@ HANDLERS: dict[str, OperationHandler] = {
 DEGRADED_ALLOWED = frozenset({"daemon.stop", "run.cancel", "run.pause"})
 #: What a daemon that is stopping no longer does.
 DRAINING_REFUSED = frozenset({"run.start", "run.restart"})
+
+NUMBER_MAX = 2**53 - 1  # what JSON carries exactly everywhere
 
 _encoder = msgspec.json.Encoder()
 
@@ -74,6 +76,9 @@ class Operations:
             payload = self._decoders[request.operation].decode(request.payload)
         except (msgspec.MsgspecError, RecursionError) as error:
             raise InvalidArgument(f"the payload of {request.operation} is wrong: {error}") from error
+        check_numbers(payload)
+        _check_number("expected_revision", request.expected_revision)
+        check_origin(getattr(payload, "origin", None))
         return Asked(
             request=request,
             payload=payload,
@@ -92,6 +97,32 @@ class Operations:
             )
         if life.state == "draining" and operation in DRAINING_REFUSED:
             raise Unavailable("the daemon is stopping", hint="repeat the command when it has stopped")
+
+
+def check_numbers(payload: msgspec.Struct) -> None:
+    """Refuse numbers that no column can hold, before they reach one."""
+    for name in payload.__struct_fields__:
+        value = getattr(payload, name)
+        if isinstance(value, msgspec.Struct):
+            check_numbers(value)
+        _check_number(name, value)
+
+
+def _check_number(name: str, value: object) -> None:
+    if isinstance(value, int) and abs(value) > NUMBER_MAX:
+        raise InvalidArgument(f"{name} is out of range", hint=f"use a number up to {NUMBER_MAX:,}")
+
+
+def check_origin(origin: Origin | None) -> None:
+    """Refuse an origin that no process could have."""
+    if origin is None:
+        return
+    texts = [origin.cwd, origin.python, *origin.environment, *origin.environment.values()]
+    if any("\0" in text for text in texts) or any("=" in name or not name for name in origin.environment):
+        raise InvalidArgument("the origin has a NUL, or a variable without a proper name")
+    for what, path in (("cwd", origin.cwd), ("python", origin.python)):
+        if not path.startswith("/"):
+            raise InvalidArgument(f"the origin's {what} {path[:80]!r} is not an absolute path")
 
 
 def receipt_key(request: Request) -> ReceiptKey:

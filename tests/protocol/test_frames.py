@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 
 import pytest
@@ -60,12 +61,10 @@ def test_a_payload_that_is_not_json_is_refused(path: Path) -> None:
 
 @pytest.mark.parametrize("path", [p for p in TEXTS if p.name.startswith("i_")], ids=lambda p: p.stem)
 def test_a_payload_that_a_parser_may_choose_on_is_taken_or_refused_but_never_crashes(path: Path) -> None:
-    try:
+    with contextlib.suppress(PwfError):
         for frame in decode_all(frame_around(path.read_bytes())):
             assert isinstance(frame, Request)
             canonical(parse(bytes(frame.payload)))
-    except PwfError as error:
-        assert error.message
 
 
 @pytest.mark.parametrize("path", [p for p in TEXTS if p.name.startswith("n_")], ids=lambda p: p.stem)

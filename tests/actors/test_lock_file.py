@@ -1,0 +1,198 @@
+"""Who holds a home, and when somebody else may take it: real processes, real locks (R4, T3)."""
+
+# ruff: noqa: ASYNC220, ASYNC240 - a test may block its own loop
+
+from __future__ import annotations
+
+import fcntl
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+import trio
+
+from pwf import host
+from pwf.actors.lock_file import LockFile, LockRecord, LockTaker, read_record
+from pwf.actors.logging import NoLog
+from pwf.clock import SystemClock
+from pwf.errors import AlreadyServing
+from pwf.protocol.frames import PROTOCOL, Hello, encode
+
+pytestmark = pytest.mark.trio
+
+CLOCK = SystemClock(host.boot_id())
+
+HOLD = """
+import fcntl, os, sys, time
+fd = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT, 0o600)
+fcntl.flock(fd, fcntl.LOCK_EX)
+print("held", flush=True)
+time.sleep(60)
+"""
+
+
+class Holder:
+    """A process that holds the lock, and what it says of itself in the file."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.process = subprocess.Popen([sys.executable, "-c", HOLD, str(path)], stdout=subprocess.PIPE)
+        assert self.process.stdout is not None
+        assert self.process.stdout.readline() == b"held\n"
+
+    def write(self, *, lease_left_ms: int, at: Path | None = None, pid: int | None = None) -> None:
+        own = host.process_identity(self.process.pid if pid is None else pid)
+        assert own is not None
+        record = LockRecord(
+            pid=own.pid,
+            start_tick=own.start_tick,
+            boot_id=own.boot_id,
+            session=own.session,
+            socket=str(at or self.path.with_name("nobody.sock")),
+            lease_until_awake_ms=CLOCK.now().awake_ms + lease_left_ms,
+        )
+        self.path.write_bytes(msgspec.json.encode(record))
+
+    def end(self) -> None:
+        self.process.kill()
+        self.process.wait()
+        assert self.process.stdout is not None
+        self.process.stdout.close()
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "daemon.lock"
+
+
+@pytest.fixture
+def holder(path: Path) -> Iterator[Holder]:
+    found = Holder(path)
+    yield found
+    found.end()
+
+
+def taker(path: Path) -> LockTaker:
+    return LockTaker(path, clock=CLOCK, processes=host, log=NoLog())
+
+
+async def taken(path: Path) -> None:
+    with trio.fail_after(20):
+        lock = await taker(path).take()
+    lock.close()
+
+
+async def test_a_free_lock_is_taken_whatever_the_file_says(path: Path) -> None:
+    path.write_text("rubbish")
+    await taken(path)
+
+
+async def test_after_a_kill_the_lock_is_taken_at_once_without_waiting_for_the_lease(
+    path: Path, holder: Holder
+) -> None:
+    holder.write(lease_left_ms=3_600_000)
+    holder.end()
+    began = time.monotonic()
+    await taken(path)
+    assert time.monotonic() - began < 1
+
+
+async def test_a_daemon_that_answers_is_named_and_left_alone(path: Path, holder: Holder) -> None:
+    at = path.with_name("s")
+    holder.write(lease_left_ms=-1, at=at)
+    listener = _listen(at)
+    hello = encode(Hello(protocol=PROTOCOL, version="1"))
+
+    async def greet(stream: trio.SocketStream) -> None:
+        await stream.send_all(hello)
+        await stream.aclose()
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(trio.serve_listeners, greet, [listener])
+        with pytest.raises(AlreadyServing, match=f"pid {holder.process.pid}"):
+            await taken(path)
+        nursery.cancel_scope.cancel()
+    assert holder.process.poll() is None
+
+
+def _listen(at: Path) -> trio.SocketListener:
+    raw = socket.socket(socket.AF_UNIX)
+    raw.bind(str(at))
+    raw.listen()
+    raw.setblocking(False)
+    return trio.SocketListener(trio.socket.from_stdlib_socket(raw))
+
+
+async def test_a_silent_holder_is_waited_for_while_its_lease_lasts_and_then_succeeded(
+    path: Path, holder: Holder
+) -> None:
+    os.kill(holder.process.pid, signal.SIGSTOP)  # frozen in the middle of stopping
+    holder.write(lease_left_ms=600)
+    began = time.monotonic()
+
+    await taken(path)
+
+    assert 0.5 < time.monotonic() - began < 1.6  # within a second of the proof that it may
+    assert holder.process.wait() == -signal.SIGKILL
+
+
+async def test_a_silent_holder_that_renews_its_lease_is_alive(path: Path, holder: Holder) -> None:
+    holder.write(lease_left_ms=1_500)
+    async with trio.open_nursery() as nursery:
+
+        async def renew() -> None:
+            await trio.sleep(0.5)
+            holder.write(lease_left_ms=60_000)
+
+        nursery.start_soon(renew)
+        with pytest.raises(AlreadyServing, match="does not answer"):
+            await taken(path)
+    assert holder.process.poll() is None
+
+
+async def test_a_live_stranger_with_a_recycled_pid_is_never_killed(path: Path, holder: Holder) -> None:
+    stranger = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+    try:
+        holder.write(lease_left_ms=-1, pid=stranger.pid)
+        text = msgspec.structs.replace(read_record(path) or LockRecord(), start_tick=1)
+        path.write_bytes(msgspec.json.encode(text))
+
+        with pytest.raises(AlreadyServing, match="did not say who"):
+            await taken(path)
+
+        assert stranger.poll() is None
+        assert holder.process.poll() is None
+    finally:
+        stranger.kill()
+        stranger.wait()
+
+
+async def test_our_lock_is_held_by_no_child_and_its_text_is_never_half_there(path: Path) -> None:
+    with trio.fail_after(20):
+        lock = await taker(path).take()
+    lock.write(LockRecord(pid=1, socket="x" * 500, epoch=1))
+    lock.write(LockRecord(pid=22, socket="y", epoch=2))
+    assert read_record(path) == LockRecord(pid=22, socket="y", epoch=2)
+    child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"], close_fds=False)
+    try:
+        lock.close()
+        await taken(path)
+    finally:
+        child.kill()
+        child.wait()
+
+
+async def test_a_lock_that_cannot_be_written_any_more_stops_nothing(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY | os.O_CREAT, 0o600)
+    fcntl.flock(descriptor, fcntl.LOCK_EX)
+    lock = LockFile(descriptor)
+    lock.write(LockRecord(pid=1))
+    lock.close()
+    assert read_record(path) is None
