@@ -219,8 +219,9 @@ class Scheduler:
 
     async def _recover(self, nursery: trio.Nursery) -> None:
         """Start to settle every runner that has no supervisor."""
-        standing: tuple[Standing, ...] = await self._store.read(standing_runners, Ask())
         known = self._live.keys() | self._recovering
+        standing: tuple[Standing, ...] = await self._store.read(standing_runners, Ask())
+        known |= self._live.keys() | self._recovering  # before and after: one may have ended while we read
         orphans = [orphan for orphan in standing if (orphan.run_id, orphan.generation) not in known]
         for start in range(0, len(orphans), RECOVERY_BATCH):
             batch = orphans[start : start + RECOVERY_BATCH]
