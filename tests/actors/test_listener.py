@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
 import stat
@@ -15,13 +16,14 @@ import msgspec
 import pytest
 import trio
 import trio.testing
+from trio_util import AsyncValue
 
 from pwf.actors.connection import Caller, Handler
 from pwf.actors.listener import GUARD_S, Listener, answers
 from pwf.actors.logging import NoLog
 from pwf.errors import AlreadyServing, HomeRefused
 from pwf.protocol.frames import FRAME_BYTES_MAX, OPEN_REQUESTS_MAX, Hello, Request, Response
-from tests.actors.wire import Dialer, request
+from tests.actors.wire import Dialer, Wire, request
 
 pytestmark = pytest.mark.trio
 
@@ -118,11 +120,9 @@ async def test_a_bad_frame_gets_one_error_and_closes_only_its_own_connection(
         assert answer["request_id"] == "1"
 
 
-async def _send_quietly(wire: object, data: bytes) -> None:
-    try:
-        await wire.send(data)  # type: ignore[attr-defined]
-    except trio.BrokenResourceError:
-        pass  # it was cut off in the middle, as it must be
+async def _send_quietly(wire: Wire, data: bytes) -> None:
+    with contextlib.suppress(trio.BrokenResourceError):  # cut off in the middle, as it must be
+        await wire.send(data)
 
 
 async def test_a_connection_that_does_not_begin_with_a_hello_is_closed(path: Path, connect: Dialer) -> None:
@@ -168,11 +168,11 @@ async def test_requests_start_in_order_and_a_long_one_holds_up_nothing(path: Pat
 async def test_reading_stops_at_the_bound_of_open_requests_and_goes_on_when_one_is_answered(
     path: Path, connect: Dialer
 ) -> None:
-    started: list[str] = []
+    started = AsyncValue(0)
     let_go = trio.Event()
 
     async def handle(asked: Request, caller: Caller) -> Response:
-        started.append(asked.request_id)
+        started.value += 1
         if asked.request_id == "0":
             await let_go.wait()
         else:
@@ -182,15 +182,13 @@ async def test_reading_stops_at_the_bound_of_open_requests_and_goes_on_when_one_
     async with listening(path, handle):
         wire = await connect(path)
         await wire.send(b"".join(request(number) for number in range(OPEN_REQUESTS_MAX + 5)))
-        while len(started) < OPEN_REQUESTS_MAX:
-            await trio.sleep(0.001)
+        await started.wait_value(OPEN_REQUESTS_MAX)
         await trio.testing.wait_all_tasks_blocked(0.02)
-        assert len(started) == OPEN_REQUESTS_MAX
+        assert started.value == OPEN_REQUESTS_MAX
 
         let_go.set()
         await wire.receive()
-        while len(started) < OPEN_REQUESTS_MAX + 1:
-            await trio.sleep(0.001)
+        await started.wait_value(OPEN_REQUESTS_MAX + 1)
 
 
 async def test_a_request_id_that_is_open_can_not_be_used_again(path: Path, connect: Dialer) -> None:

@@ -1,0 +1,255 @@
+"""Wake-ups by key, and subscriptions that send a snapshot and then patches. Virtual time."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from typing import Any
+
+import msgspec
+import pytest
+import trio
+import trio.testing
+
+from pwf.actors.changes import ANY_RUN, EVERYTHING, Changes
+from pwf.actors.connection import Caller
+from pwf.actors.logging import NoLog
+from pwf.actors.views import EVENTS_PER_S, SUBSCRIPTIONS_MAX, Views
+from pwf.errors import Conflict, FrameTooLarge, NotFound, Rejected, Unavailable
+from pwf.protocol.frames import FRAME_BYTES_MAX, Event, encode
+from pwf.protocol.merge_patch import apply
+
+pytestmark = pytest.mark.trio
+
+
+class Doc(msgspec.Struct, frozen=True, kw_only=True):
+    n: int = 0
+    text: str | None = None
+    output: dict[str, Any] | None = None
+    steps: tuple[int, ...] = ()
+
+
+class Source:
+    """A store whose changes the test makes."""
+
+    def __init__(self) -> None:
+        self._send, self._receive = trio.open_memory_channel[frozenset[str]](100)
+
+    @contextmanager
+    def subscribe(self, *prefixes: str) -> Iterator[Source]:
+        yield self
+
+    async def wait(self) -> frozenset[str]:
+        return await self._receive.receive()
+
+    def publish(self, *keys: str) -> None:
+        self._send.send_nowait(frozenset(keys))
+
+
+class Client:
+    """Applies events as a client does, and keeps them."""
+
+    def __init__(self) -> None:
+        self.events: list[Event] = []
+        self.times: list[float] = []
+        self.document: dict[str, Any] = {}
+        self.slow_s = 0.0
+        self.caller = Caller(1, self.take)
+
+    async def take(self, event: Event) -> None:
+        if len(encode(event)) > FRAME_BYTES_MAX:
+            raise FrameTooLarge
+        await trio.sleep(self.slow_s)
+        body = msgspec.json.decode(event.body)
+        assert event.revision == (self.events[-1].revision + 1 if self.events else 1)
+        self.events.append(event)
+        self.times.append(trio.current_time())
+        if event.kind != "end":
+            self.document = apply(self.document, body) if event.kind == "patch" else body
+
+    @property
+    def kinds(self) -> list[str]:
+        return [event.kind for event in self.events]
+
+
+class World:
+    def __init__(self, changes: Changes, source: Source, client: Client) -> None:
+        self.source, self.client = source, client
+        self.views = Views(changes, NoLog())
+        self.now = Doc()
+        self.reads = 0
+
+    async def read(self) -> Doc:
+        self.reads += 1
+        await trio.lowlevel.checkpoint()
+        return self.now
+
+    async def change(self, now: Doc, key: str = "run:a", after_s: float = 1.0) -> None:
+        self.now = now
+        self.source.publish(key)
+        await trio.sleep(after_s)
+
+    def subscribe(
+        self, name: str = "s", key: str = "run:a", read: Callable[[], Awaitable[Doc]] | None = None
+    ) -> None:
+        self.views.subscribe(self.client.caller, name, key, read or self.read)
+
+
+@asynccontextmanager
+async def world() -> AsyncIterator[World]:
+    source, client = Source(), Client()
+    changes = Changes(source)
+    async with trio.open_nursery() as nursery:
+        await nursery.start(changes.run)
+        client.caller.nursery = nursery
+        yield World(changes, source, client)
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_subscription_begins_with_the_snapshot_and_goes_on_with_patches(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    async with world() as at:
+        at.subscribe()
+        await trio.sleep(1)
+        await at.change(Doc(n=1, steps=(1,)))
+        await at.change(Doc(n=1, steps=(1, 2), text="x"))
+        await at.change(Doc(n=2, steps=(1, 2)))
+
+        assert at.client.kinds == ["snapshot", "patch", "patch", "patch"]
+        assert msgspec.json.decode(at.client.events[2].body) == {"steps": [1, 2], "text": "x"}
+        assert at.client.document == {"n": 2, "output": None, "steps": [1, 2]}
+
+
+async def test_a_change_of_another_run_reads_nothing(autojump_clock: trio.testing.MockClock) -> None:
+    async with world() as at:
+        at.subscribe()
+        await trio.sleep(1)
+        before = at.reads
+        await at.change(Doc(), key="run:b")
+        assert at.reads == before
+
+
+async def test_a_list_hears_of_every_run_and_everyone_hears_of_lost_wake_ups(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    async with world() as at:
+        at.subscribe("list", ANY_RUN)
+        await trio.sleep(1)
+        await at.change(Doc(n=1), key="run:b")
+        await at.change(Doc(n=2), key=EVERYTHING)
+        assert at.client.document["n"] == 2
+
+
+async def test_what_looks_the_same_is_not_sent(autojump_clock: trio.testing.MockClock) -> None:
+    async with world() as at:
+        at.subscribe()
+        await trio.sleep(1)
+        await at.change(Doc())
+        assert at.client.kinds == ["snapshot"]
+
+
+async def test_a_null_that_means_something_is_sent_in_a_snapshot(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    async with world() as at:
+        at.subscribe()
+        await trio.sleep(1)
+        wanted = Doc(output={"json": {"a": None, "b": 1}})
+        await at.change(wanted)
+        assert at.client.kinds == ["snapshot", "snapshot"]
+        assert at.client.document["output"] == {"json": {"a": None, "b": 1}}
+
+
+async def test_a_busy_run_sends_at_most_the_bound_and_ends_with_the_newest_state(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    async with world() as at:
+        at.subscribe()
+        for n in range(400):
+            await at.change(Doc(n=n), after_s=0.005)
+        await trio.sleep(1)
+        assert at.client.document["n"] == 399
+        assert len(at.client.events) <= 2 * EVENTS_PER_S + 2
+
+
+async def test_a_slow_client_gets_the_newest_state_not_a_queue(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    async with world() as at:
+        at.client.slow_s = 10
+        at.subscribe()
+        for n in range(100):
+            await at.change(Doc(n=n), after_s=0.1)
+        await trio.sleep(60)
+        assert at.client.document["n"] == 99
+        assert len(at.client.events) <= 4
+
+
+async def test_a_state_that_cannot_be_read_just_now_is_read_again(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    async with world() as at:
+        failing = True
+
+        async def read() -> Doc:
+            if failing:
+                raise Unavailable
+            return Doc(n=5)
+
+        at.subscribe(read=read)
+        await trio.sleep(3)
+        assert at.client.events == []
+        failing = False
+        await trio.sleep(3)
+        assert at.client.document["n"] == 5
+
+
+async def test_a_run_that_is_gone_ends_its_subscription(autojump_clock: trio.testing.MockClock) -> None:
+    async with world() as at:
+
+        async def read() -> Doc:
+            raise NotFound
+
+        at.subscribe(read=read)
+        await trio.sleep(1)
+        assert at.client.kinds == ["end"]
+        assert at.client.caller.subscriptions == {}
+
+
+async def test_unsubscribing_ends_it_and_frees_its_name(autojump_clock: trio.testing.MockClock) -> None:
+    async with world() as at:
+        at.subscribe()
+        with pytest.raises(Conflict):
+            at.subscribe()
+        await trio.sleep(1)
+        at.views.unsubscribe(at.client.caller, "s")
+        await at.change(Doc(n=1))
+        assert at.client.kinds == ["snapshot"]
+        assert at.views.subscriptions == 0
+        with pytest.raises(NotFound):
+            at.views.unsubscribe(at.client.caller, "s")
+        at.subscribe()
+
+
+async def test_subscriptions_of_one_connection_are_bounded(autojump_clock: trio.testing.MockClock) -> None:
+    async with world() as at:
+        for number in range(SUBSCRIPTIONS_MAX):
+            at.subscribe(str(number))
+        with pytest.raises(Rejected):
+            at.subscribe("one too many")
+
+
+async def test_a_change_between_listening_and_waiting_is_not_lost(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    source = Source()
+    changes = Changes(source)
+    async with trio.open_nursery() as nursery:
+        await nursery.start(changes.run)
+        with changes.watch("run:a") as watch:
+            source.publish("run:a")
+            await trio.sleep(1)
+            assert await watch.wait(5)
+            assert not await watch.wait(5)
+        nursery.cancel_scope.cancel()
