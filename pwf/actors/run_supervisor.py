@@ -9,6 +9,7 @@ If it dies: the run's lease is an orphan, and the Scheduler's recovery settles i
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -71,7 +72,8 @@ from pwf.store.values import PutValueChunk, put_chunk
 
 R = TypeVar("R")
 
-TIMEOUT_GRACE_S = 0.25  # a runner that can end its step itself does so before we end the runner
+TIMEOUT_GRACE_S = 0.25  # from a step's time limit to the end of its runner
+STOPS_ITSELF_S = 2.0  # more for a runner that can end the step itself, besides SIGTERM to SIGKILL
 RETRY_S = 1.0  # while the store can't take a write (disk full): the outcome waits, it is not lost
 RECEIVE_BYTES = 256 * 1024
 
@@ -143,6 +145,8 @@ class RunSupervisor:
                 raise SourceChanged(
                     "these files differ from what the run was started with: " + ", ".join(changed)
                 )
+        if not os.path.isdir(facts.root):
+            raise EnvironmentMissing(f"the project folder {facts.root} is gone")
         definition = DefinitionRef(definition_id=self.admission.definition_id)
         return await self._world.pool.acquire(
             bundle_key=self.admission.definition_id,
@@ -284,7 +288,10 @@ class RunSupervisor:
         self.current = current
         self._deadline = float("inf")
         if current.timeout_ms is not None:
-            self._deadline = trio.current_time() + current.timeout_ms / 1000 + TIMEOUT_GRACE_S
+            grace_s = TIMEOUT_GRACE_S
+            if current.stops_itself:
+                grace_s += self._world.config.stop_grace_s + STOPS_ITSELF_S
+            self._deadline = trio.current_time() + current.timeout_ms / 1000 + grace_s
 
     def _leave(self, last: Reply) -> None:
         self._over = True

@@ -99,10 +99,11 @@ LEFT JOIN contents cp ON cp.digest = q.prompt_digest LEFT JOIN contents ca ON ca
 WHERE q.run_id = :run_id ORDER BY q.created_wall_ms DESC LIMIT 1
 
 -- name: refers
--- Whether a run refers to a value: as input, output, an attempt's output, a prompt, an answer, or a pinned file.
+-- Whether a run refers to a value: as input, output, an attempt's output, a prompt, an answer, an upload, or a pinned file.
 SELECT 1 FROM runs WHERE run_id = :run_id AND (input_digest = :digest OR output_digest = :digest)
 UNION ALL SELECT 1 FROM attempts WHERE run_id = :run_id AND output_digest = :digest
 UNION ALL SELECT 1 FROM requests WHERE run_id = :run_id AND (prompt_digest = :digest OR answer_digest = :digest)
+UNION ALL SELECT 1 FROM content_holds WHERE run_id = :run_id AND digest = :digest
 UNION ALL SELECT 1 FROM runs r JOIN definition_sources s ON s.definition_id = r.definition_id
   WHERE r.run_id = :run_id AND s.digest = :digest
 LIMIT 1

@@ -37,12 +37,16 @@ class Fence(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Current(msgspec.Struct, frozen=True, kw_only=True):
-    """The attempt that the runner is in; the supervisor enforces its deadline."""
+    """The attempt that the runner is in; the supervisor enforces its deadline.
+
+    `stops_itself`: the runner can end the step at its time limit (async and shell), and is given time for it.
+    """
 
     attempt: int
     node: str
     timeout_ms: int | None
     applying: bool  # a manual effect is being applied
+    stops_itself: bool = False
 
 
 # --- launch ---------------------------------------------------------------------------------------------------
@@ -151,7 +155,13 @@ def _data_files(tx: Tx, run: RunState) -> dict[str, Value]:
 
 def current_of(run: RunState, node: NodeSpec) -> Current:
     manual = node.effect is not None and node.effect.mode == "manual"
-    return Current(attempt=run.attempts, node=run.node, timeout_ms=node.timeout_ms, applying=manual)
+    return Current(
+        attempt=run.attempts,
+        node=run.node,
+        timeout_ms=node.timeout_ms,
+        applying=manual,
+        stops_itself=node.is_async or node.kind == "shell",
+    )
 
 
 def owned(tx: Tx, fence: Fence, *, expected_status: str = "running") -> RunState:

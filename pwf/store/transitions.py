@@ -139,7 +139,11 @@ def _finish(tx: Tx, run: RunState, graph: Graph, message: Finish, *, may_go: boo
         moves.settle_effect(tx, run, _settled(node, message), message.effect_ref)
     run.observe = None
     facts: dict[str, object] = {"node": run.node, "attempt": run.attempts, "outcome": message.outcome}
-    then = moves.Follow() if message.route_error else moves.follow(run, node, message.outcome, message.next)
+    # An effect that happened while its step failed (a bad value, say) must not be tried or routed as if it had not.
+    spent = message.settled == "applied" and message.outcome != "completed"
+    then = moves.follow(run, node, message.outcome, message.next)
+    if message.route_error is not None or spent:
+        then = moves.Follow()
     go = may_go and not run.pause_requested and run.steps < graph.graph.max_steps
     verdict = moves.verdict(then, go=go)
     moves.end_attempt(
