@@ -20,7 +20,7 @@ MIB = 1024 * 1024
 CONFIG_BYTES_MAX = 256 * 1024
 
 Seconds = Annotated[float, msgspec.Meta(ge=0, le=3_600)]
-Variable = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
+Variable = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_]*\*?$")]
 
 
 class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

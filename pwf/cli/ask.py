@@ -1,7 +1,8 @@
 """Asking an open checkpoint on the spot.
 
-The terminal and the daemon are watched together: a request that somebody else answers meanwhile is let go at once.
-The answer is JSON; where the request's schema leaves no doubt, plain text, `yes` and `no` are taken too.
+The terminal and the daemon are watched together: a request that somebody else answers meanwhile is let go
+at once. The answer is JSON; where the request's schema leaves no doubt, plain text, `yes` and `no` are
+taken too.
 """
 
 from __future__ import annotations
@@ -60,7 +61,9 @@ class Asker:
                 return
             if not typed.strip():
                 self._left_open.add(request.request_id)
-                self._out.print(f"left open; answer it with:  pwf answer {text.line(request.request_id)} JSON")
+                self._out.print(
+                    f"left open; answer it with:  pwf answer {text.line(request.request_id)} JSON"
+                )
                 return
             try:
                 self._client.answer(request.request_id, read_answer(typed, request.schema))

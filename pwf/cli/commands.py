@@ -73,6 +73,16 @@ def client(*, autostart: bool | None = None, reconnect: bool = True) -> SyncClie
     return SyncClient(autostart=autostart, reconnect=reconnect)
 
 
+def page_limit(typed: str) -> int:
+    """The type of a `--limit`: within what one page may hold."""
+    from pwf.protocol.operations import LIST_PAGE_MAX
+
+    number = int(typed)
+    if not 1 <= number <= LIST_PAGE_MAX:
+        raise argparse.ArgumentTypeError(f"{number} is not between 1 and {LIST_PAGE_MAX}")
+    return number
+
+
 def _sentence(help: str) -> str:
     return help[:1].upper() + help[1:] + "."
 

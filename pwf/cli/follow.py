@@ -1,7 +1,7 @@
 """Following one run to its end: a live tree on a terminal, a line per change elsewhere.
 
-The view comes from a subscription, so a daemon that is restarted meanwhile is seen as a pause. Interrupting leaves
-the run going. With a terminal on both sides, open checkpoints are asked on the spot.
+The view comes from a subscription, so a daemon that is restarted meanwhile is seen as a pause. Interrupting
+leaves the run going. With a terminal on both sides, open checkpoints are asked on the spot.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def follow(client: SyncClient, run_id: str, out: Out, *, ask: bool) -> RunView:
 def come_back(run_id: str, out: Out) -> None:
     """After Ctrl-C: the run goes on, and this is how to see it again."""
     shown = text.line(run_id)
-    out.note(f"\nthe run goes on; come back with:  pwf watch {shown}\n" f"or end it with:  pwf cancel {shown}")
+    out.note(f"\nthe run goes on; come back with:  pwf watch {shown}\nor end it with:  pwf cancel {shown}")
 
 
 def _screen(out: Out) -> Screen:
@@ -134,7 +134,9 @@ class PlainScreen:
         lines: list[str] = []
         if summary.status == "queued" and summary.due_ms is not None and summary.due_ms > now_ms:
             node = text.line(summary.node or "the first step")
-            lines = [f"◷ {node}: {text.until(summary.due_ms, now_ms)} ({text.clock_time(summary.due_ms, now_ms)})"]
+            lines = [
+                f"◷ {node}: {text.until(summary.due_ms, now_ms)} ({text.clock_time(summary.due_ms, now_ms)})"
+            ]
             position = f"due {summary.due_ms}"
         elif view.request is not None and summary.status == "waiting":
             asked = text.brief(view.request.prompt, 200)
@@ -159,7 +161,9 @@ def tree(
     tail = progress.update_lines(view.updates, cells) + progress.reason_lines(view, now_ms)
     room = max(3, rows - 4 - len(tail))
     if len(nodes) > room:
-        at = next((index for index, item in enumerate(lines) if item.node == view.summary.node), len(nodes) - 1)
+        at = next(
+            (index for index, item in enumerate(lines) if item.node == view.summary.node), len(nodes) - 1
+        )
         first = min(max(0, at - room // 2), len(nodes) - room)
         hidden = len(nodes) - room
         nodes = nodes[first : first + room]

@@ -1,4 +1,6 @@
-"""The live tree on a terminal, drawn with rich. Texts arrive safe and styled; rich's markup is never parsed."""
+"""The live tree on a terminal, drawn with rich. Texts arrive safe and styled; rich's markup is never
+parsed.
+"""
 
 from __future__ import annotations
 

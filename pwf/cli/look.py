@@ -6,7 +6,7 @@ import argparse
 from typing import TYPE_CHECKING, get_args
 
 from pwf.cli import exits, text
-from pwf.cli.commands import RUN_HELP, Commands, client
+from pwf.cli.commands import RUN_HELP, Commands, client, page_limit
 from pwf.cli.out import STATUS_STYLE, Out
 
 if TYPE_CHECKING:
@@ -22,20 +22,34 @@ def add(commands: Commands) -> None:
     from pwf.protocol.views import Status
 
     parser = commands.add(
-        "ls", ls, "list runs, newest first", example="pwf ls\npwf ls --status held --status waiting\npwf ls --workflow release"
+        "ls",
+        ls,
+        "list runs, newest first",
+        example="pwf ls\npwf ls --status held --status waiting\npwf ls --workflow release",
     )
     parser.add_argument(
-        "--status", metavar="S", action="append", default=[], choices=get_args(Status), help="only these; may be repeated"
+        "--status",
+        metavar="S",
+        action="append",
+        default=[],
+        choices=get_args(Status),
+        help="only these; may be repeated",
     )
     parser.add_argument("--workflow", metavar="W", help="only runs of this workflow")
-    parser.add_argument("--limit", metavar="N", type=_limit, default=LIST_LIMIT, help="at most so many (20)")
+    parser.add_argument(
+        "--limit", metavar="N", type=page_limit, default=LIST_LIMIT, help="at most so many (20)"
+    )
 
     parser = commands.add("show", show, "show one run", example="pwf show @last\npwf show 3kq --output")
     parser.add_argument("run_id", metavar="RUN", help=RUN_HELP)
     part = parser.add_mutually_exclusive_group()
     part.add_argument("--events", action="store_const", dest="part", const="events", help="only its history")
-    part.add_argument("--output", action="store_const", dest="part", const="output", help="only its output, as JSON")
-    part.add_argument("--input", action="store_const", dest="part", const="input", help="only its input, as JSON")
+    part.add_argument(
+        "--output", action="store_const", dest="part", const="output", help="only its output, as JSON"
+    )
+    part.add_argument(
+        "--input", action="store_const", dest="part", const="input", help="only its input, as JSON"
+    )
     part.add_argument("--graph", action="store_const", dest="part", const="graph", help="only its graph")
 
     parser = commands.add("explain", explain, "say why a run is where it is", example="pwf explain @last")
@@ -47,15 +61,6 @@ def add(commands: Commands) -> None:
     parser.add_argument("run_id", metavar="RUN", help=RUN_HELP)
     parser.add_argument("--follow", action="store_true", help="go on until the run has ended")
     parser.add_argument("--after", metavar="REVISION", type=int, default=0, help="only what came after it")
-
-
-def _limit(typed: str) -> int:
-    from pwf.protocol.operations import LIST_PAGE_MAX
-
-    number = int(typed)
-    if not 1 <= number <= LIST_PAGE_MAX:
-        raise argparse.ArgumentTypeError(f"{number} is not between 1 and {LIST_PAGE_MAX}")
-    return number
 
 
 def ls(options: argparse.Namespace, out: Out) -> int:
@@ -138,7 +143,9 @@ def explain(options: argparse.Namespace, out: Out) -> int:
         when = text.line(why.changes_when)
         if why.changes_at_ms is not None:
             now_ms = out.now_ms()
-            when += f"  ({text.clock_time(why.changes_at_ms, now_ms)}, {text.until(why.changes_at_ms, now_ms)})"
+            when += (
+                f"  ({text.clock_time(why.changes_at_ms, now_ms)}, {text.until(why.changes_at_ms, now_ms)})"
+            )
         out.print(f"changes:  {when}")
     for number, command in enumerate(why.commands):
         out.print(f"{'type:' if number == 0 else '':<8}  {text.line(command)}")

@@ -21,7 +21,7 @@ def add(commands: Commands) -> None:
         run,
         "start a workflow and watch it to its end",
         example="pwf run hello --set name=Ada\npwf run ./release.py --input @release.json --detach\n"
-        'pwf run nightly --at 2030-01-31T02:00 --key nightly-31 --input \'{"full": true}\'',
+        "pwf run nightly --at 2030-01-31T02:00 --key nightly-31 --input '{\"full\": true}'",
         more="Ctrl-C leaves the run going.",
     )
     parser.add_argument("workflow", metavar="WORKFLOW", help="a name in .pwf/workflows, or a path to a file")

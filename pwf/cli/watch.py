@@ -146,7 +146,10 @@ class _LiveList:
         for run, row in zip(listed.runs, rows, strict=True):
             styles = [STATUS_STYLE.get(run.status) if head == "STATUS" else None for head in HEADS]
             lines.append(
-                [Piece(text.pad(cell, size) + "  ", style) for cell, size, style in zip(row, widths, styles, strict=True)]
+                [
+                    Piece(text.pad(cell, size) + "  ", style)
+                    for cell, size, style in zip(row, widths, styles, strict=True)
+                ]
             )
         if not rows:
             lines.append([Piece("no runs yet; start one with:  pwf run WORKFLOW", "dim")])

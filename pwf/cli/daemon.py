@@ -1,0 +1,237 @@
+"""`pwf daemon`, `start`, `stop`, `logs`: the process that serves."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import time
+from typing import TYPE_CHECKING, BinaryIO
+
+from pwf.cli import exits, text
+from pwf.cli.commands import Commands, client
+from pwf.cli.out import Out, UsageError
+from pwf.errors import DaemonUnreachable, Unavailable
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+STOP_MARGIN_S = 15.0  # over the drain time, for closing sockets and the last commit
+POLL_S = 0.05
+FOLLOW_S = 0.25
+LOG_LINES = 100
+
+
+def add(commands: Commands) -> None:
+    parser = commands.add(
+        "daemon",
+        daemon,
+        "run the daemon in the foreground",
+        example="pwf daemon",
+        more="Any command that needs it starts it in the background; this is for service managers.",
+    )
+    parser.add_argument("--background-child", action="store_true", help=argparse.SUPPRESS)
+    commands.add("start", start, "start the daemon in the background", example="pwf start")
+    parser = commands.add(
+        "stop",
+        stop,
+        "stop the daemon; runs go on when it starts again",
+        example="pwf stop\npwf stop --drain 60s",
+    )
+    parser.add_argument("--drain", metavar="DURATION", help="let steps reach a boundary for so long")
+    parser = commands.add("logs", logs, "print the daemon's log", example="pwf logs --follow")
+    parser.add_argument("--follow", action="store_true", help="go on as lines are written")
+    parser.add_argument(
+        "--lines", metavar="N", type=int, default=LOG_LINES, help="how many to begin with (100)"
+    )
+
+
+def daemon(options: argparse.Namespace, out: Out) -> int:
+    if options.background_child:
+        import signal
+
+        # A terminal that closes must not end a daemon that was started from it.
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    from pwf.actors.daemon import main
+
+    code: int = main(background=options.background_child)
+    return code
+
+
+def start(options: argparse.Namespace, out: Out) -> int:
+    from pwf.client.starting import try_connect
+    from pwf.places import places
+
+    probe = try_connect(places())
+    running = probe is not None
+    if probe is not None:
+        probe.close()
+    with client(autostart=True) as connected:
+        pid = connected.pid
+    if out.as_json:
+        out.emit({"pid": pid, "started": not running})
+    else:
+        out.print(f"the daemon runs already (pid {pid})" if running else f"started (pid {pid})")
+    return exits.OK
+
+
+def stop(options: argparse.Namespace, out: Out) -> int:
+    from pwf.protocol.operations import StopPayload
+
+    drain_ms: int | None = None
+    if options.drain is not None:
+        from pwf.cli.typed import duration_ms
+
+        drain_ms = duration_ms(options.drain, "--drain")
+    try:
+        connected = client(autostart=False, reconnect=False)
+        connected.open()
+    except DaemonUnreachable:
+        if out.as_json:
+            out.emit({"stopped": False, "running": False})
+        else:
+            out.print("no daemon is running")
+        return exits.OK
+    with connected:
+        pid = connected.pid
+        stopping = connected.call("daemon.stop", StopPayload(drain_ms=drain_ms))
+    for effect in stopping.applying:
+        out.note(f"still applying: {text.line(effect)}  (it becomes ambiguous when the drain time ends)")
+    ended = _wait_for_end(stopping.pid or pid, _patience_s(drain_ms, connected.places.config), out)
+    if not ended:
+        raise Unavailable(
+            f"the daemon (pid {stopping.pid or pid}) is still stopping",
+            hint="run pwf stop again, or look at it with: pwf logs",
+        )
+    if out.as_json:
+        out.emit({"stopped": True, "pid": stopping.pid, "applying": stopping.applying})
+    else:
+        out.print("stopped")
+    return exits.OK
+
+
+def _patience_s(drain_ms: int | None, config: Path) -> float:
+    if drain_ms is not None:
+        return drain_ms / 1000 + STOP_MARGIN_S
+    from pwf.config import load_config
+    from pwf.errors import ConfigError
+
+    try:
+        return load_config(config).drain_s + STOP_MARGIN_S
+    except ConfigError:
+        return 10.0 + STOP_MARGIN_S  # a broken configuration must not keep anybody from stopping
+
+
+def _wait_for_end(pid: int, patience_s: float, out: Out) -> bool:
+    """Wait until the process is gone, saying every second that it isn't yet."""
+    began = time.monotonic()
+    said = 0
+    while _is_alive(pid):
+        passed = time.monotonic() - began
+        if passed > patience_s:
+            return False
+        if int(passed) > said:
+            said = int(passed)
+            out.note(f"stopping… {said}s (running steps go on to their next boundary)")
+        time.sleep(POLL_S)
+    return True
+
+
+def _is_alive(pid: int) -> bool:
+    """Whether the process runs; one that has ended and was not collected by its parent does not."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            return file.read().rpartition(b")")[2].split()[0] not in (b"Z", b"X")
+    except (FileNotFoundError, ProcessLookupError):
+        return not os.path.isdir("/proc/self")  # no /proc here: the signal's word counts
+    except (OSError, IndexError):
+        return True
+
+
+def logs(options: argparse.Namespace, out: Out) -> int:
+    from pwf.places import places
+
+    if options.lines < 0:
+        raise UsageError("--lines must not be negative", hint="pwf logs --help")
+    path = places().log
+    try:
+        with path.open("rb") as file:
+            _print_tail(file, options.lines, out)
+            if options.follow:
+                _follow(file, path, out)
+    except FileNotFoundError:
+        if not options.follow:
+            out.note(f"there is no log yet: {path}")
+    except KeyboardInterrupt:
+        return exits.INTERRUPTED
+    return exits.OK
+
+
+def _print_tail(file: BinaryIO, lines: int, out: Out) -> None:
+    from collections import deque
+
+    for line in deque(file, maxlen=lines):
+        _print_log(line, out)
+
+
+def _follow(file: BinaryIO, path: Path, out: Out) -> None:
+    rest = b""
+    while True:
+        data = file.read(65536)
+        if not data:
+            if path.exists() and path.stat().st_size < file.tell():
+                file.seek(0)  # it was emptied
+            time.sleep(FOLLOW_S)
+            continue
+        *lines, rest = (rest + data).split(b"\n")
+        for line in lines:
+            _print_log(line, out)
+
+
+def _print_log(line: bytes, out: Out) -> None:
+    """A structured line as time, level, event and its fields; anything else as it is, made safe."""
+    import msgspec
+
+    raw = line.rstrip(b"\n")
+    fields: object = None
+    if raw.startswith(b"{"):
+        try:
+            fields = msgspec.json.decode(raw)
+        except msgspec.MsgspecError:
+            fields = None
+    if not isinstance(fields, dict):
+        out.print(text.line(raw.decode("utf-8", "replace")))
+    elif out.as_json:
+        out.print(text.json_line(raw))
+    else:
+        out.print(pretty_log(fields, out))
+
+
+def pretty_log(fields: dict[str, object], out: Out) -> str:
+    """One structured line for people."""
+    from datetime import datetime
+
+    shown = dict(fields)
+    at_ms, level, event = shown.pop("at_ms", None), str(shown.pop("level", "")), str(shown.pop("event", ""))
+    when = ""
+    if isinstance(at_ms, int | float):
+        when = datetime.fromtimestamp(at_ms / 1000).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3]
+    style = {"warning": "yellow", "error": "red"}.get(level, "dim")
+    pairs = "  ".join(
+        f"{out.paint(text.line(str(name)), 'dim')}={_field(value)}" for name, value in shown.items()
+    )
+    mark = out.paint(f"{text.line(level):<7}", style)
+    return f"{out.paint(when, 'dim')}  {mark}  {out.paint(text.line(event), 'bold')}  {pairs}".rstrip()
+
+
+def _field(value: object) -> str:
+    if isinstance(value, str):
+        return text.block(value) if "\n" in value else text.line(value)
+    import msgspec
+
+    return text.json_line(msgspec.json.encode(value))

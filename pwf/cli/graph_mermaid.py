@@ -1,0 +1,55 @@
+"""A workflow as a Mermaid flowchart. Names and cases can hold anything, so labels are quoted and escaped."""
+
+from __future__ import annotations
+
+from pwf.cli import text
+from pwf.cli.outline import edges
+from pwf.protocol.graph import NodeSpec, WorkflowGraph
+
+_SHAPES = {
+    "compute": ("[", "]"),
+    "action": ("[[", "]]"),
+    "shell": ("[[", "]]"),
+    "wait": ("([", "])"),
+    "checkpoint": ("{{", "}}"),
+    "decision": ("{{", "}}"),
+    "agent": ("[/", "/]"),
+    "notify": (">", "]"),
+}
+
+
+def mermaid(graph: WorkflowGraph) -> str:
+    """The text of a `.mmd` file."""
+    lines = ["---", f"title: {_title(graph.name)}", "---", "flowchart TD"]
+    names = {node.id: f"n{index}" for index, node in enumerate(graph.nodes)}
+    lines.append("  start((start))")
+    lines += [f"  {names[node.id]}{_box(node)}" for node in graph.nodes]
+    lines.append(f"  start --> {names[graph.start]}")
+    for edge in edges(graph):
+        if not edge.label:
+            arrow = "-->"
+        elif edge.label in ("failed", "timed_out", "cancelled"):
+            arrow = f'-. "{_label(edge.label)}" .->'
+        else:
+            arrow = f'-- "{_label(edge.label)}" -->'
+        lines.append(f"  {names[edge.source]} {arrow} {names[edge.target]}")
+    ends = [names[node.id] for node in graph.nodes if not node.ways]
+    lines.append("  classDef last stroke-width:3px")
+    if ends:
+        lines.append(f"  class {','.join(ends)} last")
+    return "\n".join(lines)
+
+
+def _box(node: NodeSpec) -> str:
+    opening, closing = _SHAPES[node.kind]
+    return f'{opening}"{_label(node.id)}<br/><small>{node.kind}</small>"{closing}'
+
+
+def _label(words: str) -> str:
+    """Mermaid's own escapes: `#code;`."""
+    safe = text.line(words)
+    return "".join(char if char.isalnum() or char in " _-.,:/" else f"#{ord(char)};" for char in safe)
+
+
+def _title(name: str) -> str:
+    return '"' + text.line(name).replace("\\", "\\\\").replace('"', '\\"') + '"'

@@ -1,0 +1,158 @@
+"""`pwf show RUN`: the run in sections, the most wanted first."""
+
+from __future__ import annotations
+
+from pwf.cli import progress, text
+from pwf.cli.out import Out
+from pwf.protocol.views import RunView
+
+VALUE_CELLS = 300
+
+
+def print_run(view: RunView, out: Out) -> None:
+    """Identity, why it is where it is, steps, question, effects, result, environment."""
+    now_ms = out.now_ms()
+    _identity(view, now_ms, out)
+    _why(view, now_ms, out)
+    _steps(view, now_ms, out)
+    _updates(view, out)
+    _request(view, now_ms, out)
+    _effects(view, out)
+    _result(view, out)
+    _environment(view, out)
+
+
+def _section(title: str, out: Out) -> None:
+    out.print()
+    out.print(out.paint(title, "bold"))
+
+
+def _fact(name: str, value: str, out: Out) -> None:
+    out.print(f"  {name:<12} {value}")
+
+
+def _identity(view: RunView, now_ms: int, out: Out) -> None:
+    summary = view.summary
+    title = out.paint(text.line(summary.title or summary.workflow), "bold")
+    out.print(f"{title}  {text.line(summary.run_id)}  {out.status(summary.status)}")
+    _fact("workflow", f"{text.line(summary.workflow)}  ({text.line(view.graph.file)})", out)
+    created = text.clock_time(summary.created_ms, now_ms)
+    _fact("created", f"{created}  ({text.age(summary.created_ms, now_ms)} ago)", out)
+    if summary.started_ms is not None:
+        took = text.duration((summary.ended_ms or now_ms) - summary.started_ms)
+        _fact("ran" if summary.ended_ms else "running", took, out)
+    if summary.node is not None:
+        _fact("node", text.line(summary.node), out)
+    if summary.parent_run is not None:
+        _fact("restart of", text.line(summary.parent_run), out)
+    if view.children:
+        _fact("restarted as", ", ".join(map(text.line, view.children)), out)
+    _fact("input", text.brief(view.input, min(VALUE_CELLS, out.width - 16)), out)
+    if view.newer_code:
+        _fact("code", "the file has newer code; this run goes on with the code it started with", out)
+
+
+def _why(view: RunView, now_ms: int, out: Out) -> None:
+    why = view.explanation
+    if why.code == "ended":
+        return
+    _section("Now", out)
+    _fact("why", text.line(why.reason), out)
+    if why.changes_when:
+        when = text.line(why.changes_when)
+        if why.changes_at_ms is not None:
+            when += f"  ({text.until(why.changes_at_ms, now_ms)})"
+        _fact("changes", when, out)
+    for command in why.commands:
+        _fact("type", text.line(command), out)
+
+
+def _steps(view: RunView, now_ms: int, out: Out) -> None:
+    if not view.steps:
+        return
+    shown = len(view.steps)
+    more = f" (the newest {shown} of {view.steps_total})" if view.steps_total > shown else ""
+    _section(f"Steps{more}", out)
+    rows: list[list[str]] = []
+    styles: list[str | None] = []
+    for step in view.steps:
+        took = text.duration((step.ended_ms or now_ms) - step.started_ms)
+        name = text.line(step.node, 32) + (f" ×{step.visit}" if step.visit > 1 else "")
+        tries = f"try {step.tries}" if step.tries > 1 else ""
+        rows.append(
+            [str(step.attempt), name, step.kind, step.status, took, tries, text.line(step.summary, 200)]
+        )
+        styles.append(progress.STEP_STYLE.get(step.status))
+    out.table(["#", "NODE", "KIND", "STATUS", "TIME", "", "SUMMARY"], rows, styles)
+
+
+def _updates(view: RunView, out: Out) -> None:
+    if not view.updates:
+        return
+    _section("Updates", out)
+    for line in progress.update_lines(view.updates, min(120, out.width)):
+        out.print("".join(out.paint(piece.text, piece.style) for piece in line).rstrip())
+
+
+def _request(view: RunView, now_ms: int, out: Out) -> None:
+    request = view.request
+    if request is None or request.status != "pending":
+        return
+    _section("Question", out)
+    _fact("from", f"{text.line(request.node)} ({request.kind})", out)
+    _fact("asked", f"{text.age(request.created_ms, now_ms)} ago", out)
+    _fact("prompt", text.brief(request.prompt, min(VALUE_CELLS, out.width - 16)), out)
+    deadline = "waits for ever" if request.deadline_ms is None else text.until(request.deadline_ms, now_ms)
+    _fact("deadline", deadline, out)
+    _fact("type", f"pwf answer {text.line(request.request_id)} JSON", out)
+
+
+def _effects(view: RunView, out: Out) -> None:
+    if not view.effects:
+        return
+    _section("Effects", out)
+    rows = [
+        [
+            text.line(effect.node, 32) + (f" ×{effect.visit}" if effect.visit > 1 else ""),
+            text.line(effect.type, 32),
+            effect.mode,
+            effect.status,
+            text.count(effect.attempts, "attempt"),
+            text.line(effect.ref or "", 80),
+        ]
+        for effect in view.effects
+    ]
+    styles = ["magenta" if effect.status == "ambiguous" else None for effect in view.effects]
+    out.table(["NODE", "TYPE", "MODE", "STATUS", "", "REF"], rows, list(styles))
+
+
+def _result(view: RunView, out: Out) -> None:
+    if view.output is not None:
+        _section("Output", out)
+        out.print(f"  {text.brief(view.output, min(VALUE_CELLS, out.width - 4))}")
+        if view.output.json is None or view.output.size > VALUE_CELLS:
+            out.print(out.paint(f"  all of it: pwf show {text.line(view.summary.run_id)} --output", "dim"))
+    if view.error is not None:
+        _section("Error", out)
+        where = f"{text.line(view.error.node)}: " if view.error.node else ""
+        out.print(
+            "  "
+            + out.paint(where + text.line(view.error.message), "red")
+            + f"  ({text.line(view.error.code)})"
+        )
+        for line in text.block(view.error.traceback).splitlines():
+            out.print("  " + out.paint(line, "dim"))
+
+
+def _environment(view: RunView, out: Out) -> None:
+    _section("Environment", out)
+    _fact("root", text.line(view.root), out)
+    _fact(
+        "interpreter",
+        f"{text.line(view.interpreter)}  (Python {text.line(view.python)}, pwf {text.line(view.pwf)})",
+        out,
+    )
+    if view.definition_id:
+        _fact("definition", text.line(view.definition_id[:16]), out)
+    if view.controls:
+        _fact("possible", ", ".join(map(text.line, view.controls)), out)

@@ -1,0 +1,71 @@
+"""`pwf status`: the daemon in one look. It starts nothing, and is the command that must be quick."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING
+
+from pwf.cli import exits, text
+from pwf.cli.commands import Commands, client
+from pwf.cli.out import Out
+
+if TYPE_CHECKING:
+    from pwf.protocol.operations import DaemonStatus
+
+ANSWER_S_MAX = 10.0
+
+
+def add(commands: Commands) -> None:
+    commands.add(
+        "status",
+        status,
+        "show the daemon's state",
+        example="pwf status",
+        more="It does not start the daemon; when none runs, the exit code is 5.",
+    )
+
+
+def status(options: argparse.Namespace, out: Out) -> int:
+    with client(autostart=False, reconnect=False) as daemon:
+        found = daemon.call("daemon.status", timeout_s=ANSWER_S_MAX)
+    if out.as_json:
+        out.emit(found)
+    else:
+        _print(found, out)
+    return exits.OK
+
+
+def _print(found: DaemonStatus, out: Out) -> None:
+    now_ms = out.now_ms()
+    style = "green" if found.state == "serving" else "yellow"
+    up = text.duration(now_ms - found.started_ms)
+    head = f"{out.paint(found.state, style)}  pid {found.pid}  pwf {text.line(found.version)}  up {up}"
+    out.print(f"{head}  epoch {found.epoch}")
+    left = text.duration(found.lease_left_ms)
+    facts = {
+        "home": text.line(found.home),
+        "socket": text.line(found.socket),
+        "lease": f"renewed {text.age(found.renewed_ms, now_ms)} ago, {left} left",
+        "runners": f"{found.runners} of {found.capacity} in use, {text.count(found.admissions, 'admission')}",
+        "runs": _counts(found.runs, out) or "none",
+    }
+    if found.held:
+        facts["held"] = ", ".join(f"{count} {text.line(hold)}" for hold, count in sorted(found.held.items()))
+    if found.requests_open:
+        oldest = text.age(found.request_oldest_ms, now_ms)
+        facts["requests"] = f"{found.requests_open} open, the oldest {oldest} (pwf requests)"
+    if found.effects_ambiguous:
+        facts["effects"] = f"{found.effects_ambiguous} ambiguous (pwf effects --status ambiguous)"
+    facts["store"] = f"{text.size(found.store_bytes)}, log {text.size(found.wal_bytes)}"
+    facts["clients"] = str(found.clients)
+    for name, value in facts.items():
+        out.print(f"{name:<10}{value}")
+    if found.disk_full:
+        out.print(out.paint("disk full: nothing new is started until there is space", "red"))
+    for problem in found.problems:
+        out.print(out.paint(f"problem: {text.line(problem)}", "yellow"))
+
+
+def _counts(runs: dict[str, int], out: Out) -> str:
+    shown = [(status, count) for status, count in runs.items() if count]
+    return ", ".join(f"{count:,} {text.line(status)}" for status, count in shown)

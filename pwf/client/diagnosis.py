@@ -1,0 +1,284 @@
+"""What this machine and home look like from outside the daemon: the facts behind `pwf doctor`.
+
+Each check looks at one thing, changes nothing, and says what to do about it. They work without a daemon:
+that is when they are needed.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from pwf.client.starting import LockRecord, read_lock, socket_path, try_connect
+from pwf.client.version import version
+from pwf.config import load_config
+from pwf.errors import PwfError
+from pwf.places import Places
+
+SPACE_FAIL = 64 * 1024 * 1024
+SPACE_WARN = 512 * 1024 * 1024
+PYTHON_MIN = (3, 11)
+SQLITE_MIN = (3, 37, 0)  # STRICT tables
+EARLIEST_WALL_S = 1_735_689_600  # 2025-01-01: an earlier clock was never set
+STEP_BACK_S = 120
+
+
+class Check(msgspec.Struct, frozen=True, kw_only=True):
+    """One finding. `fix` can be typed, or says what to do."""
+
+    name: str
+    verdict: Literal["ok", "warn", "fail"]
+    found: str
+    fix: str | None = None
+
+
+def checks(at: Places) -> Iterator[Check]:
+    """All checks, in the order in which their causes build on each other."""
+    looked: tuple[Callable[[Places], Check], ...] = (
+        check_python,
+        check_sqlite,
+        check_home,
+        check_file_system,
+        check_space,
+        check_config,
+        check_clock,
+        check_socket,
+        check_daemon,
+        check_leftovers,
+    )
+    for check in looked:
+        yield check(at)
+
+
+def ok(name: str, found: str) -> Check:
+    return Check(name=name, verdict="ok", found=found)
+
+
+def warn(name: str, found: str, fix: str) -> Check:
+    return Check(name=name, verdict="warn", found=found, fix=fix)
+
+
+def fail(name: str, found: str, fix: str) -> Check:
+    return Check(name=name, verdict="fail", found=found, fix=fix)
+
+
+def check_python(at: Places) -> Check:
+    found = f"Python {sys.version.split()[0]} ({sys.executable}), pwf {version()}"
+    if sys.version_info < PYTHON_MIN:
+        return fail("python", found, "install pwf for Python 3.11 or newer")
+    return ok("python", found)
+
+
+def check_sqlite(at: Places) -> Check:
+    try:
+        import apsw
+    except ImportError as error:
+        return fail(
+            "sqlite", f"apsw can not be loaded: {error}", "python -m pip install --force-reinstall apsw"
+        )
+    found = str(apsw.sqlitelibversion())
+    if tuple(int(part) for part in found.split(".")[:3]) < SQLITE_MIN:
+        return fail("sqlite", f"SQLite {found} is too old", "python -m pip install --upgrade apsw")
+    return ok("sqlite", f"SQLite {found} (apsw {apsw.apswversion()})")
+
+
+def check_home(at: Places) -> Check:
+    try:
+        facts = at.home.stat()
+    except FileNotFoundError:
+        return _creatable(at.home)
+    except OSError as error:
+        return fail("home", f"{at.home}: {error.strerror}", "set PWF_HOME to another folder")
+    if not stat.S_ISDIR(facts.st_mode):
+        return fail("home", f"{at.home} is not a folder", f"move it away: mv {at.home} {at.home}.old")
+    if facts.st_uid != os.getuid():
+        return fail(
+            "home",
+            f"{at.home} belongs to another user (uid {facts.st_uid})",
+            "set PWF_HOME to a folder of your own",
+        )
+    if not os.access(at.home, os.W_OK | os.X_OK):
+        return fail("home", f"{at.home} can not be written", f"chmod 700 {at.home}")
+    mode = stat.S_IMODE(facts.st_mode)
+    if mode & 0o077:
+        return warn("home", f"{at.home} has mode {mode:04o}: others can look in", f"chmod 700 {at.home}")
+    open_files = [path.name for path in (at.database, at.log, at.lock) if _open_to_others(path)]
+    if open_files:
+        paths = " ".join(str(at.home / name) for name in open_files)
+        return warn("home", f"others can read {', '.join(open_files)} in {at.home}", f"chmod 600 {paths}")
+    return ok("home", f"{at.home}, mode {mode:04o}")
+
+
+def _creatable(home: Path) -> Check:
+    parent = next((folder for folder in home.parents if folder.exists()), Path("/"))
+    if os.access(parent, os.W_OK | os.X_OK):
+        return ok("home", f"{home} will be made when it is needed")
+    return fail(
+        "home", f"{home} can not be made: {parent} is not writable", "set PWF_HOME to a folder of your own"
+    )
+
+
+def _open_to_others(path: Path) -> bool:
+    try:
+        return bool(stat.S_IMODE(path.stat().st_mode) & 0o077)
+    except OSError:
+        return False
+
+
+def check_file_system(at: Places) -> Check:
+    from pwf import host
+
+    folder = _existing(at.home)
+    try:
+        kind, network = host.filesystem_type(folder), host.is_network_filesystem(folder)
+    except OSError as error:
+        return warn("file system", f"{folder}: {error.strerror}", "check that it is a local disk")
+    if network:
+        return fail(
+            "file system",
+            f"{folder} is on {kind}, a network file system: its locks can not be trusted",
+            "set PWF_HOME to a folder on a local disk",
+        )
+    if kind in ("tmpfs", "ramfs"):
+        return warn(
+            "file system", f"{folder} is on {kind}: a reboot loses it", "set PWF_HOME to a folder on a disk"
+        )
+    return ok("file system", f"{kind}, local")
+
+
+def check_space(at: Places) -> Check:
+    usage = shutil.disk_usage(_existing(at.home))
+    found = f"{usage.free / 1024**2:,.0f} MiB free of {usage.total / 1024**2:,.0f} MiB"
+    fix = f"free some space on the disk of {at.home}"
+    if usage.free < SPACE_FAIL:
+        return fail("space", found, fix)
+    return warn("space", found, fix) if usage.free < SPACE_WARN else ok("space", found)
+
+
+def check_config(at: Places) -> Check:
+    try:
+        load_config(at.config)
+    except PwfError as error:
+        return fail("config", error.message, error.hint or f"edit {at.config}")
+    return ok("config", str(at.config) if at.config.exists() else f"{at.config} (not there: defaults)")
+
+
+def check_clock(at: Places) -> Check:
+    now = time.time()
+    if now < EARLIEST_WALL_S:
+        return fail("clock", f"the clock says {time.ctime(now)}", "set the clock (timedatectl set-ntp true)")
+    ahead = _newest(at) - now
+    if ahead > STEP_BACK_S:
+        return warn(
+            "clock",
+            f"files of the home are {ahead:,.0f} s in the future: the clock has stepped back",
+            "set the clock (timedatectl set-ntp true)",
+        )
+    return ok("clock", time.strftime("%Y-%m-%d %H:%M:%S %Z", time.localtime(now)))
+
+
+def _newest(at: Places) -> float:
+    found = 0.0
+    for path in (at.database, at.log, at.lock):
+        try:
+            found = max(found, path.stat().st_mtime)
+        except OSError:
+            continue
+    return found
+
+
+def check_socket(at: Places) -> Check:
+    path = Path(socket_path(at))
+    try:
+        facts = path.lstat()
+    except FileNotFoundError:
+        return ok("socket", f"{path} (not there: no daemon runs)")
+    except OSError as error:
+        return fail("socket", f"{path}: {error.strerror}", f"check the permissions of {path.parent}")
+    if not stat.S_ISSOCK(facts.st_mode):
+        return fail("socket", f"{path} is not a socket", f"move it away: mv {path} {path}.old")
+    if facts.st_uid != os.getuid():
+        return fail("socket", f"{path} belongs to another user", "set PWF_HOME to a folder of your own")
+    if stat.S_IMODE(facts.st_mode) & 0o077:
+        return warn("socket", f"{path} has mode {stat.S_IMODE(facts.st_mode):04o}", f"chmod 600 {path}")
+    return ok("socket", str(path))
+
+
+def check_daemon(at: Places) -> Check:
+    from pwf.client.sync import SyncClient
+
+    record = read_lock(at)
+    connection = try_connect(at)
+    if connection is None:
+        if record is not None and record.pid and _is_alive(record.pid):
+            return fail(
+                "daemon",
+                f"pid {record.pid} holds the lock but does not listen",
+                f"pwf logs; then kill {record.pid}",
+            )
+        return ok("daemon", "not running (commands that need it start it)")
+    connection.close()
+    try:
+        with SyncClient(at, autostart=False, reconnect=False) as client:
+            status = client.call("daemon.status", timeout_s=5)
+    except PwfError as error:
+        return fail("daemon", error.message, error.hint or "pwf logs")
+    found = f"{status.state}, pid {status.pid}, pwf {status.version}"
+    if status.disk_full:
+        return fail("daemon", f"{found}: disk full", "free some space; the daemon goes on by itself")
+    if status.problems:
+        return warn("daemon", f"{found}: {'; '.join(status.problems)}", "pwf state verify")
+    if status.state == "degraded":
+        return fail("daemon", found, "pwf logs")
+    if status.version != version():
+        return warn(
+            "daemon", f"{found}, but this is pwf {version()}", "pwf stop; the next command starts the new one"
+        )
+    return ok("daemon", found)
+
+
+def check_leftovers(at: Places) -> Check:
+    """Processes of runs that no daemon of this home looks after."""
+    from pwf import host
+    from pwf.protocol.runner import MARKER_VARIABLE
+
+    record = read_lock(at) or LockRecord()
+    if not record.home_id:
+        return ok("leftovers", "none (no daemon has served here yet)")
+    prefix = f"{record.home_id}:"
+    found = [
+        bearer for bearer in host.find_bearers(MARKER_VARIABLE) if (bearer.marker or "").startswith(prefix)
+    ]
+    if not found:
+        return ok("leftovers", "none")
+    pids = sorted({bearer.identity.pid for bearer in found})
+    shown = ", ".join(map(str, pids[:8])) + (f" and {len(pids) - 8} more" if len(pids) > 8 else "")
+    if record.pid and _is_alive(record.pid):
+        return ok("leftovers", f"none ({len(pids)} processes belong to live runs)")
+    return warn(
+        "leftovers",
+        f"no daemon runs, but processes of its runs do: {shown}",
+        "pwf start (it ends or adopts them)",
+    )
+
+
+def _existing(folder: Path) -> Path:
+    return next(path for path in (folder, *folder.parents) if path.exists())
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
