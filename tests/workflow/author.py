@@ -6,7 +6,6 @@ import itertools
 import sys
 import textwrap
 import types
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,6 @@ from pwf.protocol.runner import PastStep, StepError, Value
 from pwf.values import canonical
 from pwf.workflow.context import Context
 from pwf.workflow.load import find_workflow
-from pwf.workflow.nodes import NodeDef
 from pwf.workflow.workflow import Workflow
 
 _count = itertools.count()
@@ -80,7 +78,7 @@ def context(
     *,
     input: object = None,
     past: tuple[PastStep, ...] = (),
-    nodes: Mapping[str, NodeDef] | None = None,
+    visit: int = 1,
     **more: Any,
 ) -> Context[Any]:
     """What the function of `node` would get."""
@@ -92,11 +90,11 @@ def context(
     return Context(
         run_id="run1",
         node=node or flow.to_graph().start,
-        visit=1,
+        visit=visit,
         attempt=1,
         input=value(input),
         input_type=flow.input_type,
-        nodes=flow.nodes if nodes is None else nodes,
+        nodes=flow.nodes,
         past={step.node: step for step in past},
         read_value=read_value,
         **more,
