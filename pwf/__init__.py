@@ -7,9 +7,11 @@ commands load neither trio nor anyio.
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
 
+TYPE_CHECKING = False  # as type checkers know it, without the cost of importing typing
 if TYPE_CHECKING:
+    from typing import Any
+
     from pwf.errors import GraphError as GraphError
     from pwf.errors import PwfError as PwfError
     from pwf.workflow.asyncio_bridge import run_asyncio as run_asyncio

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 import threading
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
 from pwf.errors import InvalidArgument
+from pwf.workflow.callables import is_async
 
 T = TypeVar("T")
 
@@ -26,7 +28,7 @@ def run_asyncio(fn: Callable[..., Coroutine[Any, Any, T]], /, *args: Any, **kwar
     whole runner process is ended then, once the node's time is over. In a plain node only that last way
     exists.
     """
-    if not asyncio.iscoroutinefunction(fn) and not asyncio.iscoroutinefunction(getattr(fn, "func", None)):
+    if not is_async(fn):
         raise InvalidArgument(
             f"run_asyncio was given {fn!r:.80}, which is not an async function",
             hint="give the function and its arguments, run_asyncio(fetch, url), not fetch(url)",
@@ -36,8 +38,6 @@ def run_asyncio(fn: Callable[..., Coroutine[Any, Any, T]], /, *args: Any, **kwar
 
 
 def _in_trio() -> bool:
-    import sys
-
     trio = sys.modules.get("trio")  # trio can't be running where it was never imported
     return trio is not None and bool(trio.lowlevel.in_trio_run())
 

@@ -64,7 +64,7 @@ def _modules_after(statement: str) -> set[str]:
 
 def test_importing_pwf_loads_no_library() -> None:
     loaded = _modules_after("import pwf")
-    assert not loaded & {"trio", "anyio", "msgspec", "asyncio", "importlib.metadata", "pwf.errors"}
+    assert not loaded & {"trio", "anyio", "msgspec", "asyncio", "typing", "importlib.metadata", "pwf.errors"}
 
 
 def test_writing_a_workflow_loads_neither_trio_nor_anyio_nor_the_store() -> None:
