@@ -87,7 +87,10 @@ def build_parser() -> Parser:
 def _run(words: list[str]) -> int:
     parser = build_parser()
     _check_command(words, parser)
-    options = parser.parse_args(words)
+    options, unknown = parser.parse_known_args(words)
+    if unknown:
+        command = f"pwf {options.command}" if options.command else "pwf"
+        raise UsageError(f"{' '.join(unknown)} is not known here", hint=f"{command} --help")
     out = Out(as_json=options.json)
     if options.version:
         from pwf.client.version import version

@@ -69,7 +69,7 @@ def node_line(at: OutlineLine, view: RunView, steps: dict[str, StepView], now_ms
         pieces.append(Piece(f" ×{step.visit}", "dim"))
     if tail:
         pieces.append(Piece(f"  {tail}", style if current else "dim"))
-    if step is not None and step.summary:
+    if step is not None and step.summary and step.kind != "wait":  # a timer's output is its due time
         used = sum(text.width(piece.text) for piece in pieces)
         shown = text.line(step.summary, max(0, min(100, cells - used - 2)))
         pieces.append(Piece(f"  {shown}", "red" if step.status in ("failed", "timed_out") else "dim"))

@@ -37,7 +37,7 @@ def _identity(view: RunView, now_ms: int, out: Out) -> None:
     out.print(f"{title}  {text.line(summary.run_id)}  {out.status(summary.status)}")
     _fact("workflow", f"{text.line(summary.workflow)}  ({text.line(view.graph.file)})", out)
     created = text.clock_time(summary.created_ms, now_ms)
-    _fact("created", f"{created}  ({text.age(summary.created_ms, now_ms)} ago)", out)
+    _fact("created", f"{created}  ({text.ago(summary.created_ms, now_ms)})", out)
     if summary.started_ms is not None:
         took = text.duration((summary.ended_ms or now_ms) - summary.started_ms)
         _fact("ran" if summary.ended_ms else "running", took, out)
@@ -100,7 +100,7 @@ def _request(view: RunView, now_ms: int, out: Out) -> None:
         return
     _section("Question", out)
     _fact("from", f"{text.line(request.node)} ({request.kind})", out)
-    _fact("asked", f"{text.age(request.created_ms, now_ms)} ago", out)
+    _fact("asked", text.ago(request.created_ms, now_ms), out)
     _fact("prompt", text.brief(request.prompt, min(VALUE_CELLS, out.width - 16)), out)
     deadline = "waits for ever" if request.deadline_ms is None else text.until(request.deadline_ms, now_ms)
     _fact("deadline", deadline, out)

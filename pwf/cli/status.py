@@ -45,15 +45,15 @@ def _print(found: DaemonStatus, out: Out) -> None:
     facts = {
         "home": text.line(found.home),
         "socket": text.line(found.socket),
-        "lease": f"renewed {text.age(found.renewed_ms, now_ms)} ago, {left} left",
+        "lease": f"renewed {text.ago(found.renewed_ms, now_ms)}, {left} left",
         "runners": f"{found.runners} of {found.capacity} in use, {text.count(found.admissions, 'admission')}",
         "runs": _counts(found.runs, out) or "none",
     }
     if found.held:
         facts["held"] = ", ".join(f"{count} {text.line(hold)}" for hold, count in sorted(found.held.items()))
     if found.requests_open:
-        oldest = text.age(found.request_oldest_ms, now_ms)
-        facts["requests"] = f"{found.requests_open} open, the oldest {oldest} (pwf requests)"
+        oldest = text.duration(found.request_oldest_ms or 0)
+        facts["requests"] = f"{found.requests_open} open, the oldest for {oldest} (pwf requests)"
     if found.effects_ambiguous:
         facts["effects"] = f"{found.effects_ambiguous} ambiguous (pwf effects --status ambiguous)"
     facts["store"] = f"{text.size(found.store_bytes)}, log {text.size(found.wal_bytes)}"

@@ -126,6 +126,12 @@ def age(then_ms: int | None, now_ms: int) -> str:
     return f"{passed // DAY_MS}d"
 
 
+def ago(then_ms: int | None, now_ms: int) -> str:
+    """The same in a sentence: `just now`, `5m ago`."""
+    words = age(then_ms, now_ms)
+    return {"now": "just now", "-": "never"}.get(words, f"{words} ago")
+
+
 def clock_time(at_ms: int, now_ms: int) -> str:
     """A moment in local time; the date only when it is not today's."""
     at, now = datetime.fromtimestamp(at_ms / 1000), datetime.fromtimestamp(now_ms / 1000)

@@ -9,16 +9,18 @@ from __future__ import annotations
 
 import os
 import socket
-import subprocess
 import sys
-import threading
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from pwf.errors import DaemonUnreachable, HomeRefused
 from pwf.places import Places
+
+if TYPE_CHECKING:
+    import subprocess
 
 START_S_MAX = 10.0
 POLL_S = 0.02
@@ -98,6 +100,9 @@ def connect_or_start(at: Places, *, autostart: bool) -> socket.socket:
 
 def spawn(at: Places) -> subprocess.Popen[bytes]:
     """Start a detached daemon. Its output goes to the log file; SIGHUP of our terminal does not reach it."""
+    import subprocess  # these take their time, and most commands find a daemon
+    import threading
+
     log = _open_log(at)
     environment = dict(os.environ)
     if "PWF_HOME" in environment:

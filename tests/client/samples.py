@@ -147,7 +147,7 @@ def status(**changes: Any) -> DaemonStatus:
         "runs": {"running": 1, "completed": 12},
         "held": {"paused": 1},
         "requests_open": 1,
-        "request_oldest_ms": NOW - 60_000,
+        "request_oldest_ms": 60_000,
         "runners": 1,
         "capacity": 4,
         "store_bytes": 4_096_000,
