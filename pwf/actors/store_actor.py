@@ -23,6 +23,7 @@ from pwf.actors.mailbox import Mailbox
 from pwf.errors import Unavailable
 from pwf.store.batch import Answer, Claim, Job
 from pwf.store.executor import Executor
+from pwf.store.reading import READ_LIMIT_S
 from pwf.store.tx import Tx
 
 C = TypeVar("C")
@@ -152,12 +153,13 @@ class StoreHandle:
         result: R = await entry.wait()
         return result
 
-    async def read(self, handler: Callable[[Tx, C], R], query: C) -> R:
+    async def read(self, handler: Callable[[Tx, C], R], query: C, *, limit_s: float = READ_LIMIT_S) -> R:
         """Run `handler(tx, query)` on one snapshot of what is committed. Can't write.
 
-        Raises what the handler raised, or `Unavailable` when it took too long. A cancelled caller stops it.
+        Raises what the handler raised, or `Unavailable` when it took longer than `limit_s` (raise that only for
+        what a person asked for and waits for). A cancelled caller stops it.
         """
-        return await self._executor.read(handler, query)
+        return await self._executor.read(handler, query, limit_s=limit_s)
 
     def subscribe(self, *prefixes: str) -> ChangeSubscription:
         """Hear of changed keys, or only of those that begin with one of the prefixes. Use as a context."""

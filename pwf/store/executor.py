@@ -31,7 +31,7 @@ from pwf.store.tx import Tx
 R = TypeVar("R")
 
 READS_OPEN_MAX = 256  # queued or running; further callers wait
-READS_PAUSE_S_MAX = READ_LIMIT_S + 1.0  # a read in progress ends within its limit
+READS_PAUSE_S_MAX = READ_LIMIT_S + 1.0  # an ordinary read in progress ends within its limit
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,6 @@ class StoreSpec:
     warn: Warn = no_warning
     synchronous: str = "FULL"
     vfs: str | None = None
-    read_limit_s: float = READ_LIMIT_S
 
     def writer(self) -> Writer:
         """Open the writer; raises `StoreRefused`."""
@@ -82,7 +81,7 @@ class Executor(Protocol):
         """Run a function on the writer between batches. Shielded."""
         ...
 
-    async def read(self, handler: Callable[[Tx, Any], R], query: object) -> R:
+    async def read(self, handler: Callable[[Tx, Any], R], query: object, *, limit_s: float) -> R:
         """Run a read on its own snapshot; a cancelled caller interrupts it."""
         ...
 
@@ -134,8 +133,8 @@ class ThreadExecutor:
         writer = self._writer
         return await self._write_thread.call(lambda: function(writer))
 
-    async def read(self, handler: Callable[[Tx, Any], R], query: object) -> R:
-        reading = Reading(self._spec.read_limit_s)
+    async def read(self, handler: Callable[[Tx, Any], R], query: object, *, limit_s: float) -> R:
+        reading = Reading(limit_s)
         await self._reads_open.acquire()
         try:
             return await self._read_thread.call(
@@ -204,9 +203,9 @@ class InlineExecutor:
             await self._pause("taken")
         return function(self._writer)
 
-    async def read(self, handler: Callable[[Tx, Any], R], query: object) -> R:
+    async def read(self, handler: Callable[[Tx, Any], R], query: object, *, limit_s: float) -> R:
         await self._pause("read")
-        return self._reader.run(handler, query, Reading(self._spec.read_limit_s))
+        return self._reader.run(handler, query, Reading(limit_s))
 
     async def settle(self, *, idle: bool) -> None:
         if self._writer.wants_checkpoint(idle=idle):

@@ -1,0 +1,274 @@
+"""Values: inline or content-addressed, uploaded in chunks, read back verified, pruned when nobody needs them."""
+
+import re
+
+import apsw
+import pytest
+
+from pwf.errors import ClaimLost, DiskFull, InvalidValue, NotFound, StoreBroken, ValueTooLarge
+from pwf.store import values
+from pwf.store.reading import Reading
+from pwf.store.values import (
+    PutValueChunk,
+    ReadValueChunk,
+    claim_value,
+    load_value,
+    prune_unreferenced_values,
+    put_chunk,
+    read_chunk,
+    release_holds,
+    store_value,
+    value_of,
+)
+from pwf.values import CHUNK_BYTES, INLINE_BYTES_MAX, digest
+from tests.store.support import do, insert_run
+
+LARGE = b'"' + b"0123456789abcdef" * (CHUNK_BYTES // 8) + b'"'  # two whole chunks and a bit
+SMALL = b'{"a":1}'
+
+
+def load(writer, pair):
+    return do(writer, lambda tx, _: load_value(tx, *pair))
+
+
+def count(writer, table):
+    return do(writer, lambda tx, _: tx.one(f"SELECT count(*) FROM {table}"))[0]
+
+
+@pytest.mark.parametrize("size", [1, INLINE_BYTES_MAX])
+def test_a_small_value_stands_in_its_row(writer, size):
+    data = b"x" * size
+    assert do(writer, store_value, data) == (data, None)
+    assert load(writer, (data, None)) == data
+    assert count(writer, "contents") == 0
+
+
+@pytest.mark.parametrize("size", [INLINE_BYTES_MAX + 1, CHUNK_BYTES, CHUNK_BYTES + 1, 3 * CHUNK_BYTES])
+def test_a_larger_value_comes_back_whole(writer, size):
+    data = bytes(i % 251 for i in range(size))
+    pair = do(writer, store_value, data)
+    assert pair == (None, digest(data))
+    assert load(writer, pair) == data
+    assert count(writer, "content_chunks") == -(-size // CHUNK_BYTES)
+
+
+def test_equal_values_are_kept_once(writer):
+    do(writer, store_value, LARGE)
+    do(writer, store_value, LARGE)
+    assert count(writer, "contents") == 1
+    assert count(writer, "content_chunks") == 3
+
+
+def test_the_wire_form_says_size_and_where_the_value_is():
+    assert bytes(value_of(SMALL, None, None).json) == SMALL
+    assert value_of(SMALL, None, None).size == len(SMALL)
+    large = value_of(None, "d" * 64, 9000)
+    assert (large.json, large.digest, large.size) == (None, "d" * 64, 9000)
+    assert bytes(value_of(None, None, None).json) == b"null"
+
+
+def test_a_value_that_is_not_there_is_not_found(writer):
+    with pytest.raises(NotFound):
+        load(writer, (None, "0" * 64))
+
+
+def test_a_value_is_read_back_in_chunks(writer):
+    name = do(writer, store_value, LARGE)[1]
+    parts, index = [], 0
+    while True:
+        part = do(writer, read_chunk, ReadValueChunk(digest=name, index=index))
+        parts.append(part.data)
+        index += 1
+        if part.last:
+            break
+    assert b"".join(parts) == LARGE
+    assert [len(part) for part in parts] == [CHUNK_BYTES, CHUNK_BYTES, 2]
+    assert do(writer, read_chunk, ReadValueChunk(digest=name, index=index)).missing
+
+
+@pytest.mark.parametrize("how", ["read_chunk", "load_value"])
+def test_damage_is_noticed_when_a_value_is_read(writer, spec, how):
+    name = do(writer, store_value, LARGE)[1]
+    damage = "UPDATE content_chunks SET data = zeroblob(length(data)) WHERE chunk = 1"
+    do(writer, lambda tx, _: tx.run(damage))
+    reader = spec.reader()
+    with pytest.raises(StoreBroken, match="damaged"):
+        if how == "read_chunk":
+            reader.run(read_chunk, ReadValueChunk(digest=name, index=1), Reading())
+        else:
+            reader.run(lambda tx, _: load_value(tx, None, name), None, Reading())
+    reader.close()
+
+
+# --- uploads ------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def owned(writer):
+    """Run r1 has generation 1 under a live lease."""
+
+    def make(tx, _):
+        insert_run(tx, "r1")
+        tx.create_entity("run:r1", "run")
+        tx.take_lease("run:r1", token="t", owner="daemon:1", until_awake_ms=tx.now.awake_ms + 30_000)
+
+    do(writer, make)
+    return writer
+
+
+def chunk(data, index, name=None, generation=1, **more):
+    piece = data[index * CHUNK_BYTES : (index + 1) * CHUNK_BYTES]
+    last = (index + 1) * CHUNK_BYTES >= len(data)
+    return PutValueChunk(
+        run_id="r1",
+        generation=generation,
+        digest=name or digest(data),
+        index=index,
+        data=piece,
+        last=last,
+        **more,
+    )
+
+
+def upload(writer, data, **more):
+    for index in range(-(-len(data) // CHUNK_BYTES)):
+        size = do(writer, put_chunk, chunk(data, index, **more))
+    return size
+
+
+def claim(writer, name, run_id="r1", generation=1):
+    return do(writer, lambda tx, _: claim_value(tx, name, run_id, generation))
+
+
+def test_an_upload_can_be_named_by_its_run_and_generation_once_it_is_whole(owned):
+    do(owned, put_chunk, chunk(LARGE, 0))
+    with pytest.raises(InvalidValue, match="was not uploaded"):
+        claim(owned, digest(LARGE))
+    assert upload(owned, LARGE) == len(LARGE)
+    assert claim(owned, digest(LARGE)) == len(LARGE)
+    assert load(owned, (None, digest(LARGE))) == LARGE
+
+
+@pytest.mark.parametrize(("run_id", "generation"), [("r2", 1), ("r1", 2)])
+def test_nobody_else_can_name_it(owned, run_id, generation):
+    upload(owned, LARGE)
+    with pytest.raises(InvalidValue):
+        claim(owned, digest(LARGE), run_id, generation)
+
+
+def test_a_value_that_is_here_already_must_still_be_uploaded_to_be_named(owned):
+    do(owned, store_value, LARGE)
+    with pytest.raises(InvalidValue):
+        claim(owned, digest(LARGE))
+    upload(owned, LARGE)
+    assert claim(owned, digest(LARGE)) == len(LARGE)
+
+
+def test_an_upload_may_be_repeated_from_any_chunk(owned):
+    do(owned, put_chunk, chunk(LARGE, 0))
+    do(owned, put_chunk, chunk(LARGE, 1))
+    upload(owned, LARGE)
+    do(owned, put_chunk, chunk(LARGE, 2))
+    assert load(owned, (None, digest(LARGE))) == LARGE
+    assert count(owned, "content_chunks") == 3
+
+
+def test_bytes_that_do_not_have_the_digest_are_refused(owned):
+    wrong = digest(b"other")
+    do(owned, put_chunk, chunk(LARGE, 0, wrong))
+    do(owned, put_chunk, chunk(LARGE, 1, wrong))
+    with pytest.raises(InvalidValue, match="the uploaded bytes have digest"):
+        do(owned, put_chunk, chunk(LARGE, 2, wrong))
+    with pytest.raises(InvalidValue):
+        claim(owned, wrong)
+
+
+def test_a_missing_chunk_is_named(owned):
+    do(owned, put_chunk, chunk(LARGE, 0))
+    with pytest.raises(InvalidValue, match=r"chunk 1 of value .* is missing"):
+        do(owned, put_chunk, chunk(LARGE, 2))
+
+
+def test_a_value_above_the_limit_is_refused_with_both_numbers(owned):
+    with pytest.raises(ValueTooLarge, match=r"at least 524,288 bytes; the limit is 300,000"):
+        do(owned, put_chunk, chunk(LARGE, 1, limit=300_000))
+
+
+@pytest.mark.parametrize("size", [CHUNK_BYTES - 1, CHUNK_BYTES + 1])
+def test_a_chunk_of_another_size_is_refused(owned, size):
+    command = PutValueChunk(run_id="r1", generation=1, digest="0" * 64, index=0, data=b"x" * size)
+    with pytest.raises(InvalidValue):
+        do(owned, put_chunk, command)
+
+
+def test_a_stale_generation_uploads_nothing(owned):
+    with pytest.raises(ClaimLost):
+        do(owned, put_chunk, chunk(LARGE, 0, generation=0))
+    do(owned, lambda tx, _: tx.release_lease("run:r1"))
+    with pytest.raises(ClaimLost):
+        do(owned, put_chunk, chunk(LARGE, 0))
+    assert count(owned, "contents") == 0
+
+
+def test_no_upload_is_taken_while_the_disk_is_full(owned):
+    owned.tx.disk_full = True
+    with pytest.raises(DiskFull):
+        do(owned, put_chunk, chunk(LARGE, 0))
+
+
+# --- pruning --------------------------------------------------------------------------------------------------
+
+
+def prune(writer):
+    return do(writer, lambda tx, _: prune_unreferenced_values(tx)).removed
+
+
+def test_a_value_that_nothing_refers_to_is_pruned_with_its_chunks(writer):
+    do(writer, store_value, LARGE)
+    assert prune(writer) == 1
+    assert count(writer, "content_chunks") == 0
+
+
+def test_an_upload_is_kept_as_long_as_its_generation_has_its_lease(owned):
+    upload(owned, LARGE)
+    do(owned, put_chunk, chunk(b"y" * len(LARGE), 0))
+    assert prune(owned) == 0
+    do(owned, lambda tx, _: tx.release_lease("run:r1"))
+    assert prune(owned) == 2
+    assert count(owned, "content_holds") == 0
+
+
+def test_an_upload_of_an_ended_run_is_pruned(owned):
+    upload(owned, LARGE)
+    do(owned, lambda tx, _: release_holds(tx, "r1"))
+    assert prune(owned) == 1
+
+
+def test_a_referenced_value_is_kept(writer):
+    name = do(writer, store_value, LARGE)[1]
+    do(writer, lambda tx, _: insert_run(tx, "r1", output_digest=name))
+    assert prune(writer) == 0
+    do(writer, lambda tx, _: tx.run("UPDATE runs SET output_digest = NULL"))
+    assert prune(writer) == 1
+
+
+def test_pruning_goes_page_by_page_to_the_end(writer):
+    for number in range(5):
+        do(writer, store_value, f"{number}".encode() * 5000)
+    after, removed = "", 0
+    while after is not None:
+        page = do(writer, lambda tx, start: prune_unreferenced_values(tx, start, 2), after)
+        after, removed = page.after, removed + page.removed
+    assert removed == 5
+
+
+def test_pruning_looks_at_every_column_that_refers_to_a_value(spec, writer):
+    connection = apsw.Connection(str(spec.path))
+    found = set()
+    for (table,) in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'").fetchall():
+        for key in connection.execute("SELECT * FROM pragma_foreign_key_list(?)", (table,)).fetchall():
+            if key[2] == "contents":
+                found.add((table, key[3]))
+    connection.close()
+    asked = set(re.findall(r"FROM (\w+) WHERE (\w+) = :digest", values.Q.is_used))
+    assert asked == found - {("content_chunks", "digest"), ("content_holds", "digest")}
