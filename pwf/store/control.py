@@ -19,6 +19,8 @@ from pwf.store.tx import Tx
 
 Q = load_queries(__file__)
 
+REASON_MAX = 1_000  # characters: lists show it
+
 #: Holds that `resume` lifts by trying once more. The others need the act that their reason names.
 RETRIED = frozenset(
     {"no_progress", "process_unreaped", "load_failed", "environment_missing", "restored", "broken", "budget"}
@@ -124,7 +126,7 @@ def _cancel(tx: Tx, command: Control) -> tuple[RunChanged, bool]:
     _not_ended(run, "cancel")
     run.revision = tx.fence(run.entity_id, expected_revision=command.expected_revision)
     was_running = run.status == "running"
-    moves.end(tx, run, "cancelled", reason=command.reason or f"cancelled by {command.actor}")
+    moves.end(tx, run, "cancelled", reason=(command.reason or f"cancelled by {command.actor}")[:REASON_MAX])
     note = "its processes are being stopped" if was_running else None
     return _done(tx, run, "cancelled", command, note), False
 
@@ -142,7 +144,7 @@ def _done(tx: Tx, run: RunState, kind: str, command: Control, note: str | None) 
     save_position(tx, run)
     facts: dict[str, object] = {"now": True} if command.now else {}
     if command.reason:
-        facts["reason"] = command.reason
+        facts["reason"] = command.reason[:REASON_MAX]
     moves.note(tx, run, kind, command.actor, facts)
     return _changed(run, note)
 

@@ -148,7 +148,7 @@ def daemon_counts(tx: Tx, _query: Ask) -> DaemonCounts:
         held[hold] = held.get(hold, 0) + count
         shown = shown_status(status, hold)
         if shown != status:
-            runs[status] -= count
+            runs[status] = runs.get(status, 0) - count
             runs[shown] = runs.get(shown, 0) + count
     requests = tx.one(Q.open_requests) or (0, None)
     ambiguous = tx.one(Q.ambiguous) or (0,)

@@ -39,17 +39,19 @@ def stored(tx: Tx, data: bytes | None) -> Stored:
 # --- where a run stands ---------------------------------------------------------------------------------------
 
 
-def queue(tx: Tx, run: RunState, *, delay_ms: int = 0, wall_ms: int | None = None) -> None:
+def queue(
+    tx: Tx, run: RunState, *, delay_ms: int = 0, wall_ms: int | None = None, timer: bool = False
+) -> None:
     """Make the run due: now, after `delay_ms` of elapsed time, or at an absolute wall time.
 
-    Under a requested pause the run is held instead, and keeps its due time.
+    Under a requested pause the run is held instead, and keeps its due time. `timer`: see `requeue`.
     """
     now = tx.now
     run.due_wall_ms = wall_ms if wall_ms is not None else now.wall_ms + delay_ms
     relative = wall_ms is None and delay_ms > 0
     run.due_elapsed_ms = now.elapsed_ms + delay_ms if relative else None
     run.due_boot_id = now.boot_id if relative else None
-    requeue(tx, run)
+    requeue(tx, run, timer=timer)
 
 
 def requeue(tx: Tx, run: RunState, *, timer: bool = False) -> None:
@@ -63,6 +65,10 @@ def requeue(tx: Tx, run: RunState, *, timer: bool = False) -> None:
         return
     run.status, run.hold, run.hold_detail = "queued", None, None
     due_wall_ms = run.due_wall_ms if run.due_wall_ms is not None else tx.now.wall_ms
+    if run.due_elapsed_ms is not None and run.due_boot_id != tx.now.boot_id:
+        # Parked across a reboot: only the wall clock still says how much of a relative time is left.
+        run.due_elapsed_ms = tx.now.elapsed_ms + max(0, due_wall_ms - tx.now.wall_ms)
+        run.due_boot_id = tx.now.boot_id
     tx.run(
         Q.enqueue,
         {
@@ -78,18 +84,23 @@ def requeue(tx: Tx, run: RunState, *, timer: bool = False) -> None:
 
 
 def _is_later(tx: Tx, run: RunState, due_wall_ms: int) -> bool:
-    if run.due_elapsed_ms is not None and run.due_boot_id == tx.now.boot_id:
+    if run.due_elapsed_ms is not None:
         return run.due_elapsed_ms > tx.now.elapsed_ms
     return due_wall_ms > tx.now.wall_ms
 
 
 def hold(tx: Tx, run: RunState, reason: str, detail: str | None, *, waiting: bool = False) -> None:
-    """Park the run under a hold; only the act that the reason names lifts it. `waiting`: its request stays open."""
+    """Park the run under a hold; only the act that the reason names lifts it. `waiting`: its request stays open.
+
+    A pause under another hold stays wanted.
+    """
+    if reason == "paused":
+        run.pause_requested = 0
+    elif run.hold == "paused":
+        run.pause_requested = 1
     run.status = "waiting" if waiting else "held"
     run.hold, run.hold_detail = reason, detail
     run.placed = True
-    if reason == "paused":
-        run.pause_requested = 0
     tx.run(Q.dequeue, {"run_id": run.run_id})
 
 
@@ -257,9 +268,11 @@ def follow(run: RunState, node: NodeSpec, outcome: str, proposed: str | None) ->
     return Follow(next=None if way is None else way.target)
 
 
-def verdict(then: Follow, *, go: bool) -> str:
+def verdict(run: RunState, graph: Graph, then: Follow, *, go: bool) -> str:
     """The answer to the runner whose step leads there; `go`: a further node may begin in this runner."""
     if then.next is not None:
+        if run.steps >= graph.graph.max_steps:
+            return "end"  # `enter` will end the run
         return "go" if go else "park"
     return "end" if then.retry_ms is None else "park"
 

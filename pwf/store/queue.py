@@ -6,6 +6,10 @@ indexes of their own.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+from typing import TypeVar
+
 import msgspec
 
 from pwf.errors import PwfError
@@ -15,6 +19,8 @@ from pwf.store import moves
 from pwf.store.queries import load_queries
 from pwf.store.state import RunState, encode, graph_of, load_run, save_position
 from pwf.store.tx import Tx
+
+R = TypeVar("R")
 
 Q = load_queries(__file__)
 
@@ -74,10 +80,9 @@ def admit(tx: Tx, command: Admit) -> Admitted:
     rows = tx.all(Q.ready, {"limit": limit}) if limit > 0 else []
     runs: list[Admission] = []
     for row in rows:
-        try:
-            runs.append(_admit_one(tx, command, *row))
-        except PwfError as error:
-            _break(tx, row[0], error)
+        admission = _alone(tx, row[0], partial(_admit_one, tx, command, *row))
+        if admission is not None:
+            runs.append(admission)
     full_batch = fired >= DUE_BATCH or (len(rows) == ADMIT_BATCH and command.limit > ADMIT_BATCH)
     return Admitted(
         runs=tuple(runs),
@@ -119,11 +124,21 @@ def fire_due(tx: Tx) -> int:
     rows = tx.all(Q.due_by_wall, {"wall_ms": now.wall_ms, "limit": DUE_BATCH})
     rows += tx.all(Q.due_by_elapsed, {"elapsed_ms": now.elapsed_ms, "limit": DUE_BATCH})
     for (run_id,) in rows:
-        try:
-            _fire(tx, run_id)
-        except PwfError as error:  # a row that can't be handled parks its own run, nobody else's
-            _break(tx, run_id, error)
+        _alone(tx, run_id, partial(_fire, tx, run_id))
     return len(rows)
+
+
+def _alone(tx: Tx, run_id: str, act: Callable[[], R]) -> R | None:
+    """Act on one run of many: a row that can't be handled parks its own run, and stops nobody else's."""
+    tx.run("SAVEPOINT alone")
+    try:
+        return act()
+    except (PwfError, msgspec.MsgspecError) as error:
+        tx.run("ROLLBACK TO alone")
+        _break(tx, run_id, str(error))
+        return None
+    finally:
+        tx.run("RELEASE alone")
 
 
 def _fire(tx: Tx, run_id: str) -> None:
@@ -155,12 +170,12 @@ def complete_parked(tx: Tx, run: RunState, output: bytes, *, actor: str) -> None
     moves.note(tx, run, "step_finished", actor, moves.after_facts(facts, run, then))
 
 
-def _break(tx: Tx, run_id: str, error: PwfError) -> None:
+def _break(tx: Tx, run_id: str, detail: str) -> None:
     run = load_run(tx, run_id)
     run.revision = tx.fence(run.entity_id)
-    moves.hold(tx, run, "broken", error.message)
+    moves.hold(tx, run, "broken", detail[:2000])
     save_position(tx, run)
-    moves.note(tx, run, "held", "daemon", {"hold": "broken", "error": error.message})
+    moves.note(tx, run, "held", "daemon", {"hold": "broken", "detail": detail[:2000]})
 
 
 def _next_in_ms(tx: Tx) -> int | None:
@@ -179,7 +194,9 @@ class Rebase(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def rebase(tx: Tx, _command: Rebase) -> int:
-    """Give relative times of an earlier boot a meaning in this one; returns how many."""
-    return tx.run(
-        Q.rebase, {"boot_id": tx.now.boot_id, "elapsed_ms": tx.now.elapsed_ms, "wall_ms": tx.now.wall_ms}
-    )
+    """Give relative times of an earlier boot a meaning in this one; returns how many. Parked runs have theirs at
+    `resume`.
+    """
+    now = {"boot_id": tx.now.boot_id, "elapsed_ms": tx.now.elapsed_ms, "wall_ms": tx.now.wall_ms}
+    tx.run(Q.rebase_runs, now)
+    return tx.run(Q.rebase, now)

@@ -52,4 +52,10 @@ SELECT attempt FROM attempts WHERE run_id = :run_id AND status = 'active'
 -- name: rebase
 -- After a reboot, relative times go by what the wall clock says is left.
 UPDATE run_queue SET due_boot_id = :boot_id, due_elapsed_ms = :elapsed_ms + max(0, due_wall_ms - :wall_ms)
-WHERE due_elapsed_ms IS NOT NULL AND due_boot_id <> :boot_id
+WHERE state = 'later' AND due_elapsed_ms IS NOT NULL AND due_boot_id <> :boot_id
+
+-- name: rebase_runs
+-- The same for the copy that a pause keeps. Before the queue's own, which it finds the runs by.
+UPDATE runs SET due_boot_id = :boot_id, due_elapsed_ms = :elapsed_ms + max(0, due_wall_ms - :wall_ms)
+WHERE run_id IN (SELECT run_id FROM run_queue
+  WHERE state = 'later' AND due_elapsed_ms IS NOT NULL AND due_boot_id <> :boot_id)

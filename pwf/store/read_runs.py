@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -32,9 +32,13 @@ Q = load_queries(__file__)
 PAGE_MAX = 1_000
 SCAN_PAGES_MAX = 50  # of a list with two filters: then the page ends early, with a cursor to go on from
 SUMMARY_CHARS = 200
-PAGE_BYTES = 400 * 1024
+PAGE_BYTES = 400 * 1024  # of a frame's 1 MiB
+UPDATES_BYTES = 200 * 1024
 NO_CURSOR = 2**62
 
+T = TypeVar("T")
+
+_encode = msgspec.json.encode
 _environment = msgspec.json.Decoder(RunEnvironment)
 _error = msgspec.json.Decoder(StepError)
 
@@ -56,10 +60,20 @@ def list_runs(tx: Tx, query: RunListPayload) -> RunList:
         before = rows[-1][0]
         if len(found) >= limit:
             break
-    if len(found) > limit:
-        found = found[:limit]
-        before = found[-1][0]
-    return RunList(runs=tuple(_summary(row) for row in found), next_cursor=before or None)
+    runs = _fitting([_summary(row) for row in found[:limit]])
+    if len(runs) < len(found):
+        before = found[len(runs) - 1][0]
+    return RunList(runs=runs, next_cursor=before or None)
+
+
+def _fitting(items: list[T]) -> tuple[T, ...]:
+    """The first items of a page, at least one, that fit into a frame; the cursor goes on from there."""
+    left = PAGE_BYTES
+    for count, item in enumerate(items):
+        left -= len(_encode(item))
+        if left < 0 and count:
+            return tuple(items[:count])
+    return tuple(items)
 
 
 def _page(tx: Tx, query: RunListPayload, before: int, limit: int) -> list[Row]:
@@ -199,10 +213,7 @@ def run_view(tx: Tx, query: RunQuery) -> RunView:
         error=None if error is None else _error.decode(error),
         steps=_steps(tx, query, {node.id: node.kind for node in graph.graph.nodes}),
         steps_total=total[0] if total else 0,
-        updates=tuple(
-            UpdateView(kind=kind, key=key, data=msgspec.Raw(data), updated_ms=at)
-            for kind, key, data, at in tx.all(Q.updates, {"run_id": query.run_id})
-        ),
+        updates=_updates(tx, query.run_id),
         request=None if request is None else _request(request),
         effects=tuple(EffectView(**_effect(r)) for r in tx.all(Q.effects, {"run_id": query.run_id})),
         children=tuple(r[0] for r in tx.all(Q.children, {"run_id": query.run_id})),
@@ -212,6 +223,17 @@ def run_view(tx: Tx, query: RunQuery) -> RunView:
         python=environment.python,
         pwf=environment.pwf,
     )
+
+
+def _updates(tx: Tx, run_id: str) -> tuple[UpdateView, ...]:
+    """The current items by kind and key. The oldest say only their size when all would not fit into a frame."""
+    left = UPDATES_BYTES
+    found = []
+    for kind, key, data, at in tx.all(Q.updates, {"run_id": run_id}):
+        left -= len(data)
+        shown = data if left >= 0 else _encode({"omitted_bytes": len(data)})
+        found.append(UpdateView(kind=kind, key=key, data=msgspec.Raw(shown), updated_ms=at))
+    return tuple(sorted(found, key=lambda update: (update.kind, update.key)))
 
 
 def _controls(summary: RunSummary) -> tuple[str, ...]:
@@ -289,10 +311,10 @@ class EventsQuery(msgspec.Struct, frozen=True, kw_only=True):
 def run_events(tx: Tx, query: EventsQuery) -> EventPage:
     """A page of a run's history."""
     limit = max(1, min(query.limit, PAGE_MAX))
-    events = events_after(tx, "run:" + query.run_id, query.after_revision, limit)
-    return EventPage(
-        run_id=query.run_id, events=events, next_after=events[-1].revision if len(events) == limit else None
-    )
+    found = events_after(tx, "run:" + query.run_id, query.after_revision, limit)
+    events = _fitting(list(found))
+    full = len(found) == limit or len(events) < len(found)
+    return EventPage(run_id=query.run_id, events=events, next_after=events[-1].revision if full else None)
 
 
 def request_list(tx: Tx, query: RequestListPayload) -> RequestList:
@@ -335,10 +357,11 @@ def effect_list(tx: Tx, query: EffectListPayload) -> EffectList:
         rows = tx.all(Q.effects_newest, {"limit": limit})
     else:
         rows = [
-            r
+            row
             for status in query.statuses
-            for r in tx.all(Q.effects_of_status, {"status": status, "limit": limit})
+            for row in tx.all(Q.effects_of_status, {"status": status, "limit": limit})
         ]
+        rows.sort(key=lambda row: row[9])
     return EffectList(effects=tuple(EffectView(**_effect(row)) for row in rows[:limit]))
 
 

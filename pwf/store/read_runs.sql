@@ -61,7 +61,7 @@ SELECT attempts FROM runs WHERE run_id = :run_id
 
 -- name: updates
 -- The current items of a run.
-SELECT kind, key, data, updated_wall_ms FROM updates WHERE run_id = :run_id ORDER BY kind, key LIMIT 64
+SELECT kind, key, data, updated_wall_ms FROM updates WHERE run_id = :run_id ORDER BY updated_wall_ms DESC LIMIT 64
 
 -- name: effects
 -- The ledger's rows of a run, newest first.
@@ -69,7 +69,7 @@ SELECT effect_key, run_id, node, visit, type, mode, status, attempts, ref, reser
 FROM effects WHERE run_id = :run_id ORDER BY reserved_wall_ms DESC LIMIT 100
 
 -- name: effects_of_status
--- The ledger by status, oldest first; open ones have an index.
+-- The ledger by status, oldest first.
 SELECT effect_key, run_id, node, visit, type, mode, status, attempts, ref, reserved_wall_ms, settled_wall_ms
 FROM effects WHERE status = :status ORDER BY reserved_wall_ms LIMIT :limit
 
@@ -96,7 +96,7 @@ SELECT q.request_id, q.run_id, r.workflow, q.node, q.kind, q.status, q.prompt, q
   q.created_wall_ms, q.settled_wall_ms, q.answer, q.answer_digest, ca.size, q.answered_by, q.deadline_wall_ms
 FROM requests q JOIN runs r ON r.run_id = q.run_id
 LEFT JOIN contents cp ON cp.digest = q.prompt_digest LEFT JOIN contents ca ON ca.digest = q.answer_digest
-WHERE q.run_id = :run_id ORDER BY q.created_wall_ms DESC LIMIT 1
+WHERE q.run_id = :run_id ORDER BY q.created_wall_ms DESC, q.attempt DESC LIMIT 1
 
 -- name: refers
 -- Whether a run refers to a value: as input, output, an attempt's output, a prompt, an answer, an upload, or a pinned file.

@@ -6,8 +6,8 @@ SELECT q.request_id, q.run_id, q.node, q.attempt, q.kind, q.status, q.schema, q.
   q.answered_by FROM requests q WHERE q.request_id = :request_id
 
 -- name: by_prefix
--- Open requests whose id begins so.
-SELECT request_id FROM requests WHERE request_id >= :low AND request_id < :high LIMIT 3
+-- Requests, answered ones too, whose id begins so; two are enough to say that it is ambiguous.
+SELECT request_id FROM requests WHERE request_id >= :low AND request_id < :high ORDER BY request_id LIMIT 3
 
 -- name: open_of_run
 -- The question that a run waits for.

@@ -43,8 +43,7 @@ def runner_gone(tx: Tx, command: RunnerGone) -> None:
         save_position(tx, run)
     elif run.generation == command.generation and not command.proved and not run.ended and run.hold is None:
         run.revision = tx.fence(run.entity_id, generation=command.generation)
-        detail = "processes of its last runner could not be shown dead"
-        moves.hold(tx, run, "process_unreaped", detail, waiting=run.status == "waiting")
+        _hold_unreaped(tx, run)
         save_position(tx, run)
         moves.note(tx, run, "held", "daemon", {"hold": "process_unreaped"})
     if command.proved:
@@ -61,18 +60,27 @@ def _settle_interrupted(tx: Tx, run: RunState, command: RunnerGone) -> None:
     active = tx.one(moves.Q.active_attempt, {"run_id": run.run_id})
     timed_out = active is not None and command.timed_out == active[0]
     node = graph.node(run.node)
+    run.crashes += not command.stopped and not timed_out
     if active is not None and node.effect is not None and node.effect.mode == "manual":
-        leave_unknown(tx, run, node, None, "timed_out" if timed_out else "interrupted")
-    elif timed_out:
+        if leave_unknown(tx, run, node, None, "timed_out" if timed_out else "interrupted"):
+            _go_on(tx, run)
+    elif timed_out and command.proved:
         _timed_out(tx, run, graph, node)
-    else:
+    else:  # without proof that the old processes are dead no outcome is committed: the step will run again
         if active is not None:
             error = None if command.error is None else encode(command.error)
             moves.end_attempt(tx, run, "interrupted", attempt=active[0], error=error)
-        _go_on(tx, run, command)
-    if not command.proved and not run.ended:
-        detail = "processes of its last runner could not be shown dead"
-        moves.hold(tx, run, "process_unreaped", detail, waiting=run.status == "waiting")
+        facts: dict[str, object] = {"node": run.node, "crashes": run.crashes, "stopped": command.stopped}
+        moves.note(tx, run, "runner_gone", "daemon", facts)
+        _go_on(tx, run)
+    moves.release(tx, run)
+    if not command.proved and not run.ended and run.hold is None:
+        _hold_unreaped(tx, run)
+
+
+def _hold_unreaped(tx: Tx, run: RunState) -> None:
+    detail = "processes of its last runner could not be shown dead"
+    moves.hold(tx, run, "process_unreaped", detail, waiting=run.status == "waiting")
 
 
 def _timed_out(tx: Tx, run: RunState, graph: Graph, node: NodeSpec) -> None:
@@ -87,16 +95,11 @@ def _timed_out(tx: Tx, run: RunState, graph: Graph, node: NodeSpec) -> None:
     run.crashes = 0
     moves.take(tx, run, graph, then, "timed_out", moves.NOTHING, error, go=False)
     moves.note(tx, run, "step_finished", "daemon", moves.after_facts(facts, run, then))
-    moves.release(tx, run)
 
 
-def _go_on(tx: Tx, run: RunState, command: RunnerGone) -> None:
-    run.crashes += 0 if command.stopped else 1
-    facts: dict[str, object] = {"node": run.node, "crashes": run.crashes, "stopped": command.stopped}
-    moves.note(tx, run, "runner_gone", "daemon", facts)
+def _go_on(tx: Tx, run: RunState) -> None:
     if run.crashes >= CRASHES_MAX:
         detail = f"its runner ended {run.crashes} times in a row at node {run.node!r} without progress"
         moves.hold(tx, run, "no_progress", detail)
     else:
         moves.queue(tx, run, delay_ms=CRASH_BACKOFF_MS[run.crashes])
-    moves.release(tx, run)

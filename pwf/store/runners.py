@@ -26,6 +26,7 @@ from pwf.store.values import value_of
 Q = load_queries(__file__)
 
 UPDATES_MAX = 64  # current items a run (design, section 11)
+UPDATE_BYTES_MAX = 64 * 1024
 
 
 class Fence(msgspec.Struct, frozen=True, kw_only=True):
@@ -182,16 +183,18 @@ def part(tx: Tx, run: RunState) -> None:
     tx.run(Q.runner_ending, {"run_id": run.run_id, "generation": run.generation})
 
 
-def leave_unknown(tx: Tx, run: RunState, node: NodeSpec, message: Finish | None, outcome: str) -> str:
-    """A manual effect that may or may not have happened: observe it, or hold the run for a person."""
+def leave_unknown(tx: Tx, run: RunState, node: NodeSpec, message: Finish | None, outcome: str) -> bool:
+    """A manual effect may or may not have happened. True: it is to be observed, and the caller queues the run.
+
+    False: nobody can tell, and the run is held for a person. Either way the caller parts with the runner.
+    """
     assert node.effect is not None
-    observed = message is not None and message.observed
     error = message.error if message is not None else None
-    if message is None:
-        if run.observe in (None, "run"):  # an outcome that is still to be reported stays
-            run.observe = "run" if outcome == "interrupted" else outcome
-    elif not observed:
-        run.observe = outcome
+    reports = run.observe in ("failed", "timed_out")  # an outcome that is still to be reported stays
+    # An attempt that could only observe, and took too long for it, is an observation that can't tell.
+    observed = message.observed if message is not None else reports and outcome == "timed_out"
+    if not observed and not (message is None and reports):
+        run.observe = "run" if outcome == "interrupted" else outcome
     moves.end_attempt(
         tx,
         run,
@@ -210,13 +213,11 @@ def leave_unknown(tx: Tx, run: RunState, node: NodeSpec, message: Finish | None,
     )
     if node.effect.observable and not observed:
         moves.settle_effect(tx, run, "applying")
-        moves.queue(tx, run)
-    else:
-        moves.settle_effect(tx, run, "ambiguous")
-        what = "observe() could not tell" if observed else "the node has no observe function"
-        moves.hold(tx, run, "effect_ambiguous", f"the outcome of effect {run.effect_key} is unknown: {what}")
-    part(tx, run)
-    return "park"
+        return True
+    moves.settle_effect(tx, run, "ambiguous")
+    what = "observe() could not tell" if observed else "the node has no observe function"
+    moves.hold(tx, run, "effect_ambiguous", f"the outcome of effect {run.effect_key} is unknown: {what}")
+    return False
 
 
 # --- updates --------------------------------------------------------------------------------------------------
@@ -228,7 +229,8 @@ class PublishUpdates(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def publish_updates(tx: Tx, command: PublishUpdates) -> int:
-    """Keep the newest record per kind and key, at most `UPDATES_MAX` a run; returns how many were dropped.
+    """Keep the newest record per kind and key, at most `UPDATES_MAX` a run, each of at most `UPDATE_BYTES_MAX`;
+    returns how many were dropped. The runner has refused them to its author with a clear error.
 
     Updates count no revision: they are no step of the run, and views read them from their rows.
     """
@@ -241,7 +243,8 @@ def publish_updates(tx: Tx, command: PublishUpdates) -> int:
         params = {"run_id": fence.run_id, "kind": update.kind, "key": update.key}
         count = tx.one(Q.count_updates, {"run_id": fence.run_id})
         known = tx.one(Q.update_known, params)
-        if known is None and count is not None and count[0] >= UPDATES_MAX:
+        too_many = known is None and count is not None and count[0] >= UPDATES_MAX
+        if too_many or len(bytes(update.data)) > UPDATE_BYTES_MAX:
             dropped += 1
             continue
         tx.run(Q.put_update, {**params, "data": bytes(update.data), "now": tx.now.wall_ms})

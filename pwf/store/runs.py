@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from pwf.errors import Ambiguous, Conflict, NotFound, Rejected
+from pwf.errors import Ambiguous, Conflict, InvalidArgument, NotFound, Rejected
 from pwf.ids import check_id
 from pwf.protocol.operations import RunStarted
 from pwf.protocol.views import ENDED
@@ -13,11 +13,14 @@ from pwf.store.once import Done, once
 from pwf.store.queries import load_queries
 from pwf.store.receipts import ReceiptKey
 from pwf.store.state import encode, graph_of, shown_status
-from pwf.store.tx import Tx
+from pwf.store.tx import Row, Tx
 from pwf.store.values import load_value
 from pwf.values import digest
 
 Q = load_queries(__file__)
+
+AT_MS_MAX = 253_402_300_800_000  # the end of the year 9999
+PRIORITY_MAX = 1_000_000
 
 
 class RunEnvironment(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,7 +55,10 @@ def start_run(tx: Tx, command: StartRun) -> Done[RunStarted]:
 
     `Conflict` names the first fact that differs.
     """
-    return once(tx, command.receipt, RunStarted, lambda: _start(tx, command))
+    done = once(tx, command.receipt, RunStarted, lambda: _start(tx, command))
+    if isinstance(done.refusal, Conflict) and command.receipt is not None:
+        return _name_conflict(tx, command, command.receipt.scope_key, done)
+    return done
 
 
 def _start(tx: Tx, command: StartRun) -> tuple[RunStarted, bool]:
@@ -61,6 +67,10 @@ def _start(tx: Tx, command: StartRun) -> tuple[RunStarted, bool]:
         row = tx.one(Q.facts, {"run_id": command.run_id})
         if row is not None:
             return _adopt(tx, command, row), True
+    if command.at_ms is not None and not 0 <= command.at_ms <= AT_MS_MAX:
+        raise InvalidArgument(f"the time {command.at_ms} ms is not between 1970 and the year 9999")
+    if abs(command.priority) > PRIORITY_MAX:
+        raise InvalidArgument(f"the priority {command.priority} is not within ±{PRIORITY_MAX}")
     run_id = command.run_id or tx.ids.new()
     body = encode(command.environment)
     environment_id = digest(body)
@@ -107,15 +117,36 @@ def _start(tx: Tx, command: StartRun) -> tuple[RunStarted, bool]:
     return RunStarted(run_id=run_id, status="queued", revision=revision), False
 
 
-def _adopt(tx: Tx, command: StartRun, row: tuple) -> RunStarted:  # type: ignore[type-arg]
-    run_id, workflow, inline, input_digest, definition_id, status, hold, parent, _environment, revision = row
-    differs = None
+def _differs(tx: Tx, command: StartRun, row: Row) -> str | None:
+    """The first fact by which the run of `row` is not the one that `command` would start."""
+    workflow, inline, input_digest, parent = row[1], row[2], row[3], row[7]
     if workflow != command.workflow:
-        differs = f"its workflow is {workflow!r}, not {command.workflow!r}"
-    elif load_value(tx, inline, input_digest) != command.input:
-        differs = "its input is another"
-    elif parent != command.parent_run:
-        differs = f"it is a restart of {parent}" if parent else "it is no restart"
+        return f"its workflow is {workflow!r}, not {command.workflow!r}"
+    if load_value(tx, inline, input_digest) != command.input:
+        return "its input is another"
+    if parent != command.parent_run:
+        return f"it is a restart of {parent}" if parent else "it is no restart"
+    return None
+
+
+def _name_conflict(tx: Tx, command: StartRun, scope_key: str, done: Done[RunStarted]) -> Done[RunStarted]:
+    """A key that has started another run: say which, and what is different about it."""
+    first = tx.one(Q.started_by, {"scope_key": scope_key})
+    row = None if first is None else tx.one(Q.facts, {"run_id": first[0]})
+    if row is None:
+        return done
+    differs = _differs(tx, command, row)
+    if differs is None and command.run_id not in (None, row[0]):
+        differs = f"its id is not {command.run_id!r}"
+    if differs is None:
+        return done
+    message = f"the idempotency key has started run {row[0]!r} before, but {differs}"
+    return Done(refusal=Conflict(message, hint="use another key"))
+
+
+def _adopt(tx: Tx, command: StartRun, row: Row) -> RunStarted:
+    run_id, _workflow, _inline, _digest, definition_id, status, hold, _parent, _environment, revision = row
+    differs = _differs(tx, command, row)
     if differs is not None:
         raise Conflict(
             f"run {run_id!r} exists, but {differs}",

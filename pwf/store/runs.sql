@@ -13,6 +13,10 @@ SELECT r.run_id, r.workflow, r.input, r.input_digest, r.definition_id, r.status,
   e.revision
 FROM runs r JOIN entities e ON e.entity_id = 'run:' || r.run_id WHERE r.run_id = :run_id
 
+-- name: started_by
+-- The run that a start under this key has made.
+SELECT run_id FROM receipts WHERE scope_key = :scope_key AND operation = 'run.start' AND run_id IS NOT NULL
+
 -- name: add_environment
 -- Runs with the same environment share its row.
 INSERT INTO environments(environment_id, body) VALUES (:environment_id, :body) ON CONFLICT DO NOTHING

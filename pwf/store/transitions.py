@@ -20,6 +20,10 @@ from pwf.store.values import claim_value
 
 Q = load_queries(__file__)
 
+WAIT_MS_MAX = 2**53  # what a JSON number holds exactly, and SQLite with room to spare
+ASKING_KINDS = frozenset({"checkpoint", "agent", "decision"})
+PARKING_KINDS = ASKING_KINDS | {"wait"}  # the daemon completes these, without a process
+
 
 class RunnerMessages(msgspec.Struct, frozen=True, kw_only=True):
     """What has arrived from one runner, in order. `drain`: the daemon is stopping, so nothing new begins."""
@@ -82,29 +86,41 @@ def _fault(tx: Tx, run: RunState, graph: Graph, message: Sequenced) -> str | Non
         return f"message names attempt {message.attempt}; the run is in attempt {run.attempts}"
     node = graph.node(run.node)
     if isinstance(message, Finish):
-        if message.outcome == "completed" and message.route_error is None:
-            if not graph.may_lead(run.node, "completed", message.next):
-                return f"the graph has no way from {run.node!r} to {message.next!r} after completed"
-            if message.output is None:
-                return "completed without an output"
-        if message.settled is not None and node.effect is None:
-            return f"node {run.node!r} declares no effect"
-        if message.settled == "unknown" and message.outcome not in ("failed", "timed_out"):
-            return f"an effect of unknown outcome can not be {message.outcome}"
-        return _missing(tx, run, message.output)
+        return _finish_fault(graph, node, message) or _missing(tx, run, message.output)
     if isinstance(message, WaitUntil):
-        if node.kind != "wait" or (message.delay_ms is None) == (message.wall_ms is None):
+        times = [time for time in (message.delay_ms, message.wall_ms) if time is not None]
+        if node.kind != "wait" or len(times) != 1:
             return "a timer needs a wait node and exactly one time"
-    elif node.kind == "wait":
-        return "a wait node asks nothing"
-    else:
-        return _missing(tx, run, message.prompt)
+        return None if abs(times[0]) <= WAIT_MS_MAX else f"a timer can not be {times[0]} ms away"
+    if node.kind not in ASKING_KINDS:
+        return f"a {node.kind} node asks nothing"
+    return _missing(tx, run, message.prompt)
+
+
+def _finish_fault(graph: Graph, node: NodeSpec, message: Finish) -> str | None:
+    settled, outcome = message.settled, message.outcome
+    if outcome == "completed":
+        if node.kind in PARKING_KINDS:
+            return f"a {node.kind} node is not completed by its runner"
+        if message.output is None:
+            return "completed without an output"
+        if settled not in (None, "applied"):
+            return f"completed, with an effect that is {settled}"
+        if message.route_error is None and not graph.may_lead(node.id, "completed", message.next):
+            return f"the graph has no way from {node.id!r} to {message.next!r} after completed"
+    manual = node.effect is not None and node.effect.mode == "manual"
+    if settled is not None and not manual:
+        return f"node {node.id!r} declares no manual effect"
+    if manual and outcome == "cancelled":
+        return "a runner can not cancel a manual effect"
     return None
 
 
 def _missing(tx: Tx, run: RunState, value: Value | None) -> str | None:
-    if value is None or value.digest is None:
+    if value is None:
         return None
+    if value.digest is None:
+        return "a value without content" if value.json is None else None
     try:
         claim_value(tx, value.digest, run.run_id, run.generation)
     except InvalidValue as error:
@@ -130,13 +146,17 @@ def _apply(tx: Tx, run: RunState, graph: Graph, message: Sequenced, *, may_go: b
 def _finish(tx: Tx, run: RunState, graph: Graph, message: Finish, *, may_go: bool) -> str:
     node = graph.node(run.node)
     output, error = _named(message.output), message.error
-    if message.settled == "unknown":
-        return leave_unknown(tx, run, node, message, message.outcome)
+    settled = _settled(node, message)
+    if settled == "unknown":
+        if leave_unknown(tx, run, node, message, message.outcome):
+            moves.queue(tx, run)
+        part(tx, run)
+        return "park"
     if error is None and message.outcome != "completed" and message.observed:
         row = tx.one(Q.previous_error, {"run_id": run.run_id})
         error = None if row is None else moves.decode_error(row[0])
-    if node.effect is not None:
-        moves.settle_effect(tx, run, _settled(node, message), message.effect_ref)
+    if settled is not None:
+        moves.settle_effect(tx, run, settled, message.effect_ref)
     run.observe = None
     facts: dict[str, object] = {"node": run.node, "attempt": run.attempts, "outcome": message.outcome}
     # An effect that happened while its step failed (a bad value, say) must not be tried or routed as if it had not.
@@ -144,8 +164,8 @@ def _finish(tx: Tx, run: RunState, graph: Graph, message: Finish, *, may_go: boo
     then = moves.follow(run, node, message.outcome, message.next)
     if message.route_error is not None or spent:
         then = moves.Follow()
-    go = may_go and not run.pause_requested and run.steps < graph.graph.max_steps
-    verdict = moves.verdict(then, go=go)
+    go = may_go and not run.pause_requested
+    verdict = moves.verdict(run, graph, then, go=go)
     moves.end_attempt(
         tx,
         run,
@@ -160,16 +180,16 @@ def _finish(tx: Tx, run: RunState, graph: Graph, message: Finish, *, may_go: boo
     moves.note(tx, run, "step_finished", "runner", moves.after_facts(facts, run, then))
     if verdict != "go":
         part(tx, run)
-    return "end" if run.ended else verdict
+    return verdict
 
 
-def _settled(node: NodeSpec, message: Finish) -> str:
-    if message.settled is not None:
+def _settled(node: NodeSpec, message: Finish) -> str | None:
+    """How the effect ended; None: the node has none. Only a runner's word makes a manual effect rejected."""
+    if node.effect is None or message.settled is not None:
         return message.settled
-    assert node.effect is not None
     if message.outcome == "completed":
         return "applied"
-    return "failed" if node.effect.mode == "idempotent" else "rejected"
+    return "failed" if node.effect.mode == "idempotent" else "unknown"
 
 
 def _named(value: Value | None) -> moves.Stored:
@@ -213,5 +233,5 @@ def _ask(tx: Tx, run: RunState, message: Ask) -> None:
 
 def _wait(tx: Tx, run: RunState, message: WaitUntil) -> None:
     delay_ms = max(0, message.delay_ms) if message.delay_ms is not None else 0
-    moves.queue(tx, run, delay_ms=delay_ms, wall_ms=message.wall_ms)
+    moves.queue(tx, run, delay_ms=delay_ms, wall_ms=message.wall_ms, timer=True)
     moves.note(tx, run, "timer_set", "runner", {"node": run.node, "due_ms": run.due_wall_ms})

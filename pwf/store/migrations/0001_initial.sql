@@ -241,7 +241,8 @@ CREATE TABLE effects(
   CHECK ((status IN ('applying', 'ambiguous')) = (settled_wall_ms IS NULL))
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX effects_by_run ON effects(run_id);
-CREATE INDEX effects_open ON effects(status, reserved_wall_ms) WHERE status IN ('applying', 'ambiguous');
+CREATE INDEX effects_by_status ON effects(status, reserved_wall_ms);
+CREATE INDEX effects_by_age ON effects(reserved_wall_ms);
 
 -- The one process that executes a run's generation; gone only when it is proved dead.
 CREATE TABLE runners(
