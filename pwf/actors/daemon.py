@@ -79,7 +79,10 @@ def main(background: bool = False) -> int:
         log.error("daemon.refused", code=error.code, message=error.message, hint=error.hint)
         raise
     daemon = Daemon(at, config, clock, log, background=background)
-    return trio.run(daemon.run, restrict_keyboard_interrupt_to_checkpoints=True)
+    code = trio.run(daemon.run, restrict_keyboard_interrupt_to_checkpoints=True)
+    if daemon.refused is not None:
+        raise daemon.refused
+    return code
 
 
 def _network_filesystem(path: Path) -> str | None:
@@ -100,6 +103,7 @@ class Daemon:
         self._stopping = trio.Event()
         self._drain_s = config.drain_s
         self._serving = False
+        self.refused: PwfError | None = None  # why this home was not served at all
 
     async def run(self) -> int:
         """From the lock to the end; the exit code."""
@@ -123,7 +127,8 @@ class Daemon:
         first = leaves(error)[0]
         if isinstance(first, PwfError) and not self._serving:
             self._log.error("daemon.refused", code=first.code, message=first.message, hint=first.hint)
-            raise first from None
+            self.refused = first
+            return EXIT_FAILED
         self._deaths.note(error)
         self._log.error("daemon.failed", cause=cause_of(error), traceback=described(error))
         return EXIT_FAILED

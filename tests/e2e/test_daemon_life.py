@@ -1,0 +1,281 @@
+"""How the daemon starts, stops, is killed, frozen and succeeded (O4, R4, T3, T4)."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+
+import psutil
+import pytest
+
+from tests.e2e.home import Home, ended, gone, wait_for
+
+STEP = """
+import time
+flow = Workflow("step")
+
+@flow.action(effect=idempotent("sleep"))
+def work(ctx):
+    time.sleep({seconds})
+    return "done"
+"""
+
+TIMER = """
+flow = Workflow("timer")
+
+@flow.wait
+def pause(ctx):
+    return seconds({seconds})
+
+@flow.compute
+def after(ctx):
+    return "rang"
+
+flow.graph(pause >> after)
+"""
+
+ONE = """
+flow = Workflow("one")
+
+@flow.compute
+def add(ctx):
+    return 1 + 1
+"""
+
+
+def test_the_first_command_starts_the_daemon_and_stop_ends_it(home: Home) -> None:
+    home.workflow("one", ONE)
+
+    done = home.run("run", "one")
+
+    assert "completed" in done.stdout
+    daemon = psutil.Process(home.pid)
+    home.run("stop")
+    assert ended(daemon)
+    assert home.record.pid == 0
+    assert [line["event"] for line in home.log()][-1] == "daemon.stopped"
+
+
+def test_sigterm_to_an_idle_daemon_exits_0_within_two_seconds(home: Home) -> None:
+    daemon = home.daemon()
+    began = time.monotonic()
+    daemon.send_signal(signal.SIGTERM)
+    assert daemon.wait(5) == 0
+    assert time.monotonic() - began < 2
+
+
+def test_sigterm_lets_the_running_step_reach_its_boundary(home: Home) -> None:
+    home.workflow("step", STEP.format(seconds=1.5))
+    daemon = home.daemon()
+    run_id = home.start("step")
+    home.wait_status(run_id, "running")
+
+    daemon.send_signal(signal.SIGTERM)
+
+    assert daemon.wait(15) == 0
+    assert home.status(run_id) == "completed"  # by the daemon that this command has started
+    assert home.steps(run_id) == [("work", "completed")]
+
+
+def test_a_step_that_is_longer_than_the_drain_is_ended_and_runs_again_later(home: Home) -> None:
+    home.config("drain_s = 0.5\n")
+    home.workflow("step", STEP.format(seconds=3))
+    daemon = home.daemon()
+    run_id = home.start("step")
+    home.wait_status(run_id, "running")
+
+    began = time.monotonic()
+    daemon.send_signal(signal.SIGTERM)
+    assert daemon.wait(15) == 0
+    assert time.monotonic() - began < 4
+
+    home.wait_status(run_id, "completed")
+    assert home.steps(run_id) == [("work", "interrupted"), ("work", "completed")]
+
+
+def test_a_second_sigterm_ends_at_once_and_nothing_is_lost(home: Home) -> None:
+    home.workflow("step", STEP.format(seconds=3))
+    daemon = home.daemon()
+    run_id = home.start("step")
+    home.wait_status(run_id, "running")
+
+    daemon.send_signal(signal.SIGTERM)
+    wait_for(lambda: any(line["event"] == "daemon.draining" for line in home.log()), 5)
+    began = time.monotonic()
+    daemon.send_signal(signal.SIGTERM)
+    assert daemon.wait(5) == 128 + signal.SIGTERM
+    assert time.monotonic() - began < 1
+
+    home.wait_status(run_id, "completed")
+
+
+def test_while_it_drains_nothing_new_is_started(home: Home) -> None:
+    home.workflow("step", STEP.format(seconds=2))
+    home.workflow("one", ONE)
+    daemon = home.daemon()
+    home.wait_status(home.start("step"), "running")
+    daemon.send_signal(signal.SIGTERM)
+    wait_for(lambda: any(line["event"] == "daemon.draining" for line in home.log()), 5)
+
+    refused = home.run("run", "one", "--detach", code=5)
+
+    assert "stopping" in refused.stderr
+    daemon.wait(15)
+
+
+def test_a_closed_terminal_does_not_stop_a_detached_daemon(home: Home) -> None:
+    home.run("start")
+    pid = home.pid
+    os.kill(pid, signal.SIGHUP)
+    time.sleep(0.3)
+    home.run("status")
+    assert home.pid == pid
+
+
+def test_a_killed_daemon_is_succeeded_at_once_and_its_run_goes_on(home: Home) -> None:
+    home.workflow("step", STEP.format(seconds=1))
+    home.run("start")
+    run_id = home.start("step")
+    home.wait_status(run_id, "running")
+    first = home.pid
+
+    home.kill_daemon()
+    began = time.monotonic()
+    home.run("ls")
+
+    assert time.monotonic() - began < 5  # far below the lease of 30 s
+    assert home.pid != first
+    home.wait_status(run_id, "completed")
+
+
+def test_a_timer_that_ran_out_while_the_daemon_was_down_rings_once_within_five_seconds(home: Home) -> None:
+    home.workflow("timer", TIMER.format(seconds=2))
+    run_id = home.start("timer")
+    home.wait_status(run_id, "queued")
+    home.kill_daemon()
+    time.sleep(2.2)
+
+    began = time.monotonic()
+    home.run("start")
+    home.wait_status(run_id, "completed")
+
+    assert time.monotonic() - began < 5
+    assert home.steps(run_id) == [("pause", "completed"), ("after", "completed")]
+
+
+def test_a_daemon_that_is_frozen_while_it_stops_is_killed_and_succeeded(home: Home) -> None:
+    home.config("lease_s = 2\nlease_renew_s = 0.5\ndrain_s = 60\n")
+    home.workflow("step", STEP.format(seconds=30))
+    first = home.daemon()
+    run_id = home.start("step")
+    home.wait_status(run_id, "running")
+    first.send_signal(signal.SIGTERM)
+    wait_for(lambda: any(line["event"] == "daemon.draining" for line in home.log()), 5)
+    first.send_signal(signal.SIGSTOP)
+    frozen = time.monotonic()
+
+    second = home.daemon()
+
+    assert time.monotonic() - frozen < 5  # the lease, a second, and the time that a start takes
+    assert first.wait(5) == -signal.SIGKILL
+    assert home.record.pid == second.pid
+    home.run("cancel", run_id)
+
+
+def test_a_daemon_that_was_stopped_for_three_leases_goes_on_as_the_same(home: Home) -> None:
+    home.config("lease_s = 2\nlease_renew_s = 0.5\n")
+    home.workflow("step", STEP.format(seconds=1))
+    daemon = home.daemon()
+    lines = len(home.log())
+    daemon.send_signal(signal.SIGSTOP)
+    time.sleep(6)
+    daemon.send_signal(signal.SIGCONT)
+
+    home.run("run", "step")
+
+    assert home.pid == daemon.pid
+    assert len(home.log()) - lines <= 5
+    assert home.json("status")["lease_left_ms"] > 0
+
+
+def test_a_second_daemon_is_refused_and_names_the_first(home: Home) -> None:
+    first = home.daemon()
+    refused = home.run("daemon", code=4)
+    assert str(first.pid) in refused.stderr
+    assert first.poll() is None
+
+
+def test_commands_that_start_the_daemon_at_once_end_with_one(home: Home) -> None:
+    home.workflow("one", ONE)
+    commands = [home.spawn("ls", "--json") for _ in range(4)]
+    outputs = [command.communicate(timeout=60) for command in commands]
+    assert [command.returncode for command in commands] == [0] * 4, outputs
+    daemons = [line for line in home.log() if line["event"] == "daemon.claimed"]
+    assert len(daemons) == 1
+
+
+def test_the_socket_is_made_again_when_it_vanishes(home: Home) -> None:
+    home.config("lease_s = 4\nlease_renew_s = 1\n")
+    daemon = home.daemon()
+    path = home.record.socket
+    os.unlink(path)
+    wait_for(lambda: os.path.exists(path), 10)
+    home.run("status")
+    assert home.pid == daemon.pid
+
+
+@pytest.mark.slow
+def test_an_idle_daemon_uses_less_than_a_thousandth_of_a_core(home: Home) -> None:
+    home.workflow("one", ONE)
+    home.run("run", "one")  # a warm template is there as well
+    daemon = psutil.Process(home.pid)
+    time.sleep(3)
+    before, began = _cpu_ns(daemon), time.monotonic()
+    time.sleep(12)
+    used = (_cpu_ns(daemon) - before) / 1e9 / (time.monotonic() - began)
+    assert used < 0.001, f"{used:.4%} of a core"
+
+
+def _cpu_ns(daemon: psutil.Process) -> int:
+    total = 0
+    for process in (daemon, *daemon.children(recursive=True)):
+        folder = f"/proc/{process.pid}/task"
+        for thread in os.listdir(folder):
+            with open(f"{folder}/{thread}/schedstat") as file:
+                total += int(file.read().split()[0])
+    return total
+
+
+def test_three_deaths_of_one_cause_make_the_next_start_degraded_and_a_stop_heals_it(home: Home) -> None:
+    home.workflow("one", ONE)
+    run_id = home.start("one", "--at", "+1h")
+    home.kill_daemon()
+    death = {"at_ms": 1, "cause": "KeyError in actors/scheduler.py, run", "lived_ms": 5}
+    (home.home / "deaths.json").write_text(json.dumps([death] * 3))
+
+    home.run("start")
+
+    status = home.json("status")
+    assert status["state"] == "degraded"
+    assert "3 times in a row" in " ".join(status["problems"])
+    home.run("show", run_id)
+    assert "only serves reads" in home.run("run", "one", "--detach", code=5).stderr
+    home.run("cancel", run_id)
+    home.run("stop")
+    home.run("run", "one")
+    assert home.json("status")["state"] == "serving"
+
+
+def test_nobody_is_left_after_a_kill(home: Home) -> None:
+    home.workflow("step", STEP.format(seconds=30))
+    run_id = home.start("step")
+    home.wait_status(run_id, "running")
+    daemon = psutil.Process(home.pid)
+    below = daemon.children(recursive=True)
+    assert below
+    home.kill_daemon()
+    for process in below:
+        gone(process)
+    home.run("cancel", run_id)
