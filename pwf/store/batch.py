@@ -192,10 +192,10 @@ class Writer:
             value = job.handler(tx, job.command)
             self._statement("RELEASE command").fetchall()
             return Answer(value)
-        except Exception as error:  # the command fails alone; its caller gets the exception
+        except Exception as error:  # noqa: BLE001 - the command fails alone; its caller gets it
             del tx.changed_keys[mark:]
             if not self._connection.in_transaction:
-                raise _TransactionEnded from error
+                raise _TransactionEnded from _first(error)
             self._statement("ROLLBACK TO command").fetchall()
             self._statement("RELEASE command").fetchall()
             return Answer(error=self._translate(error))
@@ -313,6 +313,13 @@ class Writer:
             self._copied_pages = 0  # the WAL has started anew
         self._wal_pages = pages
         return apsw.SQLITE_OK
+
+
+def _first(error: BaseException) -> BaseException:
+    """What ended the transaction, when a handler's own clean-up has failed in its wake."""
+    while isinstance(error.__context__, apsw.Error):
+        error = error.__context__
+    return error
 
 
 def _cause(error: BaseException) -> BaseException | None:

@@ -7,7 +7,8 @@ makes ids with `ids`, and does no I/O.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import apsw
@@ -58,6 +59,25 @@ class Tx:
     def changed(self, key: str) -> None:
         """Tell subscribers about `key` ("run:<id>", "queue", "daemon", "requests") once this is committed."""
         self.changed_keys.append(key)
+
+    @contextmanager
+    def savepoint(self) -> Iterator[None]:
+        """A part of a command that is undone alone when it raises; the exception goes on.
+
+        After SQLite itself has ended the transaction there is nothing left to undo, and whoever catches the
+        exception must raise it again.
+        """
+        mark = len(self.changed_keys)
+        self._execute("SAVEPOINT part").fetchall()
+        try:
+            yield
+        except BaseException:
+            del self.changed_keys[mark:]
+            if self._connection.in_transaction:
+                self._execute("ROLLBACK TO part").fetchall()
+                self._execute("RELEASE part").fetchall()
+            raise
+        self._execute("RELEASE part").fetchall()
 
     # --- entities -------------------------------------------------------------------------------------------
 

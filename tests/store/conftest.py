@@ -10,6 +10,7 @@ from pwf.store.batch import Writer
 from pwf.store.executor import StoreSpec
 from tests.store.faults import FaultyDisk
 from tests.store.support import HandClock, Warnings, make_spec
+from tests.store.world import World
 
 
 @pytest.fixture
@@ -35,5 +36,12 @@ def spec(tmp_path, clock, warnings) -> StoreSpec:
 @pytest.fixture
 def writer(spec) -> Iterator[Writer]:
     opened = spec.writer()
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def world(tmp_path, clock) -> Iterator[World]:
+    opened = World(tmp_path, clock)
     yield opened
     opened.close()

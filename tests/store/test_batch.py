@@ -137,6 +137,39 @@ def test_a_lost_transaction_gives_each_command_the_answer_of_its_own_run(writer)
     assert [answer.value for answer in answers] == [2, None, 3]
 
 
+def test_a_handlers_clean_up_that_fails_in_the_wake_does_not_hide_what_ended_the_transaction(writer):
+    def clean_up(tx, key):
+        tx.run("SAVEPOINT inner")
+        try:
+            lose_transaction(tx, key)
+        finally:
+            tx.run("RELEASE inner")
+
+    answers = run(writer, (put, "a"), (clean_up, "b"))
+    assert codes(answers) == [None, "unavailable"]
+
+
+def test_a_part_of_a_command_is_undone_alone(writer):
+    def in_parts(tx, _):
+        put(tx, "a")
+        with pytest.raises(Rejected), tx.savepoint():
+            put_then_raise(tx, ("b", Rejected("no")))
+        with tx.savepoint():
+            put(tx, "c")
+
+    batch = writer.run([Job(in_parts, None)])
+    assert batch.changed == {"meta:a", "meta:c"}
+    assert stored(writer) == ["a", "c"]
+
+
+def test_a_part_that_lost_the_transaction_says_so(writer):
+    def in_parts(tx, key):
+        with tx.savepoint():
+            lose_transaction(tx, key)
+
+    assert codes(run(writer, (put, "a"), (in_parts, "b"))) == [None, "unavailable"]
+
+
 # --- a COMMIT fails -------------------------------------------------------------------------------------------
 
 

@@ -1,0 +1,50 @@
+"""A bounded inbox."""
+
+import pytest
+import trio
+
+from pwf.actors.mailbox import Mailbox
+from pwf.errors import Unavailable
+
+pytestmark = pytest.mark.trio
+
+
+async def test_everything_that_waits_is_taken_in_order_up_to_a_bound():
+    box = Mailbox[int](10, "the box")
+    for number in range(5):
+        await box.put(number)
+    assert await box.take(3) == [0, 1, 2]
+    assert not box.empty
+    assert await box.take(3) == [3, 4]
+    assert box.empty
+
+
+async def test_a_sender_waits_while_the_inbox_is_full(autojump_clock):
+    box = Mailbox[int](1, "the box")
+    await box.put(1)
+    with trio.move_on_after(1) as scope:
+        await box.put(2)
+    assert scope.cancelled_caught
+    assert await box.take(5) == [1]
+
+
+async def test_a_closed_inbox_refuses_senders_and_gives_back_what_was_never_taken():
+    box = Mailbox[int](2, "the box")
+    await box.put(1)
+    await box.put(2)
+    refused = []
+
+    async def late():
+        try:
+            await box.put(3)
+        except Unavailable as error:
+            refused.append(error.message)
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(late)
+        await trio.testing.wait_all_tasks_blocked()
+        # a sender that waits is taken too: it has handed over by the time that it learns
+        assert box.close() == [1, 2, 3]
+    with pytest.raises(Unavailable, match="the box has stopped"):
+        await box.put(4)
+    assert refused == []

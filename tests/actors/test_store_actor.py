@@ -1,0 +1,386 @@
+"""StoreActor: group commit, answers after the commit, cancelled callers, changed keys, failure."""
+
+import random
+
+import apsw
+import pytest
+import trio
+
+from pwf.actors import store_actor
+from pwf.actors.store_actor import EVERYTHING, KEYS_MAX, StoreActor
+from pwf.errors import ClaimLost, NotFound, OutcomeUnknown, Rejected, StoreBroken, StoreRefused, Unavailable
+from pwf.store.batch import Claim
+from pwf.store.executor import InlineExecutor, ThreadExecutor, seeded_pause
+from tests.store.faults import FaultyDisk
+from tests.store.support import Warnings, keys, make_spec, put, put_then_raise, small_ballast
+
+pytestmark = pytest.mark.trio
+
+
+class Points:
+    """Pauses of an inline executor that a test holds shut; counts batches."""
+
+    def __init__(self):
+        self.shut = {}
+        self.seen = []
+
+    async def __call__(self, point):
+        self.seen.append(point)
+        await trio.lowlevel.checkpoint()
+        if point in self.shut:
+            await self.shut[point].wait()
+
+    def close(self, point):
+        self.shut[point] = trio.Event()
+
+    def open(self, point):
+        self.shut.pop(point).set()
+
+    @property
+    def batches(self):
+        return self.seen.count("committed")
+
+
+@pytest.fixture
+def points():
+    return Points()
+
+
+@pytest.fixture
+def inline(tmp_path, points):
+    return StoreActor(InlineExecutor(make_spec(tmp_path), points))
+
+
+@pytest.fixture(params=["threads", "inline"])
+def actor(request, tmp_path):
+    spec = make_spec(tmp_path)
+    if request.param == "threads":
+        return StoreActor(ThreadExecutor(spec))
+    return StoreActor(InlineExecutor(spec, seeded_pause(random.Random(5), 0.001)))
+
+
+async def quiet():
+    await trio.testing.wait_all_tasks_blocked()
+
+
+# --- on both executors ----------------------------------------------------------------------------------------
+
+
+async def test_a_command_is_answered_and_then_readable(actor, nursery):
+    store = await nursery.start(actor.run)
+    assert await store.write(put, "a") == "a"
+    assert await store.read(keys, None) == ["a"]
+
+
+async def test_a_refused_command_raises_and_leaves_nothing(actor, nursery):
+    store = await nursery.start(actor.run)
+    with pytest.raises(Rejected, match="no"):
+        await store.write(put_then_raise, ("a", Rejected("no")))
+    assert await store.read(keys, None) == []
+
+
+async def test_many_callers_at_once_each_get_their_own_answer(actor, nursery):
+    store = await nursery.start(actor.run)
+    answers = {}
+
+    async def caller(number):
+        key = f"{number:03}"
+        try:
+            if number % 3 == 0:
+                await store.write(put_then_raise, (key, NotFound(key)))
+            else:
+                answers[key] = await store.write(put, key)
+        except NotFound as error:
+            answers[key] = error.message
+
+    async with trio.open_nursery() as callers:
+        for number in range(100):
+            callers.start_soon(caller, number)
+    assert answers == {f"{number:03}": f"{number:03}" for number in range(100)}
+    assert await store.read(keys, None) == [f"{number:03}" for number in range(100) if number % 3]
+
+
+async def test_changed_keys_are_published_after_the_commit(actor, nursery):
+    store = await nursery.start(actor.run)
+    with store.subscribe() as changes:
+        await store.write(put, "a")
+        await store.write(put, "b")
+        with pytest.raises(Rejected):
+            await store.write(put_then_raise, ("c", Rejected("no")))
+        assert changes.keys == {"meta:a", "meta:b"}
+        assert await changes.wait() == {"meta:a", "meta:b"}
+        assert changes.keys == frozenset()
+
+
+async def test_a_store_that_stops_answers_whoever_still_waits(actor):
+    async with trio.open_nursery() as nursery:
+        store = await nursery.start(actor.run)
+        nursery.cancel_scope.cancel()
+    with pytest.raises(Unavailable, match="the store has stopped"):
+        await store.write(put, "a")
+
+
+async def test_a_refused_store_does_not_start(tmp_path, nursery):
+    (tmp_path / "pwf.db").write_bytes(b"something else")
+    with pytest.raises(StoreRefused):
+        await StoreActor(ThreadExecutor(make_spec(tmp_path))).run()
+
+
+# --- group commit ---------------------------------------------------------------------------------------------
+
+
+async def test_what_waits_while_a_batch_commits_is_committed_together(inline, points, nursery):
+    store = await nursery.start(inline.run)
+    points.close("taken")
+    for number in range(50):
+        nursery.start_soon(store.write, put, f"{number:02}")
+    await quiet()
+    points.open("taken")
+    await quiet()
+    assert points.batches <= 2
+    assert len(await store.read(keys, None)) == 50
+
+
+async def test_a_batch_has_a_bound(inline, points, nursery, monkeypatch):
+    monkeypatch.setattr(store_actor, "BATCH_MAX", 10)
+    store = await nursery.start(inline.run)
+    for number in range(40):
+        nursery.start_soon(store.write, put, f"{number:02}")
+    await quiet()
+    assert points.batches >= 4
+
+
+async def test_nobody_is_answered_before_the_commit(inline, points, nursery, tmp_path):
+    store = await nursery.start(inline.run)
+    points.close("executed")
+    answered = []
+
+    async def caller():
+        answered.append(await store.write(put, "a"))
+
+    nursery.start_soon(caller)
+    await quiet()
+    assert answered == []
+    foreign = apsw.Connection(str(tmp_path / "pwf.db"))
+    assert foreign.execute("SELECT count(*) FROM meta").fetchall() == [(0,)]
+    foreign.close()
+    points.open("executed")
+    await quiet()
+    assert answered == ["a"]
+
+
+# --- cancelled callers ----------------------------------------------------------------------------------------
+
+
+async def test_a_caller_that_is_cancelled_before_its_turn_leaves_no_trace(inline, points, nursery):
+    store = await nursery.start(inline.run)
+    points.close("taken")
+    nursery.start_soon(store.write, put, "a")
+    await quiet()
+    with trio.CancelScope() as scope:
+        nursery.start_soon(cancel_when_quiet, scope)
+        await store.write(put, "b")
+    assert scope.cancelled_caught
+    points.open("taken")
+    await quiet()
+    assert await store.read(keys, None) == ["a"]
+
+
+@pytest.mark.parametrize("point", ["taken", "executed", "committed"])
+async def test_a_caller_that_is_cancelled_later_learns_the_outcome_first(inline, points, nursery, point):
+    store = await nursery.start(inline.run)
+    points.close(point)
+    outcome = []
+
+    async def caller():
+        with trio.CancelScope() as scope:
+            nursery.start_soon(cancel_when_quiet, scope)
+            outcome.append(await store.write(put, "a"))
+            await trio.lowlevel.checkpoint()
+            outcome.append("not cancelled")
+
+    nursery.start_soon(caller)
+    await quiet()
+    assert outcome == []
+    points.open(point)
+    await quiet()
+    assert outcome == ["a"]
+    assert await store.read(keys, None) == ["a"]
+
+
+async def cancel_when_quiet(scope):
+    await quiet()
+    scope.cancel()
+
+
+async def test_a_store_that_is_stopped_during_a_batch_still_answers_it(inline, points):
+    points.close("executed")
+    outcome = []
+
+    async def caller(store):
+        outcome.append(await store.write(put, "a"))
+
+    async with trio.open_nursery() as outer:
+        async with trio.open_nursery() as inner:
+            store = await inner.start(inline.run)
+            outer.start_soon(caller, store)
+            await quiet()
+            inner.cancel_scope.cancel()
+            await trio.sleep(0)
+            points.open("executed")
+    assert outcome == ["a"]
+
+
+# --- changed keys ---------------------------------------------------------------------------------------------
+
+
+async def test_a_subscription_hears_only_of_its_prefixes(inline, nursery):
+    store = await nursery.start(inline.run)
+    with store.subscribe("meta:b", "run:") as changes:
+        await store.write(put, "a")
+        assert changes.keys == frozenset()
+        await store.write(put, "b")
+        assert await changes.wait() == {"meta:b"}
+
+
+async def test_a_waiting_subscriber_is_woken(inline, nursery):
+    store = await nursery.start(inline.run)
+    heard = []
+
+    async def listen():
+        with store.subscribe() as changes:
+            nursery.start_soon(store.write, put, "a")
+            heard.append(await changes.wait())
+
+    with trio.fail_after(5):
+        await listen()
+    assert heard == [{"meta:a"}]
+
+
+async def test_too_many_keys_are_dropped_for_one_that_means_everything(inline, nursery):
+    def many(tx, count):
+        for number in range(count):
+            tx.changed(f"run:{number}")
+
+    store = await nursery.start(inline.run)
+    with store.subscribe("run:") as changes:
+        await store.write(many, KEYS_MAX)
+        assert len(changes.keys) == KEYS_MAX
+        await store.write(lambda tx, _: tx.changed("run:more"), None)
+        assert await changes.wait() == {EVERYTHING}
+
+
+async def test_a_subscription_that_was_left_hears_nothing(inline, nursery):
+    store = await nursery.start(inline.run)
+    with store.subscribe() as changes:
+        pass
+    await store.write(put, "a")
+    assert changes.keys == frozenset()
+
+
+# --- the claim ------------------------------------------------------------------------------------------------
+
+
+async def test_a_guarded_store_serves_only_under_its_epoch(tmp_path, nursery):
+    def claim(tx, token):
+        if tx.one("SELECT 1 FROM entities WHERE entity_id = 'daemon'") is None:
+            tx.create_entity("daemon", "daemon")
+        until = tx.now.awake_ms + 30_000
+        return tx.take_lease("daemon", token=token, owner="me", until_awake_ms=until)[1]
+
+    store = await nursery.start(StoreActor(InlineExecutor(make_spec(tmp_path, guarded=True))).run)
+    with pytest.raises(Unavailable, match="still starting"):
+        await store.write(put, "a")
+    generation = await store.write(claim, "token", before_claim=True)
+    await store.hold_claim(Claim(generation, "token"))
+    await store.write(put, "b")
+    await store.write(claim, "other", before_claim=True)
+    with pytest.raises(ClaimLost):
+        await store.write(put, "c")
+    assert await store.read(keys, None) == ["b"]
+
+
+# --- failure --------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def disk():
+    return FaultyDisk()
+
+
+@pytest.fixture
+def faulty(tmp_path, disk):
+    spec = make_spec(
+        tmp_path, vfs=disk.name, synchronous="FULL", ballast=small_ballast(tmp_path), warn=Warnings()
+    )
+    return StoreActor(InlineExecutor(spec))
+
+
+async def test_a_commit_that_fails_ends_the_actor_and_tells_the_callers(faulty, disk, tmp_path):
+    told = []
+
+    async def caller(key):
+        try:
+            await faulty.handle.write(put, key)
+        except Unavailable as error:
+            told.append(error.code)
+
+    with pytest.raises(ExceptionGroup) as caught:
+        async with trio.open_nursery() as nursery:
+            await nursery.start(faulty.run)
+            disk.broken_sync()
+            nursery.start_soon(caller, "a")
+            nursery.start_soon(caller, "b")
+    assert caught.group_contains(StoreBroken)
+    assert told == ["outcome_unknown", "outcome_unknown"]
+    disk.heal()
+    # the file knows: after the restart both are there, or neither is
+    writer = make_spec(tmp_path).writer()
+    assert keys(writer.tx) in ([], ["a", "b"])
+    writer.close()
+
+
+async def test_a_full_disk_is_flagged_and_cleared_without_a_restart(
+    faulty, disk, nursery, tmp_path, autojump_clock
+):
+    store = await nursery.start(faulty.run)
+    with store.subscribe("daemon") as changes:
+        disk.full(times=1)
+        assert await store.write(put, "a") == "a"  # the ballast made room for it
+        assert store.disk_full
+        assert not (tmp_path / "ballast").exists()
+        assert await changes.wait() == {"daemon"}
+        assert await changes.wait() == {"daemon"}  # within seconds, when there is space again
+    assert not store.disk_full
+    assert (tmp_path / "ballast").exists()
+    assert await store.write(put, "b") == "b"
+
+
+async def test_the_space_is_looked_for_even_when_the_store_is_never_idle(
+    faulty, disk, nursery, autojump_clock
+):
+    store = await nursery.start(faulty.run)
+    disk.full(times=1)
+    await store.write(put, "a")
+    assert store.disk_full
+    for number in range(20):
+        await store.write(put, f"b{number}")
+        await trio.sleep(1)
+    assert not store.disk_full
+
+
+async def test_a_busy_commit_leaves_the_store_serving(faulty, nursery):
+    store = await nursery.start(faulty.run)
+    writer = faulty._executor._writer
+    real = writer._statement
+
+    def busy_once(sql, *more):
+        if sql == "COMMIT":
+            writer._statement = real
+            raise apsw.BusyError("locked")
+        return real(sql, *more)
+
+    writer._statement = busy_once
+    with pytest.raises(OutcomeUnknown):
+        await store.write(put, "a")
+    assert await store.write(put, "a") == "a"
