@@ -2,6 +2,7 @@
 
 import pytest
 import trio
+import trio.testing
 
 from pwf.actors.mailbox import Mailbox
 from pwf.errors import Unavailable

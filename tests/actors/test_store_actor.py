@@ -5,6 +5,7 @@ import random
 import apsw
 import pytest
 import trio
+import trio.testing
 
 from pwf.actors import store_actor
 from pwf.actors.store_actor import EVERYTHING, KEYS_MAX, StoreActor
@@ -220,14 +221,20 @@ async def test_a_store_that_is_stopped_during_a_batch_still_answers_it(inline, p
     async def caller(store):
         outcome.append(await store.write(put, "a"))
 
-    async with trio.open_nursery() as outer:
-        async with trio.open_nursery() as inner:
-            store = await inner.start(inline.run)
-            outer.start_soon(caller, store)
-            await quiet()
-            inner.cancel_scope.cancel()
-            await trio.sleep(0)
-            points.open("executed")
+    stopping = trio.CancelScope()
+
+    async def serve(*, task_status):
+        with stopping:
+            await inline.run(task_status=task_status)
+
+    async with trio.open_nursery() as nursery:
+        store = await nursery.start(serve)
+        nursery.start_soon(caller, store)
+        await quiet()
+        stopping.cancel()
+        await quiet()
+        assert outcome == []
+        points.open("executed")
     assert outcome == ["a"]
 
 
