@@ -37,6 +37,7 @@ BY_ERROR_CODE = {
     "store_broken": UNAVAILABLE,
     "graph_error": UNSOUND,
     "load_failed": UNSOUND,
+    "no_workflow": UNSOUND,
     "environment_missing": UNSOUND,
     "source_changed": UNSOUND,
     "config_error": UNSOUND,

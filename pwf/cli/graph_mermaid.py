@@ -52,4 +52,6 @@ def _label(words: str) -> str:
 
 
 def _title(name: str) -> str:
-    return '"' + text.line(name).replace("\\", "\\\\").replace('"', '\\"') + '"'
+    """A YAML string in double quotes, in which no markup is left."""
+    quoted = text.line(name).replace("\\", "\\\\").replace('"', '\\"')
+    return '"' + quoted.replace("<", "\\u003c").replace(">", "\\u003e") + '"'

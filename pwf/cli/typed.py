@@ -15,7 +15,7 @@ from pwf.errors import PwfError
 from pwf.values import VALUE_BYTES_MAX, check_size, parse
 
 _UNIT_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
-_DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
+_DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h|d)")
 DURATION_MS_MAX = 100 * 365 * 86_400_000
 _MISSING = object()
 
@@ -63,7 +63,7 @@ def at_ms(typed: str, now_ms: int) -> int:
 
 def duration_ms(typed: str, option: str) -> int:
     """A length of time: `30s`, `2h30m`, `500ms`; a bare number is seconds."""
-    found = _duration(typed if not re.fullmatch(r"\d+(\.\d+)?", typed) else typed + "s")
+    found = _duration(typed if not re.fullmatch(r"[0-9]+(\.[0-9]+)?", typed) else typed + "s")
     if found is None:
         raise UsageError(
             f"{option} {typed!r} is not a length of time", hint=f"for example {option} 30s or 2h30m"

@@ -1,0 +1,265 @@
+"""`pwf run`, `watch` and `wait` away from a terminal: a line per change, JSON, exit codes."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from pwf.cli import exits
+from pwf.cli.follow import PlainScreen
+from pwf.cli.out import Out
+from pwf.errors import NotFound
+from pwf.protocol.operations import Explained, Nothing, RunList, StartPayload, WaitPayload, WaitResult
+from pwf.protocol.runner import StepError, Value
+from pwf.protocol.views import UpdateView
+from tests.cli.conftest import Pwf, script_run
+from tests.client import samples
+from tests.client.fake_daemon import FakeDaemon
+
+
+def ended(status: Any = "completed", **changes: Any) -> Any:
+    head = samples.summary(status=status, node=None, ended_ms=samples.NOW)
+    steps = changes.pop("steps", (samples.step("collect"),))
+    return samples.run_view(summary=head, steps=steps, **changes)
+
+
+def started_with(daemon: FakeDaemon) -> StartPayload:
+    return msgspec.json.decode(daemon.of("run.start")[-1].payload, type=StartPayload)
+
+
+def lines_of(capsys: pytest.CaptureFixture[str], *views: Any) -> list[str]:
+    screen = PlainScreen(Out(as_json=False))
+    for view in views:
+        screen.show(view, samples.NOW)
+    return capsys.readouterr().out.splitlines()
+
+
+def test_each_change_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    update = UpdateView(
+        kind="progress",
+        key="files",
+        data=msgspec.Raw(b'{"label":"files","completed":3,"total":4,"unit":"files"}'),
+        updated_ms=samples.NOW,
+    )
+    asked = samples.step("review", 2, status="active", ended_ms=None, summary="")
+    waiting = samples.run_view(
+        summary=samples.summary(status="waiting", node="review"),
+        steps=(samples.step("collect"), asked),
+        request=samples.request(),
+        updates=(update,),
+    )
+    assert lines_of(capsys, samples.run_view(), waiting, waiting, ended()) == [
+        "▶ collect: started",
+        '✓ collect: completed in 1.0s  {"exit_code":0}',
+        "▶ review: started",
+        f"  files  {'━' * 18}{'─' * 6}  3/4 files  75%",
+        "? review asks: Ship it?",
+        "  pwf answer q1w2e3r4t5y6 JSON",
+    ]
+
+
+def test_a_run_is_followed_to_its_output(pwf: Pwf, daemon: FakeDaemon) -> None:
+    script_run(daemon, samples.run_view(), ended(output=samples.value({"tag": "v1.2"})))
+    result = pwf("run", "release", "--set", "version=1.2")
+    assert result.code == exits.OK
+    assert result.out.startswith(f"run {samples.RUN}\n")
+    assert "✓ completed in 4.0s\n" in result.out
+    assert json.loads(result.out[result.out.index("{\n") :]) == {"tag": "v1.2"}
+    assert bytes(started_with(daemon).input) == b'{"version":1.2}'
+
+
+def test_input_id_key_and_time_reach_the_daemon(pwf: Pwf, daemon: FakeDaemon) -> None:
+    script_run(daemon)
+    pwf(
+        "run",
+        "release",
+        "--input",
+        '{"b": 1, "a": 2}',
+        "--id",
+        "mine",
+        "--key",
+        "k 1",
+        "--at",
+        "2030-01-31T08:00Z",
+        "--detach",
+    )
+    payload = started_with(daemon)
+    assert bytes(payload.input) == b'{"a":2,"b":1}'
+    assert (payload.run_id, payload.at_ms) == ("mine", 1_896_076_800_000)
+    assert daemon.of("run.start")[-1].idempotency_key == "k 1"
+
+
+def test_detach_returns_at_once(pwf: Pwf, daemon: FakeDaemon) -> None:
+    script_run(daemon)
+    assert pwf("run", "release", "--detach").out == f"{samples.RUN}\n"
+    found = pwf("run", "release", "--detach", "--json").json
+    assert (found["run_id"], found["adopted"]) == (samples.RUN, False)
+    assert daemon.of("view.subscribe") == []
+
+
+def test_an_adopted_run_is_said_to_be_one(pwf: Pwf, daemon: FakeDaemon) -> None:
+    daemon.on(
+        "run.start", lambda request, payload: samples.started(code_is_older=True, warnings=("x shadows y",))
+    )
+    pwf("run", "release", "--detach", "--key", "k")
+    again = pwf("run", "release", "--detach", "--key", "k")
+    assert "adopted" in again.err
+    assert "older than the file" in again.err
+    assert "warning: x shadows y" in again.err
+
+
+@pytest.mark.parametrize(
+    ("status", "code"),
+    [("completed", exits.OK), ("failed", exits.NO), ("timed_out", exits.NO), ("cancelled", exits.CANCELLED)],
+)
+def test_the_exit_code_tells_how_the_run_ended(pwf: Pwf, daemon: FakeDaemon, status: Any, code: int) -> None:
+    script_run(daemon, ended(status))
+    assert pwf("run", "release").code == code
+    assert pwf("watch", samples.RUN).code == code
+
+
+def test_json_prints_one_object_at_the_end(pwf: Pwf, daemon: FakeDaemon) -> None:
+    script_run(daemon)
+    summary = samples.summary(status="failed")
+    daemon.on("run.wait", lambda request, payload: WaitResult(summary=summary, done=True))
+    result = pwf("run", "release", "--json")
+    assert result.code == exits.NO
+    assert result.json["summary"]["status"] == "failed"
+
+
+def test_a_failed_run_shows_error_and_traceback_made_safe(pwf: Pwf, daemon: FakeDaemon) -> None:
+    error = StepError(
+        code="node_failed", message="boom \x1b[2J", node="collect", traceback='File "x.py"\n  \x9bevil'
+    )
+    step = samples.step("collect", status="failed", summary="boom\x07")
+    script_run(daemon, ended("failed", error=error, steps=(step,)))
+    out = pwf("run", "release").out
+    assert "collect: boom \\x1b[2J" in out
+    assert "  \\x9bevil" in out
+    assert "✗ collect: failed in 1.0s  boom\\x07" in out
+    assert not {"\x1b", "\x9b", "\x07"} & set(out)
+
+
+def test_a_large_output_is_named_not_printed(pwf: Pwf, daemon: FakeDaemon) -> None:
+    script_run(daemon, ended(output=Value(digest="0" * 64, size=3_000_000)))
+    assert f"2.9 MiB; see it with:  pwf show {samples.RUN} --output" in pwf("run", "release").out
+
+
+def test_a_timer_and_a_hold_are_said_once(capsys: pytest.CaptureFixture[str]) -> None:
+    due = samples.summary(status="queued", node="pause", due_ms=samples.NOW + 60_000)
+    held = samples.summary(status="held", node="ship", hold="load_failed")
+    first, again = samples.run_view(summary=due), samples.run_view(summary=due, interpreter="/other")
+    out = "\n".join(lines_of(capsys, first, again, samples.run_view(summary=held), ended()))
+    assert out.count("◷ pause: due in 1m00s") == 1
+    assert out.count(f"type: pwf cancel {samples.RUN}") == 1
+
+
+def test_interrupting_leaves_the_run_going_and_says_how_to_come_back(
+    daemon: FakeDaemon, tmp_path: Path
+) -> None:
+    import os
+    import signal
+
+    script_run(daemon, samples.run_view())
+    env = {**os.environ, "PWF_HOME": str(daemon.places.home), "PWF_NO_AUTOSTART": "1"}
+    child = subprocess.Popen(
+        [sys.executable, "-m", "pwf.cli.main", "run", "release"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=env,
+        cwd=tmp_path,
+    )
+    assert child.stdout is not None
+    assert child.stdout.readline() == f"run {samples.RUN}\n"
+    assert "collect: started" in child.stdout.readline()
+    child.send_signal(signal.SIGINT)
+    _, err = child.communicate(timeout=20)
+    assert child.returncode == exits.INTERRUPTED
+    assert f"pwf watch {samples.RUN}" in err
+    assert daemon.of("run.cancel") == []
+
+
+# --- watch and wait -----------------------------------------------------------------------------------------
+
+
+def test_watch_json_streams_states(pwf: Pwf, daemon: FakeDaemon) -> None:
+    script_run(daemon, samples.run_view(), ended())
+    lines = pwf("watch", "@last", "--json").out.splitlines()
+    assert json.loads(lines[-1])["summary"]["status"] == "completed"
+
+
+def test_watching_an_unknown_run_is_not_found(pwf: Pwf, daemon: FakeDaemon) -> None:
+    daemon.on("view.subscribe", lambda request, payload: NotFound("no run 'zz'", hint="pwf ls"))
+    result = pwf("watch", "zz")
+    assert result.code == exits.NOT_FOUND
+    assert "no run 'zz'" in result.err
+
+
+def test_watch_without_a_run_prints_each_change_of_any_run_once(pwf: Pwf, daemon: FakeDaemon) -> None:
+    daemon.on("view.subscribe", lambda request, payload: Nothing())
+    one, two = samples.summary(run_id="one"), samples.summary(run_id="two", title=None)
+
+    def push(request: Any, payload: Any) -> None:
+        daemon.push(payload.id, "snapshot", 1, RunList(runs=(one,)))
+        daemon.push(payload.id, "snapshot", 2, RunList(runs=(two, one)))
+        daemon.push(payload.id, "end", 3, {})
+
+    daemon.on("after:view.subscribe", push)
+    result = pwf("watch")
+    assert result.code == exits.UNAVAILABLE
+    assert sorted(line.split()[0] for line in result.out.splitlines()) == ["one", "two"]
+
+
+def answers(daemon: FakeDaemon, **statuses: Any) -> None:
+    def wait(request: Any, payload: WaitPayload) -> Any:
+        status = statuses[request.run_id]
+        summary = samples.summary(run_id=request.run_id, status=status)
+        return WaitResult(summary=summary, done=status != "running")
+
+    daemon.on("run.wait", wait)
+    daemon.on(
+        "run.status",
+        lambda request, payload: (
+            Explained(summary=samples.summary(), explanation=samples.explanation())
+            if request.run_id in statuses
+            else NotFound(f"no run {request.run_id!r}")
+        ),
+    )
+
+
+@pytest.mark.parametrize(
+    ("statuses", "code"),
+    [
+        ({"a": "completed", "b": "completed"}, exits.OK),
+        ({"a": "completed", "b": "failed"}, exits.NO),
+        ({"a": "timed_out", "b": "cancelled"}, exits.NO),
+        ({"a": "cancelled", "b": "completed"}, exits.CANCELLED),
+        ({"a": "waiting", "b": "completed"}, exits.NEEDS_PERSON),
+        ({"a": "running", "b": "completed"}, exits.TIME_OUT),
+    ],
+)
+def test_wait_for_several_tells_the_worst(pwf: Pwf, daemon: FakeDaemon, statuses: Any, code: int) -> None:
+    answers(daemon, **statuses)
+    result = pwf("wait", *statuses, "--until", "parked", "--timeout", "5s", "--json")
+    assert result.code == code
+    assert [run["summary"]["status"] for run in result.json["runs"]] == list(statuses.values())
+
+
+def test_wait_knows_all_runs_before_it_waits_for_any(pwf: Pwf, daemon: FakeDaemon) -> None:
+    answers(daemon, a="completed")
+    assert pwf("wait", "a", "zz").code == exits.NOT_FOUND
+    assert daemon.of("run.wait") == []
+
+
+def test_one_time_limit_holds_for_all_runs(pwf: Pwf, daemon: FakeDaemon) -> None:
+    answers(daemon, a="completed", b="running")
+    pwf("wait", "a", "b", "--timeout", "5s")
+    limits = [msgspec.json.decode(one.payload, type=WaitPayload).timeout_ms for one in daemon.of("run.wait")]
+    assert all(limit is not None and limit <= 5_000 for limit in limits)

@@ -1,0 +1,113 @@
+"""What people type becomes a value, or one clear error."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pwf.cli.typed import at_ms, duration_ms, json_argument, run_input
+from pwf.errors import PwfError
+
+HOSTILE: list[str] = json.loads((Path(__file__).parents[1] / "data/strings/blns.json").read_text())
+NOW = 1_700_000_000_000
+
+
+@pytest.mark.parametrize(
+    ("given", "sets", "value"),
+    [
+        (None, [], None),
+        ('{"a": 1}', [], {"a": 1}),
+        (None, ["name=Ada"], {"name": "Ada"}),
+        (
+            None,
+            ["n=3", "b=true", "s=3x", "e=", "j=[1,2]"],
+            {"n": 3, "b": True, "s": "3x", "e": "", "j": [1, 2]},
+        ),
+        (None, ["a.b.c=1", "a.d=2"], {"a": {"b": {"c": 1}, "d": 2}}),
+        ('{"a": [{"b": 1}, 2]}', ["a.0.b=5", "a.1=x"], {"a": [{"b": 5}, "x"]}),
+        (None, ["a\\.b=1"], {"a.b": 1}),
+        (None, ["a=x=y"], {"a": "x=y"}),
+        ('{"a": 1}', ["a=2"], {"a": 2}),
+        (None, ['q="3"'], {"q": "3"}),
+    ],
+)
+def test_input_is_what_was_given_with_each_set_put_into_it(
+    given: str | None, sets: list[str], value: Any
+) -> None:
+    assert run_input(given, sets) == value
+
+
+@pytest.mark.parametrize(
+    ("given", "sets", "said"),
+    [
+        (None, ["novalue"], "has no KEY=VALUE"),
+        (None, ["=1"], "has no KEY=VALUE"),
+        (None, ["a..b=1"], "empty key"),
+        ("[1]", ["5=1"], "a list of 1, which has no place '5'"),
+        ("3", ["a=1"], "the input is not an object"),
+        ('{"a": 1}', ["a.b=1"], "a is not an object"),
+        ("{", [], "--input is not JSON"),
+        ('{"a":1,"a":2}', [], "stands twice"),
+        ("NaN", [], "NaN is not JSON"),
+        ("@/no/such/file", [], "can not be read"),
+    ],
+)
+def test_a_wrong_input_is_one_clear_error(given: str | None, sets: list[str], said: str) -> None:
+    with pytest.raises(PwfError) as caught:
+        run_input(given, sets)
+    assert said in caught.value.message
+    assert caught.value.hint
+
+
+@pytest.mark.parametrize("words", HOSTILE)
+def test_any_text_can_be_set(words: str) -> None:
+    value = run_input(None, [f"key={words}"])["key"]
+    try:
+        expected = json.loads(words, parse_constant=lambda name: name)
+    except ValueError:
+        expected = words
+    assert value in (expected, words)
+
+
+def test_input_from_a_file_and_from_stdin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "in.json").write_text('{"a": "é"}', "utf-8")
+    assert json_argument(f"@{tmp_path / 'in.json'}", "--input") == {"a": "é"}
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"[1]")))
+    assert json_argument("-", "--input") == [1]
+
+
+def test_a_file_that_is_not_utf8_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "in.json").write_bytes(b'"\xff"')
+    with pytest.raises(PwfError, match="not UTF-8"):
+        json_argument(f"@{tmp_path / 'in.json'}", "--input")
+
+
+@pytest.mark.parametrize(
+    ("typed", "at"),
+    [
+        ("+10m", NOW + 600_000),
+        ("2h30m", NOW + 9_000_000),
+        ("+1.5s", NOW + 1_500),
+        ("2030-01-31T08:00:00+00:00", 1_896_076_800_000),
+        ("2030-01-31T10:00+02:00", 1_896_076_800_000),
+    ],
+)
+def test_times(typed: str, at: int) -> None:
+    assert at_ms(typed, NOW) == at
+
+
+@pytest.mark.parametrize("typed", ["", "soon", "+", "10", "5x", "2030-13-01", "99999999999999d", "٣m"])
+def test_what_is_no_time_is_refused(typed: str) -> None:
+    with pytest.raises(PwfError, match="is not a time"):
+        at_ms(typed, NOW)
+
+
+def test_lengths_of_time() -> None:
+    assert duration_ms("30", "--timeout") == 30_000
+    assert duration_ms("1m30s", "--timeout") == 90_000
+    with pytest.raises(PwfError, match="--timeout '-1' is not a length of time"):
+        duration_ms("-1", "--timeout")
