@@ -1,0 +1,228 @@
+"""The small parts of the daemon: crash-loop guard, clock watch, claim renewal, the interpreter's facts."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+import trio.testing
+
+import pwf
+from pwf.actors.clock_watch import STEP_MS, TICK_S, ClockWatch, moved
+from pwf.actors.interpreters import Interpreters
+from pwf.actors.lock_file import LockFile, LockRecord
+from pwf.actors.logging import NoLog
+from pwf.actors.server_claim import RETRY_S, Claim, ServerClaim
+from pwf.actors.supervise import LOOP_DEATHS, SOON_MS, Deaths, cause_of
+from pwf.clock import Now
+from pwf.errors import ClaimLost, EnvironmentMissing, Unavailable
+from pwf.host.clock_steps import open_clock_steps
+
+
+class Clock:
+    """Time that the test sets."""
+
+    def __init__(self) -> None:
+        self.present = Now(wall_ms=1_000_000, elapsed_ms=50_000, awake_ms=40_000, boot_id="b")
+
+    def now(self) -> Now:
+        return self.present
+
+    def go(self, ms: int, *, slept_ms: int = 0, stepped_ms: int = 0) -> None:
+        at = self.present
+        self.present = Now(
+            at.wall_ms + ms + slept_ms + stepped_ms,
+            at.elapsed_ms + ms + slept_ms,
+            at.awake_ms + ms,
+            at.boot_id,
+        )
+
+
+# --- crash loop -------------------------------------------------------------------------------------------
+
+
+def fail(kind: type[Exception], text: str) -> Exception:
+    try:
+        raise kind(text)
+    except kind as error:
+        return ExceptionGroup("from a nursery", [error])
+
+
+def die(home: Path, error: Exception, lived_ms: int = 10) -> None:
+    clock = Clock()
+    deaths = Deaths(home, clock)
+    clock.go(lived_ms)
+    deaths.note(error)
+
+
+def test_the_same_death_three_times_in_a_row_degrades_the_next_start(tmp_path: Path) -> None:
+    for number in range(LOOP_DEATHS):
+        assert Deaths(tmp_path, Clock()).why_degraded() is None
+        die(tmp_path, fail(KeyError, f"another text each time: {number}"))
+    assert "KeyError" in (Deaths(tmp_path, Clock()).why_degraded() or "")
+
+
+def test_different_deaths_or_late_ones_are_no_loop(tmp_path: Path) -> None:
+    for error in (KeyError, KeyError, ValueError):
+        die(tmp_path, fail(error, ""))
+    assert Deaths(tmp_path, Clock()).why_degraded() is None
+    for lived_ms in (5, SOON_MS, 5):
+        die(tmp_path, fail(OSError, ""), lived_ms)
+    assert Deaths(tmp_path, Clock()).why_degraded() is None
+
+
+def test_an_ordered_stop_ends_the_row(tmp_path: Path) -> None:
+    for _ in range(LOOP_DEATHS):
+        die(tmp_path, fail(KeyError, ""))
+    Deaths(tmp_path, Clock()).forget()
+    assert Deaths(tmp_path, Clock()).why_degraded() is None
+
+
+def test_a_record_that_is_rubbish_guards_nothing_and_stops_nothing(tmp_path: Path) -> None:
+    (tmp_path / "deaths.json").write_text("{]")
+    assert Deaths(tmp_path, Clock()).why_degraded() is None
+    Deaths(tmp_path / "nowhere", Clock()).note(KeyError())
+
+
+def test_a_cause_names_kind_and_place_but_no_data() -> None:
+    assert "secret" not in cause_of(fail(KeyError, "secret"))
+    assert "fail" in cause_of(fail(KeyError, ""))
+    assert cause_of(Unavailable("x")) == "unavailable"
+
+
+# --- clocks -----------------------------------------------------------------------------------------------
+
+
+def test_steps_and_sleep_are_told_apart() -> None:
+    clock = Clock()
+    before = clock.now()
+    clock.go(1_000, slept_ms=60_000, stepped_ms=-86_400_000)
+    assert moved(before, clock.now()) == (-86_400_000, 60_000)
+
+
+@pytest.mark.trio
+async def test_a_step_is_noticed_by_the_tick_where_the_kernel_does_not_tell(
+    autojump_clock: trio.testing.MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pwf.actors.clock_watch.open_clock_steps", lambda: None)
+    clock, woken = Clock(), []
+    watch = ClockWatch(clock, lambda: woken.append(trio.current_time()), NoLog())
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(watch.run)
+        await trio.sleep(TICK_S * 2.5)
+        clock.go(int(TICK_S * 2500), stepped_ms=STEP_MS - 1)
+        await trio.sleep(TICK_S * 2)
+        assert woken == []
+        clock.go(5_000, stepped_ms=3_600_000)
+        await trio.sleep(TICK_S)
+        assert len(woken) == 1
+        clock.go(5_000, slept_ms=3_600_000)
+        await trio.sleep(TICK_S)
+        assert len(woken) == 2
+        nursery.cancel_scope.cancel()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="timerfd is Linux's")
+def test_the_kernels_notifier_can_be_armed_and_is_silent_while_nothing_happens() -> None:
+    steps = open_clock_steps()
+    assert steps is not None
+    steps.take()  # nothing there: it would have blocked or failed
+    steps.close()
+
+
+# --- the claim --------------------------------------------------------------------------------------------
+
+
+class Store:
+    """Takes renewals, or fails as it is told."""
+
+    def __init__(self) -> None:
+        self.commands: list[Any] = []
+        self.error: Exception | None = None
+
+    async def write(self, handler: object, command: object) -> None:
+        await trio.lowlevel.checkpoint()
+        if self.error is not None:
+            raise self.error
+        self.commands.append(command)
+
+
+class Lock(LockFile):
+    def __init__(self) -> None:
+        self.records: list[LockRecord] = []
+
+    def write(self, record: LockRecord) -> None:
+        self.records.append(record)
+
+
+def server_claim(store: Store, lock: Lock) -> ServerClaim:
+    claim = Claim(token="t", epoch=7, home_id="h")
+    record = LockRecord(pid=1, socket="s")
+    return ServerClaim(store, lock, record, claim, clock=Clock(), lease_s=30, renew_s=10, log=NoLog())
+
+
+@pytest.mark.trio
+async def test_one_renewal_carries_the_runs_that_are_supervised_at_that_moment(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    store, lock = Store(), Lock()
+    actor = server_claim(store, lock)
+    live = [("a", 1, "x")]
+    actor.live_leases = lambda: list(live)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(actor.run)
+        await trio.sleep(15)
+        live.clear()
+        await trio.sleep(10)
+        nursery.cancel_scope.cancel()
+    assert [command.live for command in store.commands] == [[("a", 1, "x")], []]
+    assert {record.epoch for record in lock.records} == {7}
+
+
+@pytest.mark.trio
+async def test_a_store_that_can_not_write_is_tried_again_soon_and_logged_once(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    store = Store()
+    log = NoLog()
+    actor = server_claim(store, Lock())
+    actor._log = log
+    store.error = Unavailable()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(actor.run)
+        await trio.sleep(15)
+        store.error = None
+        await trio.sleep(RETRY_S * 2)
+        nursery.cancel_scope.cancel()
+    assert [event for event, _ in log.events] == ["claim.renewal_failed"]
+    assert len(store.commands) == 1
+
+
+@pytest.mark.trio
+async def test_a_lost_claim_ends_the_actor(autojump_clock: trio.testing.MockClock) -> None:
+    store = Store()
+    store.error = ClaimLost()
+    with pytest.raises(ClaimLost):
+        await server_claim(store, Lock()).run()
+
+
+# --- interpreters -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.trio
+async def test_our_own_interpreter_is_not_asked_and_another_one_says_what_it_is(tmp_path: Path) -> None:
+    interpreters = Interpreters()
+    version = ".".join(map(str, sys.version_info[:3]))
+    assert await interpreters.facts(sys.executable) == (version, pwf.__version__)
+
+    other = tmp_path / "python"
+    other.write_text("#!/bin/sh\necho 3.99.1\necho 0.0.7\n")
+    other.chmod(0o755)
+    assert await interpreters.facts(str(other)) == ("3.99.1", "0.0.7")
+
+    other.write_text("#!/bin/sh\nexit 1\n")
+    with pytest.raises(EnvironmentMissing, match="no pwf"):
+        await interpreters.facts(str(other))
