@@ -201,7 +201,7 @@ class Home:
         """Stop whatever runs, by force if need be."""
         self._note_processes()
         pid = self.record.pid
-        if pid and psutil.pid_exists(pid) and "pwf" in " ".join(psutil.Process(pid).cmdline()):
+        if pid and psutil.pid_exists(pid) and _is_pwf(psutil.Process(pid)):
             os.kill(pid, signal.SIGCONT)
             self.run("stop", "--drain", "0s", code=None)
         for process in self._foreground:
@@ -226,7 +226,7 @@ class Home:
         if pid and psutil.pid_exists(pid):
             try:
                 daemon = psutil.Process(pid)
-                if "pwf" in " ".join(daemon.cmdline()):
+                if _is_pwf(daemon):
                     self._seen |= {daemon, *daemon.children(recursive=True)}
             except psutil.Error:
                 return
@@ -241,6 +241,14 @@ def wait_for(look: Callable[[], T], seconds: float, pause_s: float = 0.02) -> T:
             return found
         assert time.monotonic() < ends, f"nothing came within {seconds} s"
         time.sleep(pause_s)
+
+
+def _is_pwf(process: psutil.Process) -> bool:
+    """Whether it executes pwf; its number may have gone to a stranger, and nobody may have collected it yet."""
+    try:
+        return "pwf" in " ".join(process.cmdline())
+    except psutil.Error:
+        return False
 
 
 def ended(process: psutil.Process) -> bool:
