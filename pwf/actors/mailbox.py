@@ -23,9 +23,15 @@ class Mailbox(Generic[T]):
         self._owner = owner
 
     async def put(self, item: T) -> None:
-        """Hand over; waits while the inbox is full. Cancelled: it was not handed over."""
+        """Hand over; waits while the inbox is full. Cancelled: it was not handed over.
+
+        A checkpoint only when it waits: who hands over waits for the answer next.
+        """
         try:
-            await self._send.send(item)
+            try:
+                self._send.send_nowait(item)
+            except trio.WouldBlock:
+                await self._send.send(item)
         except (trio.BrokenResourceError, trio.ClosedResourceError):
             raise Unavailable(f"{self._owner} has stopped") from None
 

@@ -22,7 +22,7 @@ from pwf.clock import Clock
 from pwf.errors import ClaimLost, DiskFull, OutcomeUnknown, PwfError, StoreBroken, Unavailable
 from pwf.ids import Ids
 from pwf.store.ballast import OUT_OF_SPACE, Ballast
-from pwf.store.database import PAGE_BYTES, Warn, no_warning
+from pwf.store.database import PAGE_BYTES, BusyWait, Warn, no_warning
 from pwf.store.tx import Q, Tx
 
 T = TypeVar("T")
@@ -92,7 +92,7 @@ class Writer:
         self._guarded = guarded
         self._warn = warn
         self._wal_pages = 0
-        self._copied_pages = 0  # of the WAL, by the last checkpoint
+        self._tried_pages = 0  # length of the WAL at the last checkpoint
         self._jobs: Sequence[Job] = ()
         self._answers: list[Answer] = []
         self._open = False
@@ -274,26 +274,29 @@ class Writer:
         return self._wal_pages * PAGE_BYTES
 
     def wants_checkpoint(self, *, idle: bool) -> bool:
-        """Whether `checkpoint` should run now."""
-        fresh = (self._wal_pages - self._copied_pages) * PAGE_BYTES
-        return fresh >= (WAL_IDLE_BYTES if idle else WAL_BUSY_BYTES) or self.wants_pause
+        """Whether `checkpoint` should run now: enough was written since the last one, whatever came of it."""
+        fresh = (self._wal_pages - self._tried_pages) * PAGE_BYTES
+        return fresh >= (WAL_IDLE_BYTES if idle else WAL_BUSY_BYTES)
 
     @property
     def wants_pause(self) -> bool:
-        """Whether reads should pause for the next checkpoint, so that the WAL can start anew."""
+        """Whether reads should pause for the next checkpoint, so that the WAL can be cut off."""
         return self.wal_bytes >= WAL_PAUSE_BYTES
 
-    def checkpoint(self) -> None:
-        """Copy the WAL into the database; cut it off where it has grown past the limit.
+    def checkpoint(self, *, cut: bool = False) -> None:
+        """Copy the WAL into the database as far as readers allow. `cut`: no read is on, so cut it off, too.
 
-        A failure is only said: the WAL keeps everything, and the next checkpoint tries again.
+        A failure is only said: the WAL keeps everything, and a later checkpoint tries again.
         """
-        mode = apsw.SQLITE_CHECKPOINT_TRUNCATE if self.wants_pause else apsw.SQLITE_CHECKPOINT_PASSIVE
+        mode = apsw.SQLITE_CHECKPOINT_TRUNCATE if cut else apsw.SQLITE_CHECKPOINT_PASSIVE
+        self._connection.set_busy_handler(None)  # a foreign reader must not hold up the writer
         try:
-            self._wal_pages, self._copied_pages = self._connection.wal_checkpoint(mode=mode)
+            self._wal_pages, _ = self._connection.wal_checkpoint(mode=mode)
         except apsw.Error as error:
-            self._copied_pages = self._wal_pages  # tried: next time after as much again
-            self._warn("store.checkpoint_failed", error=str(error))
+            self._warn("store.checkpoint_failed", error=str(error), wal_bytes=self.wal_bytes)
+        finally:
+            self._connection.set_busy_handler(BusyWait(self._warn))
+        self._tried_pages = self._wal_pages
 
     def rebuild_ballast(self) -> bool:
         """While the disk is full: try to keep space back again; True when admission may resume."""
@@ -310,7 +313,7 @@ class Writer:
 
     def _count_wal(self, _connection: apsw.Connection, _name: str, pages: int) -> int:
         if pages < self._wal_pages:
-            self._copied_pages = 0  # the WAL has started anew
+            self._tried_pages = 0  # the WAL has started anew
         self._wal_pages = pages
         return apsw.SQLITE_OK
 

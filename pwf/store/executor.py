@@ -11,8 +11,8 @@ from __future__ import annotations
 import queue
 import random
 import threading
-from collections.abc import Awaitable, Callable, Sequence
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -25,13 +25,13 @@ from pwf.ids import Ids
 from pwf.store.ballast import Ballast
 from pwf.store.batch import Batch, Job, Writer
 from pwf.store.database import Warn, no_warning, open_reader, open_writer
-from pwf.store.reading import READ_LIMIT_S, Reader, Reading
+from pwf.store.reading import Reader, Reading
 from pwf.store.tx import Tx
 
 R = TypeVar("R")
 
 READS_OPEN_MAX = 256  # queued or running; further callers wait
-READS_PAUSE_S_MAX = READ_LIMIT_S + 1.0  # an ordinary read in progress ends within its limit
+PAUSE_S_MAX = 1.0  # how long the writer waits for the read in progress before it does without a pause
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ class ThreadExecutor:
         self._spec = spec
         self._write_thread = _Worker("pwf-store-writer")
         self._read_thread = _Worker("pwf-store-reader")
-        self._reading_allowed = threading.Lock()  # held by a read, or by a checkpoint that reads pause for
+        self._gate = _Gate()
         self._reads_open = trio.Semaphore(READS_OPEN_MAX)
         self._writer: Writer
         self._reader: Reader
@@ -149,17 +149,15 @@ class ThreadExecutor:
             await self._write_thread.call(self._checkpoint)
 
     def _read_now(self, handler: Callable[[Tx, Any], R], query: object, reading: Reading) -> R:
-        with self._reading_allowed:
+        with self._gate.reading():
             return self._reader.run(handler, query, reading)
 
     def _checkpoint(self) -> None:
-        pause = self._writer.wants_pause
-        paused = pause and self._reading_allowed.acquire(timeout=READS_PAUSE_S_MAX)
-        try:
+        if not self._writer.wants_pause:
             self._writer.checkpoint()
-        finally:
-            if paused:
-                self._reading_allowed.release()
+            return
+        with self._gate.paused(PAUSE_S_MAX) as alone:
+            self._writer.checkpoint(cut=alone)
 
     def _stop_threads(self) -> None:
         self._read_thread.stop()
@@ -209,7 +207,7 @@ class InlineExecutor:
 
     async def settle(self, *, idle: bool) -> None:
         if self._writer.wants_checkpoint(idle=idle):
-            self._writer.checkpoint()
+            self._writer.checkpoint(cut=self._writer.wants_pause)
         with trio.CancelScope(shield=True):
             await self._pause("replied")
 
@@ -225,6 +223,34 @@ def seeded_pause(source: random.Random, most_s: float = 0.02) -> Callable[[str],
 
 async def _no_pause(point: str) -> None:
     await trio.lowlevel.checkpoint()
+
+
+class _Gate:
+    """Lets the writer's thread hold up the reader's: no read begins while it waits or works."""
+
+    def __init__(self) -> None:
+        self._in_use = threading.Lock()
+        self._open = threading.Event()
+        self._open.set()
+
+    @contextmanager
+    def reading(self) -> Iterator[None]:
+        """A read is on."""
+        self._open.wait()
+        with self._in_use:
+            yield
+
+    @contextmanager
+    def paused(self, wait_s: float) -> Iterator[bool]:
+        """No read begins; whether the one that was on has ended within `wait_s`."""
+        self._open.clear()
+        alone = self._in_use.acquire(timeout=wait_s)
+        try:
+            yield alone
+        finally:
+            self._open.set()
+            if alone:
+                self._in_use.release()
 
 
 class _Worker:

@@ -53,7 +53,10 @@ class Pruned(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def store_value(tx: Tx, data: bytes) -> tuple[bytes | None, str | None]:
-    """Keep canonical bytes; the pair for their columns. The same command refers to the digest."""
+    """Keep canonical bytes; the pair for their columns. The same command refers to the digest.
+
+    Raises `DiskFull` for a larger value while the disk is full: the last space is for what can't wait.
+    """
     if len(data) <= INLINE_BYTES_MAX:
         return data, None
     return None, store_content(tx, data)
@@ -63,6 +66,7 @@ def store_content(tx: Tx, data: bytes) -> str:
     """Keep bytes of any size (a source file, a larger value) under their digest, which is returned."""
     name = digest(data)
     if _complete_size(tx, name) is None:
+        _refuse_while_full(tx)
         tx.run(Q.add_content, {"digest": name, "size": len(data), "wall_ms": tx.now.wall_ms})
         chunks = range(0, len(data), CHUNK_BYTES)
         for index, start in enumerate(chunks):
@@ -131,8 +135,7 @@ def put_chunk(tx: Tx, command: PutValueChunk) -> int:
     if _complete_size(tx, command.digest) is not None:
         tx.run(Q.hold, held)
         return taken
-    if tx.disk_full:
-        raise DiskFull("the disk is full: no upload is taken until there is space")
+    _refuse_while_full(tx)
     tx.run(Q.add_content, {"digest": command.digest, "size": 0, "wall_ms": tx.now.wall_ms})
     tx.run(Q.hold, held)
     _put(tx, command.digest, command.index, command.data)
@@ -179,6 +182,14 @@ def prune_unreferenced_values(tx: Tx, after: str = "", limit: int = PRUNE_PAGE) 
         if used is not None and not used[0]:
             removed += tx.run(Q.drop_content, {"digest": name})
     return Pruned(removed=removed, after=page[-1] if len(page) == limit else None)
+
+
+def _refuse_while_full(tx: Tx) -> None:
+    if tx.disk_full:
+        raise DiskFull(
+            "the disk is full: no larger value is taken until there is space",
+            hint="free some space; pwf goes on by itself",
+        )
 
 
 def _verify(tx: Tx, command: PutValueChunk) -> int:

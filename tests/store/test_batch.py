@@ -1,5 +1,7 @@
 """Batches: savepoints, one COMMIT, and what follows when SQLite fails (design, section 6)."""
 
+import time
+
 import apsw
 import pytest
 
@@ -305,17 +307,33 @@ def test_after_a_checkpoint_the_wal_starts_anew(writer, spec):
     assert spec.path.with_name("pwf.db-wal").stat().st_size <= WAL_IDLE_BYTES + 100_000
 
 
-def test_a_wal_past_its_limit_is_cut_off(writer, spec):
+@pytest.fixture
+def long_wal(writer, spec):
+    """A WAL past its limit, and the foreign reader that kept it from starting anew."""
     holder = apsw.Connection(str(spec.path))
     do(writer, put, "a")
     holder.execute("BEGIN").fetchall()
-    holder.execute("SELECT * FROM meta").fetchall()  # a snapshot that keeps the WAL from starting anew
+    holder.execute("SELECT * FROM meta").fetchall()
     fill(writer, WAL_PAUSE_BYTES)
     assert writer.wants_pause
+    yield holder
     holder.close()
-    writer.checkpoint()
+
+
+def test_a_wal_past_its_limit_is_cut_off(writer, spec, long_wal):
+    long_wal.execute("ROLLBACK").fetchall()
+    writer.checkpoint(cut=True)
     assert writer.wal_bytes == 0
     assert spec.path.with_name("pwf.db-wal").stat().st_size == 0
+
+
+def test_a_foreign_reader_that_stays_holds_up_nothing(writer, long_wal, warnings):
+    started = time.monotonic()
+    writer.checkpoint(cut=True)
+    assert time.monotonic() - started < 2
+    assert warnings.events == ["store.checkpoint_failed"]
+    assert not writer.wants_checkpoint(idle=True)  # not again at once
+    assert do(writer, put, "b") == "b"
 
 
 def test_a_checkpoint_that_fails_is_said_and_loses_nothing(on, disk, warnings):

@@ -214,6 +214,9 @@ def test_no_upload_is_taken_while_the_disk_is_full(owned):
     owned.tx.disk_full = True
     with pytest.raises(DiskFull):
         do(owned, put_chunk, chunk(LARGE, 0))
+    with pytest.raises(DiskFull):
+        do(owned, store_value, LARGE)
+    assert do(owned, store_value, SMALL) == (SMALL, None)
 
 
 # --- pruning --------------------------------------------------------------------------------------------------
