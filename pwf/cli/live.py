@@ -29,7 +29,7 @@ class LiveScreen:
             self._live.start()
         size = self._console.size
         lines = follow.tree(view, self._cache.lines, self._cache.steps, now_ms, size.width - 1, size.height)
-        self._live.update(render(lines), refresh=True)
+        self._live.update(render(lines, styled=self._out.color), refresh=True)
 
     def tick_s(self, view: RunView) -> float | None:
         if view.summary.status == "running":
@@ -45,12 +45,12 @@ class LiveScreen:
             self._live = None
 
 
-def render(lines: list[progress.Line]) -> Group:
+def render(lines: list[progress.Line], *, styled: bool) -> Group:
     """Styled lines as one renderable; each is cut, never wrapped."""
     found: list[Text] = []
     for line in lines:
         words = Text(no_wrap=True, overflow="ellipsis")
         for piece in line:
-            words.append(piece.text, style=piece.style or "")
+            words.append(piece.text, style=(piece.style or "") if styled else "")
         found.append(words)
     return Group(*found)

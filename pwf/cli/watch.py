@@ -153,7 +153,7 @@ class _LiveList:
             )
         if not rows:
             lines.append([Piece("no runs yet; start one with:  pwf run WORKFLOW", "dim")])
-        self._live.update(render(lines), refresh=True)
+        self._live.update(render(lines, styled=self._out.color), refresh=True)
 
     def close(self) -> None:
         self._live.stop()

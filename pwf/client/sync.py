@@ -68,9 +68,11 @@ class SyncClient:
         self.close()
 
     def open(self) -> None:
-        """Connect, starting the daemon if allowed. Raises `DaemonUnreachable`, `HomeRefused`,
+        """Connect, unless connected; starts the daemon if allowed. Raises `DaemonUnreachable`, `HomeRefused`,
         `ProtocolError`.
         """
+        if self._socket is not None:
+            return
         self._socket = connect_or_start(self.places, autostart=self._autostart)
         self._core.connected()
         self._flush()
@@ -331,4 +333,6 @@ class SyncClient:
 
 def connect_sync(at: Places | None = None, *, autostart: bool | None = None) -> SyncClient:
     """A connected blocking client; close it, or use it in a `with` statement."""
-    return SyncClient(at, autostart=autostart)
+    client = SyncClient(at, autostart=autostart)
+    client.open()
+    return client

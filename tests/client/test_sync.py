@@ -90,7 +90,7 @@ def test_without_reconnecting_a_lost_connection_is_an_error(daemon: FakeDaemon) 
 def test_nobody_listening_is_unreachable_with_what_to_type(home: Path) -> None:
     fake = FakeDaemon(home)
     with pytest.raises(DaemonUnreachable) as caught:
-        client_of(fake).open()
+        client_of(fake)
     assert caught.value.hint == "pwf start"
 
 
@@ -98,7 +98,7 @@ def test_a_daemon_of_another_protocol_is_refused(home: Path) -> None:
     daemon = FakeDaemon(home)
     daemon.greeting = encode(Hello(protocol="pwf.client.v9", version="9"))
     with daemon, pytest.raises(ProtocolError, match=r"speaks pwf\.client\.v9"):
-        client_of(daemon).open()
+        client_of(daemon)
 
 
 def test_a_view_yields_states_until_the_run_has_ended(daemon: FakeDaemon) -> None:
