@@ -1,0 +1,148 @@
+"""Starting the real daemon on demand: detached, once, with the reason when it can not."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from pwf.client import connect_sync
+from pwf.client.starting import connect_or_start, log_tail, read_lock, socket_path, spawn, try_connect
+from pwf.errors import DaemonUnreachable, HomeRefused
+from pwf.places import Places
+
+WAIT_S = 15.0
+
+
+@pytest.fixture
+def at(home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Places]:
+    """A home; whatever daemon it got is ended afterwards."""
+    monkeypatch.setenv("PWF_HOME", str(home))
+    monkeypatch.delenv("PWF_NO_AUTOSTART", raising=False)
+    found = Places(home, home / "config.toml", home / "pwf.sock")
+    yield found
+    record = read_lock(found)
+    if record is not None and record.pid not in (0, os.getpid()):
+        end(record.pid)
+
+
+def end(pid: int) -> None:
+    try:
+        os.kill(pid, signal.SIGKILL)
+    except ProcessLookupError:
+        return
+
+
+def ended(pid: int) -> bool:
+    """Whether the process is gone within the bound."""
+    deadline = time.monotonic() + WAIT_S
+    while time.monotonic() < deadline:
+        try:
+            state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+        except (FileNotFoundError, ProcessLookupError):
+            return True
+        if state in "ZX":
+            return True
+        time.sleep(0.02)
+    return False
+
+
+def cli(*words: str, **env: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "pwf.cli.main", *words],
+        capture_output=True,
+        text=True,
+        env={**os.environ, **env},
+        timeout=60,
+        check=False,
+    )
+
+
+def test_a_started_daemon_is_detached_and_private(at: Places) -> None:
+    with connect_sync(at, autostart=True) as client:
+        pid = client.pid
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    session, terminal = int(fields[3]), int(fields[4])
+    assert (session, terminal) == (pid, 0)
+    assert os.readlink(f"/proc/{pid}/cwd") == "/"
+    assert os.readlink(f"/proc/{pid}/fd/0") == "/dev/null"
+    assert os.readlink(f"/proc/{pid}/fd/2") == str(at.log)
+    assert at.home.stat().st_mode & 0o777 == 0o700
+    assert at.log.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_hang_up_does_not_end_it_and_stop_does(at: Places) -> None:
+    with connect_sync(at, autostart=True) as client:
+        pid = client.pid
+    os.kill(pid, signal.SIGHUP)
+    with connect_sync(at, autostart=False) as client:
+        assert client.call("daemon.status").pid == pid
+    done = cli("stop")
+    assert (done.returncode, done.stdout) == (0, "stopped\n")
+    assert ended(pid)
+    assert cli("status").returncode == 5
+
+
+def test_clients_that_start_at_once_end_with_one_daemon(at: Places) -> None:
+    words = [sys.executable, "-m", "pwf.cli.main", "start", "--json"]
+    clients = [subprocess.Popen(words, stdout=subprocess.PIPE, text=True) for _ in range(3)]
+    pids = {json.loads(client.communicate(timeout=60)[0])["pid"] for client in clients}
+    assert len(pids) == 1
+    assert [client.returncode for client in clients] == [0, 0, 0]
+
+
+def test_a_killed_daemon_is_started_again_by_the_next_command(at: Places) -> None:
+    with connect_sync(at, autostart=True) as client:
+        first = client.pid
+        end(first)
+        assert ended(first)
+        again = client.call("daemon.status")
+    assert again.pid != first
+    assert again.state == "serving"
+
+
+def test_a_daemon_that_dies_at_start_is_reported_with_the_end_of_its_log(at: Places) -> None:
+    at.home.mkdir(mode=0o700)
+    at.config.write_text("max_runners = 0\n")
+    with pytest.raises(DaemonUnreachable) as caught:
+        connect_or_start(at, autostart=True)
+    assert "ended at start (exit code" in caught.value.message
+    assert "config.toml:1: max_runners is 0" in caught.value.message
+
+
+def test_autostart_can_be_forbidden(at: Places) -> None:
+    done = cli("ls", PWF_NO_AUTOSTART="1")
+    assert done.returncode == 5
+    assert "hint: pwf start" in done.stderr
+    assert not at.home.exists()
+
+
+def test_a_home_that_can_not_be_made_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    inside = tmp_path / "file" / "home"
+    with pytest.raises(HomeRefused, match="can not be used"):
+        spawn(Places(inside, inside / "config.toml", inside / "pwf.sock"))
+
+
+def test_the_lock_file_says_where_the_socket_is(tmp_path: Path) -> None:
+    at = Places(tmp_path, tmp_path / "config.toml", tmp_path / "pwf.sock")
+    assert socket_path(at) == str(tmp_path / "pwf.sock")
+    at.lock.write_text('   {"pid": 1, "socket": "/elsewhere.sock", "later": true}\n')
+    assert socket_path(at) == "/elsewhere.sock"
+    at.lock.write_text("{half")
+    assert socket_path(at) == str(tmp_path / "pwf.sock")
+    assert try_connect(at) is None
+
+
+def test_the_tail_of_a_log_is_bounded_and_readable(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    log.write_bytes(b"x" * 100_000 + b"\n" + b"\xff line\n" * 30)
+    assert log_tail(log, 3) == ["\ufffd line"] * 3
+    assert log_tail(tmp_path / "none") == []
