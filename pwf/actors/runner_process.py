@@ -88,19 +88,26 @@ class RunnerProcess:
             with contextlib.suppress(PermissionError):
                 host.kill_identity(identity)
 
-    async def prove_dead(self, childless: bool = False, timeout_s: float = PROOF_TIMEOUT_S) -> bool:
-        """Kill the runner and all that it started, wherever it went, until it is shown that nothing is left.
+    async def prove_dead(
+        self, childless: bool = False, *, grace_s: float = 0.0, timeout_s: float = PROOF_TIMEOUT_S
+    ) -> bool:
+        """End the runner and all that it started, wherever it went, until it is shown that nothing is left.
 
-        `childless`: it said itself that no descendant is left, which saves the scan when it also exits by itself.
-        False when something can not be shown dead within the bound.
+        `grace_s`: how long after a SIGTERM before SIGKILL; with 0 there is no SIGTERM. `childless`: the runner said
+        itself that no descendant is left, which saves the scan when it also exits by itself. False when something
+        can not be shown dead within the bound.
         """
-        by = trio.current_time() + timeout_s
+        by = trio.current_time() + grace_s + timeout_s
         with trio.move_on_at(by):
+            if childless:
+                await self._leaves(LEAVE_S)
+            elif grace_s > 0:
+                self.terminate()
+                await self._leaves(grace_s)
             if not self.has_exited:
-                childless = False if not childless else await self._leaves_alone()
-                if not self.has_exited:
-                    self.kill()
-                    await self._exited.wait()
+                childless = False
+                self.kill()
+                await self._exited.wait()
             if childless or self._report.clean:
                 return True
         remaining = max(0.0, by - trio.current_time())
@@ -108,11 +115,10 @@ class RunnerProcess:
             self.identity, self.marker, died_tick=self._died_tick, timeout_s=remaining
         )
 
-    async def _leaves_alone(self) -> bool:
-        """Give a runner that said its last word the time to end. Whether it did."""
-        with trio.move_on_after(LEAVE_S):
+    async def _leaves(self, seconds: float) -> None:
+        """Give the runner the time to end by itself."""
+        with trio.move_on_after(seconds):
             await self._exited.wait()
-        return self.has_exited
 
     async def discard(self) -> None:
         """For a runner that nobody wants: it has not been launched, so nothing of it needs a proof."""

@@ -42,7 +42,7 @@ class LinkClosed(PwfError):
 
 
 class Exits:
-    """Who ended how, by the word of those who reaped. Kept only for processes that somebody waits for."""
+    """Who ended how, by the word of those who reaped. Each process is kept until somebody forgets it."""
 
     def __init__(self) -> None:
         self._expected: dict[tuple[int, int], ExitReport] = {}
@@ -53,7 +53,7 @@ class Exits:
 
     def report(self, exited: Exited) -> None:
         """A process was reaped."""
-        report = self._expected.pop((exited.pid, exited.start_tick), None)
+        report = self._expected.get((exited.pid, exited.start_tick))
         if report is not None:
             report.status, report.clean = exited.status, exited.clean
             report.arrived.set()

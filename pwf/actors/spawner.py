@@ -100,6 +100,7 @@ class Zygote:
     async def start(self, nursery: trio.Nursery) -> None:
         """Start the process and wait for its hello. Raises `EnvironmentMissing`."""
         if self.stamp is None:
+            self.close()
             raise EnvironmentMissing(
                 f"the interpreter {self.interpreter} is gone",
                 hint="restore it, or restart the run to take the present one",
@@ -147,7 +148,7 @@ class Zygote:
     ) -> Template:
         """Fork a template and have it load the bundle. Raises `LoadFailed`; `unsafe` of the result says if of use."""
         link, identity = await self._fork("template")
-        template = Template(self, link, identity)
+        template = Template(self, link, identity, self._exits)
         template.unsafe = await self._load(link, identity, bundle, environment, deadline_s)
         return template
 
@@ -179,8 +180,7 @@ class Zygote:
         except LinkClosed:
             fault = f"loading {path} ended the process: {await self._how_it_ended(identity)}"
         finally:
-            link.close()
-            host.kill_identity(identity)
+            self._end(link, identity)
         return Resolved(call=call, error_code="load_failed", error=fault)
 
     async def _load(
@@ -209,8 +209,7 @@ class Zygote:
             raise LoadFailed(f"loading ended the process: {how}") from None
         finally:
             if not loaded:
-                link.close()
-                host.kill_identity(identity)
+                self._end(link, identity)
 
     async def _fork(self, role: str) -> tuple[SpawnLink, Identity]:
         link = SpawnLink(self._exits)
@@ -222,25 +221,32 @@ class Zygote:
     ) -> Identity:
         """Have the zygote start a process that holds the other end of `link`."""
         assert self._nursery is not None
+        answer = None
         try:
             with trio.fail_after(FORK_TIMEOUT_S):
                 answer = await self._link.call(request, Forked, descriptors)
         except (trio.TooSlowError, LinkClosed) as error:
             self._stuck = True
-            link.close()
             raise RunnerCrashed(f"the zygote of {self.interpreter} does not answer") from error
-        link.theirs.close()
+        finally:
+            link.theirs.close()
+            if answer is None or answer.identity is None:
+                link.close()
         if answer.identity is None:
-            link.close()
             raise RunnerCrashed(f"no process could be forked: {answer.error}")
         self._nursery.start_soon(link.run)
         return answer.identity
+
+    def _end(self, link: SpawnLink, identity: Identity) -> None:
+        """Be done with a helper, whatever it does."""
+        link.close()
+        host.kill_identity(identity)
+        self._exits.forget(identity)
 
     async def _how_it_ended(self, identity: Identity) -> str:
         report = self._exits.expect(identity)
         with trio.move_on_after(EXIT_STATUS_WAIT_S):
             await report.arrived.wait()
-        self._exits.forget(identity)
         return describe_status(report.status)
 
     async def _reap(self) -> None:
@@ -285,11 +291,12 @@ class Zygote:
 class Template:
     """A process that has loaded one workflow and forks its runners. `unsafe`: why it must not (it is gone then)."""
 
-    def __init__(self, zygote: Zygote, link: SpawnLink, identity: Identity) -> None:
+    def __init__(self, zygote: Zygote, link: SpawnLink, identity: Identity, exits: Exits) -> None:
         self.zygote = zygote
         self.identity = identity
         self.unsafe: str | None = None
         self._link = link
+        self._exits = exits
 
     @property
     def is_usable(self) -> bool:
@@ -314,6 +321,7 @@ class Template:
     def close(self) -> None:
         """Close its socket: the template ends; its runners go on."""
         self._link.close()
+        self._exits.forget(self.identity)
 
 
 def describe_status(status: int | None) -> str:

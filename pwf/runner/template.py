@@ -86,19 +86,21 @@ class _Template:
         """Fork a runner with the two sockets that came along."""
         if not isinstance(request, ForkRunner) or len(descriptors) != 2:
             raise SystemExit(forking.EXIT_CRASHED)
+        # Written before the fork, so that there is no moment at which the runner can not be told by its marker.
+        self._reserved.write(request.marker)
         try:
             pid = forking.fork(lambda: self._run(request, descriptors))
         except OSError as error:  # no memory, or too many processes
             answer = Forked(call=request.call, error=str(error))
         else:
             answer = Forked(call=request.call, identity=self.children.add(pid))
+        self._reserved.write(ROLE)
         for descriptor in descriptors:
             os.close(descriptor)
         self._control.send(answer)
 
     def _run(self, request: ForkRunner, descriptors: list[int]) -> int:
         messages, values = forking.detach(descriptors, "pwf-runner")
-        self._reserved.write(request.marker)
         forking.set_environment(request.environment, request.marker)
         forking.reseed()
         gc.enable()

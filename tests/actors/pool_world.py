@@ -1,0 +1,172 @@
+"""A pool with real processes, a project to run, and the daemon's side of one run's conversation."""
+
+from __future__ import annotations
+
+import os
+import sys
+import textwrap
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import trio
+
+from pwf import host
+from pwf.actors.runner_pool import RunnerPool
+from pwf.actors.runner_process import RunnerProcess
+from pwf.host import Identity
+from pwf.protocol.graph import WorkflowDefinition
+from pwf.protocol.runner import Finish, FromRunner, Launch, Leaving, Reply, Value, encode_line, from_runner
+from pwf.protocol.spawn import PinnedSource, Resolved, SourceBundle
+
+ENVIRONMENT = {"PATH": os.environ["PATH"], "HOME": "/", "LANG": "C.UTF-8"}
+
+
+@dataclass
+class Project:
+    """One workflow of one compute node, and how often its bundle was asked for."""
+
+    root: Path
+    pool: RunnerPool
+    interpreter: str = sys.executable
+    environment: dict[str, str] = field(default_factory=lambda: dict(ENVIRONMENT))
+    answer: Resolved | None = None
+    loads: int = 0
+    runs: int = 0
+
+    @property
+    def definition(self) -> WorkflowDefinition:
+        assert self.answer is not None
+        assert self.answer.definition is not None, self.answer.error
+        return self.answer.definition
+
+    async def write(self, body: str = "return None", head: str = "") -> Resolved:
+        """Write the workflow and resolve it."""
+        text = textwrap.dedent(head) + "\nfrom pwf import Workflow\n\nflow = Workflow('flow')\n\n"
+        text += (
+            "@flow.compute\ndef step(ctx):\n" + textwrap.indent(textwrap.dedent(body).strip(), "    ") + "\n"
+        )
+        path = self.root / "flow.py"
+        await trio.Path(path).write_text(text)
+        self.answer = await self.pool.resolve(self.interpreter, str(path), str(self.root), self.environment)
+        return self.answer
+
+    async def load_bundle(self) -> SourceBundle:
+        self.loads += 1
+        assert self.answer is not None
+        return SourceBundle(
+            definition_id=self.definition.definition_id,
+            root=self.definition.root,
+            sources=tuple(
+                PinnedSource(
+                    path=source.path,
+                    kind=source.kind,
+                    module=source.module,
+                    text=self.answer.texts[source.digest],
+                )
+                for source in self.definition.sources
+                if source.kind != "data"
+            ),
+        )
+
+    async def acquire(self, *, isolate: str = "fork") -> RunnerProcess:
+        self.runs += 1
+        return await self.pool.acquire(
+            bundle_key=self.definition.definition_id,
+            load_bundle=self.load_bundle,
+            interpreter=self.interpreter,
+            environment=self.environment,
+            root=str(self.root),
+            marker=f"home:run{self.runs}:1",
+            isolate=isolate,
+        )
+
+    async def launch(self, process: RunnerProcess) -> None:
+        """Tell the runner to begin."""
+        launch = Launch(
+            run_id="run",
+            generation=1,
+            graph=self.definition.graph,
+            input=Value(json=msgspec.Raw(b"null"), size=4),
+            node=self.definition.graph.start,
+            visit=1,
+            attempt=1,
+            root=str(self.root),
+        )
+        await process.stream.send_all(encode_line([launch]))
+
+    async def run(self, process: RunnerProcess) -> Any:
+        """Launch, let the one node end, and give its output."""
+        await self.launch(process)
+        buffer = b""
+        output: Any = None
+        async for data in process.stream:
+            buffer += data
+            *lines, buffer = buffer.split(b"\n")
+            for line in lines:
+                message: FromRunner = from_runner.decode(line)
+                if isinstance(message, Finish):
+                    assert message.error is None, message.error
+                    assert message.output is not None
+                    assert message.output.json is not None
+                    output = msgspec.json.decode(message.output.json)
+                    await process.stream.send_all(encode_line([Reply(seq=message.seq, verdict="end")]))
+                else:
+                    assert isinstance(message, Leaving)
+        return output
+
+    async def output(self, **options: Any) -> Any:
+        """Of a whole run, whose process is proved dead at the end."""
+        process = await self.acquire(**options)
+        result = await self.run(process)
+        assert await process.exited() == 0
+        assert await process.prove_dead()
+        await process.aclose()
+        return result
+
+
+@asynccontextmanager
+async def running_pool(**options: Any) -> AsyncIterator[RunnerPool]:
+    """A pool whose task runs; at the end nothing of it is left."""
+    pool = RunnerPool(**options)
+    async with trio.open_nursery() as nursery:
+        await nursery.start(pool.run)
+        yield pool
+        below = host.descendants(os.getpid())
+        nursery.cancel_scope.cancel()
+    assert not [identity for identity in below if host.is_alive(identity)]
+
+
+async def until_dead(identities: list[Identity], seconds: float = 5.0) -> bool:
+    """Whether all of them end in time."""
+    with trio.move_on_after(seconds):
+        while any(host.is_alive(identity) for identity in identities):  # noqa: ASYNC110 - the kernel tells nobody
+            await trio.sleep(0.01)
+        return True
+    return False
+
+
+async def until_exists(path: Path, seconds: float = 5.0) -> str:
+    """The text of a file that somebody writes."""
+    with trio.fail_after(seconds):
+        while True:
+            text = await trio.Path(path).read_text() if await trio.Path(path).exists() else ""
+            if text.endswith("\n"):
+                return text.strip()
+            await trio.sleep(0.01)
+
+
+def named(name: str) -> list[Identity]:
+    """The living processes below this one with that name."""
+    found = []
+    for identity in host.descendants(os.getpid()):
+        try:
+            comm = Path(f"/proc/{identity.pid}/comm").read_text().strip()
+        except OSError:
+            continue
+        if comm == name:
+            found.append(identity)
+    return found
