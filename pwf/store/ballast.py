@@ -34,10 +34,10 @@ class Ballast:
             return False
 
     def release(self) -> bool:
-        """Give the space to whoever needs it; False when there was none."""
+        """Give the space to whoever needs it; False when there was none to give."""
         try:
             self._path.unlink()
-        except FileNotFoundError:
+        except OSError:
             return False
         return True
 
@@ -63,13 +63,25 @@ class Ballast:
     def _allocate(self, path: Path) -> None:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         try:
-            if hasattr(os, "posix_fallocate"):
-                os.posix_fallocate(descriptor, 0, self._size)
+            if _fallocated(descriptor, self._size):
                 return
-            # macOS has no posix_fallocate, and a hole would hold nothing back: write the bytes.
+            # A hole would hold nothing back: write the bytes, which no file system can compress.
             block = os.urandom(1024 * 1024)
             for offset in range(0, self._size, len(block)):
                 os.pwrite(descriptor, block[: self._size - offset], offset)
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
+
+
+def _fallocated(descriptor: int, size: int) -> bool:
+    """Whether the file system could do it in one call; macOS has no such call."""
+    if not hasattr(os, "posix_fallocate"):
+        return False
+    try:
+        os.posix_fallocate(descriptor, 0, size)
+    except OSError as error:
+        if error.errno in (errno.EOPNOTSUPP, errno.ENOTSUP, errno.EINVAL, errno.ENOSYS):
+            return False
+        raise
+    return True

@@ -99,7 +99,7 @@ class Writer:
         self._broken: StoreBroken | None = None
         self._changed: set[str] = set()
         connection.set_wal_hook(self._count_wal)
-        if ballast is not None and not ballast.build():
+        if not self._build_ballast():
             self._note_disk_full("there is no room for the ballast")
 
     # --- a batch ------------------------------------------------------------------------------------------
@@ -300,12 +300,20 @@ class Writer:
 
     def rebuild_ballast(self) -> bool:
         """While the disk is full: try to keep space back again; True when admission may resume."""
-        if self._ballast is not None and not self._ballast.build():
+        if not self._build_ballast():
             return False
         if self.tx.disk_full:
             self.tx.disk_full = False
             self._warn("store.disk_has_space")
         return True
+
+    def _build_ballast(self) -> bool:
+        """False when there is no space for it. A ballast that fails otherwise is only missed."""
+        try:
+            return self._ballast is None or self._ballast.build()
+        except OSError as error:
+            self._warn("store.ballast_failed", error=str(error))
+            return True
 
     def close(self) -> None:
         """Close the connection; an open transaction is rolled back."""

@@ -31,6 +31,15 @@ def test_a_platform_without_fallocate_writes_the_bytes(ballast, tmp_path, monkey
     assert facts.st_blocks * 512 >= SIZE
 
 
+def test_a_file_system_that_can_not_allocate_gets_the_bytes_written(ballast, tmp_path, monkeypatch):
+    def unsupported(descriptor, offset, size):
+        raise OSError(95, "Operation not supported")
+
+    monkeypatch.setattr(os, "posix_fallocate", unsupported, raising=False)
+    assert ballast.build()
+    assert (tmp_path / "ballast").stat().st_blocks * 512 >= SIZE
+
+
 def test_it_is_released_once(ballast):
     ballast.build()
     assert ballast.release()

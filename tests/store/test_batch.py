@@ -279,6 +279,14 @@ def test_handlers_see_that_the_disk_is_full_until_the_ballast_is_back(on, disk, 
     assert (tmp_path / "ballast").stat().st_size == 64 * 1024
 
 
+def test_a_ballast_that_can_not_be_made_for_another_reason_is_said_and_only_missed(tmp_path, warnings):
+    (tmp_path / "ballast.new").mkdir()
+    writer = make_spec(tmp_path, warn=warnings, ballast=small_ballast(tmp_path)).writer()
+    assert warnings.events == ["store.ballast_failed"]
+    assert do(writer, lambda tx, _: tx.disk_full) is False
+    writer.close()
+
+
 # --- checkpoints ----------------------------------------------------------------------------------------------
 
 
