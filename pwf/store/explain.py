@@ -28,7 +28,6 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
     hold: str | None
     hold_detail: str | None
     node: str
-    node_kind: str
     reason: str | None
     request_id: str | None
     tries: int
@@ -83,7 +82,7 @@ _HOLDS: dict[str, tuple[str, str, tuple[str, ...]]] = {
     "broken": (
         "one of its rows can not be handled",
         "when it is resumed or cancelled",
-        ("pwf state verify", "pwf cancel {run}"),
+        ("pwf state verify", "pwf resume {run}", "pwf cancel {run}"),
     ),
     "budget": (
         "it has used up its budget",
@@ -143,9 +142,8 @@ def _waiting(run: Standing) -> Explanation:
 
 def _running(run: Standing, now: Now) -> Explanation:
     if run.runner_state != "live" or run.active_since_ms is None:
-        return _make(
-            run, "launching", "its runner process is being launched", "within moments", ("pwf watch {run}",)
-        )
+        reason = "its runner process is being launched" + ("; it pauses then" if run.pause_requested else "")
+        return _make(run, "launching", reason, "within moments", ("pwf watch {run}",))
     limit = "it has no time limit"
     ends_at = None
     if run.timeout_ms is not None:
@@ -164,10 +162,11 @@ def _running(run: Standing, now: Now) -> Explanation:
 
 def _queued(run: Standing, load: Load, now: Now) -> Explanation:
     commands = ("pwf pause {run}", "pwf cancel {run}")
+    timer = run.active_since_ms is not None  # of a queued run, only a timer's attempt is open
     if run.due_in_ms is not None and run.due_in_ms > 0:
         at_ms = now.wall_ms + run.due_in_ms
         when = f"in {_duration(run.due_in_ms)}"
-        if run.node_kind == "wait" and run.active_since_ms is not None:
+        if timer:
             return _make(
                 run, "due_later", f"node {run.node!r} waits for its time", when, commands, at_ms=at_ms
             )
@@ -175,6 +174,14 @@ def _queued(run: Standing, load: Load, now: Now) -> Explanation:
             reason = f"node {run.node!r} failed {run.failures} times and is tried again later"
             return _make(run, "retry_later", reason, when, commands, at_ms=at_ms)
         return _make(run, "due_later", "it is due later", when, commands, at_ms=at_ms)
+    if timer:  # it takes no capacity
+        return _make(
+            run,
+            "due_later",
+            f"the time of node {run.node!r} has come",
+            "within moments",
+            ("pwf watch {run}",),
+        )
     if load.stopped is not None:
         return _make(
             run,

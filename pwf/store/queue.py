@@ -171,11 +171,13 @@ def complete_parked(tx: Tx, run: RunState, output: bytes, *, actor: str) -> None
 
 
 def _break(tx: Tx, run_id: str, detail: str) -> None:
-    run = load_run(tx, run_id)
-    run.revision = tx.fence(run.entity_id)
-    moves.hold(tx, run, "broken", detail[:2000])
-    save_position(tx, run)
-    moves.note(tx, run, "held", "daemon", {"hold": "broken", "detail": detail[:2000]})
+    # Without loading the run: its row may be what can't be read.
+    entity_id, detail = "run:" + run_id, detail[:2000]
+    revision = tx.fence(entity_id)
+    tx.run(moves.Q.dequeue, {"run_id": run_id})
+    tx.run(Q.break_run, {"run_id": run_id, "detail": detail})
+    tx.event(entity_id, revision, "held", "daemon", 0, {"hold": "broken", "detail": detail})
+    tx.changed(entity_id)
 
 
 def _next_in_ms(tx: Tx) -> int | None:

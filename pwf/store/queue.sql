@@ -49,6 +49,10 @@ VALUES (:run_id, :generation, :epoch, 'launching', :now)
 -- The open attempt of a run, if there is one.
 SELECT attempt FROM attempts WHERE run_id = :run_id AND status = 'active'
 
+-- name: break_run
+-- Park a run whose rows can't be handled.
+UPDATE runs SET status = 'held', hold = 'broken', hold_detail = :detail WHERE run_id = :run_id
+
 -- name: rebase
 -- After a reboot, relative times go by what the wall clock says is left.
 UPDATE run_queue SET due_boot_id = :boot_id, due_elapsed_ms = :elapsed_ms + max(0, due_wall_ms - :wall_ms)

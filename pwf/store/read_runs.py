@@ -23,7 +23,7 @@ from pwf.store.events import events_after
 from pwf.store.explain import Load, Standing, explain
 from pwf.store.queries import load_queries
 from pwf.store.runs import RunEnvironment
-from pwf.store.state import graph_of, load_run, shown_status
+from pwf.store.state import RunState, graph_of, load_run, shown_status
 from pwf.store.tx import Row, Tx
 from pwf.store.values import value_of
 
@@ -158,7 +158,6 @@ def _row(tx: Tx, run_id: str) -> Row:
 
 def _standing(tx: Tx, run_id: str) -> Standing:
     run = load_run(tx, run_id)
-    node = graph_of(tx, run.definition_id).node(run.node)
     queue = tx.one(Q.queue_state, {"run_id": run_id})
     runner = tx.one(Q.runner_state, {"run_id": run_id})
     active = tx.one(Q.active_since, {"run_id": run_id})
@@ -176,7 +175,6 @@ def _standing(tx: Tx, run_id: str) -> Standing:
         hold=run.hold,
         hold_detail=run.hold_detail,
         node=run.node,
-        node_kind=node.kind,
         reason=run.reason,
         request_id=summary[-1],
         tries=run.tries,
@@ -187,8 +185,12 @@ def _standing(tx: Tx, run_id: str) -> Standing:
         due_in_ms=due_in_ms,
         runner_state=None if runner is None else runner[0],
         active_since_ms=None if active is None else active[2],
-        timeout_ms=node.timeout_ms,
+        timeout_ms=_timeout_ms(tx, run) if run.status == "running" else None,
     )
+
+
+def _timeout_ms(tx: Tx, run: RunState) -> int | None:
+    return graph_of(tx, run.definition_id).node(run.node).timeout_ms
 
 
 def run_view(tx: Tx, query: RunQuery) -> RunView:

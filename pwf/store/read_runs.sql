@@ -99,7 +99,7 @@ LEFT JOIN contents cp ON cp.digest = q.prompt_digest LEFT JOIN contents ca ON ca
 WHERE q.run_id = :run_id ORDER BY q.created_wall_ms DESC, q.attempt DESC LIMIT 1
 
 -- name: refers
--- Whether a run refers to a value: as input, output, an attempt's output, a prompt, an answer, an upload, or a pinned file.
+-- Whether a run refers to a value: input, output, an attempt's output, a prompt, an answer, an upload, a pinned file.
 SELECT 1 FROM runs WHERE run_id = :run_id AND (input_digest = :digest OR output_digest = :digest)
 UNION ALL SELECT 1 FROM attempts WHERE run_id = :run_id AND output_digest = :digest
 UNION ALL SELECT 1 FROM requests WHERE run_id = :run_id AND (prompt_digest = :digest OR answer_digest = :digest)

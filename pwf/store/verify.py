@@ -22,17 +22,21 @@ RULES: dict[str, tuple[str, str]] = {
     "ended_open": ("the run has ended, but something is still open for it", _RESTART),
     "running_unowned": ("the run is running, but has no queue row, lease or runner", _RESTART),
     "queued_undue": ("the run is queued, but not due, or somebody owns it", _CANCEL),
+    "ready_open": ("the run waits to be admitted, but an attempt of it is still open", _CANCEL),
     "waiting_unasked": ("the run waits, but has no open request, or is queued or owned as well", _CANCEL),
     "held_loose": ("the run is held, but without a reason, or is queued, asked or owned as well", _CANCEL),
+    "request_stray": ("a request is open, but its run does not wait for it", _CANCEL),
+    "position_miscounted": ("the run's position is not the newest visit of its node", _REPORT),
     "attempts_miscounted": ("the run's attempts are not numbered as counted", _REPORT),
     "history_broken": ("the history has not one event per revision", _REPORT),
     "ambiguous_loose": ("an effect is ambiguous, but its run is not held for it", _CANCEL),
     "step_repeated": ("a committed step ran twice", _REPORT),
     "manual_repeated": ("a manual effect was applied, but not by exactly one completed attempt", _REPORT),
+    "effect_unsettled": ("a step completed, but its effect is not settled as applied", _REPORT),
     "active_stray": ("an open attempt is not the run's position", _REPORT),
     "counts_wrong": ("the number of runs with this status is not what is counted", _REPORT),
     "runner_stray": ("a runner of an earlier daemon is not settled", _RESTART),
-    "content_incomplete": ("an output refers to a value that is not all there", _REPORT),
+    "content_incomplete": ("the run refers to a value that is not all there", _REPORT),
 }
 
 

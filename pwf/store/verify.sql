@@ -23,6 +23,11 @@ SELECT r.run_id FROM runs r WHERE r.status = 'queued' AND (
   NOT EXISTS (SELECT 1 FROM run_queue q WHERE q.run_id = r.run_id AND q.state IN ('ready', 'later'))
   OR EXISTS (SELECT 1 FROM entities e WHERE e.entity_id = 'run:' || r.run_id AND e.lease_token IS NOT NULL))
 
+-- name: ready_open
+-- A run that a runner may begin has no open attempt: one whose timer is set is due later until that is over.
+SELECT q.run_id FROM run_queue q WHERE q.state = 'ready'
+  AND EXISTS (SELECT 1 FROM attempts a WHERE a.run_id = q.run_id AND a.status = 'active')
+
 -- name: waiting_unasked
 -- A waiting run has one open request, no queue row and no owner.
 SELECT r.run_id FROM runs r WHERE r.status = 'waiting' AND (
@@ -37,6 +42,18 @@ SELECT r.run_id FROM runs r WHERE r.status = 'held' AND (
   OR EXISTS (SELECT 1 FROM run_queue q WHERE q.run_id = r.run_id)
   OR EXISTS (SELECT 1 FROM requests q WHERE q.run_id = r.run_id AND q.status = 'pending')
   OR EXISTS (SELECT 1 FROM entities e WHERE e.entity_id = 'run:' || r.run_id AND e.lease_token IS NOT NULL))
+
+-- name: request_stray
+-- An open request is that of the position's open attempt, and its run waits.
+SELECT q.run_id FROM requests q JOIN runs r ON r.run_id = q.run_id WHERE q.status = 'pending' AND (
+  r.status <> 'waiting' OR q.attempt <> r.attempts OR q.node <> r.node OR q.visit <> r.visit
+  OR NOT EXISTS (SELECT 1 FROM attempts a WHERE a.run_id = q.run_id AND a.attempt = q.attempt AND a.status = 'active'))
+
+-- name: position_miscounted
+-- The visits add up to the steps taken, and the position is its node's newest.
+SELECT r.run_id FROM runs r
+WHERE r.steps <> (SELECT sum(v.value) FROM json_each(CAST(r.visits AS TEXT)) v)
+  OR r.visit IS NOT (SELECT v.value FROM json_each(CAST(r.visits AS TEXT)) v WHERE v.key = r.node)
 
 -- name: attempts_miscounted
 -- The counter names the newest attempt, and attempts are numbered without gaps.
@@ -61,10 +78,15 @@ SELECT a.run_id FROM attempts a WHERE a.status = 'completed' GROUP BY a.run_id, 
 
 -- name: manual_repeated
 -- An applied manual effect has exactly one completed attempt.
-SELECT e.run_id FROM effects e WHERE e.mode = 'manual' AND e.status = 'applied' AND e.run_id IN (SELECT run_id FROM runs)
+SELECT e.run_id FROM effects e WHERE e.mode = 'manual' AND e.status = 'applied'
   AND 1 <> (SELECT count(*) FROM attempts a WHERE a.run_id = e.run_id AND a.node = e.node AND a.visit = e.visit
     AND a.status = 'completed')
   AND NOT EXISTS (SELECT 1 FROM runs r WHERE r.run_id = e.run_id AND r.ended_wall_ms IS NOT NULL)
+
+-- name: effect_unsettled
+-- The effect of a completed step was applied.
+SELECT a.run_id FROM attempts a JOIN effects e ON e.run_id = a.run_id AND e.node = a.node AND e.visit = a.visit
+WHERE a.status = 'completed' AND e.status <> 'applied'
 
 -- name: active_stray
 -- An open attempt belongs to the position of a run that runs, waits, or has a timer.
@@ -74,14 +96,21 @@ WHERE a.status = 'active' AND (a.attempt <> r.attempts OR a.node <> r.node OR a.
 -- name: counts_wrong
 -- The counter per status is what a count would give.
 SELECT c.status FROM run_counts c WHERE c.runs <> (SELECT count(*) FROM runs r WHERE r.status = c.status)
+UNION SELECT r.status FROM runs r WHERE r.status NOT IN (SELECT c.status FROM run_counts c)
 
 -- name: runner_stray
--- A runner row of an earlier daemon that recovery has not settled.
-SELECT p.run_id FROM runners p WHERE p.epoch < :epoch
+-- A runner row of an earlier daemon that recovery has neither settled nor held the run for.
+SELECT p.run_id FROM runners p JOIN runs r ON r.run_id = p.run_id
+WHERE p.epoch < :epoch AND r.ended_wall_ms IS NULL AND r.hold IS NOT 'process_unreaped'
 
 -- name: content_incomplete
 -- A value that something refers to is all there.
 SELECT a.run_id FROM attempts a JOIN contents c ON c.digest = a.output_digest WHERE c.complete = 0
+UNION SELECT r.run_id FROM runs r JOIN contents c ON c.digest IN (r.input_digest, r.output_digest) WHERE c.complete = 0
+UNION SELECT q.run_id FROM requests q JOIN contents c ON c.digest IN (q.prompt_digest, q.answer_digest)
+  WHERE c.complete = 0
+UNION SELECT r.run_id FROM definition_sources s JOIN contents c ON c.digest = s.digest
+  JOIN runs r ON r.definition_id = s.definition_id WHERE c.complete = 0
 
 -- name: row_counts
 -- What was looked at.
