@@ -43,11 +43,13 @@ def svg(graph: WorkflowGraph) -> str:
     """The text of an `.svg` file."""
     plan = layout(graph)
     specs = {node.id: node for node in graph.nodes}
+    kinds = _kinds(plan, specs)
     for row in plan.rows:
         for place in row:
-            place.width = _width(place, specs)
+            place.width = _width(place, kinds)
     assign_x(plan.rows, COLUMN_GAP)
     tops = _tops(plan)
+    box_rows = frozenset(place.row for place in plan.nodes.values())
     name = text.line(graph.name)
     right = max(place.x + place.width / 2 for row in plan.rows for place in row)
     width = max(right + 2 * MARGIN, text.width(name) * 10 + 2 * MARGIN)
@@ -62,18 +64,24 @@ def svg(graph: WorkflowGraph) -> str:
             '  <rect class="back" width="100%" height="100%"/>',
             f'  <text class="title" x="{MARGIN}" y="{MARGIN}">{_xml(name)}</text>',
             *_start(plan.nodes[graph.start], tops),
-            *(_way(course, tops) for course in plan.courses),
+            *(_way(course, tops, box_rows) for course in plan.courses),
             *_loops(plan, tops),
-            *(_box(specs[node], place, tops) for node, place in plan.nodes.items()),
+            *(_box(specs[node], kinds[node], place, tops) for node, place in plan.nodes.items()),
             *(_chip(place, tops) for row in plan.rows for place in row if place.label),
             "</svg>",
         ]
     )
 
 
-def _width(place: Place, specs: dict[str, NodeSpec]) -> float:
+def _kinds(plan: Layout, specs: dict[str, NodeSpec]) -> dict[str, str]:
+    """The second line of each box: the kind, and which way leads back to the node itself."""
+    loops = {edge.source: f" ↺ {text.line(edge.label, 24)}".rstrip() for edge in plan.loops}
+    return {node: specs[node].kind + loops.get(node, "") for node in plan.nodes}
+
+
+def _width(place: Place, kinds: dict[str, str]) -> float:
     if place.node is not None:
-        longest = max(text.width(text.line(place.node, 48)), text.width(specs[place.node].kind))
+        longest = max(text.width(text.line(place.node, 48)), text.width(kinds[place.node]))
         return max(88.0, longest * CELL + 28)
     return text.width(text.line(place.label, 32)) * CELL + 10 if place.label else 8.0
 
@@ -105,7 +113,7 @@ def _start(place: Place, tops: list[float]) -> list[str]:
     ]
 
 
-def _box(node: NodeSpec, place: Place, tops: list[float]) -> str:
+def _box(node: NodeSpec, kind: str, place: Place, tops: list[float]) -> str:
     x, top = place.x + MARGIN, tops[place.row]
     radius = BOX_HEIGHT / 2 if node.kind == "wait" else 8
     tooltip = f"<title>{_xml(text.block(node.doc.strip()))}</title>" if node.doc.strip() else ""
@@ -113,12 +121,12 @@ def _box(node: NodeSpec, place: Place, tops: list[float]) -> str:
         f'  <g>{tooltip}<rect class="node {node.kind}" x="{x - place.width / 2:.1f}" y="{top:.1f}" '
         f'width="{place.width:.1f}" height="{BOX_HEIGHT}" rx="{radius}"/>'
         f'<text x="{x:.1f}" y="{top + 20:.1f}">{_xml(text.line(node.id, 48))}</text>'
-        f'<text class="kind" x="{x:.1f}" y="{top + 36:.1f}">{node.kind}</text></g>'
+        f'<text class="kind" x="{x:.1f}" y="{top + 36:.1f}">{_xml(kind)}</text></g>'
     )
 
 
-def _way(course: Course, tops: list[float]) -> str:
-    """A smooth line through the course's places: level tangents nowhere, so that it reads from row to row."""
+def _way(course: Course, tops: list[float], box_rows: frozenset[int]) -> str:
+    """A smooth line through the course's places, upright at each of them."""
     points: list[tuple[float, float]] = []
     for index, place in enumerate(course.places):
         x, top = place.x + MARGIN, tops[place.row]
@@ -128,6 +136,8 @@ def _way(course: Course, tops: list[float]) -> str:
         elif index == len(course.places) - 1:
             x += _shift(place, course.places[-2], place.ups)
             points.append((x, top))
+        elif place.row in box_rows:
+            points += [(x, top), (x, top + BOX_HEIGHT)]  # straight between the boxes of that row
         else:
             points.append((x, top + LABEL_HEIGHT / 2))
     first, last = points[0], points[-1]
@@ -160,8 +170,6 @@ def _loops(plan: Layout, tops: list[float]) -> list[str]:
         x, top = place.x + MARGIN + place.width / 2, tops[place.row]
         found.append(
             f'  <path class="way" d="M{x:.1f} {top + 12:.1f} c24 -8 24 30 2 22" marker-end="url(#tip)"/>'
-            f'<text class="label" style="text-anchor:start" x="{x + 22:.1f}" y="{top + 27:.1f}">'
-            f"{_xml(text.line(edge.label, 24))}</text>"
         )
     return found
 
