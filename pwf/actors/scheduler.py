@@ -65,6 +65,7 @@ class Scheduler:
         self._pool = pool
         self._live: dict[tuple[str, int], RunSupervisor] = {}
         self._recovering: set[tuple[str, int]] = set()
+        self._failed: set[tuple[str, int]] = set()  # their supervisor failed: that counts like a runner's crash
         self._event = trio.Event()
         self._emptied = trio.Event()
         self._facts: dict[str, LaunchFacts] = {}
@@ -196,6 +197,7 @@ class Scheduler:
             raise
         except Exception as error:  # noqa: BLE001 - supervision: the run's failure must stay its own
             self._log.error("supervisor.failed", run_id=key[0], generation=key[1], error=repr(error))
+            self._failed.add(key)
         finally:
             del self._live[key]
             self._emptied.set()
@@ -259,6 +261,7 @@ class Scheduler:
             self._log.warning("recovery.unavailable", code=error.code)
         finally:
             self._recovering.difference_update((orphan.run_id, orphan.generation) for orphan in batch)
+            self._failed.difference_update(proved)
 
 
 def _remember(cache: dict[str, Any], key: str, value: object) -> None:
