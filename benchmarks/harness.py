@@ -149,13 +149,10 @@ class Daemon:
 
         at = places(self._environment)
         for _ in range(500):
-            client = connect_sync(at, autostart=False)
             try:
-                client.open()
+                return connect_sync(at, autostart=False)
             except DaemonUnreachable:
                 time.sleep(0.02)
-            else:
-                return client
         raise RuntimeError("the daemon did not come up: " + (self.home / "daemon.log").read_text())
 
     def rss_mib(self) -> float:

@@ -38,7 +38,13 @@ class Demo:
         """A command's JSON answer."""
         command = [sys.executable, "-m", "pwf.cli.main", *words, "--json"]
         done = subprocess.run(
-            command, env=self.environment, cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE_S, check=False
+            command,
+            env=self.environment,
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE_S,
+            check=False,
         )
         if done.returncode:
             raise SystemExit(f"demo: pwf {' '.join(words)} failed: {done.stderr or done.stdout}")
@@ -49,7 +55,9 @@ class Demo:
         say("1. Start the run. The terminal shows it live; each step is committed before the next begins.")
         words = ["run", WORKFLOW, "--id", "demo", "--set", f"output={self.output}"]
         killer = threading.Thread(target=self.kill_in_the_middle, daemon=True)
-        started = subprocess.Popen([sys.executable, "-m", "pwf.cli.main", *words], env=self.environment, cwd=ROOT)
+        started = subprocess.Popen(
+            [sys.executable, "-m", "pwf.cli.main", *words], env=self.environment, cwd=ROOT
+        )
         killer.start()
         code = started.wait(timeout=PATIENCE_S)
         killer.join(timeout=5)
@@ -75,7 +83,9 @@ class Demo:
                 return
             if node in KILL_AT:
                 os.kill(record["pid"], signal.SIGKILL)
-                say(f"2. The daemon (pid {record['pid']}) was killed with SIGKILL while the run was at {node!r}.")
+                say(
+                    f"2. The daemon (pid {record['pid']}) was killed with SIGKILL while the run was at {node!r}."
+                )
                 return
             time.sleep(0.02)
 

@@ -97,7 +97,11 @@ def most_changed(ctx: Context[ReportInput]) -> dict[str, Any]:
         elif len(parts) == 3:
             changes[parts[2]] += 1
     top = ctx.input.top
-    return {"files": changes.most_common(top), "authors": authors.most_common(top), "commits": authors.total()}
+    return {
+        "files": changes.most_common(top),
+        "authors": authors.most_common(top),
+        "commits": authors.total(),
+    }
 
 
 @flow.action(effect=idempotent("compile"), timeout=minutes(5))
@@ -112,7 +116,9 @@ def compiles(ctx: Context[ReportInput]) -> list[str]:
                 compile(path.read_bytes(), name, "exec")
             except (SyntaxError, ValueError) as error:
                 broken.append(f"{name}: {error}")
-        ctx.publish("progress", "compiles", {"label": "modules compiled", "completed": done, "total": len(modules)})
+        ctx.publish(
+            "progress", "compiles", {"label": "modules compiled", "completed": done, "total": len(modules)}
+        )
     return broken
 
 
@@ -136,7 +142,9 @@ def was_delivered(ctx: Context[ReportInput]) -> Any:
     """Read the outside: is there a line with this effect's key?"""
     log = Path(ctx.input.output) / "deliveries.log"
     lines = log.read_text(encoding="utf-8").splitlines() if log.exists() else []
-    return applied({"delivery": lines.index(ctx.effect_key) + 1}) if ctx.effect_key in lines else not_applied()
+    return (
+        applied({"delivery": lines.index(ctx.effect_key) + 1}) if ctx.effect_key in lines else not_applied()
+    )
 
 
 @flow.action(effect=manual("delivery", observe=was_delivered))
@@ -158,7 +166,10 @@ def markdown(ctx: Context[ReportInput]) -> str:
     """The report's text."""
     name = Path(ctx.input.repository).resolve().name
     revision = subprocess.run(
-        ["git", "-C", ctx.input.repository, "describe", "--always"], capture_output=True, text=True, check=False
+        ["git", "-C", ctx.input.repository, "describe", "--always"],
+        capture_output=True,
+        text=True,
+        check=False,
     ).stdout.strip()
     changed, broken = ctx[most_changed], ctx[compiles]
     parts = [
