@@ -16,7 +16,7 @@ from typing import Literal
 
 from pwf.errors import EnvironmentMissing, InvalidArgument, NotFound
 from pwf.protocol.runner import MARKER_VARIABLE
-from pwf.watch import definition_id, same_code, still_valid, verify_sources
+from pwf.watch import changed_sources, definition_id, same_code, still_valid, verify_sources
 
 Scope = Literal["project", "user", "builtin", "path"]
 
@@ -238,6 +238,7 @@ __all__ = [
     "BUILTIN_WORKFLOWS",
     "Found",
     "Scope",
+    "changed_sources",
     "choose_interpreter",
     "client_environment",
     "definition_id",

@@ -10,6 +10,7 @@ import os
 import stat
 import time
 from collections.abc import Iterable, Mapping
+from typing import NamedTuple
 
 import msgspec
 
@@ -23,6 +24,7 @@ Mark = tuple[int, int, int, int]
 #: afresh.
 SETTLED_NS = 20_000_000
 _UNSETTLED = -1
+DIGEST_SHOWN = 12  # characters of a digest in a message
 
 
 def mark_of(path: str) -> Mark | None:
@@ -56,8 +58,28 @@ def verify_sources(sources: Iterable[SourceFile], root: str) -> list[str]:
 
     Data files are recorded relative to `root`; all others by their absolute path. Blocks on disk reads.
     """
-    changed = {source.path for source in sources if not _unchanged(source, root)}
-    return sorted(changed)
+    return sorted({changed.path for changed in changed_sources(sources, root)})
+
+
+class Changed(NamedTuple):
+    """A recorded file that differs. Digests are SHA-256; `present` is None where nothing can be read."""
+
+    path: str
+    recorded: str
+    present: str | None
+
+    def __str__(self) -> str:
+        now = "gone" if self.present is None else f"now {self.present[:DIGEST_SHOWN]}"
+        return f"{self.path} (recorded {self.recorded[:DIGEST_SHOWN]}, {now})"
+
+
+def changed_sources(sources: Iterable[SourceFile], root: str) -> list[Changed]:
+    """The recorded files that are missing or differ, with what is there now. Blocks on disk reads."""
+    return [
+        Changed(source.path, source.digest, _present(source, root))
+        for source in sources
+        if not _unchanged(source, root)
+    ]
 
 
 def same_code(one: WorkflowDefinition, other: WorkflowDefinition) -> bool:
@@ -77,15 +99,24 @@ def _code(definition: WorkflowDefinition) -> set[tuple[str, str, str, str]]:
 
 
 def _unchanged(source: SourceFile, root: str) -> bool:
+    try:
+        if os.stat(os.path.join(root, source.path)).st_size != source.size:
+            return False
+    except (OSError, ValueError):
+        return False
+    return _present(source, root) == source.digest
+
+
+def _present(source: SourceFile, root: str) -> str | None:
+    """The digest of what stands there now."""
     path = os.path.join(root, source.path)  # an absolute path stands for itself
     try:
-        found = os.stat(path)
-        if not stat.S_ISREG(found.st_mode) or found.st_size != source.size:
-            return False
+        if not stat.S_ISREG(os.stat(path).st_mode):
+            return None
         hasher = hashlib.sha256()
         with open(path, "rb") as file:
             while piece := file.read(CHUNK_BYTES):
                 hasher.update(piece)
     except (OSError, ValueError):
-        return False
-    return hasher.hexdigest() == source.digest
+        return None
+    return hasher.hexdigest()

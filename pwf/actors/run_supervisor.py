@@ -22,7 +22,7 @@ from pwf.actors.runner_pool import RunnerPool
 from pwf.actors.runner_process import RunnerProcess
 from pwf.actors.value_reads import serve_values
 from pwf.config import Config
-from pwf.discovery import verify_sources
+from pwf.discovery import changed_sources
 from pwf.errors import (
     ClaimLost,
     EnvironmentMissing,
@@ -76,6 +76,7 @@ TIMEOUT_GRACE_S = 0.25  # from a step's time limit to the end of its runner
 STOPS_ITSELF_S = 2.0  # more for a runner that can end the step itself, besides SIGTERM to SIGKILL
 RETRY_S = 1.0  # while the store can't take a write (disk full): the outcome waits, it is not lost
 RECEIVE_BYTES = 256 * 1024
+CHANGED_NAMED_MAX = 5  # files that a hold's reason names
 
 
 @dataclass
@@ -138,15 +139,9 @@ class RunSupervisor:
         await self._settle(proved, error)
 
     async def _acquire(self, environment: RunEnvironment, facts: LaunchFacts) -> RunnerProcess:
-        sources = facts.sources
-        if sources:
-            changed = await trio.to_thread.run_sync(verify_sources, sources, facts.root)
-            if changed:
-                raise SourceChanged(
-                    "these files differ from what the run was started with: " + ", ".join(changed)
-                )
-        if not os.path.isdir(facts.root):
-            raise EnvironmentMissing(f"the project folder {facts.root} is gone")
+        if facts.sources:
+            await trio.to_thread.run_sync(_refuse_changed, facts, self.fence.run_id)
+        _refuse_missing(facts.root)
         definition = DefinitionRef(definition_id=self.admission.definition_id)
         return await self._world.pool.acquire(
             bundle_key=self.admission.definition_id,
@@ -349,3 +344,18 @@ class RunSupervisor:
                     self._world.log.warning("store.unavailable", run_id=self.fence.run_id, code=error.code)
                 warned = True
                 await trio.sleep(RETRY_S)
+
+
+def _refuse_changed(facts: LaunchFacts, run_id: str) -> None:
+    """Under source="verify": raise `SourceChanged` with the recorded and the present identity. Reads the files."""
+    changed = changed_sources(facts.sources, facts.root)
+    if changed:
+        named = ", ".join(map(str, changed[:CHANGED_NAMED_MAX]))
+        more = len(changed) - CHANGED_NAMED_MAX
+        text = f"run {run_id} was started with other text of {named}"
+        raise SourceChanged(text + (f" and {more} more files" if more > 0 else ""))
+
+
+def _refuse_missing(root: str) -> None:
+    if not os.path.isdir(root):
+        raise EnvironmentMissing(f"the project folder {root} is gone")

@@ -1,0 +1,177 @@
+"""Interpreters and variables: a run keeps what it was started with, never what the daemon happens to have."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import pwf
+from tests.e2e.world import World, serving
+
+LOOKS = """
+import os, sys
+import paint
+
+flow = Workflow("looks")
+
+def now():
+    return [sys.prefix, paint.COLOUR, os.getcwd()]
+
+@flow.compute
+def before(ctx):
+    return now()
+
+@flow.checkpoint
+def ask(ctx):
+    return "go on?"
+
+@flow.shell(effect=idempotent("python"), parse="lines")
+def command(ctx):
+    return [sys.executable, "-c", "import sys; print(sys.prefix)"]
+
+@flow.compute
+def after(ctx):
+    return [ctx[before], now(), ctx[command].parsed]
+
+flow.graph(before >> ask >> command >> after)
+"""
+
+
+def _project(folder: Path, colour: str) -> Path:
+    """A project with a .venv in which pwf is installed, beside a package of its own."""
+    workflows = folder / ".pwf" / "workflows"
+    workflows.mkdir(parents=True)
+    (workflows / "looks.py").write_text("from pwf import *\n" + LOOKS)
+    venv = folder / ".venv"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(venv)], check=True)
+    (site,) = venv.glob("lib/python3*/site-packages")
+    (site / "paint.py").write_text(f"COLOUR = {colour!r}\n")
+    distribution = importlib.metadata.distribution("pwf-workflows")
+    installed = Path(str(distribution.locate_file(""))).resolve()
+    (info,) = installed.glob("pwf_workflows-*.dist-info")
+    (site / info.name).symlink_to(info)
+    (site / "pwf").symlink_to(Path(pwf.__file__).parent)
+    (site / "rest.pth").write_text(f"{installed}\n")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def projects(world_of_projects: World) -> tuple[Path, Path]:
+    folder = world_of_projects.home.project.parent
+    return _project(folder / "red", "red"), _project(folder / "blue", "blue")
+
+
+@pytest.fixture(scope="module")
+def world_of_projects(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    config = 'environment = ["PAINT_*", "SECRET_OF_CLIENT"]\n'
+    with serving(tmp_path_factory.mktemp("projects"), config) as world:
+        world.home.environment |= {"PAINT_POT": "of the daemon", "SECRET_OF_DAEMON": "x", "TZ": "Asia/Tokyo"}
+        world.home.run("start")
+        del world.home.environment["SECRET_OF_DAEMON"], world.home.environment["TZ"]
+        yield world
+
+
+@pytest.fixture
+def world(world_of_projects: World) -> Iterator[World]:
+    yield world_of_projects
+    world_of_projects.check()
+
+
+def test_two_projects_run_at_once_each_in_its_own_venv(world: World, projects: tuple[Path, Path]) -> None:
+    runs = [world.start("looks", cwd=project) for project in projects for _ in range(2)]
+    for run_id in runs:
+        world.answer(run_id, None)
+    for run_id, project, colour in zip(runs, (p for p in projects for _ in range(2)), "rrbb", strict=True):
+        before, after, command = world.output(run_id)
+        assert before == after == [str(project / ".venv"), {"r": "red", "b": "blue"}[colour], str(project)]
+        assert command == [str(project / ".venv")]
+        assert world.view(run_id).interpreter == str(project / ".venv" / "bin" / "python")
+
+
+def test_a_run_whose_interpreter_is_gone_is_held_and_goes_on_when_it_is_back(
+    world: World, projects: tuple[Path, Path]
+) -> None:
+    project = projects[0]
+    run_id = world.start("looks", cwd=project)
+    world.question(run_id)
+    (project / ".venv").rename(project / "away")
+    try:
+        world.answer(run_id, None)
+        assert world.parked(run_id, "held").summary.hold == "environment_missing"
+        explained = world.home.json("explain", run_id)["explanation"]
+        assert str(project / ".venv" / "bin" / "python") in explained["reason"]
+        assert f"pwf resume {run_id}" in explained["commands"]
+    finally:
+        (project / "away").rename(project / ".venv")
+    world.home.run("resume", run_id)
+    assert world.output(run_id)[1][1] == "red"
+
+
+def test_a_start_whose_interpreter_can_not_be_executed_is_refused_without_a_trace(
+    world: World, projects: tuple[Path, Path]
+) -> None:
+    project = projects[1]
+    python = project / ".venv" / "bin" / "python"
+    before = world.count()
+    kept = os.readlink(python)
+    python.unlink()
+    python.write_text("not a program")
+    try:
+        world.home.project, home_project = project, world.home.project
+        refused = world.home.run("run", "looks", code=8)
+    finally:
+        world.home.project = home_project
+        python.unlink()
+        python.symlink_to(kept)
+    assert str(python) in refused.stderr
+    assert world.count() == before
+
+
+VARIABLES = """
+import os
+
+flow = Workflow("variables")
+
+@flow.checkpoint
+def ask(ctx):
+    return "go on?"
+
+@flow.compute
+def seen(ctx):
+    names = ("PAINT_POT", "SECRET_OF_DAEMON", "SECRET_OF_CLIENT", "OTHER", "TZ", "LC_ALL", "PWF_RUN_MARKER")
+    return {name: os.environ.get(name) for name in names}
+
+flow.graph(ask >> seen)
+"""
+
+
+def test_a_run_has_the_variables_of_the_client_that_started_it_and_none_of_the_daemons(world: World) -> None:
+    home = world.home
+    home.workflow("variables", VARIABLES)
+    kept = dict(home.environment)
+    home.environment |= {"PAINT_POT": "of the client", "SECRET_OF_CLIENT": "s", "OTHER": "o", "LC_ALL": "C"}
+    run_id = home.start("variables")
+    home.environment = kept | {"PAINT_POT": "of another client", "TZ": "Europe/Paris"}
+    world.question(run_id)
+    world.kill_daemon()
+
+    home.run("answer", f"run:{run_id}", "null")
+    found = world.output(run_id)
+
+    home.environment = kept
+    marker = found.pop("PWF_RUN_MARKER")
+    assert run_id in marker
+    assert found == {
+        "PAINT_POT": "of the client",
+        "SECRET_OF_CLIENT": "s",
+        "SECRET_OF_DAEMON": None,
+        "OTHER": None,
+        "TZ": None,
+        "LC_ALL": "C",
+    }
