@@ -12,7 +12,7 @@ from typing import Any
 import jsonschema_rs
 import msgspec
 
-from pwf.errors import InvalidAnswer, InvalidInput
+from pwf.errors import GraphError, InvalidAnswer, InvalidInput
 from pwf.values import parse
 
 VALIDATORS_MAX = 128
@@ -47,7 +47,7 @@ class Schemas:
         key = msgspec.json.encode(schema, order="deterministic")
         validator = self._validators.get(key)
         if validator is None:
-            validator = self._validators[key] = jsonschema_rs.validator_for(schema)
+            validator = self._validators[key] = _compiled(schema)
             if len(self._validators) > VALIDATORS_MAX:
                 self._validators.popitem(last=False)
         faults: list[str] = []
@@ -57,6 +57,22 @@ class Schemas:
                 break
             faults.append(f"{_said(fault.message)} (at {_where(fault.instance_path)})")
         return faults
+
+
+def _compiled(schema: dict[str, Any]) -> Any:
+    try:
+        return jsonschema_rs.validator_for(schema, retriever=_fetch_nothing)
+    except ValueError as error:
+        first_line = str(error).partition("\n")[0]
+        raise GraphError(
+            f"the workflow declares a type that is not a JSON Schema: {first_line}",
+            hint="correct the schema in the workflow's file",
+        ) from error
+
+
+def _fetch_nothing(uri: str) -> dict[str, Any]:
+    """The daemon goes to no network and reads no file because a schema says so."""
+    raise ValueError(f"{uri} is not part of the schema")
 
 
 def _where(path: list[str | int]) -> str:

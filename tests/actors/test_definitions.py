@@ -1,0 +1,235 @@
+"""What a workflow's name means: resolved once, again only when a file changed, shared by those who ask at once."""
+
+# ruff: noqa: ASYNC240 - a test may block its own loop
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+import trio.testing
+
+from pwf.actors.definitions import Definitions
+from pwf.actors.newer_code import NewerCode
+from pwf.actors.schemas import FAULTS_SHOWN_MAX, Schemas
+from pwf.errors import GraphError, InvalidAnswer, InvalidInput, LoadFailed, NotFound, PwfError
+from pwf.protocol.graph import NodeSpec, SourceFile, WorkflowDefinition, WorkflowGraph
+from pwf.protocol.operations import Origin
+from pwf.protocol.spawn import Resolved
+from pwf.values import digest
+from pwf.watch import mark_of
+
+
+class Resolver:
+    """Answers with the file's text as the definition's identity; counts what it was asked."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+        self.error: Resolved | PwfError | None = None
+        self.takes_s = 1.0
+
+    async def resolve(self, interpreter: str, path: str, root: str, environment: dict[str, str]) -> Resolved:
+        self.asked.append(path)
+        text = Path(path).read_bytes()
+        watch = {path: mark_of(path), path + ".absent": None}
+        await trio.sleep(self.takes_s)
+        if isinstance(self.error, PwfError):
+            raise self.error
+        if self.error is not None:
+            return self.error
+        graph = WorkflowGraph(name="w", start="a", nodes=(NodeSpec(id="a", kind="compute"),))
+        source = SourceFile(path=path, digest=digest(text), size=len(text), kind="root")
+        definition = WorkflowDefinition(
+            definition_id=digest(text), graph=graph, root=root, sources=(source,), warnings=()
+        )
+        return Resolved(call=0, definition=definition, texts={digest(text): text}, watch=watch)
+
+
+class Store:
+    def __init__(self) -> None:
+        self.saved: list[Any] = []
+
+    async def write(self, handler: object, command: Any) -> None:
+        await trio.lowlevel.checkpoint()
+        self.saved.append(command)
+
+
+class World:
+    def __init__(self, folder: Path) -> None:
+        self.workflows = folder / ".pwf" / "workflows"
+        self.workflows.mkdir(parents=True)
+        self.file = self.workflows / "w.py"
+        self.file.write_text("# Workflow one")
+        self.resolver, self.store = Resolver(), Store()
+        self.definitions = Definitions(
+            self.resolver, self.store, config_folder=folder / "config", interpreter=None
+        )
+        self.origin = Origin(cwd=str(folder), python=sys.executable)
+
+
+@pytest.fixture
+def at(tmp_path: Path) -> World:
+    return World(tmp_path)
+
+
+@pytest.mark.trio
+async def test_a_file_is_resolved_once_while_it_stays_as_it_is(
+    at: World, autojump_clock: trio.testing.MockClock
+) -> None:
+    first = await at.definitions.find("w", at.origin)
+    second = await at.definitions.find(".pwf/workflows/w.py", at.origin)
+    assert first.definition == second.definition
+    assert len(at.resolver.asked) == 1
+
+
+@pytest.mark.trio
+async def test_those_who_ask_at_once_share_one_resolver(
+    at: World, autojump_clock: trio.testing.MockClock
+) -> None:
+    async with trio.open_nursery() as nursery:
+        for _ in range(20):
+            nursery.start_soon(at.definitions.find, "w", at.origin)
+    assert len(at.resolver.asked) == 1
+
+
+@pytest.mark.trio
+async def test_an_edit_or_a_file_that_appears_asks_again(
+    at: World, autojump_clock: trio.testing.MockClock
+) -> None:
+    first = await at.definitions.find("w", at.origin)
+    at.file.write_text("# Workflow two")
+    second = await at.definitions.find("w", at.origin)
+    assert first.definition.definition_id != second.definition.definition_id
+    at.file.with_name("w.py.absent").touch()
+    await at.definitions.find("w", at.origin)
+    assert len(at.resolver.asked) == 3
+
+
+@pytest.mark.trio
+async def test_another_environment_is_another_answer(
+    at: World, autojump_clock: trio.testing.MockClock
+) -> None:
+    await at.definitions.find("w", at.origin)
+    await at.definitions.find("w", Origin(cwd=at.origin.cwd, python=sys.executable, environment={"A": "1"}))
+    assert len(at.resolver.asked) == 2
+
+
+@pytest.mark.trio
+async def test_looking_leaves_no_trace_and_saving_writes_once(
+    at: World, autojump_clock: trio.testing.MockClock
+) -> None:
+    known = await at.definitions.find("w", at.origin)
+    assert at.store.saved == []
+    await at.definitions.save(known)
+    await at.definitions.save(await at.definitions.find("w", at.origin))
+    assert [command.texts for command in at.store.saved] == [{digest(b"# Workflow one"): b"# Workflow one"}]
+    assert known.entry.texts == {}
+
+
+@pytest.mark.trio
+@pytest.mark.parametrize(("code", "kind"), [("load_failed", LoadFailed), ("graph_error", GraphError)])
+async def test_what_is_wrong_with_the_file_is_the_error_and_is_not_kept(
+    at: World, autojump_clock: trio.testing.MockClock, code: str, kind: type[PwfError]
+) -> None:
+    at.resolver.error = Resolved(call=0, error_code=code, error="mistake in line 3", hint="mend it")
+    with pytest.raises(kind, match="mistake") as caught:
+        await at.definitions.find("w", at.origin)
+    assert caught.value.hint == "mend it"
+    at.resolver.error = None
+    await at.definitions.find("w", at.origin)
+
+
+@pytest.mark.trio
+async def test_a_caller_who_is_cancelled_leaves_the_others_an_answer(
+    at: World, autojump_clock: trio.testing.MockClock
+) -> None:
+    async with trio.open_nursery() as nursery:
+        with trio.move_on_after(0.5):
+            nursery.start_soon(at.definitions.find, "w", at.origin)
+            await at.definitions.find("w", at.origin)
+    assert (await at.definitions.find("w", at.origin)).definition.graph.name == "w"
+
+
+@pytest.mark.trio
+async def test_a_name_that_nobody_has_is_not_found(at: World) -> None:
+    with pytest.raises(NotFound, match="nowhere"):
+        await at.definitions.find("nowhere", at.origin)
+
+
+# --- newer code -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.trio
+async def test_newer_code_is_a_file_with_another_text_and_is_looked_for_now_and_then(tmp_path: Path) -> None:
+    file = tmp_path / "w.py"
+    file.write_bytes(b"one")
+    source = SourceFile(path=str(file), digest=digest(b"one"), size=3, kind="root")
+    reads = []
+
+    class Reads:
+        async def read(self, handler: object, query: object) -> tuple[SourceFile, ...]:
+            reads.append(query)
+            return (source,)
+
+    newer = NewerCode(Reads())
+    assert not await newer.differs("d", str(tmp_path))
+    file.write_bytes(b"two")
+    assert not await newer.differs("d", str(tmp_path))  # asked a moment ago
+    assert len(reads) == 1
+    newer._answers.clear()
+    assert await newer.differs("d", str(tmp_path))
+    file.unlink()
+    newer._answers.clear()
+    assert not await newer.differs("d", str(tmp_path))
+
+
+# --- schemas ----------------------------------------------------------------------------------------------
+
+SCHEMA = {
+    "type": "object",
+    "properties": {"version": {"type": "string"}, "parts": {"type": "array", "items": {"type": "integer"}}},
+    "required": ["version"],
+    "additionalProperties": False,
+}
+
+
+@pytest.mark.parametrize(
+    ("value", "where"),
+    [
+        (b'{"version":3}', "at $.version"),
+        (b'{"parts":[1,"x"],"version":"1"}', "at $.parts[1]"),
+        (b"{}", '"version" is a required property (at $)'),
+        (b'{"other":1,"version":"1"}', "other"),
+        (b"null", "at $"),
+    ],
+)
+def test_a_value_that_does_not_fit_is_told_where(value: bytes, where: str) -> None:
+    schemas = Schemas()
+    with pytest.raises(InvalidInput) as caught:
+        schemas.check_input(SCHEMA, value)
+    assert where in caught.value.message
+    with pytest.raises(InvalidAnswer):
+        schemas.check_answer(SCHEMA, value)
+
+
+def test_a_value_that_fits_or_has_no_schema_passes() -> None:
+    Schemas().check_input(SCHEMA, b'{"version":"1"}')
+    Schemas().check_input(None, b"anything")
+
+
+@pytest.mark.parametrize(
+    "schema", [{"type": "nonsense"}, {"$ref": "http://127.0.0.1:9/x"}, {"$ref": "file:///etc/hostname"}]
+)
+def test_a_schema_that_is_none_or_points_outside_is_the_workflows_fault(schema: dict[str, Any]) -> None:
+    with pytest.raises(GraphError):
+        Schemas().check_input(schema, b"1")
+
+
+def test_faults_that_are_told_are_bounded() -> None:
+    value = b'{"parts":[' + b'"x",' * 50 + b'"x"],"version":"1"}'
+    with pytest.raises(InvalidInput) as caught:
+        Schemas().check_input(SCHEMA, value)
+    assert caught.value.message.count("at $.parts") == FAULTS_SHOWN_MAX
