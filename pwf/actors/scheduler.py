@@ -89,7 +89,12 @@ class Scheduler:
 
     def load(self) -> Load:
         """What a run's reason depends on besides its rows."""
-        return Load(used=self.used, capacity=self.capacity, stopped=self.stopped)
+        return Load(used=self.used, capacity=self.capacity, stopped=self._why_stopped())
+
+    def _why_stopped(self) -> str | None:
+        if self.stopped is None and self._store.disk_full:
+            return "the disk is full"
+        return self.stopped
 
     def wake(self) -> None:
         """Look at the queue. May be lost or doubled."""
@@ -161,7 +166,7 @@ class Scheduler:
         """Admit what fits. Whether there is more to do at once."""
         answer = await self._store.read(look, Due())
         self._note_due(answer.next_in_ms)
-        free = max(0, self.capacity - self.used) if self.stopped is None else 0
+        free = max(0, self.capacity - self.used) if self._why_stopped() is None else 0
         due_timer = answer.next_in_ms == 0
         if not due_timer and not (answer.due_now and free):
             return False

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from pwf.errors import Ambiguous, Conflict, InvalidArgument, NotFound, Rejected
+from pwf.errors import Ambiguous, Conflict, DiskFull, InvalidArgument, NotFound, Rejected
 from pwf.ids import check_id
 from pwf.protocol.operations import RunStarted
 from pwf.protocol.views import ENDED
@@ -71,6 +71,8 @@ def _start(tx: Tx, command: StartRun) -> tuple[RunStarted, bool]:
         raise InvalidArgument(f"the time {command.at_ms} ms is not between 1970 and the year 9999")
     if abs(command.priority) > PRIORITY_MAX:
         raise InvalidArgument(f"the priority {command.priority} is not within ±{PRIORITY_MAX}")
+    if tx.disk_full:
+        raise DiskFull("the disk is full: no run is started until there is space", hint="pwf state status")
     run_id = command.run_id or tx.ids.new()
     body = encode(command.environment)
     environment_id = digest(body)
