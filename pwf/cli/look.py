@@ -162,15 +162,16 @@ def events(options: argparse.Namespace, out: Out) -> int:
 
 
 def _events(daemon: SyncClient, options: argparse.Namespace, out: Out) -> None:
-    after = _print_from(daemon, options.run_id, options.after, out)
+    run_id, after = _print_from(daemon, options.run_id, options.after, out)
     if not options.follow:
         return
     # Each new state of the view is only the sign to read on, so that no event is missed or doubled.
-    for _ in daemon.view(options.run_id):
-        after = _print_from(daemon, options.run_id, after, out)
+    for _ in daemon.view(run_id):
+        _, after = _print_from(daemon, run_id, after, out)
 
 
-def _print_from(daemon: SyncClient, run_id: str, after: int, out: Out) -> int:
+def _print_from(daemon: SyncClient, run_id: str, after: int, out: Out) -> tuple[str, int]:
+    """Print all events after a revision; returns the run's own id and the last revision printed."""
     from pwf.protocol.operations import LIST_PAGE_MAX, EventsPayload
 
     while True:
@@ -179,8 +180,9 @@ def _print_from(daemon: SyncClient, run_id: str, after: int, out: Out) -> int:
         for event in page.events:
             _print_event(event, out)
             after = event.revision
+        run_id = page.run_id
         if page.next_after is None:
-            return after
+            return run_id, after
         after = page.next_after
 
 

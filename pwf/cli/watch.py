@@ -169,9 +169,9 @@ def wait(options: argparse.Namespace, out: Out) -> int:
     results: list[WaitResult] = []
     try:
         with client() as daemon:
-            for run_id in options.run_ids:  # all must be known before any is waited for
-                daemon.call("run.status", run_id=run_id)
-            for run_id in options.run_ids:
+            # All must be known before any is waited for; and `@last` is one run, whatever starts meanwhile.
+            named = [daemon.call("run.status", run_id=run_id) for run_id in options.run_ids]
+            for run_id in [one.summary.run_id for one in named]:
                 left = None if deadline is None else max(0.0, deadline - time.monotonic())
                 result = daemon.wait(run_id, until=options.until, timeout_s=left)
                 results.append(result)

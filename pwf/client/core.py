@@ -14,10 +14,11 @@ from typing import Any, Literal, NamedTuple
 import msgspec
 
 from pwf.client.answers import error_from, failure_of
-from pwf.errors import InvalidArgument, ProtocolError, PwfError
+from pwf.errors import FrameTooLarge, InvalidArgument, ProtocolError, PwfError, ValueTooLarge
 from pwf.ids import Ids
 from pwf.protocol.frames import (
     EMPTY,
+    FRAME_BYTES_MAX,
     PROTOCOL,
     ErrorFrame,
     Event,
@@ -162,7 +163,14 @@ class ClientCore:
         operation.
         """
         request = self._build(operation, payload, run_id, expected_revision, key)
-        data = encode(request)
+        try:
+            data = encode(request)
+        except FrameTooLarge as error:
+            raise ValueTooLarge(
+                f"what {operation} was given has {len(request.payload):,} bytes; one request holds at most "
+                f"{FRAME_BYTES_MAX:,}",
+                hint="put the data into a file, and pass its path",
+            ) from error
         self._pending[request.request_id] = _Pending(request)
         self._outgoing += data
         return request.request_id
@@ -292,6 +300,9 @@ class ClientCore:
             return []  # restored after a reconnect, and nothing has changed
         subscription.document, subscription.revision = body, event.revision
         subscription.news += 1
+        if subscription.view == "run":
+            # `@last` or a prefix may mean another run by the time of the next connection.
+            subscription.run_id = body.get("summary", {}).get("run_id", subscription.run_id)
         return [News(subscription)]
 
     def _restart(self, subscription: Subscription) -> None:

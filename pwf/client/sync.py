@@ -194,7 +194,8 @@ class SyncClient:
         """
         timeout_ms = None if timeout_s is None else max(0, int(timeout_s * 1000))
         payload = WaitPayload(until=until, timeout_ms=timeout_ms)
-        result: WaitResult = self.call("run.wait", payload, run_id=run_id, timeout_s=None)
+        patience_s = None if timeout_s is None else timeout_s + CALL_S_MAX
+        result: WaitResult = self.call("run.wait", payload, run_id=run_id, timeout_s=patience_s)
         return result
 
     def answer(self, request_id: str, answer: object) -> operations.Answered:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +13,12 @@ import msgspec
 import pytest
 
 from pwf.cli import exits
-from pwf.cli.follow import PlainScreen
+from pwf.cli.follow import PlainScreen, tree
 from pwf.cli.out import Out
+from pwf.cli.outline import outline
+from pwf.cli.progress import plain
 from pwf.errors import NotFound
+from pwf.protocol.graph import NodeSpec, Way, WorkflowGraph
 from pwf.protocol.operations import Explained, Nothing, RunList, StartPayload, WaitPayload, WaitResult
 from pwf.protocol.runner import StepError, Value
 from pwf.protocol.views import UpdateView
@@ -227,7 +231,7 @@ def answers(daemon: FakeDaemon, **statuses: Any) -> None:
     daemon.on(
         "run.status",
         lambda request, payload: (
-            Explained(summary=samples.summary(), explanation=samples.explanation())
+            Explained(summary=samples.summary(run_id=request.run_id), explanation=samples.explanation())
             if request.run_id in statuses
             else NotFound(f"no run {request.run_id!r}")
         ),
@@ -263,3 +267,19 @@ def test_one_time_limit_holds_for_all_runs(pwf: Pwf, daemon: FakeDaemon) -> None
     pwf("wait", "a", "b", "--timeout", "5s")
     limits = [msgspec.json.decode(one.payload, type=WaitPayload).timeout_ms for one in daemon.of("run.wait")]
     assert all(limit is not None and limit <= 5_000 for limit in limits)
+
+
+def test_the_tree_fits_the_terminal_and_keeps_the_current_node_in_sight(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    names = [f"step_{number}" for number in range(60)]
+    nodes = tuple(
+        NodeSpec(id=name, kind="compute", ways=(Way(outcome="completed", target=after),))
+        for name, after in pairwise(names)
+    )
+    graph = WorkflowGraph(name="long", start=names[0], nodes=(*nodes, NodeSpec(id=names[-1], kind="compute")))
+    view = samples.run_view(graph=graph, summary=samples.summary(node="step_40"), steps=())
+    lines = [plain(line) for line in tree(view, outline(graph), {}, samples.NOW, 80, 24)]
+    assert len(lines) <= 24
+    assert any("step_40" in line for line in lines)
+    assert lines[-1].startswith("… and ")

@@ -8,7 +8,16 @@ import msgspec
 import pytest
 
 from pwf.client.core import Answered, Broken, ClientCore, Greeted, Happening, News, Reply
-from pwf.errors import Conflict, InvalidArgument, NotFound, ProtocolError, PwfError, Rejected, Unavailable
+from pwf.errors import (
+    Conflict,
+    InvalidArgument,
+    NotFound,
+    ProtocolError,
+    PwfError,
+    Rejected,
+    Unavailable,
+    ValueTooLarge,
+)
 from pwf.protocol.frames import (
     PROTOCOL,
     ErrorBody,
@@ -295,3 +304,22 @@ def test_an_answer_payload_goes_out_as_it_was_given() -> None:
     core.request("request.answer", AnswerPayload(request_id="q", answer=msgspec.Raw(b'{"a":null}')))
     (request,) = sent(core)
     assert bytes(request.payload) == b'{"request_id":"q","answer":{"a":null}}'
+
+
+def test_a_run_named_by_a_reference_stays_the_same_run_after_a_reconnect() -> None:
+    core = connected()
+    subscription = core.subscribe("run", run_id="@last")
+    core.receive(event(subscription.id, "snapshot", 1, samples.run_view()))
+    core.connected()
+    (again,) = sent(core)
+    assert again.run_id == samples.RUN
+
+
+def test_what_does_not_fit_into_a_frame_is_refused_before_it_is_sent() -> None:
+    core = connected()
+    large = msgspec.Raw(b'"' + b"x" * 1_100_000 + b'"')
+    with pytest.raises(ValueTooLarge, match=r"1,1\d\d,\d\d\d bytes; one request holds at most 1,048,576"):
+        core.request("request.answer", AnswerPayload(request_id="q", answer=large))
+    assert sent(core) == []
+    core.connected()
+    assert sent(core) == []

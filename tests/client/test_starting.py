@@ -11,9 +11,10 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import anyio
 import pytest
 
-from pwf.client import connect_sync
+from pwf.client import connect, connect_sync
 from pwf.client.starting import connect_or_start, log_tail, read_lock, socket_path, spawn, try_connect
 from pwf.errors import DaemonUnreachable, HomeRefused
 from pwf.places import Places
@@ -146,3 +147,13 @@ def test_the_tail_of_a_log_is_bounded_and_readable(tmp_path: Path) -> None:
     log.write_bytes(b"x" * 100_000 + b"\n" + b"\xff line\n" * 30)
     assert log_tail(log, 3) == ["\ufffd line"] * 3
     assert log_tail(tmp_path / "none") == []
+
+
+@pytest.mark.parametrize("backend", ["trio", "asyncio"])
+def test_the_asynchronous_client_starts_it_too(at: Places, backend: str) -> None:
+    async def ask() -> str:
+        async with connect(at, autostart=True) as client:
+            status = await client.call("daemon.status")
+            return str(status.state)
+
+    assert anyio.run(ask, backend=backend) == "serving"
