@@ -111,7 +111,10 @@ class ServerClaim:
         self._until_awake_ms = now.awake_ms + self._lease_ms
         self._lock.write(
             msgspec.structs.replace(
-                self._record, epoch=self.claim.epoch, lease_until_awake_ms=self._until_awake_ms
+                self._record,
+                home_id=self.claim.home_id,
+                epoch=self.claim.epoch,
+                lease_until_awake_ms=self._until_awake_ms,
             )
         )
 
@@ -125,4 +128,4 @@ class ServerClaim:
                 await give_up()
             except Unavailable as error:
                 self._log.warning("claim.release_failed", code=error.code)
-        self._lock.write(LockRecord(socket=self._record.socket, home_id=self._record.home_id))
+        self._lock.write(LockRecord(socket=self._record.socket, home_id=self.claim.home_id))

@@ -132,6 +132,18 @@ def test_a_home_that_can_not_be_made_is_refused(tmp_path: Path) -> None:
         spawn(Places(inside, inside / "config.toml", inside / "pwf.sock"))
 
 
+def test_the_lock_file_names_daemon_and_home_and_keeps_the_home_when_nobody_serves(at: Places) -> None:
+    with connect_sync(at, autostart=True) as client:
+        pid, home_id = client.pid, client.call("state.status").home_id
+    record = read_lock(at)
+    assert record is not None
+    assert (record.pid, record.socket, record.home_id) == (pid, str(at.socket), home_id)
+    assert cli("stop").returncode == 0
+    record = read_lock(at)
+    assert record is not None
+    assert (record.pid, record.home_id) == (0, home_id)
+
+
 def test_the_lock_file_says_where_the_socket_is(tmp_path: Path) -> None:
     at = Places(tmp_path, tmp_path / "config.toml", tmp_path / "pwf.sock")
     assert socket_path(at) == str(tmp_path / "pwf.sock")
