@@ -181,7 +181,7 @@ class RunnerPool:
         """Serve until cancelled; then end every zygote, template and runner, within a bound."""
         async with trio.open_nursery() as nursery:
             warm = WarmProcesses(self._exits, nursery, **self._limits)
-            makers = _Makers(warm, nursery, self._exits, self.custody, self._may_fork, self._load_deadline_s)
+            makers = _Makers(self, warm, nursery)
             nursery.start_soon(warm.keep_bounded)
             task_status.started()
             try:
@@ -197,21 +197,14 @@ class RunnerPool:
 class _Makers:
     """One task per message makes what it asks for. Lives as long as `RunnerPool.run`."""
 
-    def __init__(
-        self,
-        warm: WarmProcesses,
-        nursery: trio.Nursery,
-        exits: Exits,
-        custody: Custody,
-        may_fork: bool,
-        load_deadline_s: float,
-    ) -> None:
+    def __init__(self, pool: RunnerPool, warm: WarmProcesses, nursery: trio.Nursery) -> None:
         self._warm = warm
         self._nursery = nursery
-        self._exits = exits
-        self._custody = custody
-        self._may_fork = may_fork
-        self._load_deadline_s = load_deadline_s
+        self._exits = pool._exits
+        self._custody = pool.custody
+        self._may_fork = pool._may_fork
+        self._load_deadline_s = pool._load_deadline_s
+        self._log = pool._log
         self._loading = trio.CapacityLimiter(LOADING_MAX)
 
     async def handle(self, message: _Acquire | _Resolve) -> None:
@@ -235,10 +228,12 @@ class _Makers:
     async def _handle_resolve(self, message: _Resolve) -> None:
         try:
             async with self._loading:
-                zygote = await self._warm.zygote(message.interpreter).get()
-                answer = await zygote.resolve(
-                    message.path, message.root, message.environment, message.deadline_s
-                )
+                slot = self._warm.zygote(message.interpreter)
+                with self._warm.using(slot):
+                    zygote = await slot.get()
+                    answer = await zygote.resolve(
+                        message.path, message.root, message.environment, message.deadline_s
+                    )
         except PwfError as error:
             message.reply.fail(error)
         else:
@@ -258,40 +253,48 @@ class _Makers:
             if self._warm.why_unsafe(message.key) is not None:
                 return None
             slot = self._warm.template(message.key, message.load_bundle)
-            template = await slot.get()
-            if template.unsafe is not None:
-                return None
-            sockets = open_sockets()
-            try:
-                identity = await template.fork_runner(
-                    message.environment, message.marker, sockets.runner_descriptors
-                )
-            except LinkClosed:  # it died, or made room for another, since it was last used
-                sockets.close()
-            except BaseException:
-                sockets.close()
-                raise
-            else:
-                return self._hold(identity, message, sockets, template.zygote, slot)
+            with self._warm.using(slot):
+                template = await slot.get()
+                if template.unsafe is not None:
+                    self._log_unsafe(message, template.unsafe)
+                    return None
+                sockets = open_sockets()
+                try:
+                    identity = await template.fork_runner(
+                        message.environment, message.marker, sockets.runner_descriptors
+                    )
+                except LinkClosed:  # it died, or made room for another, since it was last used
+                    sockets.close()
+                except BaseException:
+                    sockets.close()
+                    raise
+                else:
+                    return self._hold(identity, message, sockets, template.zygote, slot)
         raise RunnerCrashed("the template ended while it forked a runner")
 
     async def _start_fresh(self, message: _Acquire) -> RunnerProcess:
         async with self._loading:
-            bundle = await message.load_bundle()
-            zygote = await self._warm.zygote(message.interpreter).get()
-            sockets = open_sockets()
-            try:
-                identity = await zygote.start_fresh(
-                    bundle,
-                    message.environment,
-                    message.marker,
-                    sockets.runner_descriptors,
-                    self._load_deadline_s,
-                )
-            except BaseException:
-                sockets.close()
-                raise
-        return self._hold(identity, message, sockets, zygote, None)
+            slot = self._warm.zygote(message.interpreter)
+            with self._warm.using(slot):
+                bundle = await message.load_bundle()
+                zygote = await slot.get()
+                sockets = open_sockets()
+                try:
+                    identity = await zygote.start_fresh(
+                        bundle,
+                        message.environment,
+                        message.marker,
+                        sockets.runner_descriptors,
+                        self._load_deadline_s,
+                    )
+                except BaseException:
+                    sockets.close()
+                    raise
+                return self._hold(identity, message, sockets, zygote, None)
+
+    def _log_unsafe(self, message: _Acquire, reason: str) -> None:
+        if self._log is not None:
+            self._log("template.unsafe", definition_id=message.bundle_key, reason=reason)
 
     def _hold(
         self,

@@ -6,8 +6,9 @@ it): one that is of no more use is retired until they have ended. A template may
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from typing import Generic, TypeVar
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, Generic, TypeVar
 
 import trio
 
@@ -29,7 +30,10 @@ T = TypeVar("T")
 
 
 class Slot(Generic[T]):
-    """One process that is being made or is there. `live` counts the runners that came from it."""
+    """One process that is being made or is there.
+
+    `live` counts the runners that came from it and the requests that it works on: with any, it is not ended.
+    """
 
     def __init__(self) -> None:
         self.live = 0
@@ -122,6 +126,17 @@ class WarmProcesses:
         if slot is not None and slot.value is not None:
             slot.value.close()
 
+    @contextmanager
+    def using(self, slot: Slot[Any]) -> Iterator[None]:
+        """Within this block the process is asked for something, so that it is not ended as idle."""
+        slot.live += 1
+        try:
+            yield
+        finally:
+            slot.live -= 1
+            slot.touch()
+            self._close_retired()
+
     def runner_started(self, zygote: Zygote, template: Slot[Template] | None) -> Callable[[], None]:
         """Count a runner as alive; the answer is what to call when it has ended."""
         slots: list[Slot[Zygote] | Slot[Template]] = [s for s in self._all_zygotes() if s.value is zygote]
@@ -151,7 +166,8 @@ class WarmProcesses:
                 self.drop_template(key)
         used = {slot.value.zygote for slot in self._templates.values() if slot.value is not None}
         for interpreter, zygote in list(self._zygotes.items()):
-            if zygote.value is not None and zygote.value not in used and zygote.used_at <= before:
+            idle = zygote.value is not None and zygote.live == 0 and zygote.used_at <= before
+            if idle and zygote.value not in used:
                 self._retire(interpreter)
         self._close_retired()
 
@@ -171,9 +187,10 @@ class WarmProcesses:
     async def _make_template(self, key: TemplateKey, load_bundle: LoadBundle) -> Template:
         interpreter, _, environment = key
         slot = self.zygote(interpreter)
-        bundle = await load_bundle()
-        zygote = await slot.get()
-        template = await zygote.make_template(bundle, dict(environment), self._load_deadline_s)
+        with self.using(slot):
+            bundle = await load_bundle()
+            zygote = await slot.get()
+            template = await zygote.make_template(bundle, dict(environment), self._load_deadline_s)
         if template.unsafe is not None:
             self._unsafe[key] = template.unsafe
             while len(self._unsafe) > UNSAFE_MAX:

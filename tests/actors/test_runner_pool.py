@@ -14,6 +14,7 @@ import pwf
 from pwf import host
 from pwf.actors.runner_pool import RunnerPool
 from pwf.errors import EnvironmentMissing, LoadFailed, Unavailable
+from pwf.host import Identity
 from tests.actors.pool_world import Project, named, running_pool, until_dead
 
 pytestmark = [pytest.mark.trio, pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")]
@@ -241,14 +242,28 @@ async def test_what_is_idle_ends(tmp_path: Path) -> None:
     async with running_pool(idle_s=0.3) as pool:
         project = Project(tmp_path, pool)
         await project.write("return 1")
-        await project.output()
-        warm = named("pwf-template") + named("pwf-zygote")
         held = await project.acquire()
+        warm = [identity for identity in _ancestors(held.identity) if identity.pid != os.getpid()]
+        assert len(warm) == 2
         await trio.sleep(0.8)
         assert all(host.is_alive(identity) for identity in warm), "a live runner keeps them"
         await held.aclose()
         assert await until_dead(warm)
         assert await project.output() == 1
+
+
+def _ancestors(identity: Identity) -> list[Identity]:
+    """The processes between this one and that one, and this one."""
+    found: list[Identity] = []
+    pid = identity.pid
+    while pid != os.getpid():
+        process = host.read_process(pid)
+        assert process is not None
+        pid = process.parent
+        parent = host.process_identity(pid)
+        assert parent is not None
+        found.append(parent)
+    return found
 
 
 async def test_a_caller_that_is_cancelled_leaves_no_runner_behind(tmp_path: Path) -> None:
