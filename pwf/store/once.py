@@ -49,17 +49,14 @@ def once(tx: Tx, key: ReceiptKey | None, result_type: type[R], act: Callable[[],
             return Done(refusal=conflict)
         if receipt is not None:
             return _again(receipt.outcome, receipt.response, result_type)
-    tx.run("SAVEPOINT once")
     try:
-        result, adopted = act()
+        with tx.savepoint():
+            result, adopted = act()
     except REFUSALS as refusal:
-        tx.run("ROLLBACK TO once")
-        tx.run("RELEASE once")
         if key is not None:
             body = ErrorBody(code=refusal.code, message=refusal.message, hint=refusal.hint)
             save_receipt(tx, key, outcome="refused", response=encode(body))
         return Done(refusal=refusal)
-    tx.run("RELEASE once")
     if key is not None:
         run_id: Any = getattr(result, "run_id", None)
         save_receipt(tx, key, outcome="accepted", response=encode(result), run_id=run_id)
