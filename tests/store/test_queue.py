@@ -214,7 +214,7 @@ def test_looking_changes_nothing_and_agrees_with_admission(world):
     assert world.do(look, Due()).due_now is False
 
 
-# --- S4: cost ---------------------------------------------------------------------------------------------------
+# --- S4: cost -------------------------------------------------------------------------------------------------
 
 # Runs straight into the tables, as many as it takes. `n` counts them.
 BACKLOG = {

@@ -15,7 +15,7 @@ SWITCH = graph(
 )
 
 
-# --- ways ---------------------------------------------------------------------------------------------------
+# --- ways -----------------------------------------------------------------------------------------------------
 
 
 def test_a_linear_run_goes_from_start_to_output(world):
@@ -113,7 +113,7 @@ def test_a_second_visit_starts_with_no_tries(world):
     assert runner.fail() == "park"  # the one retry of this visit
 
 
-# --- retry --------------------------------------------------------------------------------------------------
+# --- retry ----------------------------------------------------------------------------------------------------
 
 
 def test_a_retry_is_queued_due_later_and_holds_nothing(world):
@@ -159,7 +159,7 @@ def test_timed_out_counts_as_a_failed_try(world):
     assert world.status(runner.run_id) == "timed_out"
 
 
-# --- order, repeats, stale writers -----------------------------------------------------------------------------
+# --- order, repeats, stale writers ----------------------------------------------------------------------------
 
 
 def test_a_batch_of_steps_is_one_command_with_a_reply_each(world):
@@ -263,7 +263,7 @@ def test_a_drain_commits_the_step_and_parks(world):
     assert [(step.node, step.outcome) for step in again.launch.past] == [("a", "completed")]
 
 
-# --- what a runner may not say ---------------------------------------------------------------------------------
+# --- what a runner may not say --------------------------------------------------------------------------------
 
 REFUSED = [
     ("compute", None, {"output": None}, "without an output"),

@@ -1,0 +1,354 @@
+"""Outside effects: reserved before, settled after; one of unknown outcome is observed, or waits for a person."""
+
+import pytest
+
+from pwf.errors import Rejected
+from pwf.store.daemon import Ask, applying
+from pwf.store.effects import RecoverEffect, recover_effect
+from pwf.values import canonical
+from tests.store.world import IDEMPOTENT, MANUAL, OBSERVED, error, graph, key, node, retry
+
+
+def send(effect=MANUAL, **more):
+    """send -> report, with the effect on `send`."""
+    return graph(node("send", "action", effect=effect, to="report", **more), node("report"))
+
+
+# --- the ledger -----------------------------------------------------------------------------------------------
+
+
+def test_an_effect_is_reserved_before_its_node_may_begin(world):
+    flow = graph(node("first", to="send"), node("send", "action", effect=MANUAL))
+    runner = world.run(flow)
+    assert world.effects(runner.run_id) == []
+    assert runner.finish(to="send") == "go"
+    assert world.effects(runner.run_id) == [("send", 1, "applying", 1)]
+    assert runner.current.applying is True
+    assert world.do(applying, Ask()) == (f"{runner.run_id}:send:1",)
+
+
+def test_the_key_is_stable_across_attempts_and_new_in_each_visit(world):
+    flow = graph(node("send", "action", effect=IDEMPOTENT, to="again"), node("again", to="send"))
+    runner = world.run(flow)
+    keys = [runner.launch.effect_key]
+    runner.gone()
+    runner = world.launch()
+    keys.append(runner.launch.effect_key)
+    runner.finish(to="again")
+    runner.finish(to="send")
+    runner.gone()
+    keys.append(world.launch().launch.effect_key)
+    assert keys == [f"{runner.run_id}:send:{visit}" for visit in (1, 1, 2)]
+    assert world.effects(runner.run_id) == [("send", 1, "applied", 2), ("send", 2, "applying", 2)]
+
+
+@pytest.mark.parametrize(
+    ("effect", "facts", "status"),
+    [
+        (IDEMPOTENT, {}, "applied"),
+        (IDEMPOTENT, {"outcome": "failed"}, "failed"),
+        (MANUAL, {"settled": "applied"}, "applied"),
+        (MANUAL, {"settled": "rejected", "outcome": "failed"}, "rejected"),
+        (MANUAL, {"settled": "applied", "outcome": "failed"}, "applied"),
+    ],
+)
+def test_how_a_step_ends_settles_its_effect(world, effect, facts, status):
+    runner = world.run(graph(node("send", "action", effect=effect)))
+    assert runner.finish(effect_ref="ref-1", **facts) == "end"
+    assert world.effects(runner.run_id) == [("send", 1, status, 1)]
+    assert world.view(runner.run_id).effects[0].ref == "ref-1"
+
+
+def test_a_rejected_effect_may_be_tried_again(world):
+    runner = world.run(send(OBSERVED, retry=retry(1, 0)))
+    assert runner.fail(settled="rejected") == "park"
+    runner.leave()
+    again = world.launch()
+    assert (again.launch.observe, again.launch.tries) == (False, 2)
+    assert world.effects(runner.run_id) == [("send", 1, "applying", 2)]
+
+
+def test_an_applied_effect_whose_step_failed_is_never_tried_again_nor_routed(world):
+    flow = send(OBSERVED, retry=retry(3, 0), on={"failed": "report"})
+    runner = world.run(flow)
+    assert runner.fail("the output is no JSON", settled="applied", to="report") == "end"
+    assert world.status(runner.run_id) == "failed"
+    assert world.effects(runner.run_id) == [("send", 1, "applied", 1)]
+
+
+def test_an_idempotent_effect_simply_runs_again_after_a_crash(world):
+    runner = world.run(send(IDEMPOTENT))
+    runner.gone()
+    again = world.launch()
+    assert again.launch.observe is False
+    assert again.finish(to="report") == "go"
+    assert world.effects(runner.run_id) == [("send", 1, "applied", 2)]
+
+
+# --- unknown: no observe function -----------------------------------------------------------------------------
+
+
+def _unknown_by_word(runner):
+    assert runner.fail(settled="unknown") == "park"
+    runner.leave()
+
+
+def _unknown_without_a_word(runner):
+    assert runner.fail() == "park"
+    runner.leave()
+
+
+def _unknown_by_crash(runner):
+    runner.gone()
+
+
+def _unknown_by_timeout(runner):
+    runner.gone(timed_out=runner.attempt)
+
+
+UNKNOWN = [_unknown_by_word, _unknown_without_a_word, _unknown_by_crash, _unknown_by_timeout]
+
+
+@pytest.mark.parametrize("become", UNKNOWN)
+def test_an_unknown_effect_holds_its_run_for_a_person(world, become):
+    runner = world.run(send(retry=None, on={"failed": "report", "timed_out": "report"}))
+    become(runner)
+    assert world.status(runner.run_id) == "ambiguous"
+    assert world.effects(runner.run_id) == [("send", 1, "ambiguous", 1)]
+    assert world.trail(runner.run_id) == ["send.1 unknown"]
+    assert world.admit() == ()
+
+
+def test_a_person_says_that_it_happened(world):
+    runner = world.run(send())
+    runner.gone()
+    changed = world.recover(runner.run_id, "applied", {"sent": 1})
+    assert changed.status == "queued"
+    assert world.effects(runner.run_id) == [("send", 1, "applied", 1)]
+    again = world.launch(runner.run_id)
+    assert again.launch.node == "report"
+    assert bytes(again.launch.past[0].output.json) == b'{"sent":1}'
+    assert world.trail(runner.run_id) == ["send.1 completed", "report.1 active"]
+
+
+def test_a_recovered_output_without_a_case_fails_the_run(world):
+    flow = graph(node("send", "action", effect=MANUAL, cases={1: "a"}), node("a"))
+    runner = world.run(flow)
+    runner.gone()
+    assert world.recover(runner.run_id, "applied", 2).status == "failed"
+    assert world.view(runner.run_id).error.code == "routing_failed"
+
+
+def test_a_recovered_last_step_ends_its_run_with_the_output(world):
+    runner = world.run(graph(node("send", "action", effect=MANUAL)))
+    runner.gone()
+    assert world.recover(runner.run_id, "applied", "it").status == "completed"
+    assert bytes(world.view(runner.run_id).output.json) == b'"it"'
+
+
+def test_a_person_says_that_it_did_not_happen(world):
+    runner = world.run(send())
+    runner.gone()
+    world.recover(runner.run_id, "retry")
+    again = world.launch(runner.run_id)
+    assert (again.launch.node, again.launch.observe) == ("send", False)
+    assert again.finish(settled="applied", to="report") == "go"
+    assert world.effects(runner.run_id) == [("send", 1, "applied", 2)]
+
+
+def test_without_an_observe_function_nothing_can_be_observed(world):
+    runner = world.run(send())
+    runner.gone()
+    before = world.dump()
+    with pytest.raises(Rejected, match="no observe function"):
+        world.recover(runner.run_id, "observe")
+    assert world.dump() == before
+
+
+@pytest.mark.parametrize("verdict", ["applied", "retry", "observe"])
+def test_there_is_nothing_to_recover_where_nothing_is_ambiguous(world, verdict):
+    runner = world.run(send())
+    with pytest.raises(Rejected, match="no ambiguous effect"):
+        world.recover(runner.run_id, verdict)
+
+
+def test_recovery_is_done_once_per_key(world):
+    runner = world.run(send())
+    runner.gone()
+    command = RecoverEffect(
+        run_id=runner.run_id, verdict="retry", receipt=key(operation="effect.recover"), output=canonical(None)
+    )
+    first = world.do(recover_effect, command)
+    world.launch(runner.run_id).gone()
+    assert world.status(runner.run_id) == "ambiguous"
+    again = world.done(recover_effect, command)
+    assert (again.result, again.adopted) == (first, True)
+    assert world.status(runner.run_id) == "ambiguous"  # the second doubt is another one
+
+
+@pytest.mark.parametrize(("verdict", "status"), [("applied", "applied"), ("retry", "rejected")])
+def test_the_effect_of_an_ended_run_is_settled_and_nothing_runs(world, verdict, status):
+    runner = world.run(send())
+    world.cancel(runner.run_id)
+    runner.gone(stopped=True)
+    assert world.effects(runner.run_id) == [("send", 1, "ambiguous", 1)]
+    with pytest.raises(Rejected, match="has ended"):
+        world.recover(runner.run_id, "observe")
+    assert world.recover(runner.run_id, verdict).status == "cancelled"
+    assert world.effects(runner.run_id) == [("send", 1, status, 1)]
+    assert world.admit() == ()
+
+
+# --- unknown: observe -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("become", UNKNOWN)
+def test_an_unknown_effect_is_observed_by_the_next_runner(world, become):
+    runner = world.run(send(OBSERVED))
+    become(runner)
+    again = world.launch(runner.run_id)
+    assert (again.launch.node, again.launch.observe) == ("send", True)
+    outcome = {"_unknown_by_crash": None, "_unknown_by_timeout": "timed_out"}.get(become.__name__, "failed")
+    assert again.launch.observe_then == outcome
+
+
+def test_nothing_is_observed_before_the_old_processes_are_proved_dead(world):
+    runner = world.run(send(OBSERVED))
+    runner.fail(settled="unknown")
+    assert world.admit() == ()
+    assert world.why(runner.run_id).code == "reaping"
+    runner.leave()
+    world.launch(runner.run_id)
+
+
+def test_observed_as_applied_the_run_goes_on_with_its_output(world):
+    runner = world.run(send(OBSERVED))
+    runner.gone()
+    again = world.launch()
+    assert again.finish("found", settled="applied", observed=True, effect_ref="r", to="report") == "go"
+    assert world.effects(runner.run_id) == [("send", 1, "applied", 2)]
+    assert world.trail(runner.run_id) == ["send.1 unknown", "send.1 completed", "report.1 active"]
+
+
+def test_observed_as_not_applied_after_an_interruption_the_node_runs(world):
+    runner = world.run(send(OBSERVED))
+    runner.gone()
+    again = world.launch()
+    assert again.launch.observe_then is None
+    assert again.finish("sent", settled="applied", to="report") == "go"  # the runner has run it itself
+
+
+@pytest.mark.parametrize("outcome", ["failed", "timed_out"])
+def test_observed_as_not_applied_the_outcome_counts_with_its_first_error(world, outcome):
+    runner = world.run(send(OBSERVED, on={outcome: "report"}))
+    runner.finish(outcome=outcome, settled="unknown", error=error("no answer from the bank"))
+    runner.leave()
+    again = world.launch()
+    assert again.launch.observe_then == outcome
+    verdict = again.finish(outcome=outcome, settled="rejected", observed=True, error=None, to="report")
+    assert verdict == "go"
+    assert world.effects(runner.run_id) == [("send", 1, "rejected", 2)]
+    again.gone()
+    past = world.launch().launch.past[0]
+    assert (past.outcome, past.error.message) == (outcome, "no answer from the bank")
+
+
+def test_a_retry_comes_only_after_not_applied(world):
+    runner = world.run(send(OBSERVED, retry=retry(1, 0)))
+    runner.fail(settled="unknown")
+    runner.leave()
+    again = world.launch()
+    assert again.launch.observe is True
+    assert again.finish(outcome="failed", settled="rejected", observed=True, error=None) == "park"
+    again.leave()
+    third = world.launch()
+    assert (third.launch.observe, third.launch.tries) == (False, 3)
+    assert world.row(runner.run_id)["failures"] == 1
+
+
+def test_an_observation_that_can_not_tell_holds_the_run(world):
+    runner = world.run(send(OBSERVED))
+    runner.gone()
+    again = world.launch()
+    assert again.fail(settled="unknown", observed=True) == "park"
+    again.leave()
+    assert world.status(runner.run_id) == "ambiguous"
+    assert "observe() could not tell" in world.why(runner.run_id).reason
+
+
+@pytest.mark.parametrize("outcome", ["failed", "interrupted"])
+def test_a_person_may_have_it_observed_again(world, outcome):
+    runner = world.run(send(OBSERVED))
+    if outcome == "failed":
+        runner.fail(settled="unknown")
+    runner.gone()
+    again = world.launch()
+    again.fail(settled="unknown", observed=True)
+    again.leave()
+    world.recover(runner.run_id, "observe")
+    third = world.launch(runner.run_id)
+    assert third.launch.observe is True
+    assert third.launch.observe_then == ("failed" if outcome == "failed" else None)
+
+
+def test_an_interrupted_observation_is_made_again_and_reports_the_same(world):
+    runner = world.run(send(OBSERVED))
+    runner.fail(settled="unknown")
+    runner.leave()
+    world.launch().gone(stopped=True)
+    again = world.launch()
+    assert (again.launch.observe, again.launch.observe_then) == (True, "failed")
+
+
+def test_an_observation_that_takes_too_long_holds_the_run(world):
+    runner = world.run(send(OBSERVED, timeout_ms=100))
+    runner.gone(timed_out=runner.attempt)
+    again = world.launch()
+    again.gone(timed_out=again.attempt)
+    assert world.status(runner.run_id) == "ambiguous"
+    world.recover(runner.run_id, "observe")
+    assert world.launch().launch.observe_then == "timed_out"
+
+
+def test_an_effect_that_kills_its_runner_three_times_holds_the_run(world):
+    runner = world.run(send(OBSERVED))
+    for _ in range(2):
+        runner.gone()
+        world.clock.forward(1_000)
+        runner = world.launch()
+        assert runner.launch.observe is True
+    runner.gone()
+    view = world.view(runner.run_id)
+    assert view.summary.hold == "no_progress"
+    world.resume(runner.run_id)
+    assert world.launch().launch.observe is True  # still nothing is tried without having looked
+
+
+def test_pause_now_of_a_manual_effect_is_observed_after_resume(world):
+    runner = world.run(send(OBSERVED))
+    world.pause(runner.run_id, now=True)
+    runner.gone(stopped=True)
+    assert world.status(runner.run_id) == "paused"
+    assert world.effects(runner.run_id) == [("send", 1, "applying", 1)]
+    world.resume(runner.run_id)
+    assert world.launch().launch.observe is True
+
+
+def test_an_unknown_effect_of_processes_that_may_live_stays_ambiguous_through_resume(world):
+    runner = world.run(send())
+    runner.gone(proved=False)
+    assert world.status(runner.run_id) == "ambiguous"
+    with pytest.raises(Rejected):
+        world.resume(runner.run_id)
+    world.recover(runner.run_id, "retry")
+    assert world.admit() == ()  # not while the old ones may still apply it
+    assert world.why(runner.run_id).code == "reaping"
+    runner.gone()
+    world.launch(runner.run_id)
+
+
+def test_cancel_of_an_effect_that_waits_to_be_observed_leaves_it_ambiguous(world):
+    runner = world.run(send(OBSERVED))
+    runner.gone()
+    world.cancel(runner.run_id)
+    assert world.effects(runner.run_id) == [("send", 1, "ambiguous", 1)]

@@ -1,0 +1,212 @@
+"""A daemon that comes up finds what an earlier one left, and settles it from the store alone."""
+
+import pytest
+
+from pwf.errors import ClaimLost
+from pwf.store.daemon import (
+    Ask,
+    Claim,
+    Release,
+    Renew,
+    RunnersGone,
+    claim,
+    daemon_counts,
+    owner_of,
+    release,
+    renew,
+    runners_gone,
+    standing_runners,
+    state_status,
+)
+from pwf.store.runner_end import RunnerGone
+from tests.store.world import MANUAL, graph, linear, node
+
+
+def take_over(world):
+    """Another daemon, of the next epoch."""
+    claimed = world.do(claim, Claim(token=f"t{world.epoch}", lease_ms=30_000, pid=1, version="0.1.0"))
+    world.epoch = claimed.epoch
+    return claimed
+
+
+def settle(world, *, proved=True):
+    """One pass of recovery; how many it settled."""
+    standing = world.do(standing_runners, Ask())
+    gone = tuple(
+        RunnerGone(run_id=s.run_id, generation=s.generation, proved=proved, stopped=True) for s in standing
+    )
+    world.do(runners_gone, RunnersGone(gone=gone))
+    return len(gone)
+
+
+def test_each_claim_has_the_next_epoch_and_fences_the_one_before(world):
+    assert take_over(world).epoch == 1
+    assert world.do(renew, Renew(token="t1", epoch=1, lease_ms=30_000, live=[])) == 0
+    assert take_over(world).epoch == 2
+    with pytest.raises(ClaimLost):
+        world.do(renew, Renew(token="t1", epoch=1, lease_ms=30_000, live=[]))
+    with pytest.raises(ClaimLost):
+        world.do(release, Release(token="t1", epoch=1))
+
+
+def test_a_released_claim_is_taken_at_once(world):
+    take_over(world)
+    world.do(release, Release(token="t1", epoch=1))
+    assert world.sql("SELECT lease_token FROM entities WHERE entity_id = 'daemon'") == [(None,)]
+    assert take_over(world).epoch == 2
+
+
+def test_the_home_has_an_id(world):
+    world.sql("INSERT OR REPLACE INTO meta VALUES ('home_id', 'h1')")
+    assert take_over(world).home_id == "h1"
+
+
+def test_renewal_renews_only_what_is_still_owned(world):
+    take_over(world)
+    live, parked = world.run(linear(2)), world.run(linear(2))
+    revision = world.row(live.run_id)["revision"]
+    parked.drain = True
+    parked.finish(1, to="b")
+    world.clock.forward(10_000)
+    both = [(runner.run_id, runner.fence.generation, runner.fence.token) for runner in (live, parked)]
+    assert world.do(renew, Renew(token="t1", epoch=1, lease_ms=30_000, live=both)) == 1
+    until = world.sql(
+        "SELECT lease_until_awake_ms FROM entities WHERE entity_id = :id", {"id": "run:" + live.run_id}
+    )
+    assert until == [(world.clock.awake_ms + 30_000,)]
+    assert world.row(live.run_id)["revision"] == revision  # a renewal is no event
+
+
+def test_a_late_renewal_after_the_terminal_commit_changes_nothing(world):
+    take_over(world)
+    runner = world.run(linear(1))
+    runner.finish()
+    before = world.dump()
+    late = [(runner.run_id, runner.fence.generation, runner.fence.token)]
+    assert world.do(renew, Renew(token="t1", epoch=1, lease_ms=30_000, live=late)) == 0
+    assert world.dump()["events"] == before["events"]
+
+
+def test_what_an_earlier_daemon_left_is_found_and_goes_on_at_once(world):
+    world.checked = False  # between the new claim and recovery, runners of the old one stand
+    take_over(world)
+    running = world.run(linear(2))
+    running.finish(1, to="b")
+    started = world.start(linear(1))
+    world.admit()
+    take_over(world)
+    found = {s.run_id: s.identity for s in world.do(standing_runners, Ask())}
+    assert found[running.run_id].boot_id == "boot-1"
+    assert found[started] is None  # it was never told to begin
+    assert world.admit() == ()
+    assert settle(world) == 2
+    world.check()
+    assert {admission.run_id for admission in world.admit()} == {running.run_id, started}
+    assert owner_of(world.epoch) == "daemon:2"
+
+
+def test_recovery_settles_ended_and_parked_runs_too(world):
+    world.checked = False
+    take_over(world)
+    ended, parked = world.run(linear(1)), world.run(graph(node("a", "checkpoint")))
+    ended.finish("it")
+    parked.ask()
+    take_over(world)
+    assert settle(world) == 2
+    world.check()
+    assert [world.status(runner.run_id) for runner in (ended, parked)] == ["completed", "waiting"]
+    assert world.do(standing_runners, Ask()) == ()
+
+
+def test_a_run_without_a_runner_row_is_an_orphan_too(world):
+    world.checked = False
+    runner = world.run(linear(2))
+    world.sql("DELETE FROM runners")
+    assert [s.run_id for s in world.do(standing_runners, Ask())] == [runner.run_id]
+    settle(world)
+    world.check()
+    assert world.launch(runner.run_id).launch.node == "a"
+
+
+def test_a_recovery_that_fails_half_way_is_finished_by_the_next(world):
+    world.checked = False
+    take_over(world)
+    runs = [world.run(linear(2)) for _ in range(50)]
+    take_over(world)
+    for count, runner in enumerate(runs):
+        if count % 2 == 0:
+            runner.gone(stopped=True)
+    assert settle(world) == 25
+    assert settle(world) == 0
+    world.check()
+    assert len(world.admit(64)) == 50
+
+
+def test_a_recovery_that_can_prove_nothing_holds_every_run_and_says_so(world):
+    world.checked = False
+    take_over(world)
+    runs = [world.run(linear(2)) for _ in range(3)]
+    take_over(world)
+    settle(world, proved=False)
+    world.check()  # held with a reason: no rule is broken
+    assert {world.view(runner.run_id).summary.hold for runner in runs} == {"process_unreaped"}
+
+
+def test_the_sweep_loses_against_a_run_that_has_ended(world):
+    runner = world.run(linear(1))
+    (standing,) = world.do(standing_runners, Ask())
+    runner.finish("the result")
+    runner.leave()
+    before = world.dump()
+    gone = RunnerGone(run_id=standing.run_id, generation=standing.generation, proved=True, stopped=True)
+    world.do(runners_gone, RunnersGone(gone=(gone,)))
+    assert world.dump() == before
+
+
+def test_a_daemon_that_was_down_across_a_timer_fires_it_once(world):
+    take_over(world)
+    runner = world.run(graph(node("a", "wait", to="b"), node("b")))
+    runner.wait(delay_ms=1_000)
+    runner.leave()
+    world.reboot(away_ms=3_600_000)
+    take_over(world)
+    assert world.rebase() == 1
+    assert world.launch(runner.run_id).launch.node == "b"
+    assert world.trail(runner.run_id) == ["a.1 completed", "b.1 active"]
+
+
+# --- numbers --------------------------------------------------------------------------------------------------
+
+
+def test_status_counts_runs_as_people_see_them(world):
+    take_over(world)
+    ended = world.run(linear(1))
+    ended.finish()
+    ended.leave()
+    asking = world.run(graph(node("a", "checkpoint")))
+    asked_ms = world.clock.wall_ms
+    asking.ask()
+    asking.leave()
+    world.clock.forward(5)
+    unknown = world.run(graph(node("a", "action", effect=MANUAL)))
+    unknown.gone()
+    paused = world.start(linear(1))
+    world.pause(paused)
+    world.start(linear(1))
+    counts = world.do(daemon_counts, Ask())
+    assert counts.runs == {"completed": 1, "waiting": 1, "ambiguous": 1, "paused": 1, "queued": 1}
+    assert counts.held == {"effect_ambiguous": 1, "paused": 1}
+    assert (counts.requests_open, counts.request_oldest_ms, counts.effects_ambiguous) == (1, asked_ms, 1)
+    facts = world.do(state_status, Ask())
+    assert facts.rows == {"runs_ever": 5, "runs": 5, "requests_open": 1}
+    assert facts.file_bytes == counts.store_bytes
+
+
+def test_a_paused_question_counts_as_paused(world):
+    runner = world.run(graph(node("a", "checkpoint")))
+    runner.ask()
+    runner.leave()
+    world.pause(runner.run_id)
+    counts = world.do(daemon_counts, Ask())
+    assert counts.runs == {"paused": 1}
+    assert counts.requests_open == 1
