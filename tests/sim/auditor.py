@@ -1,0 +1,251 @@
+"""The auditor: its own small model of what may happen, which shares no code with the store.
+
+It reads the tables with its own SQL after every commit, hears what clients and runners were told, and what the
+outside world was done to. Each `check` is a rule of docs/states.md or of the design; the first broken one ends the
+seed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+import apsw
+
+from pwf.protocol.frames import Request, Response
+from tests.sim.model import RunModel, path_fault
+from tests.sim.promises import Promises
+
+ENDED = frozenset({"completed", "failed", "timed_out", "cancelled"})
+MAY_KILL_DAEMON = {
+    "StoreBroken": ("io_error",),
+    "OutcomeUnknown": ("io_error",),
+    "StoreRefused": ("io_error", "disk_full"),
+    "DiskFull": ("disk_full",),
+    "Unavailable": ("io_error", "disk_full"),
+    "ClaimLost": ("second_daemon",),
+    "IOError": ("io_error",),  # while the connections are closed
+    "FullError": ("disk_full",),
+}
+NEVER_SAID = frozenset({"supervisor.failed", "runner.refused", "runner.protocol", "request.failed"})
+
+_RUN = """SELECT r.run_id, r.workflow, r.status, r.hold, r.node, r.visit, r.attempts, r.pause_requested, r.output,
+  r.output_digest, e.revision, e.generation, e.lease_token, q.state, q.due_elapsed_ms, p.state, p.generation,
+  (SELECT count(*) FROM requests WHERE run_id = r.run_id AND status = 'pending')
+FROM runs r JOIN entities e ON e.entity_id = 'run:' || r.run_id LEFT JOIN run_queue q ON q.run_id = r.run_id
+LEFT JOIN runners p ON p.run_id = r.run_id WHERE r.run_id = ?"""
+_ATTEMPTS = """SELECT a.attempt, a.node, a.visit, a.status, coalesce(a.output, c.data), a.generation
+FROM attempts a LEFT JOIN content_chunks c ON c.digest = a.output_digest WHERE a.run_id = ? ORDER BY a.attempt"""
+
+
+class Violation(Exception):
+    """A rule is broken."""
+
+
+class Auditor:
+    """One per world."""
+
+    def __init__(self, world: Any) -> None:
+        self.commits = 0
+        self.promises = Promises(self)
+        self.acknowledged: set[str] = set()  # runs that a client was told of
+        self.runs: dict[str, RunModel] = {}
+        self.cancels_sent: set[str] = set()
+        self._world = world
+        self._connection: apsw.Connection | None = None
+        self._revisions: dict[str, tuple[int, int]] = {}
+        self._epoch = 0
+
+    def check(self, holds: object, rule: str) -> None:
+        """Raise `Violation`, and end the seed, when a rule does not hold."""
+        if not holds:
+            self._world.fail(rule)
+            raise Violation(rule)
+
+    # --- looking at the file --------------------------------------------------------------------------------
+
+    def rows(self, sql: str, *parameters: object) -> list[tuple[Any, ...]]:
+        """Read what is committed."""
+        if self._connection is None:
+            connection = apsw.Connection(str(self._world.database), flags=apsw.SQLITE_OPEN_READWRITE)
+            connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
+            connection.pragma("query_only", True)
+            self._connection = connection
+        return self._connection.execute(sql, parameters).fetchall()
+
+    def detach(self) -> None:
+        """Close the auditor's own connection."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def look(self, life: Any) -> None:
+        """After each commit: everything that changed, against the model."""
+        self.commits += 1
+        for entity_id, revision, generation in self.rows(
+            "SELECT entity_id, revision, generation FROM entities"
+        ):
+            before = self._revisions.get(entity_id, (0, 0))
+            if (revision, generation) != before:
+                self.check(
+                    revision > before[0], f"the revision of {entity_id} only grows: {before} -> {revision}"
+                )
+                self.check(generation >= before[1], f"the generation of {entity_id} never falls")
+                self._revisions[entity_id] = (revision, generation)
+                if entity_id.startswith("run:"):
+                    self._look_at_run(entity_id[4:], life)
+        missing = self._revisions.keys() - {row[0] for row in self.rows("SELECT entity_id FROM entities")}
+        self.check(not missing, f"no entity disappears: {missing}")
+
+    def _look_at_run(self, run_id: str, life: Any) -> None:
+        row = self.rows(_RUN, run_id)[0]
+        new = RunModel(*row)
+        self._world.note(
+            "run", id=run_id, at=f"{new.node}:{new.visit}", is_=new.status, hold=new.hold, rev=new.revision
+        )
+        self._one_rule(new)
+        old = self.runs.get(run_id)
+        if old is not None and old.status in ENDED:
+            same = (old.status, old.output, old.output_digest) == (new.status, new.output, new.output_digest)
+            self.check(same, f"run {run_id} ended as {old.status} and never changes: {new}")
+        self.runs[run_id] = new
+        attempts = self.rows(_ATTEMPTS, run_id)
+        fault = path_fault(self._world.models[new.workflow], new, attempts)
+        self.check(fault is None, f"run {run_id} goes only where its graph leads: {fault}; {attempts}")
+        if new.status == "cancelled":
+            self.check(run_id in self.cancels_sent, f"run {run_id} is cancelled only by a client")
+
+    def _one_rule(self, run: RunModel) -> None:
+        """No run is non-terminal without a live owner, a due time, an open request or a hold with a reason."""
+        owned = run.lease_token is not None
+        asked = run.requests_open
+        sound = {
+            "queued": run.queue in ("ready", "later") and not owned and not asked and run.hold is None,
+            "running": run.queue == "live"
+            and owned
+            and run.runner_generation == run.generation
+            and not asked,
+            "waiting": run.queue is None and not owned and asked == 1,
+            "held": run.queue is None and not owned and not asked and run.hold is not None,
+        }.get(run.status, run.queue is None and not owned and not asked and run.hold is None)
+        self.check(sound, f"the one rule holds for {run}")
+
+    # --- the daemon -----------------------------------------------------------------------------------------
+
+    def claimed(self, life: Any, epoch: int) -> None:
+        """A daemon has the claim."""
+        self.check(epoch > self._epoch, f"epochs only grow: {self._epoch} -> {epoch}")
+        self._epoch = epoch
+
+    def daemon_died(self, life: Any, group: BaseExceptionGroup[Any]) -> None:
+        """A daemon may die of a broken disk or a lost claim, and of nothing else."""
+        for error in _leaves(group):
+            causes = MAY_KILL_DAEMON.get(type(error).__name__, ())
+            excused = any(self._world.faults[cause] for cause in causes)
+            self.check(excused, f"no daemon dies of {error!r}\n{_traceback(error)}")
+
+    def logged(self, event: str, fields: dict[str, object]) -> None:
+        """Some log lines are bugs."""
+        self.check(event not in NEVER_SAID, f"nothing logs {event}: {fields}")
+        self.check(fields.get("hold") != "broken", f"no run is held as broken: {fields}")
+
+    # --- clients --------------------------------------------------------------------------------------------
+
+    def sent(self, request: Request) -> None:
+        """A client sends a command, for the first time or again."""
+        if request.operation == "run.cancel":
+            self.cancels_sent.add(request.run_id or "")
+        self.promises.sent(request)
+
+    def answered(self, request: Request, response: Response) -> None:
+        """A client was told an outcome: from here on it is a promise."""
+        self._world.note("answered", op=request.operation, id=request.request_id, outcome=response.outcome)
+        self.promises.answered(request, response)
+
+    def refused(self, request: Request, response: Response) -> None:
+        """A client was told that nothing happened: it sends again."""
+        fenced = response.outcome == "unavailable" or self._world.faults["second_daemon"]
+        self.check(fenced, f"only a daemon that was taken over from says claim_lost: {response}")
+
+    # --- runners --------------------------------------------------------------------------------------------
+
+    def launched(self, process: Any, launch: Any) -> None:
+        """Custody is committed before work starts."""
+        rows = self.rows("SELECT generation, pid FROM runners WHERE run_id = ?", launch.run_id)
+        expected = (launch.generation, process.identity.pid)
+        stale = self._revisions.get("run:" + launch.run_id, (0, 0))[1] > launch.generation
+        known = rows == [expected] or stale or self.runs[launch.run_id].status != "running"
+        self.check(known, f"custody of {process.identity} is stored before its launch: {rows}")
+        fence = f"{process.marker}".endswith(f":{launch.run_id}:{launch.generation}")
+        self.check(fence, f"the marker {process.marker} is of run and generation")
+
+    def step_begins(self, process: Any, node: str, visit: int, attempt: int) -> None:
+        """At no instant do two children of one step live (R7)."""
+        others = [
+            other.marker
+            for other in self._world.machine.living()
+            if other.run_id == process.run_id and other.marker != process.marker
+        ]
+        self.check(not others, f"{process.marker} begins a step while {others} live")
+
+    def applies(self, process: Any, node: Any, effect_key: str) -> None:
+        """The ledger has the effect before the world is touched, and a manual one happens once."""
+        rows = self.rows("SELECT status FROM effects WHERE effect_key = ?", effect_key)
+        self.check(rows, f"effect {effect_key} is reserved before it is applied")
+        if node.effect == "manual":
+            self.check(
+                not self._world.outside.happened(effect_key), f"manual effect {effect_key} happens once"
+            )
+        rival = [p.marker for p in self._world.machine.living() if p.run_id == process.run_id]
+        self.check(set(rival) == {process.marker}, f"one generation at a time applies effects: {rival}")
+
+    def runner_answered(self, process: Any, message: Any, reply: Any) -> None:
+        """What a runner was told is committed."""
+        self.promises.runner_answered(process, message, reply)
+
+    # --- the end --------------------------------------------------------------------------------------------
+
+    def unended(self) -> list[RunModel]:
+        """What has not come to an end."""
+        return [run for run in self.runs.values() if run.status not in ENDED]
+
+    def at_rest(self) -> None:
+        """After everything has ended nothing is left: no process, no capacity in use, no runner row."""
+        living = [process.marker for process in self._world.machine.living()]
+        self.check(not living, f"no process is left: {living}")
+        rows = self.rows("SELECT run_id, state FROM runners")
+        self.check(not rows, f"no runner row is left: {rows}")
+        used = self._world.life.scheduler.used if self._world.life is not None else 0
+        self.check(used == 0, f"no capacity is in use: {used}")
+        self.promises_hold()
+
+    def promises_hold(self) -> None:
+        """Everything that anybody was told is in the file."""
+        self.promises.hold()
+        wrong = self.rows("SELECT effect_key FROM effects WHERE mode = 'manual' AND status = 'applied'")
+        for (effect_key,) in wrong:
+            self.check(
+                self._world.outside.happened(effect_key), f"{effect_key} is told as applied, and happened"
+            )
+        missed = self.rows("SELECT effect_key FROM effects WHERE mode = 'manual' AND status = 'rejected'")
+        for (effect_key,) in missed:
+            self.check(
+                not self._world.outside.happened(effect_key),
+                f"{effect_key} is told as rejected, and did not happen",
+            )
+
+    def digest(self) -> str:
+        """One number for the whole trace: equal traces, equal digests."""
+        return hashlib.sha256("\n".join(self._world.trace).encode()).hexdigest()[:16]
+
+
+def _leaves(error: BaseException) -> list[BaseException]:
+    if isinstance(error, BaseExceptionGroup):
+        return [leaf for inner in error.exceptions for leaf in _leaves(inner)]
+    return [error]
+
+
+def _traceback(error: BaseException) -> str:
+    import traceback
+
+    return "".join(traceback.format_exception(error))[-3_000:]

@@ -1,0 +1,198 @@
+"""Simulated clients: they start runs, steer them, answer, recover, and send again when an answer did not come.
+
+Each command has a key and is sent until it is answered, as the client library does. At the end a janitor does
+what a patient person would: it answers, resumes and recovers until every run has ended.
+"""
+
+from __future__ import annotations
+
+import random
+import sys
+from typing import Any
+
+import msgspec
+import trio
+
+from pwf.protocol.frames import Request, Response
+from pwf.protocol.operations import EffectList, Explained, Origin, RequestList, RunList, VerifyResult
+from tests.sim.workload import CHOICES
+
+ORIGIN = Origin(cwd="/", python=sys.executable)
+OPERATIONS = (
+    ("start", 6),
+    ("pause", 2),
+    ("resume", 3),
+    ("cancel", 1),
+    ("answer", 5),
+    ("recover", 3),
+    ("restart", 1),
+    ("look", 2),
+    ("again", 1),
+    ("wait", 1),
+)
+TRIES_MAX = 200
+RETRY_S = 1.0
+
+_encode = msgspec.json.Encoder().encode
+
+
+class SimClient:
+    """One client with its own way of choosing what to do."""
+
+    def __init__(self, world: Any, name: str) -> None:
+        self.name = name
+        self._world = world
+        self._chance: random.Random = world.stream(f"client:{name}")
+        self._commands = 0
+        self._sent: list[Request] = []
+
+    # --- sending ------------------------------------------------------------------------------------------
+
+    def request(self, operation: str, payload: object, run_id: str | None = None, **more: Any) -> Request:
+        """A new request; without a key it is known by its id."""
+        self._commands += 1
+        number = f"{self.name}-{self._commands}"
+        key = number if self._chance.random() < 0.7 else None
+        return Request(
+            request_id=number,
+            client_id=self.name,
+            operation=operation,
+            run_id=run_id,
+            idempotency_key=key,
+            payload=msgspec.Raw(_encode(payload)),
+            **more,
+        )
+
+    async def send(self, request: Request, tries: int = TRIES_MAX) -> Response | None:
+        """Send until it is answered; None when the daemon was not to be reached for too long."""
+        self._world.auditor.sent(request)
+        for _ in range(tries):
+            response: Response | None = await self._world.ask(request)
+            if response is not None and response.outcome not in ("unavailable", "claim_lost"):
+                self._world.auditor.answered(request, response)
+                return response
+            if response is not None:
+                self._world.auditor.refused(request, response)
+            await trio.sleep(RETRY_S * self._chance.random() + 0.1)
+        return None
+
+    async def read(self, operation: str, payload: object, kind: Any, run_id: str | None = None) -> Any:
+        """A read's result, or None."""
+        response = await self._world.ask(self.request(operation, payload, run_id))
+        if response is None or response.result is None:
+            return None
+        return msgspec.json.decode(response.result, type=kind)
+
+    # --- what a client does -------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Act at random until faults are over."""
+        names = [name for name, weight in OPERATIONS for _ in range(weight)]
+        while not self._world.calm:
+            await trio.sleep(self._chance.random() * 2.0)
+            await getattr(self, "_" + self._chance.choice(names))()
+
+    def _any_run(self) -> str | None:
+        runs = sorted(self._world.auditor.acknowledged)
+        return self._chance.choice(runs) if runs else None
+
+    async def _start(self) -> None:
+        if self._world.starts_left <= 0:
+            return
+        self._world.starts_left -= 1
+        payload: dict[str, Any] = {
+            "workflow": self._chance.choice(sorted(self._world.models)),
+            "origin": ORIGIN,
+            "input": {"n": self._chance.randrange(1000)},
+        }
+        if self._chance.random() < 0.5:
+            payload["run_id"] = f"run-{self.name}-{self._commands}"
+        if self._chance.random() < 0.2:
+            payload["at_ms"] = self._world.machine.now().wall_ms + self._chance.randrange(30_000)
+        if self._chance.random() < 0.2:
+            payload["priority"] = self._chance.randrange(5)
+        request = self.request("run.start", payload)
+        self._sent.append(request)
+        await self.send(request)
+
+    async def _steer(self, operation: str, payload: object) -> None:
+        run_id = self._any_run()
+        if run_id is None:
+            return
+        more = {}
+        if self._chance.random() < 0.1:
+            more["expected_revision"] = self._chance.randrange(1, 12)
+        request = self.request(operation, payload, run_id, **more)
+        self._sent.append(request)
+        await self.send(request)
+
+    async def _pause(self) -> None:
+        await self._steer("run.pause", {"now": self._chance.random() < 0.3})
+
+    async def _resume(self) -> None:
+        await self._steer("run.resume", {})
+
+    async def _cancel(self) -> None:
+        await self._steer("run.cancel", {})
+
+    async def _restart(self) -> None:
+        await self._steer("run.restart", {})
+
+    async def _again(self) -> None:
+        """A repeat of an old command gets its first answer."""
+        if self._sent:
+            await self.send(self._chance.choice(self._sent))
+
+    async def _wait(self) -> None:
+        run_id = self._any_run()
+        if run_id is not None:
+            await self._world.ask(self.request("run.wait", {"until": "parked", "timeout_ms": 20_000}, run_id))
+
+    async def _look(self) -> None:
+        """Reads must never find a broken rule."""
+        found = await self.read("state.verify", {}, VerifyResult)
+        if found is not None:
+            self._world.auditor.check(not found.violations, f"state.verify is clean: {found.violations}")
+        run_id = self._any_run()
+        if run_id is not None:
+            await self.read("run.status", {}, Explained, run_id)
+
+    async def _answer(self, *, kind: bool = False) -> None:
+        found = await self.read("request.list", {"limit": 20}, RequestList)
+        if not found or not found.requests:
+            return
+        request = self._chance.choice(found.requests)
+        go = CHOICES[0] if kind else self._chance.choice(CHOICES)
+        answer = {"request_id": request.request_id, "answer": {"go": go, "by": self.name}}
+        await self.send(self.request("request.answer", answer))
+
+    async def _recover(self) -> None:
+        """Say what is true: a person looks at the outside world once the processes are dead."""
+        found = await self.read("effect.list", {"statuses": ["ambiguous"]}, EffectList)
+        for effect in found.effects if found else ():
+            if any(process.run_id == effect.run_id for process in self._world.machine.living()):
+                continue
+            happened = self._world.outside.happened(effect.effect_key)
+            payload = {"verdict": "applied" if happened else "retry", "output": {"go": CHOICES[0], "n": 0}}
+            await self.send(self.request("effect.recover", payload, effect.run_id))
+
+    # --- the janitor --------------------------------------------------------------------------------------
+
+    async def tidy(self) -> bool:
+        """One round after the faults; whether every run has ended."""
+        runs: list[Any] = []
+        cursor = None
+        while True:
+            page = await self.read("run.list", {"limit": 100, "cursor": cursor}, RunList)
+            if page is None:
+                return False
+            runs += page.runs
+            cursor = page.next_cursor
+            if cursor is None:
+                break
+        await self._recover()
+        await self._answer(kind=True)
+        for run in runs:
+            if run.hold is not None and run.hold != "effect_ambiguous":
+                await self.send(self.request("run.resume", {}, run.run_id))
+        return all(run.status in ("completed", "failed", "timed_out", "cancelled") for run in runs)

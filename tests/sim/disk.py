@@ -1,0 +1,153 @@
+"""A disk that can lose power, fill up and fail: a VFS for SQLite over files in a folder.
+
+Each file has a durable image (what was synced) and the writes since. A process that dies leaves what it wrote; a
+machine that loses power leaves the durable image and any part of the later writes, pages torn. One `Mount` per
+daemon: what a dead daemon's connections still do while they are closed never happened.
+"""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Callable
+from pathlib import Path
+
+import apsw
+
+_numbers = itertools.count()
+TRACKED = ("pwf.db", "pwf.db-wal")
+
+
+class _Image:
+    """One file: `durable` bytes and what was written after the last sync, in order."""
+
+    def __init__(self, content: bytes) -> None:
+        self.durable = bytearray(content)
+        self.pending: list[tuple[int, bytes | None]] = []  # (offset, data), or (size, None) for a truncation
+
+    def sync(self) -> None:
+        for offset, data in self.pending:
+            _put(self.durable, offset, data)
+        self.pending.clear()
+
+    def after_power_loss(self, chance: random.Random) -> bytes:
+        """What the platter holds: each later write came whole, in part, or not at all."""
+        lost, torn = chance.choice([(1.0, 0.0), (0.5, 0.3), (0.1, 0.1)])
+        for offset, data in self.pending:
+            if chance.random() < lost:
+                continue
+            if data is not None and chance.random() < torn:
+                cut = chance.randrange(len(data) + 1)
+                offset, data = (offset, data[:cut]) if chance.random() < 0.5 else (offset + cut, data[cut:])
+            _put(self.durable, offset, data)
+        self.pending.clear()
+        return bytes(self.durable)
+
+
+def _put(content: bytearray, offset: int, data: bytes | None) -> None:
+    if data is None:
+        del content[offset:]
+        return
+    if len(content) < offset:
+        content.extend(bytes(offset - len(content)))
+    content[offset : offset + len(data)] = data
+
+
+class Disk:
+    """The files in `folder`."""
+
+    def __init__(self, folder: Path, chance: random.Random) -> None:
+        self.folder = folder
+        self.images: dict[str, _Image] = {}
+        self.losses = 0
+        self._chance = chance
+
+    def mount(self) -> Mount:
+        """A view for one daemon."""
+        return Mount(self)
+
+    def image(self, path: str) -> _Image | None:
+        """The tracked file at `path`; made at its first use."""
+        if Path(path).name not in TRACKED:
+            return None
+        found = self.images.get(path)
+        if found is None:
+            file = Path(path)
+            found = self.images[path] = _Image(file.read_bytes() if file.exists() else b"")
+        return found
+
+    def lose_power(self) -> None:
+        """Put the files into the state after a power loss. No connection may be open."""
+        self.losses += 1
+        for path, image in self.images.items():
+            content = image.after_power_loss(self._chance)
+            if Path(path).exists():
+                Path(path).write_bytes(content)
+        (self.folder / "pwf.db-shm").unlink(missing_ok=True)
+
+
+class Mount(apsw.VFS):
+    """One daemon's file system. `fail` is asked at every call and raises what should happen."""
+
+    def __init__(self, disk: Disk) -> None:
+        self.disk = disk
+        self.mount_name = f"sim-disk-{next(_numbers)}"
+        self.dead = False
+        self.fail: Callable[[str, str], None] = _no_failure
+        super().__init__(self.mount_name, "")
+
+    def xOpen(self, name, flags):
+        return _File(self, name, flags)
+
+    def xDelete(self, filename, syncdir):
+        if self.dead:
+            return
+        self.fail("delete", filename)
+        self.disk.images.pop(filename, None)
+        super().xDelete(filename, syncdir)
+
+    def excepthook(self, kind, error, trace):
+        """The fault is ours; apsw would print it."""
+
+
+class _File(apsw.VFSFile):
+    def __init__(self, mount: Mount, name, flags) -> None:
+        self._mount = mount
+        self._name = name.filename() if isinstance(name, apsw.URIFilename) else str(name)
+        mount.fail("open", self._name)
+        self._image = mount.disk.image(self._name)
+        super().__init__("", name, flags)
+
+    def excepthook(self, kind, error, trace):
+        """The fault is ours; apsw would print it."""
+
+    def xWrite(self, data, offset):
+        if self._mount.dead:
+            return
+        self._mount.fail("write", self._name)
+        if self._image is not None:
+            self._image.pending.append((offset, bytes(data)))
+        super().xWrite(data, offset)
+
+    def xTruncate(self, size):
+        if self._mount.dead:
+            return
+        self._mount.fail("truncate", self._name)
+        if self._image is not None:
+            self._image.pending.append((size, None))
+        super().xTruncate(size)
+
+    def xSync(self, flags):
+        if self._mount.dead:
+            return
+        self._mount.fail("sync", self._name)
+        if self._image is not None:
+            self._image.sync()
+
+    def xRead(self, amount, offset):
+        self._mount.fail("read", self._name)
+        return super().xRead(amount, offset)
+
+
+def _no_failure(act: str, file: str) -> None:
+    return None

@@ -1,0 +1,185 @@
+"""The gremlin: does to the world, at random times, what its seed's mix says.
+
+Faults that happen at points (a send, a commit, a wake-up) are drawn where the point is; here are those that come
+by the clock. `heal` ends all of them, so that the world can be asked for progress.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import apsw
+import trio
+
+from tests.sim.machine import Process
+
+HOUR_MS = 3_600_000
+
+
+class Gremlin:
+    """Runs one task per kind of fault that the seed has drawn."""
+
+    def __init__(self, world: Any) -> None:
+        self._world = world
+        self._chance = world.stream("gremlin")
+        self._full = False
+        self._kinds: dict[str, Callable[[], None]] = {
+            "crash_every_s": self._crash,
+            "drain_every_s": self._drain,
+            "runner_kill_every_s": self._kill_runner,
+            "runner_stop_every_s": self._stop_runner,
+            "immortal_every_s": self._make_immortal,
+            "wall_step_every_s": self._step_wall,
+            "sleep_every_s": self._sleep,
+            "reboot_every_s": self._reboot,
+            "stall_every_s": self._stall,
+            "disk_full_every_s": self._fill_disk,
+            "second_daemon_every_s": self._second_daemon,
+        }
+
+    async def run(self) -> None:
+        """Until cancelled; does nothing once the world is calm."""
+        async with trio.open_nursery() as self._nursery:
+            for kind, act in self._kinds.items():
+                if self._world.rate(kind):
+                    self._nursery.start_soon(self._every, kind, act)
+            self._nursery.start_soon(self._keep_disk)
+
+    async def _every(self, kind: str, act: Callable[[], None]) -> None:
+        while not self._world.calm:
+            await trio.sleep(self._chance.expovariate(1 / self._world.mix.rate(kind)))
+            if not self._world.calm:
+                act()
+
+    def heal(self) -> None:
+        """Everything that was made to fail works again."""
+        self._full = False
+        for process in self._world.machine.living():
+            process.cont()
+            process.immortal = False
+            process.kill_s = 0.0
+        for life in self._world.alive:
+            life.stalled_until = 0.0
+
+    # --- the daemon and the machine -----------------------------------------------------------------------
+
+    def _crash(self) -> None:
+        if self._chance.random() < self._world.rate("power_share"):
+            self._lose_power()
+            return
+        life = self._world.life
+        if life is not None:
+            self._world.fault("crash", life=life.number, at="any time")
+            life.crash()
+
+    def _lose_power(self) -> None:
+        self._world.fault("power_loss")
+        self._world.power_fails = bool(self._world.alive)
+        self._go_down(self._chance.randrange(60_000))
+
+    def _reboot(self) -> None:
+        self._world.fault("reboot")
+        self._go_down(self._chance.randrange(HOUR_MS))
+
+    def _go_down(self, down_ms: int) -> None:
+        for process in self._world.machine.living():
+            process.immortal = False
+            process.end_now()
+        for life in list(self._world.alive):
+            life.crash()
+        self._world.machine.reboot(down_ms)
+
+    def _drain(self) -> None:
+        life = self._world.life
+        if life is not None and life.serving:
+            self._world.fault("drain", life=life.number)
+            life.stop()
+
+    def _stall(self) -> None:
+        life = self._world.life
+        if life is not None:
+            seconds = self._world.mix.lease_s * 3
+            self._world.fault("stall", life=life.number, seconds=seconds)
+            life.stalled_until = trio.current_time() + seconds
+
+    def _second_daemon(self) -> None:
+        """The kernel's lock failed us: a second daemon takes the claim while the first one lives."""
+        if len(self._world.alive) == 1:
+            self._world.fault("second_daemon")
+            self._nursery.start_soon(self._world.live_once)
+
+    # --- clocks -------------------------------------------------------------------------------------------
+
+    def _step_wall(self) -> None:
+        ms = self._chance.choice([-24 * HOUR_MS, -5_000, 5_000, 24 * HOUR_MS])
+        self._world.fault("wall_step", ms=ms)
+        self._world.machine.step_wall(ms)
+
+    def _sleep(self) -> None:
+        ms = self._chance.choice([5_000, 8 * HOUR_MS])
+        self._world.fault("sleep", ms=ms)
+        self._world.machine.sleep(ms)
+
+    # --- processes ----------------------------------------------------------------------------------------
+
+    def _some_process(self) -> Process | None:
+        living = list(self._world.machine.living())
+        return self._chance.choice(living) if living else None
+
+    def _kill_runner(self) -> None:
+        process = self._some_process()
+        if process is not None:
+            self._world.fault("runner_kill", marker=process.marker)
+            process.kill()
+
+    def _stop_runner(self) -> None:
+        """SIGSTOP; it comes back, perhaps long after its lease."""
+        process = self._some_process()
+        if process is not None:
+            self._world.fault("runner_stop", marker=process.marker)
+            process.stop()
+            self._nursery.start_soon(self._later, self._chance.choice([1.0, 5.0, 60.0]), process.cont)
+
+    def _make_immortal(self) -> None:
+        process = self._some_process()
+        if process is not None:
+            self._world.fault("immortal", marker=process.marker)
+            process.immortal = True
+            self._nursery.start_soon(self._later, self._chance.choice([3.0, 20.0]), self._mortal(process))
+
+    @staticmethod
+    def _mortal(process: Process) -> Callable[[], None]:
+        def mortal() -> None:
+            process.immortal = False
+
+        return mortal
+
+    async def _later(self, seconds: float, act: Callable[[], None]) -> None:
+        await trio.sleep(seconds)
+        act()
+
+    # --- the disk -----------------------------------------------------------------------------------------
+
+    def _fill_disk(self) -> None:
+        self._world.fault("disk_full")
+        self._full = True
+        self._nursery.start_soon(self._later, self._chance.choice([2.0, 20.0]), self._free_disk)
+
+    def _free_disk(self) -> None:
+        self._full = False
+
+    async def _keep_disk(self) -> None:
+        """Each new daemon's file system fails as the mix says."""
+        while True:
+            for life in self._world.alive:
+                life.mount.fail = self._fail
+            await trio.sleep(0.5)
+
+    def _fail(self, act: str, file: str) -> None:
+        if self._full and act == "write":
+            raise apsw.FullError("no space")
+        rate = self._world.rate("io_error")
+        if rate and self._chance.random() < rate:
+            self._world.fault("io_error", act=act)
+            raise apsw.IOError(f"{act} failed")

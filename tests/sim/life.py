@@ -1,0 +1,380 @@
+"""One life of the simulated daemon: the real actors, wired as `pwf.actors.daemon` does it, on simulated ground.
+
+Real: store, scheduler, supervisors, claim, changes, operations. Simulated: the kernel's lock, processes, sockets,
+files, clocks. A crash ends everything at once, and what the dying tasks still do has no effect outside.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import random
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import trio
+
+from pwf.actors.changes import Changes
+from pwf.actors.clock_watch import TICK_S, ClockWatch
+from pwf.actors.connection import Caller
+from pwf.actors.definitions import Known, _Entry
+from pwf.actors.interpreters import Interpreters
+from pwf.actors.lock_file import LockRecord
+from pwf.actors.logging import Log
+from pwf.actors.newer_code import NewerCode
+from pwf.actors.operations import Operations
+from pwf.actors.scheduler import Scheduler
+from pwf.actors.schemas import Schemas
+from pwf.actors.server_claim import Claim, ServerClaim
+from pwf.actors.services import Life as LifeState
+from pwf.actors.services import Services
+from pwf.actors.store_actor import StoreActor
+from pwf.actors.views import Views
+from pwf.config import Config
+from pwf.discovery import Found
+from pwf.errors import NotFound
+from pwf.ids import Ids
+from pwf.places import Places
+from pwf.protocol.frames import Request, Response
+from pwf.store.ballast import Ballast
+from pwf.store.batch import Claim as StoreClaim
+from pwf.store.daemon import Claim as ClaimCommand
+from pwf.store.daemon import Release, release
+from pwf.store.definitions import SaveDefinition, save_definition
+from pwf.store.executor import InlineExecutor, StoreSpec
+from pwf.store.home import ClaimHome, claim_home
+from tests.sim.pool import SimPool
+
+BALLAST_BYTES = 64 * 1024
+INODE = 7
+
+
+class Crash(Exception):
+    """The daemon's process is gone."""
+
+
+class SimLog(Log):
+    """Keeps nothing; what must never be said is a violation."""
+
+    def __init__(self, life: Life) -> None:
+        self._life = life
+
+    def __call__(self, event: str, *, level: str = "info", **fields: object) -> None:
+        if not self._life.dead:
+            self._life.world.note("log." + event, **fields)
+            self._life.world.auditor.logged(event, fields)
+
+
+class SimExecutor(InlineExecutor):
+    """The inline store, whose process may die at each of its points; SQLite's lock keeps two daemons apart."""
+
+    def __init__(self, spec: StoreSpec, life: Life) -> None:
+        super().__init__(spec, life.pause)
+        self._life = life
+
+    async def run(self, jobs: Any) -> Any:
+        with trio.CancelScope(shield=True):
+            async with self._life.world.write_turn:
+                try:
+                    return await super().run(jobs)
+                except Crash:
+                    self._writer.close()
+                    raise
+
+    async def __aexit__(self, *error: Any) -> None:
+        self._life.world.auditor.detach()
+        await super().__aexit__(*error)
+
+
+class FlakyChanges:
+    """A source of wake-ups that loses, doubles and delays them."""
+
+    def __init__(self, store: Any, world: Any, chance: random.Random) -> None:
+        self._store = store
+        self._world = world
+        self._chance = chance
+
+    @contextlib.contextmanager
+    def subscribe(self, *prefixes: str) -> Iterator[Any]:
+        with self._store.subscribe(*prefixes) as subscription:
+            self._subscription = subscription
+            self._double: frozenset[str] | None = None
+            yield self
+
+    async def wait(self) -> frozenset[str]:
+        if self._double is not None:
+            keys, self._double = self._double, None
+            await trio.lowlevel.checkpoint()
+            return keys
+        while True:
+            keys = await self._subscription.wait()
+            if self._chance.random() < self._world.rate("wake_late"):
+                await trio.sleep(self._chance.random() * 4.0)
+            if self._chance.random() < self._world.rate("wake_doubled"):
+                self._double = keys
+            if self._chance.random() >= self._world.rate("wake_lost"):
+                return keys
+
+
+class SimDefinitions:
+    """The seed's workflows, in place of files and resolvers."""
+
+    def __init__(self, world: Any, store: Any) -> None:
+        self._world = world
+        self._store = store
+        self._saved: set[str] = set()
+
+    async def find(self, workflow: str, origin: Any) -> Known:
+        await trio.lowlevel.checkpoint()
+        if workflow not in self._world.models:
+            raise NotFound(f"there is no workflow {workflow!r}")
+        path = Path(self._world.models[workflow].path)
+        return await self.at(Found(name=workflow, path=path, scope="path", root=Path("/")), origin)
+
+    async def at(self, found: Found, origin: Any) -> Known:
+        await trio.lowlevel.checkpoint()
+        model = self._world.models[found.path.stem]
+        entry = _Entry(model.definition, {}, model.path, model.texts)
+        return Known(found, sys.executable, model.definition, entry)
+
+    async def save(self, known: Known) -> None:
+        name = known.definition.graph.name
+        if name not in self._saved:
+            model = self._world.models[name]
+            command = SaveDefinition(definition=model.definition, texts=model.texts, path=model.path)
+            await self._store.write(save_definition, command)
+            self._saved.add(name)
+
+
+class SimLock:
+    """The lock file's text; that the lock is held is the world's affair."""
+
+    def write(self, record: LockRecord) -> None:
+        return None
+
+
+class FlakyAdmission:
+    """The scheduler's handle as operations have it: a wake-up may be lost."""
+
+    def __init__(self, scheduler: Scheduler, world: Any, chance: random.Random) -> None:
+        self._scheduler = scheduler
+        self._world = world
+        self._chance = chance
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._scheduler, name)
+
+    def wake(self) -> None:
+        if self._chance.random() >= self._world.rate("wake_lost"):
+            self._scheduler.wake()
+
+
+class Life:
+    """From the claim to the end."""
+
+    def __init__(self, world: Any, number: int) -> None:
+        self.world = world
+        self.number = number
+        self.dead = False
+        self.serving = False
+        self.over = trio.Event()
+        self.epoch = 0
+        self.scheduler: Scheduler | None = None
+        self.mount = world.disk.mount()
+        self._chance = world.stream(f"life:{number}")
+        self._crashed = trio.Event()
+        self._scope = trio.CancelScope()
+        self._stopping = trio.Event()
+        self._clients: trio.Nursery | None = None
+        self._operations: Operations | None = None
+        self.stalled_until = 0.0
+        self.pool = SimPool(world, self)
+        self.log = SimLog(self)
+
+    # --- ending -------------------------------------------------------------------------------------------
+
+    def crash(self) -> None:
+        """The process is gone from this instant on."""
+        if not self.dead:
+            self.dead = self.mount.dead = True
+            self.serving = False
+            self._crashed.set()
+            self._scope.cancel()
+            self.pool.close_all()
+
+    def perhaps_crash(self, where: str) -> None:
+        """A point at which the process may die."""
+        if self._chance.random() < self.world.rate("crash_at_send"):
+            self.world.fault("crash", life=self.number, at=where)
+            self.crash()
+        if self.dead:
+            raise Crash
+
+    def stop(self, drain_ms: int | None = None) -> None:
+        """Begin an ordered stop."""
+        self._stopping.set()
+
+    async def pause(self, point: str) -> None:
+        """Virtual time at the store's points; the process may die in it."""
+        if point == "committed":
+            self.world.auditor.look(self)
+        wait_s = self._chance.random() * self.world.mix.pause_s
+        wait_s = max(wait_s, self.stalled_until - trio.current_time())
+        with trio.move_on_after(wait_s):
+            await self._crashed.wait()
+        if self.serving and self._chance.random() < self.world.rate("crash_at_point"):
+            self.world.fault("crash", life=self.number, at=point)
+            self.crash()
+        if self.dead:
+            raise Crash
+
+    # --- living -------------------------------------------------------------------------------------------
+
+    async def run(self) -> str:
+        """Live; how it ended: stopped, crashed, or the cause of its death."""
+        try:
+            with self._scope:
+                await self._serve()
+        except BaseExceptionGroup as group:
+            if group.subgroup(trio.Cancelled) is not None:
+                raise
+            self.cause = group
+            outcome = "crashed" if self.dead else "died"
+        except Exception as error:
+            self.cause = BaseExceptionGroup("one", [error])
+            outcome = "crashed" if self.dead else "died"
+        else:
+            outcome = "crashed" if self.dead else "stopped"
+        finally:
+            self.dead = self.mount.dead = True
+            self.serving = False
+            self.pool.close_all()
+            self.over.set()
+            self.mount.unregister()
+        return outcome
+
+    def _spec(self) -> StoreSpec:
+        return StoreSpec(
+            path=self.world.database,
+            clock=self.world.machine,
+            ids=Ids(self.world.stream(f"ids:{self.number}").getrandbits),
+            ballast=Ballast(self.world.folder / "ballast", BALLAST_BYTES),
+            warn=self.log.warning,
+            vfs=self.mount.mount_name,
+        )
+
+    async def _serve(self) -> None:
+        config = self.world.config
+        async with trio.open_nursery() as nursery:
+            store = await nursery.start(StoreActor(SimExecutor(self._spec(), self)).run)
+            claim = await self._claim(store, config)
+            record = LockRecord(pid=1, boot_id=self.world.machine.boot_id)
+            server_claim = ServerClaim(
+                store,
+                SimLock(),
+                record,
+                claim,
+                clock=self.world.machine,
+                lease_s=config.lease_s,
+                renew_s=config.lease_renew_s,
+                log=self.log,
+            )
+            await self._with_actors(store, server_claim, config)
+            give_up = functools.partial(store.write, release, Release(token=claim.token, epoch=claim.epoch))
+            await server_claim.release(give_up)
+            nursery.cancel_scope.cancel()
+
+    async def _claim(self, store: Any, config: Config) -> Claim:
+        token = f"token-{self.number}"
+        command = ClaimHome(
+            claim=ClaimCommand(
+                token=token, lease_ms=int(config.lease_s * 1_000), pid=self.number, version="sim"
+            ),
+            device=1,
+            inode=INODE,
+        )
+        claimed = await store.write(claim_home, command, before_claim=True)
+        await store.hold_claim(StoreClaim(claimed.epoch, token))
+        self.epoch = claimed.epoch
+        self.world.auditor.claimed(self, claimed.epoch)
+        return Claim(token=token, epoch=claimed.epoch, home_id=claimed.home_id)
+
+    async def _with_actors(self, store: Any, claim: ServerClaim, config: Config) -> None:
+        changes = Changes(FlakyChanges(store, self.world, self._chance))
+        self.scheduler = scheduler = Scheduler(
+            store=store,
+            pool=self.pool,
+            changes=changes,
+            config=config,
+            log=self.log,
+            epoch=claim.claim.epoch,
+            home_id=claim.claim.home_id,
+        )
+        claim.live_leases = scheduler.live_leases
+        state = LifeState(started_wall_ms=self.world.machine.now().wall_ms, stop=self.stop)
+        self._operations = Operations(self._services(store, claim, changes, scheduler, state, config))
+        async with trio.open_nursery() as nursery:
+            await nursery.start(changes.run)
+            nursery.start_soon(claim.run)
+            self._clients = nursery
+            self.serving = True
+            nursery.start_soon(self._tick, ClockWatch(self.world.machine, scheduler.wake, self.log))
+            await nursery.start(scheduler.run)
+            state.state = "serving"
+            await self._stopping.wait()
+            state.state = "draining"
+            await scheduler.drain(config.drain_s)
+            self.serving = False
+            nursery.cancel_scope.cancel()
+
+    def _services(
+        self, store: Any, claim: Any, changes: Any, scheduler: Any, state: Any, config: Any
+    ) -> Services:
+        return Services(
+            store=store,
+            scheduler=FlakyAdmission(scheduler, self.world, self._chance),
+            definitions=SimDefinitions(self.world, store),
+            schemas=Schemas(),
+            changes=changes,
+            views=Views(changes, self.log),
+            newer_code=NewerCode(store),
+            claim=claim,
+            places=Places(self.world.folder, self.world.folder / "config.toml", self.world.folder / "s"),
+            config=config,
+            clock=self.world.machine,
+            log=self.log,
+            life=state,
+            clients=lambda: 0,
+            user="sim",
+            interpreters=Interpreters(),
+        )
+
+    async def _tick(self, watch: ClockWatch) -> None:
+        while True:
+            await trio.sleep(TICK_S)
+            watch.look(told=False)
+
+    # --- clients ------------------------------------------------------------------------------------------
+
+    def begin(self, request: Request, answered: trio.Event, answers: list[Response]) -> trio.CancelScope:
+        """Handle a request on a connection of its own; its answer goes into `answers`, if it comes."""
+        scope = trio.CancelScope()
+
+        async def handle() -> None:
+            assert self._operations is not None
+            with scope:
+                response = await self._operations.handle(request, Caller(1, _no_events))
+                self.perhaps_crash("before answer")
+                answers.append(response)
+                answered.set()
+                self.perhaps_crash("after answer")
+
+        assert self._clients is not None
+        self._clients.start_soon(handle)
+        return scope
+
+
+async def _no_events(event: Any) -> None:
+    return None

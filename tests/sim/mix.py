@@ -1,0 +1,90 @@
+"""Swarm testing: each seed draws its own mix of faults, so that rare combinations are not drowned by common ones.
+
+A rate is a probability per opportunity, or (names in `_s`) the mean number of seconds between two faults.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, field, fields
+
+#: fault -> the strengths that a seed may draw for it
+STRENGTHS: dict[str, tuple[float, ...]] = {
+    "crash_at_point": (0.002, 0.01, 0.03),  # the daemon dies around a commit
+    "crash_at_send": (0.005, 0.02, 0.05),  # the daemon dies before or after it says something
+    "crash_every_s": (15.0, 60.0),
+    "power_share": (0.5, 1.0),  # of crashes that take the machine's power
+    "drain_every_s": (20.0, 60.0),  # an ordered stop, and a new start
+    "second_daemon_every_s": (30.0, 90.0),  # a second daemon that takes the claim from a living one
+    "runner_kill_every_s": (3.0, 15.0),
+    "runner_stop_every_s": (5.0, 20.0),
+    "runner_exit": (0.02, 0.1),  # a step ends its own process
+    "slow_runner": (0.05, 0.3),
+    "slow_kill": (0.3,),  # a process takes its time to die
+    "immortal_every_s": (20.0, 60.0),  # a process that can't be ended for a while
+    "orphan_child": (0.5,),  # a step's effect is applied by a child that outlives its parent
+    "double_message": (0.1, 0.5),
+    "late_message": (0.1, 0.5),
+    "wake_lost": (0.2, 1.0),
+    "wake_late": (0.3,),
+    "wake_doubled": (0.5,),
+    "reply_lost": (0.1, 0.3),
+    "request_doubled": (0.1, 0.4),
+    "disconnect": (0.05, 0.2),  # a connection closes while its request is handled
+    "wall_step_every_s": (10.0, 40.0),
+    "sleep_every_s": (20.0, 60.0),
+    "reboot_every_s": (60.0, 120.0),
+    "stall_every_s": (30.0, 60.0),  # the store does nothing for several lease lengths
+    "disk_full_every_s": (20.0, 60.0),
+    "io_error": (0.0005, 0.003),
+    "step_fails": (0.1, 0.4),
+    "step_hangs": (0.03, 0.15),
+    "bad_value": (0.05,),
+}
+ENABLED_SHARE = 0.25
+CALM_SHARE = 0.03
+
+
+@dataclass
+class Mix:
+    """What one seed does. A fault that was not drawn has rate 0."""
+
+    runs: int
+    clients: int
+    capacity: int
+    lease_s: float
+    fault_s: float
+    pause_s: float  # the longest pause of the store at each of its points
+    checkpoint_bytes: int  # of the WAL, before it is copied into the database
+    rates: dict[str, float] = field(default_factory=dict)
+
+    def rate(self, fault: str) -> float:
+        """The strength of a fault; 0 when this seed does without it."""
+        assert fault in STRENGTHS, fault
+        return self.rates.get(fault, 0.0)
+
+    def __str__(self) -> str:
+        shape = ", ".join(f"{f.name}={getattr(self, f.name)}" for f in fields(self) if f.name != "rates")
+        return f"{shape}; faults: " + (", ".join(f"{k}={v}" for k, v in self.rates.items()) or "none")
+
+
+def draw_mix(chance: random.Random) -> Mix:
+    """The mix of a seed."""
+    rates: dict[str, float] = {}
+    if chance.random() >= CALM_SHARE:
+        share = chance.choice([ENABLED_SHARE / 2, ENABLED_SHARE, ENABLED_SHARE * 2])
+        rates = {
+            fault: chance.choice(strengths)
+            for fault, strengths in STRENGTHS.items()
+            if chance.random() < share
+        }
+    return Mix(
+        runs=chance.choice([2, 6, 16]),
+        clients=chance.randint(1, 4),
+        capacity=chance.randint(1, 4),
+        lease_s=chance.choice([3.0, 10.0, 30.0]),
+        fault_s=chance.choice([20.0, 60.0]),
+        pause_s=chance.choice([0.0, 0.005, 0.05]),
+        checkpoint_bytes=chance.choice([64 * 1024, 4 * 1024 * 1024]),
+        rates=rates,
+    )

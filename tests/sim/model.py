@@ -1,0 +1,104 @@
+"""The auditor's model of one run, and of the path that its attempts may take through its graph."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, NamedTuple
+
+from tests.sim.workload import NO_WAY, WorkflowModel
+
+ENDS = {"completed": "completed", "failed": "failed", "timed_out": "timed_out", "cancelled": "cancelled"}
+
+
+class RunModel(NamedTuple):
+    """What the tables say of a run."""
+
+    run_id: str
+    workflow: str
+    status: str
+    hold: str | None
+    node: str
+    visit: int
+    attempts: int
+    pause_requested: int
+    output: bytes | None
+    output_digest: str | None
+    revision: int
+    generation: int
+    lease_token: str | None
+    queue: str | None
+    due_elapsed_ms: int | None
+    runner: str | None
+    runner_generation: int | None
+    requests_open: int
+
+
+def path_fault(model: WorkflowModel, run: RunModel, attempts: list[tuple[Any, ...]]) -> str | None:
+    """Walk the attempts along the graph; what is wrong with them, or None."""
+    position: str | None = model.start
+    visits = {model.start: 1}
+    failures, steps = 0, 1
+    completed: set[tuple[str, int]] = set()
+    ended: str | None = None
+    for number, (attempt, node, visit, status, output, _generation) in enumerate(attempts, 1):
+        if attempt != number:
+            return f"attempt {attempt} is not number {number}"
+        if position is None:
+            return f"attempt {attempt} began after the end"
+        if (node, visit) != (position, visits[position]):
+            return f"attempt {attempt} is at {node}:{visit}, not {position}:{visits[position]}"
+        if status == "active" and number != len(attempts):
+            return f"attempt {attempt} is open, and not the last"
+        if status in ("active", "interrupted", "unknown", "cancelled"):
+            continue
+        if status == "completed":
+            if (node, visit) in completed:
+                return f"{node}:{visit} completed twice"
+            completed.add((node, visit))
+        spec = model.nodes[node]
+        if status in ("failed", "timed_out"):
+            failures += 1
+            if failures <= spec.retries and not _ended_here(run, number, attempts):
+                continue
+        following = spec.follow(status, _value(output))
+        ended = status
+        if following is None or following is NO_WAY or steps >= model.max_steps:
+            if following is not None:
+                ended = "failed"
+            position = None
+            continue
+        assert isinstance(following, str)
+        position, failures, steps = following, 0, steps + 1
+        visits[following] = visits.get(following, 0) + 1
+    return _position_fault(run, position, visits, ended, attempts)
+
+
+def _ended_here(run: RunModel, number: int, attempts: list[tuple[Any, ...]]) -> bool:
+    """A failed step whose manual effect had happened ends the run although tries are left."""
+    return number == len(attempts) and run.status == "failed"
+
+
+def _position_fault(
+    run: RunModel, position: str | None, visits: dict[str, int], ended: str | None, attempts: list[Any]
+) -> str | None:
+    if run.status not in ENDS:
+        if position is None:
+            return f"the run should have ended as {ended}"
+        if (run.node, run.visit) != (position, visits[position]):
+            return f"the run stands at {run.node}:{run.visit}, not {position}:{visits[position]}"
+        return None
+    if run.status == "cancelled":
+        return None
+    last = attempts[-1][3] if attempts else None
+    spent = run.status == "failed" and last == "failed"  # whatever ways out it has: its effect had happened
+    if position is not None and not spent:
+        return f"the run ended as {run.status} at {position}"
+    if position is None and ended != run.status:
+        return f"the run ended as {run.status}, not {ended}"
+    if run.status == "completed" and run.output is None and run.output_digest is None:
+        return "the run completed without an output"
+    return None
+
+
+def _value(output: bytes | None) -> object:
+    return None if output is None else json.loads(output)

@@ -1,0 +1,166 @@
+"""The simulated RunnerPool and Custody: the same calls as the real ones, on the simulated machine."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import trio
+from trio.testing import memory_stream_pair
+
+from pwf.errors import RunnerCrashed
+from pwf.host.identity import Identity
+from tests.sim.machine import Process
+from tests.sim.runners import SimRunner
+
+PROOF_TIMEOUT_S = 5.0
+LEAVE_S = 1.0
+POLL_S = 0.1
+
+
+class SimCustody:
+    """Proof by the process table of the simulated machine."""
+
+    def __init__(self, world: Any) -> None:
+        self._world = world
+
+    async def prove_dead(
+        self,
+        runner: Identity,
+        marker: str,
+        *,
+        died_tick: int | None = None,
+        timeout_s: float = PROOF_TIMEOUT_S,
+    ) -> bool:
+        """Kill the runner and all bearers of its marker until none is left; False when the bound is over."""
+        machine = self._world.machine
+        await trio.lowlevel.checkpoint()
+        if runner.pid > 0 and runner.boot_id != machine.boot_id:
+            return True
+        with trio.move_on_after(timeout_s):
+            while True:
+                found = [p for p in machine.living() if p.marker == marker or p.identity.is_same(runner)]
+                if not found:
+                    return True
+                for process in found:
+                    process.kill()
+                with trio.move_on_after(POLL_S):
+                    await found[0].ended.wait()
+        self._world.note("custody.unproved", marker=marker)
+        return False
+
+
+class HeldRunner:
+    """A runner as its daemon holds it."""
+
+    def __init__(self, world: Any, pool: SimPool, process: Process, stream: Any, values: Any) -> None:
+        self._world = world
+        self._pool = pool
+        self._process = process
+        self.identity = process.identity
+        self.marker = process.marker
+        self.stream = DaemonEnd(world, pool, stream)
+        self.values = values
+
+    async def prove_dead(
+        self, childless: bool = False, *, grace_s: float = 0.0, timeout_s: float = PROOF_TIMEOUT_S
+    ) -> bool:
+        """As `RunnerProcess.prove_dead`."""
+        if childless or grace_s:
+            with trio.move_on_after(LEAVE_S if childless else grace_s):
+                await self._process.ended.wait()
+            if childless and not self._process.alive:
+                return True
+        self._process.kill()
+        return await self._pool.custody.prove_dead(self.identity, self.marker, timeout_s=timeout_s)
+
+    async def aclose(self) -> None:
+        """Close both sockets."""
+        self.close()
+
+    def close(self) -> None:
+        """The same at once, as when the daemon's process ends."""
+        self.stream.close()
+        _close(self.values)
+        self._pool.held.pop(self, None)
+
+
+class DaemonEnd:
+    """The daemon's end of a runner's message stream. It may die before or after it says something."""
+
+    def __init__(self, world: Any, pool: SimPool, stream: Any) -> None:
+        self._world = world
+        self._life = pool.life
+        self._stream = stream
+
+    async def send_all(self, data: bytes) -> None:
+        self._life.perhaps_crash("before send")
+        await self._stream.send_all(data)
+        self._life.perhaps_crash("after send")
+
+    async def receive_some(self, most: int | None = None) -> bytes:
+        return bytes(await self._stream.receive_some(most))
+
+    def close(self) -> None:
+        _close(self._stream)
+
+
+def _close(stream: Any) -> None:
+    stream.send_stream.close()
+    stream.receive_stream.close()
+
+
+class SimPool:
+    """What the Scheduler and the RunSupervisors need of a RunnerPool, for one life of the daemon."""
+
+    def __init__(self, world: Any, life: Any) -> None:
+        self._world = world
+        self.life = life
+        self.custody = SimCustody(world)
+        self.held: dict[HeldRunner, None] = {}
+        self._loaded: set[str] = set()
+        self._chance = world.stream(f"pool:{life.number}")
+
+    async def acquire(
+        self,
+        *,
+        bundle_key: str,
+        load_bundle: Callable[[], Awaitable[Any]],
+        interpreter: str,
+        environment: dict[str, str],
+        root: str,
+        marker: str,
+        isolate: str = "fork",
+    ) -> HeldRunner:
+        """A new process that waits for its launch."""
+        await trio.sleep(self._chance.random() * 0.05)
+        if bundle_key not in self._loaded:
+            bundle = await load_bundle()
+            self._world.auditor.check(bundle.definition_id == bundle_key, "the bundle is of its definition")
+            self._loaded.add(bundle_key)
+        if self._chance.random() < self._world.rate("runner_exit"):
+            raise RunnerCrashed("the template ended")
+        process = self._world.machine.add_process(marker)
+        if self._chance.random() < self._world.rate("slow_kill"):
+            process.kill_s = self._chance.random() * 4.0
+        ours, theirs = memory_stream_pair()
+        values, their_values = memory_stream_pair()
+        held = HeldRunner(self._world, self, process, ours, values)
+        self.held[held] = None
+        runner = SimRunner(self._world, process, theirs)
+
+        async def live() -> None:
+            try:
+                await runner.run()
+            finally:
+                _close(theirs)
+                _close(their_values)
+
+        self._world.start_process(process, live)
+        await trio.sleep(self._chance.random() * 0.02)
+        return held
+
+    def close_all(self) -> None:
+        """The daemon's process has ended: the kernel closes what it held."""
+        for held in list(self.held):
+            held.close()

@@ -1,0 +1,165 @@
+"""What was promised: to clients by an answer, to runners by a reply. All of it must be in the file for ever.
+
+Also predicts which outcomes of a command are legal, from the states that its run was in between the first send
+and the answer.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from pwf.protocol.frames import Request, Response
+
+#: operation -> the kind of the event at the revision that an accepted answer names
+EVENT_OF = {
+    "run.start": ("started",),
+    "run.restart": ("started",),
+    "run.pause": ("paused",),
+    "run.resume": ("resumed",),
+    "run.cancel": ("cancelled",),
+    "request.answer": ("step_finished",),
+    "effect.recover": ("effect_recovered",),
+}
+ENDED = frozenset({"completed", "failed", "timed_out", "cancelled"})
+
+
+class Promises:
+    """Kept by the auditor."""
+
+    def __init__(self, auditor: Any) -> None:
+        self._auditor = auditor
+        self._states: dict[str, set[tuple[str, str | None]]] = {}  # request -> states of its run meanwhile
+        self._first: dict[str, tuple[str, str | None]] = {}  # request -> first (outcome, run)
+        self._events: dict[tuple[str, int], tuple[str, ...]] = {}
+        self._ended: dict[str, str] = {}
+        self._inputs: dict[str, bytes] = {}
+        self._answers: dict[str, bytes] = {}
+        self._attempts: dict[tuple[str, int, int], tuple[str, str]] = {}
+
+    # --- clients --------------------------------------------------------------------------------------------
+
+    def sent(self, request: Request) -> None:
+        """Remember the state that the run was in."""
+        run = self._auditor.runs.get(request.run_id or "")
+        self._states.setdefault(request.request_id, set()).add(
+            ("", None) if run is None else (run.status, run.hold)
+        )
+
+    def answered(self, request: Request, response: Response) -> None:
+        """Check the outcome against the model, then hold the daemon to it."""
+        check = self._auditor.check
+        outcome = response.outcome
+        result = {} if response.result is None else json.loads(bytes(response.result))
+        code = None if response.error is None else response.error.code
+        told = self._first.setdefault(request.request_id, (outcome, code))
+        if told[0] in ("accepted", "adopted"):
+            check(
+                outcome in ("accepted", "adopted"), f"a repeat of {request} gets its first answer: {response}"
+            )
+        else:
+            check((outcome, code) == told, f"a repeat of {request} gets its first refusal {told}: {response}")
+        self._predict(request, response, code)
+        if outcome not in ("accepted", "adopted"):
+            return
+        if request.operation in ("run.start", "run.restart"):
+            self._started(request, result)
+        elif request.operation == "run.cancel":
+            self._ended[result["run_id"]] = "cancelled"
+        elif request.operation == "request.answer":
+            payload = json.loads(bytes(request.payload))
+            self._answers[payload["request_id"]] = _compact(payload["answer"])
+        if outcome == "accepted" and response.revision is not None:
+            run_id = result["run_id"]
+            self._events[run_id, response.revision] = EVENT_OF[request.operation]
+            self._check_event(run_id, response.revision)
+
+    def _started(self, request: Request, result: dict[str, Any]) -> None:
+        run_id = result["run_id"]
+        self._auditor.acknowledged.add(run_id)
+        if request.operation == "run.start":
+            payload = json.loads(bytes(request.payload))
+            self._inputs[run_id] = _compact(payload["input"])
+            wanted = payload.get("run_id", run_id)
+            self._auditor.check(wanted == run_id, f"a start has the id that it asked for: {run_id}")
+
+    def _predict(self, request: Request, response: Response, code: str | None) -> None:
+        """Outcomes that no state of the run allows."""
+        outcome, check = response.outcome, self._auditor.check
+        if request.operation == "run.start":
+            check(outcome in ("accepted", "adopted"), f"a sound start is taken: {response}")
+        if request.operation not in ("run.pause", "run.resume", "run.cancel") or request.run_id is None:
+            return
+        check(outcome != "not_found", f"run {request.run_id} was acknowledged: {response}")
+        if outcome == "conflict":
+            check(request.expected_revision is not None, f"only an expected revision conflicts: {response}")
+            return
+        run = self._auditor.runs[request.run_id]
+        before = self._states[request.request_id]
+        always_ended = all(status in ENDED for status, _ in before)
+        if request.operation == "run.cancel":
+            legal = {"adopted", "rejected"} if always_ended else {"accepted", "adopted", "rejected"}
+            check(outcome in legal, f"a cancel of an ended run changes nothing: {response}")
+            if outcome in ("accepted", "adopted"):
+                check(run.status == "cancelled", f"a cancelled run is cancelled: {run}")
+            else:
+                check(run.status in ENDED, f"a run that has not ended can be cancelled: {run}")
+        elif request.operation == "run.pause" and outcome == "rejected":
+            check(run.status in ENDED, f"a run that has not ended can be paused: {run} {response}")
+        elif always_ended:
+            check(outcome == "rejected" or response.outcome == "adopted", f"an ended run stays: {response}")
+
+    # --- runners --------------------------------------------------------------------------------------------
+
+    def runner_answered(self, process: Any, message: Any, reply: Any) -> None:
+        """`go`, `park` and `end` say that the message is committed."""
+        if reply.verdict not in ("go", "park", "end") or type(message).__name__ != "Finish":
+            return
+        outcome = "unknown" if message.settled == "unknown" else message.outcome
+        key = (process.run_id, message.attempt, int(process.marker.rsplit(":", 1)[1]))
+        self._attempts[key] = (outcome, reply.verdict)
+        self._check_attempt(key)
+
+    # --- holding --------------------------------------------------------------------------------------------
+
+    def hold(self) -> None:
+        """Every promise, against the file."""
+        check, rows = self._auditor.check, self._auditor.rows
+        for run_id in self._auditor.acknowledged:
+            check(rows("SELECT 1 FROM runs WHERE run_id = ?", run_id), f"acknowledged run {run_id} is there")
+        for run_id, value in self._inputs.items():
+            found = rows("SELECT input FROM runs WHERE run_id = ?", run_id)
+            check(found == [(value,)], f"run {run_id} has its input {value!r}: {found}")
+        for run_id, status in self._ended.items():
+            found = rows("SELECT status FROM runs WHERE run_id = ?", run_id)
+            check(found == [(status,)], f"run {run_id} is {status} as was told: {found}")
+        for request_id, value in self._answers.items():
+            found = rows("SELECT answer, status FROM requests WHERE request_id = ?", request_id)
+            check(found == [(value, "settled")], f"request {request_id} has its answer {value!r}: {found}")
+        for run_id, revision in self._events:
+            self._check_event(run_id, revision)
+        for key in self._attempts:
+            self._check_attempt(key)
+
+    def _check_event(self, run_id: str, revision: int) -> None:
+        found = self._auditor.rows(
+            "SELECT kind FROM events WHERE entity_id = ? AND revision = ?", "run:" + run_id, revision
+        )
+        wanted = self._events[run_id, revision]
+        sound = len(found) == 1 and found[0][0] in wanted
+        self._auditor.check(sound, f"run {run_id} has {wanted} at revision {revision}, as was told: {found}")
+
+    def _check_attempt(self, key: tuple[str, int, int]) -> None:
+        run_id, attempt, generation = key
+        outcome, verdict = self._attempts[key]
+        found = self._auditor.rows(
+            "SELECT status, generation FROM attempts WHERE run_id = ? AND attempt = ?", run_id, attempt
+        )
+        # A person's word may accept an unknown attempt later.
+        legal = {outcome, "completed"} if outcome == "unknown" else {outcome}
+        sound = len(found) == 1 and found[0][0] in legal and found[0][1] == generation
+        self._auditor.check(sound, f"{key} is {outcome} ({verdict}), as the runner was told: {found}")
+
+
+def _compact(value: object) -> bytes:
+    return json.dumps(value, sort_keys=True, separators=(",", ":")).encode()

@@ -1,0 +1,337 @@
+"""Simulated runners: what a runner process says and does, over in-memory streams and in virtual time.
+
+Speaks `pwf.protocol.runner` as the real engine does (pipelining past pure nodes, uploads, observing), and shares no
+code with it. Its steps compute, fail, hang, apply effects outside, spawn children, and end their own process.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+import trio
+
+from pwf.protocol.runner import (
+    Ask,
+    Finish,
+    Launch,
+    Leaving,
+    PutChunk,
+    Reply,
+    StepError,
+    Value,
+    WaitUntil,
+    encode_line,
+    to_runner,
+)
+from pwf.values import canonical, digest
+from tests.sim.machine import Process
+from tests.sim.workload import CHOICES, NO_WAY, NodeModel
+
+LEAVE_S = 0.5
+LARGE = "x" * 6_000
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a step ended."""
+
+    outcome: str
+    output: dict[str, Any] | None = None
+    settled: str | None = None
+    observed: bool = False
+
+
+class ProcessEnds(BaseException):
+    """The step ended its own process."""
+
+
+class SimRunner:
+    """One runner process, from its launch to its end."""
+
+    def __init__(self, world: Any, process: Process, stream: trio.abc.Stream) -> None:
+        self._world = world
+        self._process = process
+        self._stream = stream
+        self._chance = world.stream(f"runner:{process.marker}:{process.identity.pid}")
+        self._lines: deque[Launch | Reply] = deque()
+        self._news = trio.Event()
+        self._seq = self._uploads = 0
+        self._waiting: deque[tuple[int, Any]] = deque()
+        self._answered: dict[int, str] = {}
+        self._stop: Reply | None = None
+
+    async def run(self) -> None:
+        """The whole life of the process; the caller marks its end."""
+        try:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._listen)
+                await self._live()
+                nursery.cancel_scope.cancel()
+        except* ProcessEnds:
+            self._world.note("runner.exits", run=self._process.run_id)
+
+    # --- the wire -----------------------------------------------------------------------------------------
+
+    async def _listen(self) -> None:
+        """Take in what the daemon says; when it hangs up, end the children that are known, and this process."""
+        buffer = b""
+        while True:
+            try:
+                data = await self._stream.receive_some()
+            except trio.ClosedResourceError:
+                data = b""
+            await self._process.breathe(self._latency())
+            if not data:
+                break
+            *lines, buffer = (buffer + bytes(data)).split(b"\n")
+            self._lines.extend(to_runner.decode(line) for line in lines)
+            self._news.set()
+        await self._process.breathe(self._chance.random() * 0.05)
+        raise ProcessEnds
+
+    async def _next(self) -> Launch | Reply:
+        while not self._lines:
+            self._news = trio.Event()
+            await self._news.wait()
+        return self._lines.popleft()
+
+    async def _send(self, message: Any) -> None:
+        await self._process.breathe(self._latency())
+        data = encode_line([message])
+        if not isinstance(message, PutChunk | Leaving) and self._chance.random() < self._world.rate(
+            "double_message"
+        ):
+            data += data
+        try:
+            await self._stream.send_all(data)
+        except (trio.BrokenResourceError, trio.ClosedResourceError):
+            await self._process.breathe(self._chance.random() * 0.05)
+            raise ProcessEnds from None
+
+    def _latency(self) -> float:
+        if self._chance.random() < self._world.rate("late_message"):
+            return float(self._chance.random() * 3.0)
+        return 0.0
+
+    def _take(self, reply: Launch | Reply) -> None:
+        self._world.auditor.check(isinstance(reply, Reply), "a runner is launched once")
+        assert isinstance(reply, Reply)
+        if not self._waiting or reply.seq != self._waiting[0][0]:
+            same = self._answered.get(reply.seq) == reply.verdict
+            self._world.auditor.check(same, f"reply {reply} was not due, and is no repeat")
+            return
+        seq, message = self._waiting.popleft()
+        self._answered[seq] = reply.verdict
+        if not isinstance(message, PutChunk):
+            self._world.auditor.runner_answered(self._process, message, reply)
+        if reply.verdict != "go":
+            self._stop = reply
+
+    def _drain(self) -> bool:
+        while self._lines and self._stop is None:
+            self._take(self._lines.popleft())
+        return self._stop is None
+
+    async def _settle(self) -> bool:
+        while self._waiting and self._stop is None:
+            self._take(await self._next())
+        return self._stop is None
+
+    async def _say(self, message: Any) -> None:
+        self._waiting.append((message.seq, message))
+        await self._send(message)
+
+    # --- the loop over nodes ------------------------------------------------------------------------------
+
+    async def _live(self) -> None:
+        launch = await self._next()
+        assert isinstance(launch, Launch)
+        self._world.auditor.launched(self._process, launch)
+        self._model = self._world.models[launch.graph.name]
+        self._run_id = launch.run_id
+        self._node, self._visit, self._attempt = launch.node, launch.visit, launch.attempt
+        self._visits = {launch.node: launch.visit, **launch.visits}
+        self._steps = launch.steps_taken
+        await self._loop(launch)
+        await self._settle()
+        children = [p for p in self._world.machine.bearers(self._process.marker) if p is not self._process]
+        for child in children:
+            child.kill()
+        with trio.move_on_after(LEAVE_S):
+            for child in children:
+                await child.ended.wait()
+        await self._send(Leaving(childless=not any(child.alive for child in children)))
+
+    async def _loop(self, launch: Launch) -> None:
+        observe = launch.observe
+        while True:
+            node: NodeModel = self._model.nodes[self._node]
+            pure = node.kind == "compute" and self._steps < self._model.max_steps
+            if not (self._drain() if pure else await self._settle()):
+                return
+            end: Ended | None = None
+            if observe:
+                observe = False
+                end = await self._observe(launch)
+            if node.kind == "wait" and end is None:
+                await self._wait()
+                return
+            if node.kind == "checkpoint" and end is None:
+                await self._ask()
+                return
+            if not await self._finish(node, end if end is not None else await self._step(node)):
+                return
+
+    async def _wait(self) -> None:
+        self._seq += 1
+        relative = self._chance.random() < 0.5
+        delay_ms = self._chance.choice([0, 100, 2_000, 15_000])
+        wall_ms = self._world.machine.now().wall_ms + delay_ms
+        times = {"delay_ms": delay_ms} if relative else {"wall_ms": wall_ms}
+        await self._say(WaitUntil(seq=self._seq, attempt=self._attempt, **times))
+
+    async def _ask(self) -> None:
+        self._seq += 1
+        prompt = Value(json=msgspec.Raw(b'"go on?"'), size=8)
+        await self._say(Ask(seq=self._seq, attempt=self._attempt, kind="checkpoint", prompt=prompt))
+
+    async def _finish(self, node: NodeModel, end: Ended) -> bool:
+        output = await self._put(end.output) if end.output is not None else None
+        if self._stop is not None:
+            return False
+        following = node.follow(end.outcome, end.output)
+        if end.outcome != "completed" and end.settled in ("unknown", "applied"):
+            following = None
+        no_case = following is NO_WAY
+        following = None if no_case else following
+        self._seq += 1
+        await self._say(
+            Finish(
+                seq=self._seq,
+                attempt=self._attempt,
+                outcome=end.outcome,
+                output=output,
+                error=None if end.outcome == "completed" else _error("sim", end.outcome, node.id),
+                next=following,
+                route_error=_error("routing_failed", "no case", node.id) if no_case else None,
+                settled=end.settled,
+                observed=end.observed,
+                active_ms=1,
+            )
+        )
+        if following is None or (end.outcome != "completed" and not await self._settle()):
+            return False
+        self._node, self._attempt, self._steps = following, self._attempt + 1, self._steps + 1
+        self._visit = self._visits[following] = self._visits.get(following, 0) + 1
+        return True
+
+    async def _put(self, output: dict[str, Any]) -> Value:
+        data = canonical(output)
+        if len(data) <= 4_096:
+            return Value(json=msgspec.Raw(data), size=len(data))
+        name = digest(data)
+        if await self._settle():
+            self._uploads += 1
+            await self._say(
+                PutChunk(seq=self._uploads, digest=name, index=0, data=data, last=True, size=len(data))
+            )
+            await self._settle()
+        return Value(digest=name, size=len(data))
+
+    # --- steps --------------------------------------------------------------------------------------------
+
+    @property
+    def _key(self) -> str:
+        return f"{self._run_id}:{self._node}:{self._visit}"
+
+    def _happens(self, fault: str) -> bool:
+        return bool(self._chance.random() < self._world.rate(fault))
+
+    async def _pass(self, most_s: float = 0.5) -> None:
+        """Some work; the process may end in it."""
+        slow = 20.0 if self._happens("slow_runner") else 1.0
+        await self._process.breathe(self._chance.random() * most_s * slow)
+        if self._happens("runner_exit"):
+            raise ProcessEnds
+
+    async def _observe(self, launch: Launch) -> Ended | None:
+        self._world.auditor.step_begins(self._process, self._node, self._visit, self._attempt)
+        await self._pass()
+        if self._happens("step_fails"):
+            return Ended("failed", settled="unknown", observed=True)
+        if self._world.outside.happened(self._key):
+            return Ended("completed", self._output(), settled="applied", observed=True)
+        if launch.observe_then is None:
+            return None
+        return Ended(launch.observe_then, settled="rejected", observed=True)
+
+    async def _step(self, node: NodeModel) -> Ended:
+        self._world.auditor.step_begins(self._process, self._node, self._visit, self._attempt)
+        await self._pass()
+        if node.timeout_ms is not None and self._happens("step_hangs"):
+            ended = await self._hang(node)
+            if ended is not None:
+                return ended
+        if node.effect is None:
+            return Ended("failed") if self._happens("step_fails") else Ended("completed", self._output())
+        return await self._act(node)
+
+    async def _act(self, node: NodeModel) -> Ended:
+        manual = node.effect == "manual"
+        if self._happens("step_fails"):
+            settled = self._chance.choice(["rejected", "unknown"]) if manual else None
+            return Ended("failed", settled=settled)
+        await self._apply(node)
+        await self._pass()
+        if self._happens("step_fails"):
+            return Ended("failed", settled="unknown" if manual else None)
+        if self._happens("bad_value"):
+            return Ended("failed", settled="applied" if manual else None)
+        return Ended("completed", self._output(), settled="applied" if manual else None)
+
+    async def _hang(self, node: NodeModel) -> Ended | None:
+        """A shell step is timed out by its runner; a plain one by the daemon, if it does not wake up before."""
+        assert node.timeout_ms is not None
+        if node.effect is not None and self._chance.random() < 0.3:
+            await self._apply(node)
+            manual_applied = True
+        else:
+            manual_applied = False
+        if node.kind == "shell":
+            await self._process.breathe(node.timeout_ms / 1_000)
+            return Ended("timed_out", settled="unknown" if node.effect == "manual" else None)
+        await self._process.breathe(node.timeout_ms / 1_000 * self._chance.choice([0.9, 1.05, 3.0]))
+        if manual_applied:
+            return Ended("completed", self._output(), settled="applied" if node.effect == "manual" else None)
+        return None
+
+    async def _apply(self, node: NodeModel) -> None:
+        if not self._happens("orphan_child"):
+            self._world.apply(self._process, node, self._key)
+            return
+        child = self._world.machine.add_process(self._process.marker)
+        delay_s = self._chance.random() * 2.0
+        key = self._key
+
+        async def work() -> None:
+            await child.breathe(delay_s)
+            self._world.apply(child, node, key)
+
+        self._world.start_process(child, work)
+        while child.alive:
+            await child.ended.wait()
+            await self._process.breathe()
+
+    def _output(self) -> dict[str, Any]:
+        go = "back" if self._chance.random() < 0.2 else CHOICES[0]
+        output: dict[str, Any] = {"go": go, "n": self._chance.randrange(1_000_000)}
+        if self._chance.random() < 0.05:
+            output["large"] = LARGE
+        return output
+
+
+def _error(code: str, message: str, node: str) -> StepError:
+    return StepError(code=code, message=message, node=node)

@@ -1,0 +1,131 @@
+"""Workflows drawn from a seed: the auditor's plain model of each, and the definition that pwf is given.
+
+`NodeModel.follow` is the auditor's own idea of routing; it shares nothing with `pwf.protocol.graph.route`.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, field
+
+from pwf.protocol.graph import (
+    Case,
+    EffectSpec,
+    NodeSpec,
+    RetrySpec,
+    SourceFile,
+    Way,
+    WorkflowDefinition,
+    WorkflowGraph,
+)
+from pwf.values import digest
+
+KINDS = ("compute", "compute", "action", "action", "shell", "wait", "checkpoint")
+CHOICES = ("on", "back")
+NO_WAY = object()
+
+
+@dataclass
+class NodeModel:
+    """One node. `effect`: None, idempotent or manual. `ways`: outcome -> node, or -> {choice: node}."""
+
+    id: str
+    kind: str
+    effect: str | None = None
+    observable: bool = False
+    retries: int = 0
+    backoff_ms: int = 0
+    timeout_ms: int | None = None
+    ways: dict[str, str | dict[str, str]] = field(default_factory=dict)
+
+    def follow(self, outcome: str, output: object) -> object:
+        """The node that follows, None where the run ends, `NO_WAY` where a value has no case."""
+        way = self.ways.get(outcome)
+        if not isinstance(way, dict):
+            return way
+        choice = output.get("go") if isinstance(output, dict) else None
+        return way.get(choice, NO_WAY) if isinstance(choice, str) else NO_WAY
+
+    def spec(self) -> NodeSpec:
+        """The node as pwf knows it."""
+        effect = None
+        if self.effect is not None:
+            effect = EffectSpec(mode=self.effect, type="sim", observable=self.observable)
+        retry = RetrySpec(times=self.retries, backoff_ms=self.backoff_ms) if self.retries else None
+        ways = tuple(_way(outcome, target) for outcome, target in self.ways.items())
+        return NodeSpec(
+            id=self.id,
+            kind=self.kind,
+            is_async=self.kind == "shell",
+            timeout_ms=self.timeout_ms,
+            retry=retry,
+            effect=effect,
+            ways=ways,
+        )
+
+
+def _way(outcome: str, target: str | dict[str, str]) -> Way:
+    if isinstance(target, str):
+        return Way(outcome=outcome, target=target)
+    cases = tuple(Case(value=value, target=node) for value, node in target.items())
+    return Way(outcome=outcome, on="go", cases=cases)
+
+
+@dataclass
+class WorkflowModel:
+    """A workflow. `nodes[0]` is the start."""
+
+    name: str
+    nodes: dict[str, NodeModel]
+    start: str
+    max_steps: int
+    definition: WorkflowDefinition
+    texts: dict[str, bytes]
+
+    @property
+    def path(self) -> str:
+        return f"/sim/{self.name}.py"
+
+
+def draw_workflow(name: str, seed: int, chance: random.Random) -> WorkflowModel:
+    """A chain of nodes with loops back, failure ways, retries and time limits."""
+    count = chance.randint(1, 6)
+    ids = [f"n{number}" for number in range(count)]
+    nodes = {}
+    for number, node_id in enumerate(ids):
+        nodes[node_id] = _draw_node(node_id, ids[number + 1 :], ids[: number + 1], chance)
+    max_steps = chance.choice([6, 20, 100])
+    graph = WorkflowGraph(
+        name=name,
+        start=ids[0],
+        nodes=tuple(node.spec() for node in nodes.values()),
+        file=f"/sim/{name}.py",
+        max_steps=max_steps,
+        input_schema={"type": "object", "required": ["n"]},
+    )
+    text = f"# {name} of seed {seed}\n".encode()
+    source = SourceFile(path=f"{name}.py", digest=digest(text), size=len(text), kind="root")
+    definition = WorkflowDefinition(
+        definition_id=digest(repr((seed, graph)).encode()), graph=graph, root="/", sources=(source,)
+    )
+    return WorkflowModel(name, nodes, ids[0], max_steps, definition, {source.digest: text})
+
+
+def _draw_node(node_id: str, after: list[str], before: list[str], chance: random.Random) -> NodeModel:
+    node = NodeModel(node_id, chance.choice(KINDS))
+    if node.kind in ("action", "shell"):
+        node.effect = chance.choice(["idempotent", "manual", "manual"])
+        node.observable = node.effect == "manual" and chance.random() < 0.6
+    if node.kind in ("compute", "action", "shell"):
+        node.timeout_ms = chance.choice([3_000, 10_000, 30_000])
+        if chance.random() < 0.4 and (node.effect != "manual" or node.observable):
+            node.retries, node.backoff_ms = chance.randint(1, 2), chance.choice([0, 500, 5_000])
+    if after:
+        onward = chance.choice(after[:2])
+        looping = chance.random() < 0.25
+        node.ways["completed"] = {"on": onward, "back": chance.choice(before)} if looping else onward
+        if node.kind in ("compute", "action", "shell"):
+            for outcome in ("failed", "timed_out"):
+                if chance.random() < 0.4:
+                    node.ways[outcome] = chance.choice(after)
+    return node

@@ -1,0 +1,312 @@
+"""One simulated world: machine, disk, outside, daemon lives, runners, clients, faults and the auditor.
+
+The seed draws a mix, and the world goes through three phases: faults; calm, in which everything must move to an
+end; and a last look. Seams for what comes later: a further kind of process or client joins in `_live_through`.
+"""
+
+from __future__ import annotations
+
+import random
+import shutil
+import tempfile
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import trio
+from trio.testing import MockClock
+
+import pwf.store.batch
+from pwf.config import Config
+from pwf.protocol.frames import Request, Response
+from pwf.store.database import open_writer
+from tests.sim.auditor import Auditor, Violation
+from tests.sim.clients import SimClient
+from tests.sim.determinism import pinned_scheduler, stream_of
+from tests.sim.disk import Disk
+from tests.sim.faults import Gremlin
+from tests.sim.life import Life
+from tests.sim.machine import Machine, Process
+from tests.sim.mix import Mix, draw_mix
+from tests.sim.outside import Outside
+from tests.sim.workload import draw_workflow
+
+CALM_S_MAX = 3 * 3_600.0
+TIDY_S = 5.0
+RESTART_S_MAX = 3.0
+FOLDER = Path("/dev/shm") if Path("/dev/shm").is_dir() else None
+
+_fresh_database: bytes | None = None
+
+
+@dataclass
+class Result:
+    """What a seed came to."""
+
+    seed: int
+    mix: Mix
+    violation: str | None = None
+    events: int = 0
+    faults: Counter[str] = field(default_factory=Counter)
+    digest: str = ""
+    commits: int = 0
+    trace: list[str] = field(default_factory=list)
+
+
+class World:
+    """Everything that one seed decides."""
+
+    def __init__(self, seed: int, folder: Path, *, tell: Callable[[str], None] | None = None) -> None:
+        self.seed = seed
+        self.folder = folder
+        self.database = folder / "pwf.db"
+        self.mix = draw_mix(self.stream("mix"))
+        self.calm = False
+        self.starts_left = self.mix.runs
+        self.config = Config(
+            max_runners=self.mix.capacity,
+            lease_s=self.mix.lease_s,
+            lease_renew_s=self.mix.lease_s / 3,
+            drain_s=2.0,
+            stop_grace_s=1.0,
+        )
+        chance = self.stream("workload")
+        self.models = {f"w{n}": draw_workflow(f"w{n}", seed, chance) for n in range(chance.randint(1, 3))}
+        self.machine = Machine()
+        self.outside = Outside()
+        self.disk = Disk(folder, self.stream("disk"))
+        self.auditor = Auditor(self)
+        self.life: Life | None = None
+        self.lives = 0
+        self.alive: list[Life] = []
+        self.violation: str | None = None
+        self.faults: Counter[str] = Counter()
+        self.events = 0
+        self.trace: list[str] = []
+        self.power_fails = False
+        self._tell = tell
+        self._network = self.stream("network")
+
+    # --- for every part -----------------------------------------------------------------------------------
+
+    def stream(self, name: str) -> random.Random:
+        """A source of randomness of this seed."""
+        return stream_of(self.seed, name)
+
+    def rate(self, fault: str) -> float:
+        """The strength of a fault now."""
+        return 0.0 if self.calm else self.mix.rate(fault)
+
+    def note(self, event: str, **facts: object) -> None:
+        """One line of the trace."""
+        self.events += 1
+        line = f"{trio.current_time():10.3f} {event} " + " ".join(f"{k}={v}" for k, v in facts.items())
+        self.trace.append(line)
+        if self._tell is not None:
+            self._tell(line)
+
+    def fault(self, kind: str, **facts: object) -> None:
+        """A fault happens."""
+        self.faults[kind] += 1
+        self.note("FAULT." + kind, **facts)
+
+    # --- processes ----------------------------------------------------------------------------------------
+
+    def start_process(self, process: Process, work: Callable[[], Awaitable[None]]) -> None:
+        """Run a process until its work is done or it is killed."""
+
+        async def live() -> None:
+            try:
+                with process.scope:
+                    await work()
+            finally:
+                process.ended.set()
+                self.note("process.ended", marker=process.marker, pid=process.identity.pid)
+
+        self.note("process.started", marker=process.marker, pid=process.identity.pid)
+        self._processes.start_soon(live)
+
+    def apply(self, process: Process, node: Any, effect_key: str) -> None:
+        """A process does something to the outside world."""
+        self.note("outside.applied", effect=effect_key, pid=process.identity.pid)
+        self.auditor.applies(process, node, effect_key)
+        self.outside.apply(effect_key)
+
+    # --- clients ------------------------------------------------------------------------------------------
+
+    async def ask(self, request: Request) -> Response | None:
+        """Send a request to whoever serves; None when no answer came."""
+        chance = self._network
+        await trio.sleep(chance.random() * 0.02)
+        if chance.random() < self.rate("late_message"):
+            await trio.sleep(chance.random() * 5.0)
+        life = self.life
+        if life is None or not life.serving:
+            return None
+        answers: list[Response] = []
+        answered = trio.Event()
+        scope = life.begin(request, answered, answers)
+        if chance.random() < self.rate("request_doubled"):
+            life.begin(request, trio.Event(), answers)
+        if chance.random() < self.rate("disconnect"):
+            await trio.sleep(chance.random() * 0.1)
+            scope.cancel()
+            self.fault("disconnect", request=request.request_id)
+            return None
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(_first, nursery, life.over)
+            nursery.start_soon(_first, nursery, answered)
+        if not answers or chance.random() < self.rate("reply_lost"):
+            return None
+        return answers[0]
+
+    # --- the daemon ---------------------------------------------------------------------------------------
+
+    async def _keep_daemon(self) -> None:
+        chance = self.stream("restarts")
+        while True:
+            await self.live_once()
+            await trio.sleep(chance.random() * RESTART_S_MAX)
+            while self.life is not None:  # a second daemon serves
+                await self.life.over.wait()
+                await trio.sleep(0.1)
+
+    async def live_once(self) -> None:
+        """One life of the daemon, and what its end means for the disk."""
+        self.lives += 1
+        life = self.life = Life(self, self.lives)
+        self.alive.append(life)
+        self.note("daemon.starts", life=life.number)
+        outcome = await life.run()
+        self.alive.remove(life)
+        self.note("daemon.ended", life=life.number, outcome=outcome)
+        if outcome == "died":
+            self.auditor.daemon_died(life, life.cause)
+        if self.life is life:
+            self.life = None
+        if self.power_fails and not self.alive:
+            self.auditor.detach()
+            self.disk.lose_power()
+            self.power_fails = False
+
+    # --- the seed -----------------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """All phases. Raises `Violation`."""
+        self.write_turn = trio.Lock()
+        self._whole = trio.CancelScope()
+        try:
+            with self._whole:
+                async with trio.open_nursery() as self._processes:
+                    await self._live_through()
+                    self._processes.cancel_scope.cancel()
+        except BaseException:
+            if self.violation is None:
+                raise
+        if self.violation is not None:
+            raise Violation(self.violation)
+
+    def fail(self, text: str) -> None:
+        """A rule is broken: the first one ends the seed."""
+        if self.violation is None:
+            self.violation = text
+            self.note("VIOLATION", text=text)
+            self._whole.cancel()
+
+    async def _live_through(self) -> None:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._keep_daemon)
+            gremlin = Gremlin(self)
+            nursery.start_soon(gremlin.run)
+            async with trio.open_nursery() as clients:
+                for number in range(self.mix.clients):
+                    clients.start_soon(SimClient(self, f"c{number}").run)
+                await trio.sleep(self.mix.fault_s)
+                self.note("calm")
+                self.calm = True
+                gremlin.heal()
+            await self._come_to_an_end()
+            nursery.cancel_scope.cancel()
+        await self._last_look()
+
+    async def _come_to_an_end(self) -> None:
+        janitor = SimClient(self, "janitor")
+        with trio.move_on_after(CALM_S_MAX) as patience:
+            while not await janitor.tidy():
+                await trio.sleep(TIDY_S)
+            await trio.sleep(20.0)
+            self.auditor.at_rest()
+        self.auditor.check(not patience.cancelled_caught, f"every run ends: {self.auditor.unended()}")
+
+    async def _last_look(self) -> None:
+        """An ordered stop, and everything that was promised is still in the file."""
+        if self.life is not None:
+            self.life.crash()
+        self.auditor.look(None)
+        self.auditor.promises_hold()
+
+
+async def _first(nursery: trio.Nursery, event: trio.Event) -> None:
+    await event.wait()
+    nursery.cancel_scope.cancel()
+
+
+# --- running seeds ----------------------------------------------------------------------------------------
+
+
+def run_seed(seed: int, *, tell: Callable[[str], None] | None = None) -> Result:
+    """Run one seed in this process."""
+    folder = Path(tempfile.mkdtemp(prefix="pwf-sim-", dir=FOLDER))
+    try:
+        return _run_in(seed, folder, tell)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _run_in(seed: int, folder: Path, tell: Callable[[str], None] | None) -> Result:
+    (folder / "pwf.db").write_bytes(_database(folder))
+    (folder / "pwf.db").chmod(0o600)
+    world = World(seed, folder, tell=tell)
+    result = Result(seed, world.mix)
+    kept = pwf.store.batch.WAL_IDLE_BYTES, pwf.store.batch.WAL_BUSY_BYTES
+    pwf.store.batch.WAL_IDLE_BYTES = world.mix.checkpoint_bytes
+    pwf.store.batch.WAL_BUSY_BYTES = world.mix.checkpoint_bytes * 4
+    try:
+        with pinned_scheduler(seed):
+            trio.run(world.run, clock=MockClock(autojump_threshold=0))
+    except BaseException as error:
+        result.violation = _first_violation(error)
+        if result.violation is None:
+            raise
+    finally:
+        pwf.store.batch.WAL_IDLE_BYTES, pwf.store.batch.WAL_BUSY_BYTES = kept
+        world.auditor.detach()
+        result.events, result.faults, result.trace = world.events, world.faults, world.trace
+        result.commits = world.auditor.commits
+        result.digest = world.auditor.digest()
+    return result
+
+
+def _first_violation(error: BaseException) -> str | None:
+    if isinstance(error, Violation):
+        return str(error)
+    if isinstance(error, BaseExceptionGroup):
+        found = [_first_violation(inner) for inner in error.exceptions]
+        return next((text for text in found if text is not None), None)
+    return None
+
+
+def _database(folder: Path) -> bytes:
+    """A fresh database: made once per process, by the store's own code."""
+    global _fresh_database
+    if _fresh_database is None:
+        path = folder / "fresh.db"
+        open_writer(path).close()
+        _fresh_database = path.read_bytes()
+        path.unlink()
+    return _fresh_database
+
+
+__all__ = ["Any", "Result", "World", "run_seed"]
