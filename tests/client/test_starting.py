@@ -14,6 +14,7 @@ from pathlib import Path
 import anyio
 import pytest
 
+from pwf import host
 from pwf.client import connect, connect_sync
 from pwf.client.starting import connect_or_start, log_tail, read_lock, socket_path, spawn, try_connect
 from pwf.errors import DaemonUnreachable, HomeRefused
@@ -29,9 +30,16 @@ def at(home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Places]:
     monkeypatch.delenv("PWF_NO_AUTOSTART", raising=False)
     found = Places(home, home / "config.toml", home / "pwf.sock")
     yield found
-    record = read_lock(found)
-    if record is not None and record.pid not in (0, os.getpid()):
-        end(record.pid)
+    # A daemon that lost the race may still be on its way to finding out, and would serve an orphaned home.
+    deadline = time.monotonic() + WAIT_S
+    while time.monotonic() < deadline:
+        bearers = [one for one in host.find_bearers("PWF_HOME") if one.marker == str(home)]
+        if not bearers:
+            return
+        for one in bearers:
+            end(one.identity.pid)
+        time.sleep(0.05)
+    pytest.fail(f"processes of {home} do not end")
 
 
 def end(pid: int) -> None:
