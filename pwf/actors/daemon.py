@@ -15,40 +15,26 @@ import faulthandler
 import functools
 import gc
 import os
-import pwd
 import signal
 import sys
-from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import trio
 
 import pwf
 from pwf import host
-from pwf.actors.changes import Changes
-from pwf.actors.clock_watch import ClockWatch
-from pwf.actors.definitions import Definitions
-from pwf.actors.interpreters import Interpreters
-from pwf.actors.listener import Listener
 from pwf.actors.lock_file import LockFile, LockRecord, LockTaker
 from pwf.actors.logging import Log
-from pwf.actors.newer_code import NewerCode
-from pwf.actors.operations import Operations
-from pwf.actors.runner_pool import RunnerPool
-from pwf.actors.scheduler import Scheduler
-from pwf.actors.schemas import Schemas
 from pwf.actors.server_claim import Claim, ServerClaim
-from pwf.actors.services import Life, Services
 from pwf.actors.store_actor import StoreActor, StoreHandle
 from pwf.actors.supervise import Deaths, cause_of, described, leaves
-from pwf.actors.views import Views
+from pwf.actors.wiring import wire
 from pwf.clock import Clock, SystemClock
 from pwf.config import Config, load_config
 from pwf.errors import PwfError
 from pwf.ids import Ids
 from pwf.places import Places, places
-from pwf.protocol.frames import PROTOCOL, Hello
 from pwf.store.ballast import Ballast
 from pwf.store.batch import Claim as StoreClaim
 from pwf.store.daemon import Claim as ClaimCommand
@@ -231,7 +217,9 @@ class Daemon:
 
     async def _with_actors(self, store: StoreHandle, claim: ServerClaim) -> None:
         """Run every actor until the stop; returns when the runners are settled and the sockets closed."""
-        actors = self._wire(store, claim)
+        actors = wire(
+            store, claim, at=self._at, config=self._config, clock=self._clock, log=self._log, stop=self._stop
+        )
         life = actors.services.life
         life.why_degraded = self._deaths.why_degraded()
         async with trio.open_nursery() as nursery:
@@ -256,87 +244,6 @@ class Daemon:
             await actors.scheduler.drain(self._drain_s)
             await trio.sleep(FLUSH_S)
             nursery.cancel_scope.cancel()
-
-    def _wire(self, store: StoreHandle, claim: ServerClaim) -> Actors:
-        changes = Changes(store)
-        pool = RunnerPool(
-            log=self._log,
-            templates_max=self._config.max_templates,
-            idle_s=self._config.template_idle_s,
-        )
-        scheduler = Scheduler(
-            store=store,
-            pool=pool,
-            changes=changes,
-            config=self._config,
-            log=self._log,
-            epoch=claim.claim.epoch,
-            home_id=claim.claim.home_id,
-        )
-        claim.live_leases = scheduler.live_leases
-        listener: Listener
-        services = Services(
-            store=store,
-            scheduler=scheduler,
-            definitions=Definitions(
-                pool,
-                store,
-                config_folder=self._at.config.parent,
-                interpreter=self._config.interpreter,
-            ),
-            schemas=Schemas(),
-            changes=changes,
-            views=Views(changes, self._log),
-            newer_code=NewerCode(store),
-            claim=claim,
-            places=self._at,
-            config=self._config,
-            clock=self._clock,
-            log=self._log,
-            life=Life(started_wall_ms=self._clock.now().wall_ms, stop=self._stop),
-            clients=lambda: listener.clients,
-            user=_user_name(),
-            interpreters=Interpreters(),
-        )
-        listener = Listener(
-            self._at.socket,
-            handle=Operations(services).handle,
-            hello=self._hello(claim),
-            peer_uid=host.peer_uid,
-            log=self._log,
-        )
-        return Actors(
-            changes, pool, scheduler, listener, ClockWatch(self._clock, scheduler.wake, self._log), services
-        )
-
-    def _hello(self, claim: ServerClaim) -> Callable[[], Hello]:
-        hello = Hello(
-            protocol=PROTOCOL,
-            version=pwf.__version__,
-            epoch=claim.claim.epoch,
-            home=str(self._at.home),
-            pid=os.getpid(),
-        )
-        return lambda: hello
-
-
-@dataclass(frozen=True)
-class Actors:
-    """What `_with_actors` runs."""
-
-    changes: Changes
-    pool: RunnerPool
-    scheduler: Scheduler
-    listener: Listener
-    clock_watch: ClockWatch
-    services: Services
-
-
-def _user_name() -> str:
-    try:
-        return pwd.getpwuid(os.geteuid()).pw_name
-    except KeyError:
-        return str(os.geteuid())
 
 
 if __name__ == "__main__":

@@ -10,7 +10,13 @@ from __future__ import annotations
 
 import msgspec
 
-from pwf.actors import operations_daemon, operations_requests, operations_runs, operations_workflows
+from pwf.actors import (
+    operations_daemon,
+    operations_requests,
+    operations_runs,
+    operations_start,
+    operations_workflows,
+)
 from pwf.actors.connection import Caller, error_body
 from pwf.actors.services import Answer, Asked, OperationHandler, Services
 from pwf.errors import (
@@ -31,6 +37,7 @@ from pwf.values import canonical, digest, parse
 HANDLERS: dict[str, OperationHandler] = {
     **operations_daemon.HANDLERS,
     **operations_workflows.HANDLERS,
+    **operations_start.HANDLERS,
     **operations_runs.HANDLERS,
     **operations_requests.HANDLERS,
 }

@@ -1,38 +1,29 @@
-"""Operations on runs: start, list, look, steer, wait.
+"""Operations on runs that exist: list, look, steer, wait.
 
-Holds no state. Promises: a start is refused before any row exists when its workflow, environment or input
-is wrong; a reference to a run is resolved in the transaction that acts on it; what must happen after a
-commit (admission, ending a runner) is a row that the scheduler finds by itself, and the wake-up here only
-makes it sooner.
+Holds no state. Promises: a reference to a run is resolved in the transaction that acts on it; what must
+happen after a commit (admission, ending a runner) is a row that the scheduler finds by itself, and the
+wake-up here only makes it sooner.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import msgspec
 import trio
 
 from pwf.actors.changes import REREAD_S
-from pwf.actors.definitions import Known
 from pwf.actors.services import Answer, Asked, OperationHandler, Services
-from pwf.discovery import Found, verify_sources
-from pwf.errors import PwfError
-from pwf.ids import check_id
-from pwf.protocol.frames import Request
+from pwf.discovery import verify_sources
 from pwf.protocol.operations import (
     CancelPayload,
     EventsPayload,
     Explained,
     Nothing,
-    Origin,
     PausePayload,
     RunChanged,
     RunListPayload,
-    RunStarted,
-    StartPayload,
     StepsPayload,
     WaitPayload,
     WaitResult,
@@ -42,122 +33,21 @@ from pwf.store.at_run import AtRun, at_run
 from pwf.store.control import Control, cancel, pause, resume
 from pwf.store.definitions import DefinitionRef, definition_sources
 from pwf.store.once import Done
-from pwf.store.read_runs import EventsQuery, RunQuery, list_runs, run_events, run_summary, run_view
-from pwf.store.receipts import ReceiptKey, find_receipt
-from pwf.store.restart import RestartRun, restart_run
-from pwf.store.runs import Restart, RestartFacts, RunEnvironment, StartRun, restart_facts, start_run
+from pwf.store.read_runs import (
+    EventsQuery,
+    RunQuery,
+    list_runs,
+    output_of,
+    run_events,
+    run_summary,
+    run_view,
+    summary_of,
+)
 from pwf.store.tx import Tx
-from pwf.values import canonical, digest, parse_canonical
 
 OperationOnRun = Callable[[Tx, Any], Done[RunChanged]]
 
 WAIT_MS_MAX = 366 * 24 * 3_600_000
-
-
-async def start(services: Services, asked: Asked[StartPayload]) -> Answer:
-    """`run.start`."""
-    payload = asked.payload
-    if payload.run_id is not None:
-        check_id(payload.run_id, "run id")
-    value = parse_canonical(bytes(payload.input), limit=services.config.max_value_bytes, what="input")
-    receipt = start_receipt(asked.request, payload, value)
-    try:
-        known = await services.definitions.find(payload.workflow, payload.origin)
-        services.schemas.check_input(known.definition.graph.input_schema, value)
-        await services.definitions.save(known)
-    except PwfError as error:
-        # A repeat gets its first answer even when the file no longer loads.
-        return await _stored_start(services, receipt, error)
-    command = StartRun(
-        workflow=known.definition.graph.name,
-        definition_id=known.definition.definition_id,
-        environment=await environment_of(services, known, payload.origin),
-        input=value,
-        run_id=payload.run_id,
-        at_ms=payload.at_ms,
-        priority=payload.priority,
-        receipt=receipt,
-        actor=asked.actor,
-    )
-    done = await services.store.write(start_run, command)
-    services.scheduler.wake()
-    return _started(done, known)
-
-
-def start_receipt(request: Request, payload: StartPayload, value: bytes) -> ReceiptKey:
-    """What makes a start the same start: workflow, input and id, not where or when it was typed."""
-    key = request.idempotency_key
-    scope = f"key:{key}" if key is not None else f"request:{request.client_id}:{request.request_id}"
-    facts = [Path(payload.workflow).stem, digest(value), payload.run_id]
-    return ReceiptKey(
-        scope_key=scope, operation=request.operation, payload_digest=digest(canonical(facts, what="start"))
-    )
-
-
-async def _stored_start(services: Services, receipt: ReceiptKey, error: PwfError) -> Answer:
-    found = await services.store.read(find_receipt, receipt)
-    if found is None or found.outcome != "accepted":
-        raise error
-    return Answer(msgspec.json.decode(found.response, type=RunStarted), adopted=True)
-
-
-async def environment_of(services: Services, known: Known, origin: Origin) -> RunEnvironment:
-    """What a new run records of where it will execute."""
-    python, pwf = await services.interpreters.facts(known.interpreter)
-    return RunEnvironment(
-        root=str(known.found.root),
-        interpreter=known.interpreter,
-        python=python,
-        pwf=pwf,
-        variables=origin.environment,
-    )
-
-
-def _started(done: Done[RunStarted], known: Known) -> Answer:
-    result = msgspec.structs.replace(done.unwrap(), warnings=known.definition.warnings)
-    return Answer(result, done.adopted)
-
-
-async def restart(services: Services, asked: Asked[Nothing]) -> Answer:
-    """`run.restart`: the original input and environment, the present code."""
-    expected = asked.request.expected_revision
-    facts, run_id = await services.store.read(
-        at_run,
-        AtRun(
-            asked.run_ref,
-            lambda tx, query: (restart_facts(tx, query), query.run_id),
-            lambda run_id: Restart(run_id=run_id, expected_revision=expected),
-        ),
-    )
-    if facts.existing is not None:
-        return Answer(facts.existing, adopted=True)
-    known, origin = await _present_code(services, facts)
-    services.schemas.check_input(known.definition.graph.input_schema, facts.input)
-    await services.definitions.save(known)
-    command = StartRun(
-        workflow=known.definition.graph.name,
-        definition_id=known.definition.definition_id,
-        environment=await environment_of(services, known, origin),
-        input=facts.input,
-        priority=facts.priority,
-        parent_run=run_id,
-        root_run=facts.root_run,
-        restart_no=facts.restart_no,
-        receipt=asked.receipt,
-        actor=asked.actor,
-    )
-    done = await services.store.write(restart_run, RestartRun(start=command, expected_revision=expected))
-    services.scheduler.wake()
-    return _started(done, known)
-
-
-async def _present_code(services: Services, facts: RestartFacts) -> tuple[Known, Origin]:
-    origin = Origin(
-        cwd=facts.root, python=facts.environment.interpreter, environment=facts.environment.variables
-    )
-    path = Path(facts.path)
-    found = Found(name=path.stem, path=path, scope="path", root=Path(facts.root))
-    return await services.definitions.at(found, origin), origin
 
 
 # --- looking ----------------------------------------------------------------------------------------------
@@ -288,21 +178,44 @@ async def _sources_are_back(services: Services, summary: RunSummary) -> bool:
 # --- waiting ----------------------------------------------------------------------------------------------
 
 
+class _Look(msgspec.Struct, frozen=True, kw_only=True):
+    run_id: str
+    until: str
+
+
 async def wait(services: Services, asked: Asked[WaitPayload]) -> Answer:
     """`run.wait`: until the run has ended or needs a person. Woken by commits; re-reads at the 5 s bound."""
-    run_id = (await _explained(services, asked.run_ref)).summary.run_id
     until, timeout_ms = asked.payload.until, asked.payload.timeout_ms
-    ends = trio.current_time() + min(WAIT_MS_MAX if timeout_ms is None else timeout_ms, WAIT_MS_MAX) / 1_000
-    with services.changes.watch(f"run:{run_id}") as watch:
-        while True:
-            summary = (await _explained(services, run_id)).summary
-            if _arrived(summary, until):
-                found = await services.store.read(run_view, RunQuery(run_id=run_id, limit=1))
-                return Answer(WaitResult(summary=found.summary, done=True, output=found.output))
-            left_s = ends - trio.current_time()
-            if left_s <= 0:
-                return Answer(WaitResult(summary=summary, done=False))
-            await watch.wait(min(REREAD_S, left_s))
+    wait_ms = WAIT_MS_MAX if timeout_ms is None else max(0, min(timeout_ms, WAIT_MS_MAX))
+    ends = trio.current_time() + wait_ms / 1_000
+    run_id = asked.run_ref
+    while True:
+        # Mostly the reference is the id itself; where it is not, the first look says which run to listen for.
+        with services.changes.watch(f"stand:{run_id}") as watch:
+            found = await _look_at(services, run_id, until)
+            while found.summary.run_id == run_id and not found.done:
+                left_s = ends - trio.current_time()
+                if left_s <= 0:
+                    return Answer(found)
+                await watch.wait(min(REREAD_S, left_s))
+                found = await _look_at(services, run_id, until)
+        if found.done:
+            return Answer(found)
+        run_id = found.summary.run_id
+
+
+async def _look_at(services: Services, ref: str, until: str) -> WaitResult:
+    return await services.store.read(
+        at_run, AtRun(ref, _look, lambda run_id: _Look(run_id=run_id, until=until))
+    )
+
+
+def _look(tx: Tx, query: _Look) -> WaitResult:
+    """One snapshot: the line, and the output where the wait is over."""
+    summary = summary_of(tx, query.run_id)
+    if not _arrived(summary, query.until):
+        return WaitResult(summary=summary, done=False)
+    return WaitResult(summary=summary, done=True, output=output_of(tx, query.run_id))
 
 
 def _arrived(summary: RunSummary, until: str) -> bool:
@@ -312,8 +225,6 @@ def _arrived(summary: RunSummary, until: str) -> bool:
 
 
 HANDLERS: dict[str, OperationHandler] = {
-    "run.start": start,
-    "run.restart": restart,
     "run.list": list_,
     "run.status": status,
     "run.view": view,

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 import trio
 import trio.testing
@@ -15,11 +16,25 @@ from pwf.actors.clock_watch import STEP_MS, TICK_S, ClockWatch, moved
 from pwf.actors.interpreters import Interpreters
 from pwf.actors.lock_file import LockFile, LockRecord
 from pwf.actors.logging import NoLog
+from pwf.actors.operations import missing_handlers, outcome_of, receipt_key
 from pwf.actors.server_claim import RETRY_S, Claim, ServerClaim
 from pwf.actors.supervise import LOOP_DEATHS, SOON_MS, Deaths, cause_of
 from pwf.clock import Now
-from pwf.errors import ClaimLost, EnvironmentMissing, Unavailable
+from pwf.errors import (
+    Ambiguous,
+    ClaimLost,
+    Conflict,
+    EnvironmentMissing,
+    InvalidInput,
+    NotFound,
+    OutcomeUnknown,
+    PwfError,
+    Rejected,
+    StoreBroken,
+    Unavailable,
+)
 from pwf.host.clock_steps import open_clock_steps
+from pwf.protocol.frames import Request
 
 
 class Clock:
@@ -226,3 +241,48 @@ async def test_our_own_interpreter_is_not_asked_and_another_one_says_what_it_is(
     other.write_text("#!/bin/sh\nexit 1\n")
     with pytest.raises(EnvironmentMissing, match="no pwf"):
         await interpreters.facts(str(other))
+
+
+# --- operations -------------------------------------------------------------------------------------------
+
+
+def test_every_operation_of_the_protocol_has_a_handler() -> None:
+    assert missing_handlers() == {}
+
+
+@pytest.mark.parametrize(
+    ("error", "outcome"),
+    [
+        (NotFound(), "not_found"),
+        (Ambiguous(), "rejected"),
+        (Conflict(), "conflict"),
+        (Rejected(), "rejected"),
+        (ClaimLost(), "claim_lost"),
+        (OutcomeUnknown(), "unavailable"),
+        (StoreBroken(), "unavailable"),
+        (InvalidInput(), "rejected"),
+    ],
+)
+def test_each_error_has_one_outcome(error: PwfError, outcome: str) -> None:
+    assert outcome_of(error) == outcome
+
+
+def request(**more: Any) -> Request:
+    fields: dict[str, Any] = {"request_id": "1", "client_id": "c", "operation": "run.pause", **more}
+    return Request(**fields)
+
+
+def test_a_receipt_knows_a_repeat_by_its_key_and_another_command_by_its_payload() -> None:
+    first = receipt_key(request(idempotency_key="k", run_id="a", payload=msgspec.Raw(b'{"now": true}')))
+    again = receipt_key(
+        request(idempotency_key="k", run_id="a", payload=msgspec.Raw(b'{"now":true}'), request_id="2")
+    )
+    other = receipt_key(request(idempotency_key="k", run_id="b", payload=msgspec.Raw(b'{"now":true}')))
+    assert first == again
+    assert first.scope_key == other.scope_key
+    assert first.payload_digest != other.payload_digest
+
+
+def test_without_a_key_a_repeat_is_known_by_client_and_request_id() -> None:
+    assert receipt_key(request()).scope_key != receipt_key(request(request_id="2")).scope_key
+    assert receipt_key(request()).scope_key != receipt_key(request(client_id="d")).scope_key

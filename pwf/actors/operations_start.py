@@ -1,0 +1,134 @@
+"""Operations that make a run: start and restart.
+
+Holds no state. Promises: a start is refused before any row exists when its workflow, environment or input
+is wrong; a repeat under the same key or id gets the first run, even when the file no longer loads.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+
+from pwf.actors.definitions import Known
+from pwf.actors.services import Answer, Asked, OperationHandler, Services
+from pwf.discovery import Found
+from pwf.errors import PwfError
+from pwf.ids import check_id
+from pwf.protocol.frames import Request
+from pwf.protocol.operations import Nothing, Origin, RunStarted, StartPayload
+from pwf.store.at_run import AtRun, at_run
+from pwf.store.once import Done
+from pwf.store.receipts import ReceiptKey, find_receipt
+from pwf.store.restart import RestartRun, restart_run
+from pwf.store.runs import Restart, RestartFacts, RunEnvironment, StartRun, restart_facts, start_run
+from pwf.values import canonical, digest, parse_canonical
+
+
+async def start(services: Services, asked: Asked[StartPayload]) -> Answer:
+    """`run.start`."""
+    payload = asked.payload
+    if payload.run_id is not None:
+        check_id(payload.run_id, "run id")
+    value = parse_canonical(bytes(payload.input), limit=services.config.max_value_bytes, what="input")
+    receipt = start_receipt(asked.request, payload, value)
+    try:
+        known = await services.definitions.find(payload.workflow, payload.origin)
+        services.schemas.check_input(known.definition.graph.input_schema, value)
+        await services.definitions.save(known)
+    except PwfError as error:
+        # A repeat gets its first answer even when the file no longer loads.
+        return await _stored_start(services, receipt, error)
+    command = StartRun(
+        workflow=known.definition.graph.name,
+        definition_id=known.definition.definition_id,
+        environment=await environment_of(services, known, payload.origin),
+        input=value,
+        run_id=payload.run_id,
+        at_ms=payload.at_ms,
+        priority=payload.priority,
+        receipt=receipt,
+        actor=asked.actor,
+    )
+    done = await services.store.write(start_run, command)
+    services.scheduler.wake()
+    return _started(done, known)
+
+
+def start_receipt(request: Request, payload: StartPayload, value: bytes) -> ReceiptKey:
+    """What makes a start the same start: workflow, input and id, not where or when it was typed."""
+    key = request.idempotency_key
+    scope = f"key:{key}" if key is not None else f"request:{request.client_id}:{request.request_id}"
+    facts = [Path(payload.workflow).stem, digest(value), payload.run_id]
+    return ReceiptKey(
+        scope_key=scope, operation=request.operation, payload_digest=digest(canonical(facts, what="start"))
+    )
+
+
+async def _stored_start(services: Services, receipt: ReceiptKey, error: PwfError) -> Answer:
+    found = await services.store.read(find_receipt, receipt)
+    if found is None or found.outcome != "accepted":
+        raise error
+    return Answer(msgspec.json.decode(found.response, type=RunStarted), adopted=True)
+
+
+async def environment_of(services: Services, known: Known, origin: Origin) -> RunEnvironment:
+    """What a new run records of where it will execute."""
+    python, pwf = await services.interpreters.facts(known.interpreter)
+    return RunEnvironment(
+        root=str(known.found.root),
+        interpreter=known.interpreter,
+        python=python,
+        pwf=pwf,
+        variables=origin.environment,
+    )
+
+
+def _started(done: Done[RunStarted], known: Known) -> Answer:
+    result = msgspec.structs.replace(done.unwrap(), warnings=known.definition.warnings)
+    return Answer(result, done.adopted)
+
+
+async def restart(services: Services, asked: Asked[Nothing]) -> Answer:
+    """`run.restart`: the original input and environment, the present code."""
+    expected = asked.request.expected_revision
+    facts, run_id = await services.store.read(
+        at_run,
+        AtRun(
+            asked.run_ref,
+            lambda tx, query: (restart_facts(tx, query), query.run_id),
+            lambda run_id: Restart(run_id=run_id, expected_revision=expected),
+        ),
+    )
+    if facts.existing is not None:
+        return Answer(facts.existing, adopted=True)
+    known, origin = await _present_code(services, facts)
+    services.schemas.check_input(known.definition.graph.input_schema, facts.input)
+    await services.definitions.save(known)
+    command = StartRun(
+        workflow=known.definition.graph.name,
+        definition_id=known.definition.definition_id,
+        environment=await environment_of(services, known, origin),
+        input=facts.input,
+        priority=facts.priority,
+        parent_run=run_id,
+        root_run=facts.root_run,
+        restart_no=facts.restart_no,
+        receipt=asked.receipt,
+        actor=asked.actor,
+    )
+    done = await services.store.write(restart_run, RestartRun(start=command, expected_revision=expected))
+    services.scheduler.wake()
+    return _started(done, known)
+
+
+async def _present_code(services: Services, facts: RestartFacts) -> tuple[Known, Origin]:
+    origin = Origin(
+        cwd=facts.root, python=facts.environment.interpreter, environment=facts.environment.variables
+    )
+    path = Path(facts.path)
+    found = Found(name=path.stem, path=path, scope="path", root=Path(facts.root))
+    return await services.definitions.at(found, origin), origin
+
+
+HANDLERS: dict[str, OperationHandler] = {"run.start": start, "run.restart": restart}

@@ -1,0 +1,124 @@
+"""Which actor holds which handle: the one place where they are put together.
+
+Requests go down a fixed rank, the store lowest; upward go only wake-ups, which carry nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import pwd
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import pwf
+from pwf import host
+from pwf.actors.changes import Changes
+from pwf.actors.clock_watch import ClockWatch
+from pwf.actors.definitions import Definitions
+from pwf.actors.interpreters import Interpreters
+from pwf.actors.listener import Listener
+from pwf.actors.logging import Log
+from pwf.actors.newer_code import NewerCode
+from pwf.actors.operations import Operations
+from pwf.actors.runner_pool import RunnerPool
+from pwf.actors.scheduler import Scheduler
+from pwf.actors.schemas import Schemas
+from pwf.actors.server_claim import ServerClaim
+from pwf.actors.services import Life, Services
+from pwf.actors.store_actor import StoreHandle
+from pwf.actors.views import Views
+from pwf.clock import Clock
+from pwf.config import Config
+from pwf.places import Places
+from pwf.protocol.frames import PROTOCOL, Hello
+
+
+@dataclass(frozen=True)
+class Actors:
+    """What the daemon runs."""
+
+    changes: Changes
+    pool: RunnerPool
+    scheduler: Scheduler
+    listener: Listener
+    clock_watch: ClockWatch
+    services: Services
+
+
+def wire(
+    store: StoreHandle,
+    claim: ServerClaim,
+    *,
+    at: Places,
+    config: Config,
+    clock: Clock,
+    log: Log,
+    stop: Callable[[int | None], None],
+) -> Actors:
+    """Make the actors of one daemon, none of which runs yet. `stop` begins the drain."""
+    changes = Changes(store)
+    pool = RunnerPool(
+        log=log,
+        templates_max=config.max_templates,
+        idle_s=config.template_idle_s,
+    )
+    scheduler = Scheduler(
+        store=store,
+        pool=pool,
+        changes=changes,
+        config=config,
+        log=log,
+        epoch=claim.claim.epoch,
+        home_id=claim.claim.home_id,
+    )
+    claim.live_leases = scheduler.live_leases
+    listener: Listener
+    services = Services(
+        store=store,
+        scheduler=scheduler,
+        definitions=Definitions(
+            pool,
+            store,
+            config_folder=at.config.parent,
+            interpreter=config.interpreter,
+        ),
+        schemas=Schemas(),
+        changes=changes,
+        views=Views(changes, log),
+        newer_code=NewerCode(store),
+        claim=claim,
+        places=at,
+        config=config,
+        clock=clock,
+        log=log,
+        life=Life(started_wall_ms=clock.now().wall_ms, stop=stop),
+        clients=lambda: listener.clients,
+        user=_user_name(),
+        interpreters=Interpreters(),
+    )
+    listener = Listener(
+        at.socket,
+        handle=Operations(services).handle,
+        hello=_hello(claim, at),
+        peer_uid=host.peer_uid,
+        log=log,
+    )
+    return Actors(changes, pool, scheduler, listener, ClockWatch(clock, scheduler.wake, log), services)
+
+
+def _hello(claim: ServerClaim, at: Places) -> Callable[[], Hello]:
+    hello = Hello(
+        protocol=PROTOCOL,
+        version=pwf.__version__,
+        epoch=claim.claim.epoch,
+        home=str(at.home),
+        pid=os.getpid(),
+    )
+    return lambda: hello
+
+
+def _user_name() -> str:
+    try:
+        return pwd.getpwuid(os.geteuid()).pw_name
+    except KeyError:
+        return str(os.geteuid())
