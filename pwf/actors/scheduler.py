@@ -65,12 +65,15 @@ class Scheduler:
         self._pool = pool
         self._live: dict[tuple[str, int], RunSupervisor] = {}
         self._recovering: set[tuple[str, int]] = set()
-        self._failed: set[tuple[str, int]] = set()  # their supervisor failed: that counts like a runner's crash
+        self._failed: set[tuple[str, int]] = (
+            set()
+        )  # their supervisor failed: that counts like a runner's crash
         self._event = trio.Event()
         self._emptied = trio.Event()
         self._facts: dict[str, LaunchFacts] = {}
         self._environments: dict[str, RunEnvironment] = {}
         self._next_due = float("inf")  # trio's clock
+        self._recover_at = 0.0
         self._world = Supervision(
             store=store,
             pool=pool,
@@ -137,10 +140,12 @@ class Scheduler:
                 nursery.start_soon(self._pass_on, watch)
                 task_status.started()
                 while True:
+                    woken = self._event.is_set()
                     self._event = trio.Event()
                     try:
-                        await self._recover(nursery)
-                        more = await self._admit(nursery)
+                        if trio.current_time() >= self._recover_at:
+                            await self._recover(nursery)
+                        more = await self._admit(nursery, woken=woken)
                     except OutcomeUnknown:
                         raise
                     except Unavailable as error:
@@ -162,14 +167,14 @@ class Scheduler:
 
     # --- admission ---
 
-    async def _admit(self, nursery: trio.Nursery) -> bool:
+    async def _admit(self, nursery: trio.Nursery, *, woken: bool) -> bool:
         """Admit what fits. Whether there is more to do at once."""
-        answer = await self._store.read(look, Due())
-        self._note_due(answer.next_in_ms)
         free = max(0, self.capacity - self.used) if self._why_stopped() is None else 0
-        due_timer = answer.next_in_ms == 0
-        if not due_timer and not (answer.due_now and free):
-            return False
+        if not (woken and free):  # a wake-up mostly means work; everything else looks first, on the reader
+            answer = await self._store.read(look, Due())
+            self._note_due(answer.next_in_ms)
+            if answer.next_in_ms != 0 and not (answer.due_now and free):
+                return False
         command = Admit(
             limit=free,
             epoch=self._epoch,
@@ -203,6 +208,7 @@ class Scheduler:
         except Exception as error:  # noqa: BLE001 - supervision: the run's failure must stay its own
             self._log.error("supervisor.failed", run_id=key[0], generation=key[1], error=repr(error))
             self._failed.add(key)
+            self._recover_at = 0.0
         finally:
             del self._live[key]
             self._emptied.set()
@@ -226,6 +232,7 @@ class Scheduler:
 
     async def _recover(self, nursery: trio.Nursery) -> None:
         """Start to settle every runner that has no supervisor."""
+        self._recover_at = trio.current_time() + REREAD_S
         known = self._live.keys() | self._recovering
         standing: tuple[Standing, ...] = await self._store.read(standing_runners, Ask())
         known |= self._live.keys() | self._recovering  # before and after: one may have ended while we read

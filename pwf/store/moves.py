@@ -102,6 +102,7 @@ def hold(tx: Tx, run: RunState, reason: str, detail: str | None, *, waiting: boo
     run.hold, run.hold_detail = reason, detail
     run.placed = True
     tx.run(Q.dequeue, {"run_id": run.run_id})
+    tx.changed("stand:" + run.run_id)
 
 
 def release(tx: Tx, run: RunState) -> None:
@@ -143,6 +144,7 @@ def end(
     release(tx, run)
     run.status, run.hold, run.hold_detail, run.pause_requested = status, None, None, 0
     tx.changed("requests")
+    tx.changed("stand:" + run.run_id)
 
 
 # --- nodes and attempts ---------------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from pwf.protocol.operations import (
     RunList,
     RunListPayload,
 )
-from pwf.protocol.runner import StepError
+from pwf.protocol.runner import StepError, Value
 from pwf.protocol.views import ENDED, EffectView, RequestView, RunSummary, RunView, StepView, UpdateView
 from pwf.store.events import events_after
 from pwf.store.explain import Load, Standing, explain
@@ -143,9 +143,22 @@ class RunQuery(msgspec.Struct, frozen=True, kw_only=True):
     limit: int = 100
 
 
+def summary_of(tx: Tx, run_id: str) -> RunSummary:
+    """A run's line."""
+    return _summary(_row(tx, run_id))
+
+
+def output_of(tx: Tx, run_id: str) -> Value | None:
+    """A run's output, if it has one."""
+    row = tx.one(Q.output, {"run_id": run_id})
+    if row is None or (row[0] is None and row[1] is None):
+        return None
+    return value_of(*row)
+
+
 def run_summary(tx: Tx, query: RunQuery) -> Explained:
     """A run's line and its reason."""
-    summary = _summary(_row(tx, query.run_id))
+    summary = summary_of(tx, query.run_id)
     return Explained(summary=summary, explanation=explain(_standing(tx, query.run_id), query.load, tx.now))
 
 

@@ -48,6 +48,11 @@ JOIN environments v ON v.environment_id = r.environment_id
 LEFT JOIN contents ci ON ci.digest = r.input_digest LEFT JOIN contents co ON co.digest = r.output_digest
 WHERE r.run_id = :run_id
 
+-- name: output
+-- A run's output.
+SELECT r.output, r.output_digest, c.size FROM runs r LEFT JOIN contents c ON c.digest = r.output_digest
+WHERE r.run_id = :run_id
+
 -- name: steps
 -- A page of attempts, the newest last.
 SELECT a.attempt, a.node, a.visit, a.tries, a.status, a.generation, a.started_wall_ms, a.ended_wall_ms, a.active_ms,

@@ -229,6 +229,7 @@ def _ask(tx: Tx, run: RunState, message: Ask) -> None:
     else:
         tx.run(moves.Q.dequeue, {"run_id": run.run_id})
     tx.changed("requests")
+    tx.changed("stand:" + run.run_id)  # where it stands: what a wait waits for
 
 
 def _wait(tx: Tx, run: RunState, message: WaitUntil) -> None:
