@@ -10,6 +10,7 @@ committed stays committed.
 
 from __future__ import annotations
 
+import contextlib
 import traceback
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
@@ -103,10 +104,15 @@ class Connection:
                 lines = splitter.feed(bytes(data))
         except ProtocolError as error:
             self._log.warning("connection.refused", connection=self.caller.number, code=error.code)
-            with trio.move_on_after(ERROR_SEND_S_MAX):
-                await self._send(encode(ErrorFrame(error=error_body(error))))
+            await self.refuse(error)
             return
         await self._let_end()
+
+    async def refuse(self, error: PwfError) -> None:
+        """Send the one error frame after which a connection ends; a client that is gone is not missed."""
+        with trio.move_on_after(ERROR_SEND_S_MAX):
+            with contextlib.suppress(trio.BrokenResourceError, trio.ClosedResourceError):
+                await self._send(encode(ErrorFrame(error=error_body(error))))
 
     async def _greeting(self, splitter: FrameSplitter) -> list[bytes]:
         """Read the client's hello; the lines that came with it."""

@@ -46,7 +46,6 @@ from pwf.store.home import ClaimHome, claim_home
 EXIT_OK = 0
 EXIT_FAILED = 70  # an actor failed: pwf logs shows where
 EXIT_SIGNAL = 128  # plus the signal's number: ended at once by a second signal
-FLUSH_S = 0.05  # for answers that are on their way when the sockets close
 
 
 def main(background: bool = False) -> int:
@@ -242,7 +241,7 @@ class Daemon:
             life.state = "draining"
             self._log("daemon.draining", runners=actors.scheduler.used, drain_s=self._drain_s)
             await actors.scheduler.drain(self._drain_s)
-            await trio.sleep(FLUSH_S)
+            await actors.listener.say_goodbye()
             nursery.cancel_scope.cancel()
 
 

@@ -29,6 +29,8 @@ CONNECTIONS_MAX = 512
 GUARD_S = 5.0  # how long a removed socket stays away
 ACCEPT_PAUSE_S = 0.1  # after running out of descriptors
 PROBE_S = 1.0
+FLUSH_S = 0.05  # for answers that are on their way when the daemon stops
+GOODBYE_S_MAX = 0.5
 
 _NO_RESOURCES = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
 
@@ -52,7 +54,13 @@ class Listener:
         self._log = log
         self._identity: tuple[int, int] | None = None  # device and inode of our socket
         self._numbers = 0
-        self.clients = 0
+        self._connections: set[Connection] = set()
+        self._accepting = trio.CancelScope()
+
+    @property
+    def clients(self) -> int:
+        """Connections that are open now."""
+        return len(self._connections)
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Serve until cancelled; removes the socket at the end."""
@@ -62,20 +70,35 @@ class Listener:
         try:
             async with trio.open_nursery() as nursery:
                 while True:
-                    accepting = trio.CancelScope()
-                    nursery.start_soon(self._accept, listening, nursery, accepting)
+                    self._accepting = trio.CancelScope()
+                    nursery.start_soon(self._accept, listening, nursery, self._accepting)
                     await self._guard()
                     self._log.warning("socket.made_again", path=str(self._path))
-                    accepting.cancel()
+                    self._accepting.cancel()
                     listening = self._bind()
         finally:
             self._remove()
+
+    async def say_goodbye(self) -> None:
+        """At an ordered stop: accept nobody more, let answers go out, and tell who is left why it ends.
+
+        A client that is told does not start the daemon again, as it would after a kill.
+        """
+        self._accepting.cancel()
+        self._remove()
+        await trio.sleep(FLUSH_S)
+        with trio.move_on_after(GOODBYE_S_MAX):
+            async with trio.open_nursery() as nursery:
+                for connection in self._connections:
+                    nursery.start_soon(
+                        connection.refuse, Unavailable("the daemon was stopped", hint="pwf start")
+                    )
 
     async def _guard(self) -> None:
         """Return once our socket is no longer at its path."""
         while True:
             await trio.sleep(GUARD_S)
-            if _identity(self._path) != self._identity:
+            if _identity(self._path) != self._identity and not self._accepting.cancel_called:
                 return
 
     def _bind(self) -> trio.socket.SocketType:
@@ -124,15 +147,16 @@ class Listener:
         if not self._welcome(accepted, number):
             await self._turn_away(stream)
             return
-        self.clients += 1
+        connection = Connection(
+            stream, handle=self._handle, hello=self._hello(), log=self._log, number=number
+        )
+        self._connections.add(connection)
         try:
-            await Connection(
-                stream, handle=self._handle, hello=self._hello(), log=self._log, number=number
-            ).run()
+            await connection.run()
         except Exception as error:  # noqa: BLE001 - a connection ends alone
             self._log.error("connection.failed", connection=number, error=f"{type(error).__name__}: {error}")
         finally:
-            self.clients -= 1
+            self._connections.discard(connection)
 
     def _welcome(self, accepted: trio.socket.SocketType, number: int) -> bool:
         try:

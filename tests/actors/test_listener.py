@@ -304,3 +304,21 @@ async def test_a_socket_that_vanishes_is_made_again_and_old_connections_live_on(
         for wire in (old, new):
             await wire.send(request(1))
             assert (await wire.receive() or {})["request_id"] == "1"
+
+
+async def test_an_ordered_stop_answers_what_is_open_and_tells_who_is_left(
+    path: Path, connect: Dialer
+) -> None:
+    async with listening(path) as listener:
+        wire = await connect(path)
+        await wire.send(request(1))
+        await trio.testing.wait_all_tasks_blocked()
+        assert listener.clients == 1
+
+        await listener.say_goodbye()
+
+        assert (await wire.receive() or {})["request_id"] == "1"
+        assert (await wire.receive() or {})["error"]["message"] == "the daemon was stopped"
+        assert not path.exists()
+        with pytest.raises(OSError, match="No such file"):
+            await connect(path)

@@ -200,6 +200,27 @@ def test_a_daemon_that_was_stopped_for_three_leases_goes_on_as_the_same(home: Ho
     assert home.json("status")["lease_left_ms"] > 0
 
 
+def test_a_command_that_follows_a_run_is_told_of_a_stop_and_does_not_start_the_daemon_again(
+    home: Home,
+) -> None:
+    home.workflow("timer", TIMER.format(seconds=60))
+    following = home.spawn("run", "timer")
+    run_id = wait_for(lambda: [run["run_id"] for run in _runs(home)], 20)[0]
+    home.wait_status(run_id, "queued")
+
+    home.run("stop")
+
+    _out, error = following.communicate(timeout=20)
+    assert following.returncode == 5
+    assert b"stopped" in error
+    assert home.record.pid == 0
+    home.run("cancel", run_id)
+
+
+def _runs(home: Home) -> list[dict[str, str]]:
+    return list(home.json("ls")["runs"])
+
+
 def test_a_second_daemon_is_refused_and_names_the_first(home: Home) -> None:
     first = home.daemon()
     refused = home.run("daemon", code=4)
