@@ -207,7 +207,7 @@ def fails(ctx):
     )
     backing_off = narrow.start("stubborn")
     narrow.until(backing_off, "retry_later")
-    wait_for(lambda: not narrow.home.runners(backing_off), PATIENCE_S)
+    wait_for(lambda: not narrow.runners(backing_off), PATIENCE_S)
 
     narrow.finish(narrow.start("quick"))
 
@@ -234,11 +234,11 @@ flow.graph(ask >> nap)
     )
     parked = narrow.start("parks")
     narrow.question(parked)
-    wait_for(lambda: not narrow.home.runners(parked), PATIENCE_S)
+    wait_for(lambda: not narrow.runners(parked), PATIENCE_S)
     narrow.finish(narrow.start("quick"))
     narrow.answer(parked, None)
     narrow.until(parked, "due_later")
-    wait_for(lambda: not narrow.home.runners(parked), PATIENCE_S)
+    wait_for(lambda: not narrow.runners(parked), PATIENCE_S)
     narrow.finish(narrow.start("quick"))
 
 
@@ -255,7 +255,7 @@ def test_a_stopped_runner_that_comes_back_after_its_cancel_changes_nothing(world
     before = world.view(run_id)
     kill(pid, signal.SIGCONT)
     gone(runner, PATIENCE_S)
-    wait_for(lambda: not world.home.runners(run_id), PATIENCE_S)
+    wait_for(lambda: not world.runners(run_id), PATIENCE_S)
 
     after = world.view(run_id)
     assert before.summary.status == after.summary.status == "cancelled"
@@ -351,7 +351,7 @@ def test_after_the_daemons_death_a_step_runs_again_only_when_its_old_child_is_de
     run_id = world.start(name, str(folder))
     child = psutil.Process(int(wait_for(lambda: lines(folder / "starts"), PATIENCE_S)[0]))
     if runner == "stopped":  # it can't act on the closed socket: only the next daemon can end its child
-        for pid in world.home.runners(run_id):
+        for pid in world.runners(run_id):
             if pid != child.pid:
                 kill(pid, signal.SIGSTOP)
 

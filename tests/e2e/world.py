@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 import psutil
 
+from pwf import host
 from pwf.client.sync import SyncClient
 from pwf.places import Places, places
 from pwf.protocol.graph import NodeSpec
@@ -21,10 +22,12 @@ from pwf.protocol.operations import (
     EventsPayload,
     Origin,
     RequestListPayload,
+    RunListPayload,
     RunStarted,
     StartPayload,
     WaitResult,
 )
+from pwf.protocol.runner import MARKER_VARIABLE
 from pwf.protocol.views import EventView, RequestView, RunView, StepView
 from pwf.values import canonical
 from tests.e2e.home import Home, wait_for
@@ -39,6 +42,7 @@ class World:
         self.home = home
         self.places: Places = places({"PWF_HOME": str(home.home), "HOME": home.environment["HOME"]})
         self._client: SyncClient | None = None
+        self._home_id = ""
 
     # --- the client ---
 
@@ -165,16 +169,24 @@ class World:
         """How many runs the store has."""
         return int(self.client.call("state.status").rows["runs"])
 
+    def runners(self, run_id: str = "") -> list[int]:
+        """Pids of the living processes of a run, or of any run of this home."""
+        self._home_id = self._home_id or self.client.call("state.status").home_id
+        prefix = f"{self._home_id}:{run_id}"
+        return [
+            bearer.identity.pid
+            for bearer in host.find_bearers(MARKER_VARIABLE)
+            if bearer.marker is not None and bearer.marker.startswith(prefix)
+        ]
+
     # --- the end of a test ---
 
     def check(self) -> None:
         """`pwf state verify` finds nothing, and no process of a run is left. Whatever is still open is cancelled."""
         open_runs = ("queued", "running", "waiting", "paused", "ambiguous", "held")
-        from pwf.protocol.operations import RunListPayload
-
         for run in self.client.call("run.list", RunListPayload(statuses=open_runs, limit=1000)).runs:
             self.cancel(run.run_id)
-        wait_for(lambda: not self.home.runners(), PATIENCE_S)
+        wait_for(lambda: not self.runners(), PATIENCE_S)
         wait_for(lambda: self.client.call("state.verify").violations == (), PATIENCE_S)
 
     def close(self) -> None:
