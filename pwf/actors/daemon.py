@@ -87,6 +87,7 @@ class Daemon:
         self._deaths = Deaths(at.home, clock)
         self._stopping = trio.Event()
         self._drain_s = config.drain_s
+        self._held = False  # the lock; before that there is nothing to stop in order
         self._serving = False
         self.refused: PwfError | None = None  # why this home was not served at all
 
@@ -127,7 +128,7 @@ class Daemon:
         with trio.open_signal_receiver(*wanted) as received:
             task_status.started()
             async for number in received:
-                if self._stopping.is_set():
+                if self._stopping.is_set() or not self._held:
                     self._log.warning("daemon.ended_at_once", signal=number)
                     # Consistent at every instant: the store's commits are whole, the lock is freed by the
                     # kernel, and runners end themselves when their sockets close.
@@ -145,6 +146,7 @@ class Daemon:
     async def _locked(self) -> AsyncIterator[LockFile]:
         taker = LockTaker(self._at.lock, clock=self._clock, processes=host, log=self._log)
         lock = await taker.take()
+        self._held = True
         try:
             yield lock
         finally:

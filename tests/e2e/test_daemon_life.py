@@ -200,6 +200,20 @@ def test_a_daemon_that_was_stopped_for_three_leases_goes_on_as_the_same(home: Ho
     assert home.json("status")["lease_left_ms"] > 0
 
 
+def test_a_command_that_follows_a_run_sees_a_killed_daemon_as_a_pause(home: Home) -> None:
+    home.workflow("step", STEP.format(seconds=4))
+    following = home.spawn("run", "step")
+    run_id = wait_for(lambda: [run["run_id"] for run in _runs(home)], 20)[0]
+    home.wait_status(run_id, "running")
+
+    home.kill_daemon()
+
+    output, error = following.communicate(timeout=40)
+    assert following.returncode == 0, error
+    assert b"completed" in output
+    assert home.steps(run_id) == [("work", "interrupted"), ("work", "completed")]
+
+
 def test_a_command_that_follows_a_run_is_told_of_a_stop_and_does_not_start_the_daemon_again(
     home: Home,
 ) -> None:
