@@ -48,7 +48,7 @@ def queue(
     """
     now = tx.now
     run.due_wall_ms = wall_ms if wall_ms is not None else now.wall_ms + delay_ms
-    relative = wall_ms is None and delay_ms > 0
+    relative = wall_ms is None  # what is due at once, too: the wall clock may step back before it is admitted
     run.due_elapsed_ms = now.elapsed_ms + delay_ms if relative else None
     run.due_boot_id = now.boot_id if relative else None
     requeue(tx, run, timer=timer)

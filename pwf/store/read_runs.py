@@ -176,7 +176,7 @@ def _standing(tx: Tx, run_id: str) -> Standing:
     active = tx.one(Q.active_since, {"run_id": run_id})
     summary = _row(tx, run_id)
     due_in_ms = None
-    if queue is not None:
+    if queue is not None and queue[0] == "later":
         _state, due_wall, due_elapsed, due_boot = queue
         if due_elapsed is not None and due_boot == tx.now.boot_id:
             due_in_ms = due_elapsed - tx.now.elapsed_ms

@@ -79,7 +79,12 @@ def _start(tx: Tx, command: StartRun) -> tuple[RunStarted, bool]:
     tx.run(Q.add_environment, {"environment_id": environment_id, "body": body})
     start = graph_of(tx, command.definition_id).graph.start
     value = moves.stored(tx, command.input)
-    due_wall_ms = tx.now.wall_ms if command.at_ms is None else command.at_ms
+    at_once = command.at_ms is None
+    due = {
+        "due_wall_ms": tx.now.wall_ms if command.at_ms is None else command.at_ms,
+        "due_elapsed_ms": tx.now.elapsed_ms if at_once else None,
+        "due_boot_id": tx.now.boot_id if at_once else None,
+    }
     tx.run(
         Q.insert_run,
         {
@@ -92,7 +97,7 @@ def _start(tx: Tx, command: StartRun) -> tuple[RunStarted, bool]:
             "priority": command.priority,
             "input": value.inline,
             "input_digest": value.digest,
-            "due_wall_ms": due_wall_ms,
+            **due,
             "parent_run": command.parent_run,
             "root_run": command.root_run,
             "restart_no": command.restart_no,
@@ -100,16 +105,14 @@ def _start(tx: Tx, command: StartRun) -> tuple[RunStarted, bool]:
         },
     )
     revision = tx.create_entity("run:" + run_id, "run")
-    later = due_wall_ms > tx.now.wall_ms
+    later = command.at_ms is not None and command.at_ms > tx.now.wall_ms
     tx.run(
         moves.Q.enqueue,
         {
             "run_id": run_id,
             "state": "later" if later else "ready",
             "priority": command.priority,
-            "due_wall_ms": due_wall_ms,
-            "due_elapsed_ms": None,
-            "due_boot_id": None,
+            **due,
         },
     )
     facts = {"workflow": command.workflow, "definition": command.definition_id}

@@ -71,6 +71,23 @@ def test_a_relative_timer_does_not_mind_steps_of_the_wall_clock(world, step_ms):
     assert world.launch(run_id).launch.node == "after"
 
 
+@pytest.mark.parametrize("made", ["started", "stepped"])
+def test_a_due_run_stays_due_when_the_wall_clock_steps_back(world, made):
+    if made == "stepped":
+        runner = world.run(linear(2))
+        runner.drain = True
+        runner.finish(to="b")
+        runner.leave()
+        run_id = runner.run_id
+    else:
+        run_id = world.start(linear(1))
+    world.pause(run_id)
+    world.clock.wall_ms -= DAY_MS
+    world.resume(run_id)
+    assert world.why(run_id).code == "behind_in_queue"
+    world.launch(run_id)
+
+
 def test_a_timer_counts_the_machines_sleep(world):
     run_id = park(world, delay_ms=10_000)
     world.clock.elapsed_ms += 10_000

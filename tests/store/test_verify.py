@@ -1,0 +1,176 @@
+"""`state verify` is clean after everything that pwf does, and names every rule that somebody else has broken."""
+
+import pytest
+
+from pwf.store.queries import load_queries
+from pwf.store.verify import RULES, Verify, verify
+from tests.store.test_control import (
+    ambiguous,
+    no_progress,
+    paused,
+    queued,
+    running,
+    timer,
+    waiting,
+)
+from tests.store.world import IDEMPOTENT, MANUAL, graph, linear, node
+
+
+def ended(world):
+    runner = world.run(linear(2))
+    runner.finish(1, to="b")
+    runner.finish(2)
+    runner.leave()
+    return runner.run_id
+
+
+def applied(world):
+    """A run that goes on after an applied manual effect."""
+    runner = world.run(graph(node("a", "action", effect=MANUAL, to="b"), node("b")))
+    runner.finish(to="b", settled="applied")
+    return runner.run_id
+
+
+def large(world):
+    """A run whose input is content-addressed."""
+    return world.start(linear(1), input="x" * 5_000)
+
+
+LEASE = "lease_owner = 'x', lease_token = 'x', lease_boot_id = 'x', lease_until_awake_ms = 1"
+ATTEMPT = (
+    "INSERT INTO attempts(run_id, attempt, node, visit, tries, status, generation, started_wall_ms,"
+    " ended_wall_ms)"
+)
+REQUEST = (
+    "INSERT INTO requests(request_id, run_id, node, visit, attempt, kind, status, created_wall_ms)"
+    " VALUES ('r1', :run, 'a', 1, 1, 'checkpoint', 'pending', 1)"
+)
+QUEUE = "INSERT INTO run_queue VALUES (:run, '{}', 0, 1, NULL, NULL)"
+RUNNER = "INSERT INTO runners(run_id, generation, epoch, state, created_wall_ms) VALUES (:run, 1, {}, 'launching', 1)"
+OWN = f"UPDATE entities SET {LEASE} WHERE entity_id = 'run:' || :run"
+DISOWN = "UPDATE entities SET lease_owner = NULL, lease_token = NULL, lease_boot_id = NULL, lease_until_awake_ms = NULL"
+
+#: rule, a clean state, what somebody does to it behind everybody's back
+PLANTED = [
+    ("ended_open", ended, QUEUE.format("ready")),
+    ("ended_open", ended, REQUEST),
+    ("ended_open", ended, f"{ATTEMPT} VALUES (:run, 3, 'b', 2, 1, 'active', 1, 1, NULL)"),
+    ("ended_open", ended, OWN),
+    ("ended_open", ended, RUNNER.format(0)),
+    (
+        "ended_open",
+        ended,
+        "INSERT INTO effects VALUES ('k', :run, 'a', 1, 't', 'manual', 'applying', 1, NULL, 1, NULL)",
+    ),
+    ("running_unowned", running, "DELETE FROM run_queue WHERE run_id = :run"),
+    ("running_unowned", running, "DELETE FROM runners WHERE run_id = :run"),
+    ("running_unowned", running, "UPDATE runners SET generation = 9 WHERE run_id = :run"),
+    ("running_unowned", running, DISOWN + " WHERE entity_id = 'run:' || :run"),
+    ("queued_undue", queued, "DELETE FROM run_queue WHERE run_id = :run"),
+    ("queued_undue", queued, "UPDATE run_queue SET state = 'live' WHERE run_id = :run"),
+    ("queued_undue", queued, OWN),
+    ("ready_open", timer, "UPDATE run_queue SET state = 'ready' WHERE run_id = :run"),
+    ("waiting_unasked", waiting, "DELETE FROM requests WHERE run_id = :run"),
+    ("waiting_unasked", waiting, QUEUE.format("later")),
+    ("waiting_unasked", waiting, OWN),
+    ("held_loose", paused, "UPDATE runs SET hold = NULL WHERE run_id = :run"),
+    ("held_loose", paused, QUEUE.format("later")),
+    ("held_loose", no_progress, REQUEST),
+    ("held_loose", paused, OWN),
+    ("request_stray", queued, REQUEST),
+    ("request_stray", waiting, "UPDATE requests SET attempt = 2 WHERE run_id = :run"),
+    ("position_miscounted", queued, "UPDATE runs SET steps = 5 WHERE run_id = :run"),
+    ("position_miscounted", queued, "UPDATE runs SET visit = 2 WHERE run_id = :run"),
+    ("position_miscounted", queued, "UPDATE runs SET node = 'b' WHERE run_id = :run"),
+    ("attempts_miscounted", running, "UPDATE runs SET attempts = 2 WHERE run_id = :run"),
+    ("attempts_miscounted", ended, "UPDATE attempts SET attempt = 7 WHERE run_id = :run AND attempt = 2"),
+    ("history_broken", queued, "DELETE FROM events WHERE entity_id = 'run:' || :run"),
+    ("history_broken", ended, "UPDATE entities SET revision = revision + 1 WHERE entity_id = 'run:' || :run"),
+    ("ambiguous_loose", ambiguous, "UPDATE runs SET hold = 'paused' WHERE run_id = :run"),
+    ("step_repeated", ended, f"{ATTEMPT} VALUES (:run, 3, 'a', 1, 1, 'completed', 1, 1, 1)"),
+    ("manual_repeated", applied, "UPDATE attempts SET status = 'failed' WHERE run_id = :run AND node = 'a'"),
+    ("manual_repeated", applied, f"{ATTEMPT} VALUES (:run, 3, 'a', 1, 2, 'completed', 1, 1, 1)"),
+    (
+        "effect_unsettled",
+        applied,
+        "UPDATE effects SET status = 'applying', settled_wall_ms = NULL WHERE run_id = :run",
+    ),
+    ("active_stray", running, "UPDATE attempts SET node = 'b' WHERE run_id = :run"),
+    ("counts_wrong", queued, "UPDATE run_counts SET runs = 7 WHERE status = 'queued' AND :run <> ''"),
+    ("counts_wrong", queued, "DELETE FROM run_counts WHERE :run <> ''"),
+    ("runner_stray", running, "UPDATE runners SET epoch = 0 WHERE run_id = :run"),
+    ("content_incomplete", large, "UPDATE contents SET complete = 0 WHERE :run <> ''"),
+    ("foreign_key", queued, "DELETE FROM definitions WHERE :run <> ''"),
+]
+
+
+@pytest.mark.parametrize(("rule", "state", "damage"), PLANTED)
+def test_a_broken_rule_is_named_with_its_run(world, rule, state, damage):
+    run_id = state(world)
+    world.check()
+    connection = world.writer.tx._connection
+    for pragma in ("foreign_keys = OFF", "ignore_check_constraints = ON"):
+        connection.execute(f"PRAGMA {pragma}").fetchall()
+    world.checked = False
+    world.sql(damage, {"run": run_id})
+    found = world.violations()
+    subject = None if rule in ("counts_wrong", "foreign_key") else run_id
+    assert (rule, subject) in found, found
+
+
+def test_every_rule_has_a_planted_violation_and_a_query():
+    assert {rule for rule, _, _ in PLANTED} >= set(RULES)
+    queries = {name for name, _ in load_queries(verify.__globals__["__file__"])}
+    assert queries == set(RULES) | {"row_counts"}
+
+
+def test_a_violation_says_what_to_do(world):
+    run_id = queued(world)
+    world.checked = False
+    world.sql("DELETE FROM run_queue")
+    (violation,) = world.do(verify, Verify()).violations
+    assert violation.run_id == run_id
+    assert violation.fix == f"pwf cancel {run_id}, then pwf restart {run_id}"
+    world.cancel(run_id)
+    world.check()
+
+
+def test_damage_is_found_by_sqlites_own_check(world):
+    for _ in range(50):
+        world.start(linear(1))
+    world.checked = False
+    ((page,),) = world.sql("SELECT rootpage FROM sqlite_schema WHERE name = 'runs_by_status'")
+    world.writer.tx._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+    world.close()
+    path = world.spec.path
+    data = bytearray(path.read_bytes())
+    start = (page - 1) * 4096
+    data[start + 2_000 : start + 4_096] = bytes(2_096)
+    path.write_bytes(data)
+    world.writer = world.spec.writer()
+    assert {rule for rule, _ in world.violations()} == {"integrity"}
+
+
+def test_a_clean_store_says_what_it_looked_at(world):
+    ended(world)
+    runner = world.run(graph(node("a", "action", effect=IDEMPOTENT)))
+    runner.finish()
+    result = world.do(verify, Verify(epoch=1))
+    assert result.violations == ()
+    assert result.checked == {
+        "rules": len(RULES) + 2,
+        "runs": 2,
+        "attempts": 3,
+        "events": 9,
+        "requests": 0,
+        "effects": 1,
+        "values": 0,
+    }
+
+
+def test_runners_of_this_daemon_are_no_violation(world):
+    world.epoch = 7
+    running(world)
+    world.check()
+    world.epoch = 8
+    assert [rule for rule, _ in world.violations()] == ["runner_stray"]
