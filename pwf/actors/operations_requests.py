@@ -54,6 +54,7 @@ async def recover(services: Services, asked: Asked[RecoverPayload]) -> Answer:
                 run_id=run_id,
                 verdict=payload.verdict,
                 output=output,
+                expected_revision=asked.request.expected_revision,
                 actor=asked.actor,
                 receipt=asked.receipt,
             ),

@@ -20,8 +20,8 @@ from pwf.protocol.operations import Nothing, Origin, RunStarted, StartPayload
 from pwf.store.at_run import AtRun, at_run
 from pwf.store.once import Done
 from pwf.store.receipts import ReceiptKey, find_receipt
-from pwf.store.restart import RestartRun, restart_run
-from pwf.store.runs import Restart, RestartFacts, RunEnvironment, StartRun, restart_facts, start_run
+from pwf.store.restart import LookRestart, RestartRun, look_restart, restart_run
+from pwf.store.runs import RestartFacts, RunEnvironment, StartRun, start_run
 from pwf.values import canonical, digest, parse_canonical
 
 
@@ -92,14 +92,18 @@ def _started(done: Done[RunStarted], known: Known) -> Answer:
 async def restart(services: Services, asked: Asked[Nothing]) -> Answer:
     """`run.restart`: the original input and environment, the present code."""
     expected = asked.request.expected_revision
-    facts, run_id = await services.store.read(
+    looked = await services.store.write(
         at_run,
         AtRun(
             asked.run_ref,
-            lambda tx, query: (restart_facts(tx, query), query.run_id),
-            lambda run_id: Restart(run_id=run_id, expected_revision=expected),
+            look_restart,
+            lambda run_id: LookRestart(run_id=run_id, expected_revision=expected, receipt=asked.receipt),
         ),
     )
+    if looked.done is not None:
+        return Answer(looked.done.unwrap(), looked.done.adopted)
+    facts, run_id = looked.facts, looked.run_id
+    assert facts is not None, "a look gives facts or an answer"
     if facts.existing is not None:
         return Answer(facts.existing, adopted=True)
     known, origin = await _present_code(services, facts)

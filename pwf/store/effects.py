@@ -19,11 +19,16 @@ Q = load_queries(__file__)
 
 
 class RecoverEffect(msgspec.Struct, frozen=True, kw_only=True):
-    """`verdict`: applied (with canonical `output`), retry, or observe."""
+    """`verdict`: applied (with canonical `output`), retry, or observe.
+
+    `expected_revision`: of the run as the person saw it. A word about an earlier attempt of the effect, given late,
+    must not settle a later one.
+    """
 
     run_id: str
     verdict: str
     output: bytes = b"null"
+    expected_revision: int | None = None
     actor: str = "client"
     receipt: ReceiptKey | None = None
 
@@ -40,7 +45,7 @@ def _recover(tx: Tx, command: RecoverEffect) -> RunChanged:
         raise Rejected(
             f"run {run.run_id} has no ambiguous effect", hint="pwf effects --status ambiguous lists them"
         )
-    run.revision = tx.fence(run.entity_id)
+    run.revision = tx.fence(run.entity_id, expected_revision=command.expected_revision)
     facts: dict[str, object] = {"verdict": command.verdict, "effect": rows[0][0]}
     if run.ended:
         if command.verdict == "observe":

@@ -42,25 +42,40 @@ class Done(Generic[R]):
 
 def once(tx: Tx, key: ReceiptKey | None, result_type: type[R], act: Callable[[], tuple[R, bool]]) -> Done[R]:
     """Run `act` unless the receipt says that it was done; `act` returns (result, adopted) or raises a refusal."""
-    if key is not None:
-        try:
-            receipt = find_receipt(tx, key)
-        except Conflict as conflict:
-            return Done(refusal=conflict)
-        if receipt is not None:
-            return _again(receipt.outcome, receipt.response, result_type)
+    known = known_answer(tx, key, result_type)
+    if known is not None:
+        return known
+    tx.run("SAVEPOINT once")
     try:
-        with tx.savepoint():
-            result, adopted = act()
+        result, adopted = act()
     except REFUSALS as refusal:
-        if key is not None:
-            body = ErrorBody(code=refusal.code, message=refusal.message, hint=refusal.hint)
-            save_receipt(tx, key, outcome="refused", response=encode(body))
-        return Done(refusal=refusal)
+        tx.run("ROLLBACK TO once")
+        tx.run("RELEASE once")
+        return refused(tx, key, refusal)
+    tx.run("RELEASE once")
     if key is not None:
         run_id: Any = getattr(result, "run_id", None)
         save_receipt(tx, key, outcome="accepted", response=encode(result), run_id=run_id)
     return Done(result=result, adopted=adopted)
+
+
+def known_answer(tx: Tx, key: ReceiptKey | None, result_type: type[R]) -> Done[R] | None:
+    """What a repeat is answered; None for a command that is new, or has no key."""
+    if key is None:
+        return None
+    try:
+        receipt = find_receipt(tx, key)
+    except Conflict as conflict:
+        return Done(refusal=conflict)
+    return None if receipt is None else _again(receipt.outcome, receipt.response, result_type)
+
+
+def refused(tx: Tx, key: ReceiptKey | None, refusal: PwfError) -> Done[Any]:
+    """Keep a refusal, so that a repeat gets it again. The command has written nothing."""
+    if key is not None:
+        body = ErrorBody(code=refusal.code, message=refusal.message, hint=refusal.hint)
+        save_receipt(tx, key, outcome="refused", response=encode(body))
+    return Done(refusal=refusal)
 
 
 def _again(outcome: str, response: bytes, result_type: type[R]) -> Done[R]:

@@ -55,6 +55,7 @@ class Gremlin:
     def heal(self) -> None:
         """Everything that was made to fail works again."""
         self._full = False
+        self._world.machine.step_wall(30 * 24 * HOUR_MS)  # no absolute time is still to come
         for process in self._world.machine.living():
             process.cont()
             process.immortal = False

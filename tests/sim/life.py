@@ -242,8 +242,8 @@ class Life:
                 raise
             self.cause = group
             outcome = "crashed" if self.dead else "died"
-        except Exception as error:
-            self.cause = BaseExceptionGroup("one", [error])
+        except Exception as error:  # noqa: BLE001 - how the daemon died is the auditor's to judge
+            self.cause = ExceptionGroup("one", [error])
             outcome = "crashed" if self.dead else "died"
         else:
             outcome = "crashed" if self.dead else "stopped"

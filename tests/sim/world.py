@@ -185,7 +185,7 @@ class World:
         if outcome == "died":
             self.auditor.daemon_died(life, life.cause)
         if self.life is life:
-            self.life = None
+            self.life = self.alive[-1] if self.alive else None
         if self.power_fails and not self.alive:
             self.auditor.detach()
             self.disk.lose_power()
@@ -234,9 +234,10 @@ class World:
     async def _come_to_an_end(self) -> None:
         janitor = SimClient(self, "janitor")
         with trio.move_on_after(CALM_S_MAX) as patience:
-            while not await janitor.tidy():
+            while not await janitor.tidy():  # noqa: ASYNC110 - it acts, and looks again
                 await trio.sleep(TIDY_S)
             await trio.sleep(20.0)
+            await janitor.verify()
             self.auditor.at_rest()
         self.auditor.check(not patience.cancelled_caught, f"every run ends: {self.auditor.unended()}")
 

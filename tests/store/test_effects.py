@@ -2,7 +2,7 @@
 
 import pytest
 
-from pwf.errors import Rejected
+from pwf.errors import Conflict, Rejected
 from pwf.store.daemon import Ask, applying
 from pwf.store.effects import RecoverEffect, recover_effect
 from pwf.values import canonical
@@ -352,3 +352,14 @@ def test_cancel_of_an_effect_that_waits_to_be_observed_leaves_it_ambiguous(world
     runner.gone()
     world.cancel(runner.run_id)
     assert world.effects(runner.run_id) == [("send", 1, "ambiguous", 1)]
+
+
+def test_a_word_about_an_earlier_attempt_given_late_settles_nothing(world):
+    runner = world.run(send(MANUAL))
+    runner.gone()
+    seen = world.row(runner.run_id)["revision"]
+    world.recover(runner.run_id, "retry", expected_revision=seen)
+    world.launch().gone()
+    with pytest.raises(Conflict, match="you expected"):
+        world.recover(runner.run_id, "retry", expected_revision=seen)
+    assert world.status(runner.run_id) == "ambiguous"

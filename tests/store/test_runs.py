@@ -5,7 +5,7 @@ import pytest
 
 from pwf.errors import Ambiguous, ClaimLost, Conflict, InvalidArgument, NotFound, Rejected
 from pwf.store.control import Control, cancel, pause
-from pwf.store.restart import RestartRun, restart_run
+from pwf.store.restart import LookRestart, RestartRun, look_restart, restart_run
 from pwf.store.runs import (
     EnvironmentOf,
     Restart,
@@ -227,6 +227,16 @@ def test_a_run_that_has_not_ended_is_not_restarted(world):
     with pytest.raises(Rejected, match="has not ended") as caught:
         world.do(restart_facts, Restart(run_id=run_id))
     assert f"pwf cancel {run_id}" in caught.value.hint
+
+
+def test_a_restart_that_was_refused_is_refused_again_although_the_run_has_ended_since(world):
+    run_id = world.start(linear(1))
+    look = LookRestart(run_id=run_id, receipt=key(operation="run.restart"))
+    first = world.done(look_restart, look).done
+    world.cancel(run_id)
+    again = world.done(look_restart, look).done
+    assert (again.refusal.code, again.refusal.message) == (first.refusal.code, first.refusal.message)
+    assert world.done(look_restart, LookRestart(run_id=run_id)).facts is not None
 
 
 def test_a_run_with_an_unsettled_effect_is_not_restarted(world):
