@@ -21,8 +21,8 @@ EXIT_CRASHED = 70  # sysexits.h: an internal error
 LOAD_DATA_BYTES_MAX = 4 * 1024**3  # memory that loading a workflow may take (soft: a runner gets it lifted)
 FIRST_OWN_DESCRIPTOR = 3
 
-#: Signals that a spawner or Python itself may have changed; a runner starts with the defaults of a program.
-_RESTORED = (signal.SIGCHLD, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGALRM)
+#: Signals that whoever started the daemon may have ignored; a runner starts with the defaults of a program.
+_RESTORED = (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2, signal.SIGALRM)
 
 
 def fork(body: Callable[[], int]) -> int:
@@ -61,17 +61,24 @@ def leave(status: int) -> None:
 def detach(keep: Sequence[int], name: str) -> list[int]:
     """Become a process of its own: session, subreaper, signals; close all descriptors but `keep` and 0, 1, 2.
 
+    Few acts, since each page that a forked process touches first has to be copied.
+
     Returns the kept descriptors' new numbers, which are 3, 4, … in the order given.
     """
     os.setsid()
     host.set_subreaper()
     signal.set_wakeup_fd(-1)
-    for signum in _RESTORED:
-        signal.signal(signum, signal.SIG_DFL)
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # all that a spawner changes
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
     host.set_process_name(name)
     return keep_descriptors(keep)
+
+
+def restore_signals() -> None:
+    """Once, in the zygote, which is in a session of its own and gets no signal from a terminal."""
+    for signum in _RESTORED:
+        signal.signal(signum, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def keep_descriptors(keep: Sequence[int], *, inheritable: bool = False) -> list[int]:

@@ -10,13 +10,21 @@ import os
 import select
 import signal
 from collections.abc import Callable
+from typing import Protocol
 
 from pwf.protocol.spawn import ToSpawner
 from pwf.runner.reaping import Children
 from pwf.runner.spawn_io import SpawnSocket
 
+IDLE_MS = 4  # with nothing to do for so long, there is time for what can wait
 
-def serve(control: SpawnSocket, children: Children, handle: Callable[[ToSpawner, list[int]], None]) -> None:
+
+def serve(
+    control: SpawnSocket,
+    children: Children,
+    handle: Callable[[ToSpawner, list[int]], None],
+    idle: Idle | None = None,
+) -> None:
     """Give each request to `handle` and report each child that ended, until the daemon is gone."""
     wake, write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK) if hasattr(os, "pipe2") else _pipe()
     signal.signal(signal.SIGCHLD, _noticed)
@@ -27,7 +35,9 @@ def serve(control: SpawnSocket, children: Children, handle: Callable[[ToSpawner,
     os.write(write, b"\0")  # a child may have ended before the handler stood
     with contextlib.suppress(ConnectionError):
         while True:
-            ready = {fd for fd, _ in poll.poll()}
+            ready = {fd for fd, _ in poll.poll(IDLE_MS if idle is not None and idle.wanted() else None)}
+            if not ready and idle is not None:
+                idle.refill()
             if control.fileno() in ready:
                 request = control.receive()
                 if request is None:
@@ -37,6 +47,16 @@ def serve(control: SpawnSocket, children: Children, handle: Callable[[ToSpawner,
                 _drain(wake)
                 for exited in children.reap():
                     control.send(exited)
+
+
+class Idle(Protocol):
+    """Work that can wait."""
+
+    def wanted(self) -> bool:
+        """Whether there is any."""
+
+    def refill(self) -> None:
+        """Do a piece of it."""
 
 
 def _noticed(signum: int, frame: object) -> None:

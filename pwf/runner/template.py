@@ -14,16 +14,20 @@ from typing import Any
 
 from pwf import host
 from pwf.errors import PwfError
+from pwf.host import Identity
+from pwf.protocol.runner import MARKER_VARIABLE
 from pwf.protocol.spawn import Forked, ForkRunner, Load, Loaded, ToSpawner
 from pwf.runner import forking, hazards
 from pwf.runner.engine import run_runner
 from pwf.runner.failure import bounded, user_traceback
 from pwf.runner.pinned import load_bundle
 from pwf.runner.reaping import Children, kill_descendants
+from pwf.runner.spares import Spares, wait_to_be_used
 from pwf.runner.spawn_io import SpawnSocket
 from pwf.runner.spawner_loop import serve
 from pwf.workflow.workflow import Workflow
 
+RUNNER_NAME = "pwf-runner"
 ROLE = "template"  # what stands in the marker of a process that loads, and of all that loading starts
 ERROR_BYTES_MAX = 64 * 1024
 
@@ -54,9 +58,10 @@ def run_template(descriptor: int, reserved: host.ReservedVariable) -> int:
     gc.collect()
     gc.freeze()  # what is loaded lives as long as the process: never walk it again, so that its pages stay shared
     gc.disable()
-    template = _Template(control, workflow, reserved)
+    template = _Template(control, workflow, request.environment, reserved)
     control.send(answer)
-    serve(control, template.children, template.handle)
+    serve(control, template.children, template.handle, template.spares)
+    template.spares.settle()
     return 0
 
 
@@ -75,35 +80,73 @@ def load(request: Load, marker: str) -> tuple[Workflow[Any] | None, Loaded]:
 
 class _Template:
     def __init__(
-        self, control: SpawnSocket, workflow: Workflow[Any], reserved: host.ReservedVariable
+        self,
+        control: SpawnSocket,
+        workflow: Workflow[Any],
+        environment: dict[str, str],
+        reserved: host.ReservedVariable,
     ) -> None:
         self.children = Children()
+        self.spares = Spares(self._fork_spare)
         self._control = control
         self._workflow = workflow
+        self._environment = environment
         self._reserved = reserved
 
     def handle(self, request: ToSpawner, descriptors: list[int]) -> None:
-        """Fork a runner with the two sockets that came along."""
+        """Have a runner with the two sockets that came along: a spare, or one forked now."""
         if not isinstance(request, ForkRunner) or len(descriptors) != 2:
             raise SystemExit(forking.EXIT_CRASHED)
-        # Written before the fork, so that there is no moment at which the runner can not be told by its marker.
-        self._reserved.write(request.marker)
-        try:
-            pid = forking.fork(lambda: self._run(request, descriptors))
-        except OSError as error:  # no memory, or too many processes
-            answer = Forked(call=request.call, error=str(error))
-        else:
-            answer = Forked(call=request.call, identity=self.children.add(pid))
-        self._reserved.write(ROLE)
+        identity = self.spares.use(request, descriptors)
+        answer = Forked(call=request.call, identity=identity)
+        if identity is None:
+            try:
+                answer = Forked(call=request.call, identity=self._fork_runner(request, descriptors))
+            except OSError as error:  # no memory, or too many processes
+                answer = Forked(call=request.call, error=str(error))
         for descriptor in descriptors:
             os.close(descriptor)
         self._control.send(answer)
 
-    def _run(self, request: ForkRunner, descriptors: list[int]) -> int:
-        messages, values = forking.detach(descriptors, "pwf-runner")
-        forking.set_environment(request.environment, request.marker)
+    def _fork_runner(self, request: ForkRunner, descriptors: list[int]) -> Identity | None:
+        # Written before the fork, so that there is no moment at which the runner can not be told by its marker.
+        self._reserved.write(request.marker)
+        try:
+            return self.children.add(forking.fork(lambda: self._be_runner(request, descriptors)))
+        finally:
+            self._reserved.write(ROLE)
+
+    def _be_runner(self, request: ForkRunner, descriptors: list[int]) -> int:
+        messages, values = forking.detach(descriptors, RUNNER_NAME)
+        forking.reseed()
+        self._enter_environment(request)
+        gc.enable()
+        return run(messages, values, self._workflow)
+
+    def _enter_environment(self, request: ForkRunner) -> None:
+        """The environment that the workflow was loaded in, with what loading changed in it, as in a fresh process."""
+        if request.environment == self._environment:
+            os.environ[MARKER_VARIABLE] = request.marker
+        else:
+            forking.set_environment(request.environment, request.marker)
+
+    def _fork_spare(self, descriptor: int) -> Identity | None:
+        return self.children.add(forking.fork(lambda: self._be_spare(descriptor)))
+
+    def _be_spare(self, descriptor: int) -> int:
+        (descriptor,) = forking.detach((descriptor,), "pwf-spare")
         forking.reseed()
         gc.enable()
+        hand_over = SpawnSocket(descriptor)
+        used = wait_to_be_used(hand_over)
+        if used is None:
+            return 0
+        request, descriptors = used
+        self._reserved.write(request.marker)
+        host.set_process_name(RUNNER_NAME)
+        self._enter_environment(request)
+        hand_over.close()  # from now on the template need not wait for us
+        messages, values = descriptors
         return run(messages, values, self._workflow)
 
 

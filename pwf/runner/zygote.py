@@ -12,7 +12,6 @@ import gc
 import importlib
 import os
 import platform
-import signal
 import sys
 
 from pwf import host
@@ -44,7 +43,7 @@ def main(arguments: list[str]) -> int:
     gc.disable()
     host.set_subreaper()
     host.set_process_name("pwf-zygote")
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    forking.restore_signals()
     for name in PRELOADED:
         importlib.import_module(name)
     hazards.prepare()

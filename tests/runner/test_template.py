@@ -16,6 +16,7 @@ from tests.runner.spawning import (
     ENVIRONMENT,
     Gone,
     RunnerPeer,
+    TemplatePeer,
     ZygotePeer,
     bundle_of_text,
     graph_of,
@@ -100,6 +101,12 @@ def test_it_has_the_runs_environment_and_time_zone_and_no_other(zygote: ZygotePe
     assert (zone, shown) == ("XYZ", "XYZ")
 
 
+def test_what_loading_changed_in_the_environment_stays(zygote: ZygotePeer, tmp_path: Path) -> None:
+    head = "import os\nos.environ['FROM_LOADING'] = 'kept'"
+    body = f"return [os.environ['FROM_LOADING'], os.environ[{MARKER_VARIABLE!r}]]"
+    assert output_of(zygote, tmp_path, body, head) == ["kept", "home:run:1"]
+
+
 def test_garbage_collection_is_on_in_a_runner(zygote: ZygotePeer, tmp_path: Path) -> None:
     assert output_of(zygote, tmp_path, "import gc\nreturn gc.isenabled()") is True
 
@@ -126,6 +133,76 @@ def test_the_marker_can_be_seen_in_a_runner_and_in_what_it_forks_without_exec(
     assert template.link.exit_of(runner.identity).clean
 
 
+# --- runners forked ahead -----------------------------------------------------------------------------------
+
+
+def spares_of(template: TemplatePeer) -> list[host.Identity]:
+    below = host.descendants(template.identity.pid)
+    return [one for one in below if Path(f"/proc/{one.pid}/comm").read_text() == "pwf-spare\n"]
+
+
+def spare_of(template: TemplatePeer) -> host.Identity:
+    """The one that the template keeps ready once it is used."""
+    assert until(lambda: len(spares_of(template)) == 1)
+    return spares_of(template)[0]
+
+
+def test_a_template_that_is_used_keeps_one_runner_ready(zygote: ZygotePeer, tmp_path: Path) -> None:
+    body = f"import os, random\nreturn [os.getpid(), os.environ[{MARKER_VARIABLE!r}], random.random()]"
+    bundle = one_node(tmp_path, body=body)
+    template, _ = zygote.template(bundle)
+    graph = graph_of(bundle)
+    time.sleep(0.05)
+    assert host.descendants(template.identity.pid) == [], "not before it is used"
+    drawn = {template.fork(marker="h:first:1").run(graph)[2]}
+    for number in range(3):
+        spare = spare_of(template)
+        runner = template.fork(marker=f"h:run:{number}")
+        assert runner.identity == spare
+        pid, marker, random = runner.run(graph)
+        assert (pid, marker) == (spare.pid, f"h:run:{number}")
+        assert template.link.exit_of(spare).clean
+        drawn.add(random)
+    assert len(drawn) == 4
+
+
+def test_a_spare_that_died_is_not_missed(zygote: ZygotePeer, tmp_path: Path) -> None:
+    bundle = one_node(tmp_path, body="return 1")
+    template, _ = zygote.template(bundle)
+    graph = graph_of(bundle)
+    assert template.fork().run(graph) == 1
+    spare = spare_of(template)
+    host.kill_identity(spare)
+    assert until(lambda: not host.is_alive(spare))
+    runner = template.fork()
+    assert runner.identity != spare
+    assert runner.run(graph) == 1
+
+
+def test_a_spare_ends_with_its_template_and_one_just_handed_over_does_not(
+    zygote: ZygotePeer, tmp_path: Path
+) -> None:
+    bundle = one_node(tmp_path, body="return 1")
+    graph = graph_of(bundle)
+    template, _ = zygote.template(bundle)
+    assert template.fork().run(graph) == 1
+    spare = spare_of(template)
+    template.link.close()
+    assert until(lambda: not host.is_alive(spare))
+    template, _ = zygote.template(bundle)
+    assert template.fork().run(graph) == 1
+    spare = spare_of(template)
+    host.kill_identity(spare, signal.SIGSTOP)
+    runner = template.fork(marker="h:late:1")
+    template.link.close()
+    host.kill_identity(spare, signal.SIGCONT)
+    assert zygote.exit_of(template.identity).status == 0
+    assert runner.identity == spare
+    assert runner.run(graph) == 1
+
+
+# --- what a runner leaves -----------------------------------------------------------------------------------
+
 ESCAPES = {
     "through two shells": "sh -c 'sh -c \"sleep 61\" &'",
     "in a session of its own": "setsid sleep 61 &",
@@ -151,7 +228,8 @@ def test_what_a_killed_runner_leaves_is_ended_before_its_exit_is_reported(
     exited = template.link.exit_of(runner.identity)
     assert (exited.status, exited.clean) == (-signal.SIGKILL, True)
     assert not any(host.is_alive(identity) for identity in left)
-    assert [identity.pid for identity in host.descendants(template.identity.pid)] == [other.identity.pid]
+    below = {identity.pid for identity in host.descendants(template.identity.pid)}
+    assert below - {identity.pid for identity in spares_of(template)} == {other.identity.pid}
 
 
 def test_runners_outlive_their_template(zygote: ZygotePeer, tmp_path: Path) -> None:

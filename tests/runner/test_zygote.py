@@ -133,11 +133,6 @@ def test_everything_below_it_ends_when_the_daemon_closes_its_socket(
     assert until(lambda: not any(host.is_alive(identity) for identity in below if identity is not None))
 
 
-def test_a_signal_from_a_terminal_does_not_end_it(zygote: ZygotePeer, tmp_path: Path) -> None:
-    os.kill(zygote.process.pid, signal.SIGINT)
-    assert zygote.resolver(write_flow(tmp_path), tmp_path)[0].answer(Resolved).error is None
-
-
 def test_an_exec_started_runner_has_its_environment_and_marker_from_the_start(
     zygote: ZygotePeer, tmp_path: Path
 ) -> None:
