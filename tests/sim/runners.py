@@ -284,9 +284,9 @@ class SimRunner:
         if self._happens("step_fails"):
             settled = self._chance.choice(["rejected", "unknown"]) if manual else None
             return Ended("failed", settled=settled)
-        await self._apply(node)
+        done = await self._apply(node)
         await self._pass()
-        if self._happens("step_fails"):
+        if not done or self._happens("step_fails"):
             return Ended("failed", settled="unknown" if manual else None)
         if self._happens("bad_value"):
             return Ended("failed", settled="applied" if manual else None)
@@ -296,22 +296,25 @@ class SimRunner:
         """A shell step is timed out by its runner; a plain one by the daemon, if it does not wake up before."""
         assert node.timeout_ms is not None
         if node.effect is not None and self._chance.random() < 0.3:
-            await self._apply(node)
-            manual_applied = True
+            done = await self._apply(node)
+            if not done:
+                return Ended("failed", settled="unknown" if node.effect == "manual" else None)
+            applied = True
         else:
-            manual_applied = False
+            applied = False
         if node.kind == "shell":
             await self._process.breathe(node.timeout_ms / 1_000)
             return Ended("timed_out", settled="unknown" if node.effect == "manual" else None)
         await self._process.breathe(node.timeout_ms / 1_000 * self._chance.choice([0.9, 1.05, 3.0]))
-        if manual_applied:
+        if applied:
             return Ended("completed", self._output(), settled="applied" if node.effect == "manual" else None)
         return None
 
-    async def _apply(self, node: NodeModel) -> None:
+    async def _apply(self, node: NodeModel) -> bool:
+        """Apply the effect, or have a child do it; False when the child died of something before."""
         if not self._happens("orphan_child"):
             self._world.apply(self._process, node, self._key)
-            return
+            return True
         child = self._world.machine.add_process(self._process.marker)
         delay_s = self._chance.random() * 2.0
         key = self._key
@@ -321,9 +324,9 @@ class SimRunner:
             self._world.apply(child, node, key)
 
         self._world.start_process(child, work)
-        while child.alive:
-            await child.ended.wait()
-            await self._process.breathe()
+        await child.ended.wait()
+        await self._process.breathe()
+        return not child.killed
 
     def _output(self) -> dict[str, Any]:
         go = "back" if self._chance.random() < 0.2 else CHOICES[0]
