@@ -20,6 +20,8 @@ from pwf.host import Identity
 
 STATUS_WAIT_S = 0.25  # from the end of the process to the report of whoever reaped it
 LEAVE_S = 1.0  # design, section 7: one second to exit after being asked
+NO_DESCRIPTOR = -1
+DESCRIPTOR_WAIT_S = 0.1
 
 
 class RunnerProcess:
@@ -50,7 +52,8 @@ class RunnerProcess:
 
     async def watch(self) -> None:
         """The task that waits for the end of the process. Runs once, in the pool's nursery."""
-        descriptor = host.open_exit(self.identity)
+        while (descriptor := self._open_exit()) == NO_DESCRIPTOR:  # noqa: ASYNC110 - nobody says when
+            await trio.sleep(DESCRIPTOR_WAIT_S)
         if descriptor is not None:
             try:
                 await trio.lowlevel.wait_readable(descriptor)
@@ -62,6 +65,12 @@ class RunnerProcess:
         self._exits.forget(self.identity)
         self._status = self._report.status
         self._exited.set()
+
+    def _open_exit(self) -> int | None:
+        try:
+            return host.open_exit(self.identity)
+        except OSError:  # too many are open
+            return NO_DESCRIPTOR
 
     @property
     def has_exited(self) -> bool:
@@ -78,14 +87,14 @@ class RunnerProcess:
 
     def terminate(self) -> None:
         """SIGTERM to exactly this process, if it is still there. It stops its step's children itself."""
-        with contextlib.suppress(PermissionError):
+        with contextlib.suppress(OSError):
             host.kill_identity(self.identity, signal.SIGTERM)
 
     def kill(self) -> None:
         """SIGKILL to exactly this process and what is below it now. What flees is left to `prove_dead`."""
         below = host.descendants(self.identity.pid) if host.is_alive(self.identity) else []
         for identity in (self.identity, *below):
-            with contextlib.suppress(PermissionError):
+            with contextlib.suppress(OSError):
                 host.kill_identity(identity)
 
     async def prove_dead(

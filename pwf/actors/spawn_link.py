@@ -75,8 +75,8 @@ class ExitReport:
 class SpawnLink:
     """One connection to a zygote, template, resolver or fresh runner."""
 
-    def __init__(self, exits: Exits) -> None:
-        ours, self.theirs = socket.socketpair()
+    def __init__(self, exits: Exits, ours: socket.socket, theirs: socket.socket) -> None:
+        self.theirs = theirs  # for the process at the other end
         self._socket = trio.socket.from_stdlib_socket(ours)
         self._exits = exits
         self._calls: dict[int, _Call] = {}

@@ -8,6 +8,7 @@ is late is killed by its exact identity; when `close` is called, or the daemon d
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import signal
 import socket
@@ -69,9 +70,21 @@ class Sockets(NamedTuple):
 
 def open_sockets() -> Sockets:
     """Two pairs, closed on exec."""
-    messages, runner_messages = socket.socketpair()
-    values, runner_values = socket.socketpair()
+    messages, runner_messages = _socket_pair()
+    try:
+        values, runner_values = _socket_pair()
+    except RunnerCrashed:
+        messages.close()
+        runner_messages.close()
+        raise
     return Sockets(messages, values, (runner_messages, runner_values))
+
+
+def _socket_pair() -> tuple[socket.socket, socket.socket]:
+    try:
+        return socket.socketpair()
+    except OSError as error:  # too many are open
+        raise RunnerCrashed(f"no socket could be made: {error}") from error
 
 
 class Zygote:
@@ -80,7 +93,7 @@ class Zygote:
     def __init__(self, interpreter: str, exits: Exits) -> None:
         self.interpreter = interpreter
         self._exits = exits
-        self._link = SpawnLink(exits)
+        self._link = SpawnLink(exits, *_socket_pair())
         self._process: trio.Process | None = None
         self._nursery: trio.Nursery | None = None
         self.stamp = interpreter_stamp(interpreter)
@@ -118,9 +131,9 @@ class Zygote:
             )
         except OSError as error:
             self.close()
-            raise EnvironmentMissing(
-                f"the interpreter {self.interpreter} can not be started: {error}"
-            ) from error
+            text = f"the interpreter {self.interpreter} can not be started: {error}"
+            passing = error.errno in (errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE)
+            raise (RunnerCrashed(text) if passing else EnvironmentMissing(text)) from error
         self._link.theirs.close()
         nursery.start_soon(self._link.run)
         nursery.start_soon(self._reap)
@@ -161,7 +174,7 @@ class Zygote:
         deadline_s: float,
     ) -> Identity:
         """Start a runner by exec and have it load the bundle. `descriptors`: its messages and values sockets."""
-        link = SpawnLink(self._exits)
+        link = SpawnLink(self._exits, *_socket_pair())
         request = StartFresh(call=self._link.next_call(), environment=environment, marker=marker)
         identity = await self._spawn(request, link, (link.theirs.fileno(), *descriptors))
         await self._load(link, identity, bundle, environment, deadline_s)
@@ -212,7 +225,7 @@ class Zygote:
                 self._end(link, identity)
 
     async def _fork(self, role: str) -> tuple[SpawnLink, Identity]:
-        link = SpawnLink(self._exits)
+        link = SpawnLink(self._exits, *_socket_pair())
         request = Fork(call=self._link.next_call(), role="template" if role == "template" else "resolver")
         return link, await self._spawn(request, link, (link.theirs.fileno(),))
 

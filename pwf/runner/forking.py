@@ -6,6 +6,7 @@ Owns the order of these acts. Must never return into the frames of the process t
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 import resource
 import signal
@@ -121,6 +122,12 @@ def unbound_loading() -> None:
     """Lift the bound again, as far as the one that the daemon itself has."""
     _, hard = resource.getrlimit(resource.RLIMIT_DATA)
     resource.setrlimit(resource.RLIMIT_DATA, (hard, hard))
+
+
+def write_lines_at_once() -> None:
+    """What steps print goes to the daemon's log; a line of it must not wait in a buffer for the next."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(line_buffering=True, errors="backslashreplace")
 
 
 def _flush() -> None:

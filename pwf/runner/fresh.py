@@ -24,6 +24,7 @@ def main() -> int:
     """Load, answer, run, end."""
     for descriptor in (CONTROL, MESSAGES, VALUES):
         os.set_inheritable(descriptor, False)
+    forking.write_lines_at_once()
     control = SpawnSocket(CONTROL)
     received = control.receive()
     if received is None:

@@ -106,7 +106,7 @@ class Children:
 def kill_each(identities: Iterable[Identity]) -> None:
     """SIGKILL to exactly these processes; those of other users stay (the daemon's proof will say so)."""
     for identity in identities:
-        with contextlib.suppress(PermissionError):
+        with contextlib.suppress(OSError):
             host.kill_identity(identity)
 
 

@@ -110,7 +110,8 @@ class _Template:
 
     def _fork_runner(self, request: ForkRunner, descriptors: list[int]) -> Identity | None:
         # Written before the fork, so that there is no moment at which the runner can not be told by its marker.
-        self._reserved.write(request.marker)
+        if not self._reserved.write(request.marker) and self._reserved.room >= 0:
+            raise OSError(f"the marker has more than {self._reserved.room} bytes")
         try:
             return self.children.add(forking.fork(lambda: self._be_runner(request, descriptors)))
         finally:

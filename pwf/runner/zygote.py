@@ -7,7 +7,6 @@ If it dies: the pool starts another; templates that it made are given up, runner
 
 from __future__ import annotations
 
-import contextlib
 import gc
 import importlib
 import os
@@ -15,6 +14,7 @@ import platform
 import sys
 
 from pwf import host
+from pwf.errors import FrameTooLarge
 from pwf.protocol.runner import MARKER_VARIABLE
 from pwf.protocol.spawn import Fork, Forked, Resolve, Resolved, StartFresh, ToSpawner, ZygoteHello
 from pwf.runner import forking, hazards
@@ -44,6 +44,7 @@ def main(arguments: list[str]) -> int:
     host.set_subreaper()
     host.set_process_name("pwf-zygote")
     forking.restore_signals()
+    forking.write_lines_at_once()
     for name in PRELOADED:
         importlib.import_module(name)
     hazards.prepare()
@@ -68,8 +69,10 @@ class _Zygote:
         from pwf import __version__
 
         self._control.send(ZygoteHello(python=platform.python_version(), pwf=__version__, identity=identity))
-        serve(self._control, self._children, self._handle)
-        self._children.kill_all(END_ROUNDS)
+        try:
+            serve(self._control, self._children, self._handle)
+        finally:
+            self._children.kill_all(END_ROUNDS)
 
     def _handle(self, request: ToSpawner, descriptors: list[int]) -> None:
         try:
@@ -107,8 +110,10 @@ class _Zygote:
             return forking.EXIT_CRASHED
         answer = _resolve(received[0])
         kill_descendants()
-        with contextlib.suppress(ConnectionError):
+        try:
             control.send(answer)
+        except FrameTooLarge as error:
+            control.send(Resolved(call=answer.call, error_code="load_failed", error=error.message))
         return 0
 
     def _fresh(self, request: StartFresh, descriptors: list[int]) -> int:

@@ -160,13 +160,21 @@ async def until_exists(path: Path, seconds: float = 5.0) -> str:
 
 
 def named(name: str) -> list[Identity]:
-    """The living processes below this one with that name."""
-    found = []
-    for identity in host.descendants(os.getpid()):
-        try:
-            comm = Path(f"/proc/{identity.pid}/comm").read_text().strip()
-        except OSError:
-            continue
-        if comm == name:
-            found.append(identity)
-    return found
+    """The living processes below this one with that name. A fork has its parent's name for a moment."""
+    return [
+        identity
+        for identity in host.descendants(os.getpid())
+        if _name(identity.pid) == name and _name(_parent(identity.pid)) != name
+    ]
+
+
+def _name(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/comm").read_text().strip()
+    except OSError:
+        return ""
+
+
+def _parent(pid: int) -> int:
+    process = host.read_process(pid)
+    return process.parent if process is not None else 0
