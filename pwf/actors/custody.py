@@ -81,7 +81,7 @@ class Custody:
         """
         if runner.boot_id != host.boot_id():
             return True  # nothing outlives a boot
-        scans_needed = 1
+        scans_needed = 2  # one alone may miss what hops from fork to fork while the scan goes by
         pause_s = PAUSE_S_MIN
         with trio.move_on_after(timeout_s):
             while True:
@@ -97,7 +97,7 @@ class Custody:
                         return True
                     continue
                 if found.ours:
-                    scans_needed = 2  # what forks while it is hunted may have been missed once
+                    scans_needed = 2
                     died_tick = host.now_tick() if not found.doubtful else died_tick
                     _kill(found.ours)
                 await trio.sleep(pause_s)

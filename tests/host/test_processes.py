@@ -117,6 +117,29 @@ def test_bearers_of_a_variable_are_found_with_its_value(sleeper: subprocess.Pope
     assert all(bearer.identity.start_tick >= identity.start_tick for bearer in found.values())
 
 
+def test_a_process_that_calls_exec_on_and_on_is_never_missed() -> None:
+    script = 'exec sh -c "$0" "$0"'
+    process = subprocess.Popen(["sh", "-c", script, script], env={**os.environ, MARKER: "always"})
+    try:
+        since = identity_of(process.pid).start_tick
+        for _ in range(200):
+            markers = {one.identity.pid: one.marker for one in host.find_bearers(MARKER, since)}
+            assert markers[process.pid] == "always"
+    finally:
+        process.kill()
+        process.wait()
+
+
+def test_a_process_without_any_environment_is_not_waited_for() -> None:
+    process = subprocess.Popen(["sleep", "60"], env={})
+    until(lambda: Path(f"/proc/{process.pid}/comm").read_text() == "sleep\n")
+    before = time.monotonic()
+    assert host.read_variable(process.pid, MARKER) is None
+    assert time.monotonic() - before < 0.01
+    process.kill()
+    process.wait()
+
+
 def test_a_variable_whose_name_only_begins_alike_is_not_taken(sleeper: subprocess.Popen[bytes]) -> None:
     assert host.read_variable(sleeper.pid, MARKER[:-1]) is None
     assert host.read_variable(sleeper.pid, MARKER) == "one:two:3"
