@@ -42,6 +42,8 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     template_idle_s: Annotated[float, msgspec.Meta(ge=1, le=86_400)] = 600.0
     zygote_idle_s: Annotated[float, msgspec.Meta(ge=1, le=86_400)] = 1_800.0
     max_templates: Annotated[int, msgspec.Meta(ge=1, le=64)] = 8
+    retention_days: Annotated[int, msgspec.Meta(ge=0, le=36_500)] = 30  # 0 keeps everything
+    max_state_size: Annotated[int, msgspec.Meta(ge=16 * MIB)] | None = None  # bytes; above it nothing is started
 
 
 def load_config(path: Path) -> Config:

@@ -141,6 +141,12 @@ class DiskFull(Unavailable):
     code = "disk_full"
 
 
+class StateFull(Unavailable):
+    """The database has reached its budget."""
+
+    code = "state_full"
+
+
 class StoreRefused(PwfError):
     """The database can not be served by this daemon."""
 

@@ -49,6 +49,7 @@ async def start(services: Services, asked: Asked[StartPayload]) -> Answer:
         priority=payload.priority,
         receipt=receipt,
         actor=asked.actor,
+        state_bytes_max=services.config.max_state_size,
     )
     done = await services.store.write(start_run, command)
     services.scheduler.wake()
@@ -120,6 +121,7 @@ async def restart(services: Services, asked: Asked[Nothing]) -> Answer:
         restart_no=facts.restart_no,
         receipt=asked.receipt,
         actor=asked.actor,
+        state_bytes_max=services.config.max_state_size,
     )
     done = await services.store.write(restart_run, RestartRun(start=command, expected_revision=expected))
     services.scheduler.wake()

@@ -33,6 +33,7 @@ BY_ERROR_CODE = {
     "unavailable": UNAVAILABLE,
     "outcome_unknown": UNAVAILABLE,
     "disk_full": UNAVAILABLE,
+    "state_full": UNAVAILABLE,
     "daemon_unreachable": UNAVAILABLE,
     "store_broken": UNAVAILABLE,
     "graph_error": UNSOUND,

@@ -212,7 +212,7 @@ def _take_over(connection: apsw.Connection, path: Path, synchronous: str, warn: 
     connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 0)
     _harden(connection)
     migrate(connection)
-    _refuse_other_schema(connection, path)
+    refuse_other_schema(connection, path)
     connection.pragma("journal_mode", "wal")
     connection.pragma("synchronous", synchronous)
     connection.pragma("foreign_keys", True)
@@ -248,7 +248,7 @@ def _create(path: Path, vfs: str | None) -> None:
     try:
         os.close(os.open(unfinished, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
         _fill(unfinished, vfs)
-        _put_in_place(unfinished, path)
+        put_in_place(unfinished, path)
     except (OSError, apsw.Error) as error:
         raise StoreRefused(
             f"{path} can not be made: {error}", hint="is the disk full or read-only?"
@@ -269,7 +269,8 @@ def _fill(path: Path, vfs: str | None) -> None:
         connection.close()
 
 
-def _put_in_place(unfinished: Path, path: Path) -> None:
+def put_in_place(unfinished: Path, path: Path) -> None:
+    """Give a finished file its name, durably. Raises `FileExistsError` when the name is taken."""
     try:
         os.link(unfinished, path)  # unlike a rename, never replaces a database that somebody just made
         unfinished.unlink()
@@ -305,7 +306,8 @@ def _refuse_newer(path: Path, version: int) -> None:
         )
 
 
-def _refuse_other_schema(connection: apsw.Connection, path: Path) -> None:
+def refuse_other_schema(connection: apsw.Connection, path: Path) -> None:
+    """Raise `StoreRefused` for a database that has our schema's number and another form."""
     found, wanted = schema_of(connection), expected_schema()
     if found == wanted:
         return

@@ -2,29 +2,41 @@
 
 The id is bound to the folder's inode (and, within a boot, to its device). In another folder the database is
 a copy: it gets a new id, all leases and runner rows are voided without a signal to anybody, and every run
-that would go on is held as `restored`, since what happened after the copy was made is unknown.
+that would go on is held as `restored`, since what happened after the copy was made is unknown. The same holds
+for an older copy that was put back in its own place: the folder has seen later daemons than it has.
 """
 
 from __future__ import annotations
+
+from functools import partial
 
 import msgspec
 
 from pwf.store import moves
 from pwf.store.daemon import Claim, Claimed, claim
 from pwf.store.queries import load_queries
+from pwf.store.queue import alone
 from pwf.store.runner_end import RunnerGone, runner_gone
 from pwf.store.state import load_run, save_position
 from pwf.store.tx import Tx
 
 Q = load_queries(__file__)
 
+NOWHERE = "0 0 nowhere"  # the place of a backup: no folder is it
+DETAIL = "the database was copied or restored: what the run did after that is unknown"
+
 
 class ClaimHome(msgspec.Struct, frozen=True, kw_only=True):
-    """Claim the database in the folder with this device and inode."""
+    """Claim the database in the folder with this device and inode.
+
+    `seen_home_id`, `seen_epoch`: what the folder's lock file says was served here last.
+    """
 
     claim: Claim
     device: int
     inode: int
+    seen_home_id: str = ""
+    seen_epoch: int = 0
 
 
 def claim_home(tx: Tx, command: ClaimHome) -> Claimed:
@@ -39,26 +51,44 @@ def claim_home(tx: Tx, command: ClaimHome) -> Claimed:
 
 
 def _bind(tx: Tx, command: ClaimHome) -> bool:
-    """Write whose folder this is; whether the database came from another."""
+    """Write whose folder this is; whether the database came from another, or is older than what was here."""
     place = [str(command.inode), str(command.device), tx.now.boot_id]
     known = tx.one(Q.fact, {"key": "home_place"})
+    same = False
     if known is not None:
         inode, device, boot_id = str(known[0]).split(" ")
         # Device numbers may change from boot to boot, inodes do not.
         same = inode == place[0] and (device == place[1] or boot_id != place[2])
-    if known is None or not same:
+        same = same and not _is_older(tx, command)
+    if not same:
         tx.run(Q.set_fact, {"key": "home_id", "value": tx.ids.new()})
     tx.run(Q.set_fact, {"key": "home_place", "value": " ".join(place)})
     return known is not None and not same
 
 
+def _is_older(tx: Tx, command: ClaimHome) -> bool:
+    """Whether a later daemon has served this home than the last one that the database knows."""
+    home = tx.one(Q.fact, {"key": "home_id"})
+    if home is None or home[0] != command.seen_home_id:
+        return False
+    last = tx.one(Q.last_epoch)
+    return command.seen_epoch > (0 if last is None else int(last[0]))
+
+
 def _hold_all(tx: Tx) -> None:
-    for run_id, generation in tx.all(Q.runners):
-        runner_gone(tx, RunnerGone(run_id=run_id, generation=generation, proved=True, stopped=True))
+    for run_id, generation in {*tx.all(Q.runners), *tx.all(Q.running)}:
+        gone = RunnerGone(run_id=run_id, generation=generation, proved=True, stopped=True)
+        alone(tx, run_id, partial(runner_gone, tx, gone))
+    tx.run(Q.void_runners)
     for (run_id,) in tx.all(Q.not_ended):
-        run = load_run(tx, run_id)
-        run.revision = tx.fence(run.entity_id)
-        detail = "the database was copied or restored: what the run did after that is unknown"
-        moves.hold(tx, run, "restored", detail, waiting=run.status == "waiting")
-        save_position(tx, run)
-        moves.note(tx, run, "held", "daemon", {"hold": "restored"})
+        alone(tx, run_id, partial(_hold, tx, run_id))
+
+
+def _hold(tx: Tx, run_id: str) -> None:
+    run = load_run(tx, run_id)
+    run.revision = tx.fence(run.entity_id)
+    detail = DETAIL if run.hold is None else f"{DETAIL} (before, it was held as {run.hold})"
+    moves.hold(tx, run, "restored", detail, waiting=run.status == "waiting")
+    run.pause_requested = 0  # whoever resumes it has looked
+    save_position(tx, run)
+    moves.note(tx, run, "held", "daemon", {"hold": "restored"})

@@ -76,11 +76,11 @@ def look(tx: Tx, _query: Due) -> DueAnswer:
 def admit(tx: Tx, command: Admit) -> Admitted:
     """Fire what is due, then take as many ready runs as fit."""
     fired = fire_due(tx)
-    limit = min(command.limit, ADMIT_BATCH)
+    limit = 0 if tx.disk_full else min(command.limit, ADMIT_BATCH)
     rows = tx.all(Q.ready, {"limit": limit}) if limit > 0 else []
     runs: list[Admission] = []
     for row in rows:
-        admission = _alone(tx, row[0], partial(_admit_one, tx, command, *row))
+        admission = alone(tx, row[0], partial(_admit_one, tx, command, *row))
         if admission is not None:
             runs.append(admission)
     full_batch = fired >= DUE_BATCH or (len(rows) == ADMIT_BATCH and command.limit > ADMIT_BATCH)
@@ -124,11 +124,11 @@ def fire_due(tx: Tx) -> int:
     rows = tx.all(Q.due_by_wall, {"wall_ms": now.wall_ms, "limit": DUE_BATCH})
     rows += tx.all(Q.due_by_elapsed, {"elapsed_ms": now.elapsed_ms, "limit": DUE_BATCH})
     for (run_id,) in rows:
-        _alone(tx, run_id, partial(_fire, tx, run_id))
+        alone(tx, run_id, partial(_fire, tx, run_id))
     return len(rows)
 
 
-def _alone(tx: Tx, run_id: str, act: Callable[[], R]) -> R | None:
+def alone(tx: Tx, run_id: str, act: Callable[[], R]) -> R | None:
     """Act on one run of many: a row that can't be handled parks its own run, and stops nobody else's."""
     tx.run("SAVEPOINT alone")
     try:

@@ -16,6 +16,7 @@ from pwf.store.tx import Tx
 Q = load_queries(__file__)
 
 KEPT_MS = 30 * 24 * 3600 * 1000
+LOOK_PAGE = 500
 
 
 class ReceiptKey(msgspec.Struct, frozen=True, kw_only=True):
@@ -69,6 +70,34 @@ def save_receipt(
     )
 
 
-def prune_receipts(tx: Tx, limit: int = 500) -> int:
-    """Drop receipts that are older than 30 days and whose run is gone; how many went."""
-    return tx.run(Q.prune_receipts, {"before_wall_ms": tx.now.wall_ms - KEPT_MS, "limit": limit})
+class OldReceipts(msgspec.Struct, frozen=True, kw_only=True):
+    """Ask which receipts may go, from a place in the order of age on."""
+
+    after: tuple[int, str] = (-1, "")
+
+
+class OldPage(msgspec.Struct, frozen=True, kw_only=True):
+    """Their keys; `after` is where to go on, None at the end."""
+
+    keys: tuple[str, ...]
+    after: tuple[int, str] | None
+
+
+class DropReceipts(msgspec.Struct, frozen=True, kw_only=True):
+    keys: tuple[str, ...]
+
+
+def old_receipts(tx: Tx, query: OldReceipts) -> OldPage:
+    """Receipts older than 30 days whose run is gone, or that name none, among the next `LOOK_PAGE`."""
+    before_ms = tx.now.wall_ms - KEPT_MS
+    facts = {"before_ms": before_ms, "after_ms": query.after[0], "after_key": query.after[1]}
+    rows = tx.all(Q.receipts_before, {**facts, "limit": LOOK_PAGE})
+    keys = tuple(str(key) for key, _made_ms, run_exists in rows if not run_exists)
+    after = (int(rows[-1][1]), str(rows[-1][0])) if len(rows) == LOOK_PAGE else None
+    return OldPage(keys=keys, after=after)
+
+
+def drop_receipts(tx: Tx, command: DropReceipts) -> int:
+    """Drop those whose run is still gone; how many went."""
+    before_ms = tx.now.wall_ms - KEPT_MS
+    return sum(tx.run(Q.drop_receipt, {"key": key, "before_ms": before_ms}) for key in command.keys)

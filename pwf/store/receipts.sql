@@ -11,13 +11,16 @@ WHERE scope_key = :scope_key
 INSERT INTO receipts (scope_key, operation, payload_digest, outcome, response, run_id, created_wall_ms)
 VALUES (:scope_key, :operation, :payload_digest, :outcome, :response, :run_id, :wall_ms)
 
--- name: prune_receipts
--- Old receipts whose run is gone, or that name none.
+-- name: receipts_before
+-- A page of old receipts by age, and whether the run that each names still exists.
+SELECT scope_key, created_wall_ms, EXISTS (SELECT 1 FROM runs WHERE runs.run_id = receipts.run_id)
+FROM receipts
+WHERE created_wall_ms < :before_ms AND (created_wall_ms, scope_key) > (:after_ms, :after_key)
+ORDER BY created_wall_ms, scope_key
+LIMIT :limit
+
+-- name: drop_receipt
+-- An old receipt whose run is gone.
 DELETE FROM receipts
-WHERE scope_key IN (
-    SELECT r.scope_key
-    FROM receipts AS r
-    WHERE r.created_wall_ms < :before_wall_ms
-      AND NOT EXISTS (SELECT 1 FROM runs WHERE runs.run_id = r.run_id)
-    ORDER BY r.created_wall_ms
-    LIMIT :limit)
+WHERE scope_key = :key AND created_wall_ms < :before_ms
+  AND NOT EXISTS (SELECT 1 FROM runs WHERE runs.run_id = receipts.run_id)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from pwf.errors import Ambiguous, Conflict, DiskFull, InvalidArgument, NotFound, Rejected
+from pwf.errors import Ambiguous, Conflict, DiskFull, InvalidArgument, NotFound, Rejected, Unavailable
 from pwf.ids import check_id
 from pwf.protocol.operations import RunStarted
 from pwf.protocol.views import ENDED
@@ -12,6 +12,7 @@ from pwf.store import moves
 from pwf.store.once import Done, once
 from pwf.store.queries import load_queries
 from pwf.store.receipts import ReceiptKey
+from pwf.store.space import refuse_over_budget
 from pwf.store.state import encode, graph_of, shown_status
 from pwf.store.tx import Row, Tx
 from pwf.store.values import load_value
@@ -34,7 +35,10 @@ class RunEnvironment(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StartRun(msgspec.Struct, frozen=True, kw_only=True):
-    """Start a run of a saved definition. `input` is canonical and has been checked. `at_ms`: wall time."""
+    """Start a run of a saved definition. `input` is canonical and has been checked. `at_ms`: wall time.
+
+    `state_bytes_max`: the budget of the database (`max_state_size`); at or above it nothing new is started.
+    """
 
     workflow: str
     definition_id: str
@@ -48,6 +52,7 @@ class StartRun(msgspec.Struct, frozen=True, kw_only=True):
     restart_no: int = 0
     receipt: ReceiptKey | None = None
     actor: str = "client"
+    state_bytes_max: int | None = None
 
 
 def start_run(tx: Tx, command: StartRun) -> Done[RunStarted]:
@@ -73,6 +78,10 @@ def _start(tx: Tx, command: StartRun) -> tuple[RunStarted, bool]:
         raise InvalidArgument(f"the priority {command.priority} is not within ±{PRIORITY_MAX}")
     if tx.disk_full:
         raise DiskFull("the disk is full: no run is started until there is space", hint="pwf state status")
+    refuse_over_budget(tx, command.state_bytes_max)
+    if tx.one(Q.definition_known, {"definition_id": command.definition_id}) is None:
+        # Retention has dropped it between the caller's look and now.
+        raise Unavailable("the stored code of the workflow was removed just now", hint="repeat the command")
     run_id = command.run_id or tx.ids.new()
     body = encode(command.environment)
     environment_id = digest(body)

@@ -25,6 +25,10 @@ INSERT INTO environments(environment_id, body) VALUES (:environment_id, :body) O
 -- The recorded environment of a run.
 SELECT body FROM environments WHERE environment_id = :environment_id
 
+-- name: definition_known
+-- Whether what a new run would execute is stored.
+SELECT 1 FROM definitions WHERE definition_id = :definition_id
+
 -- name: exact
 -- A run by its whole id.
 SELECT run_id FROM runs WHERE run_id = :run_id

@@ -146,7 +146,10 @@ CREATE INDEX runs_by_status ON runs(status, run_no);
 CREATE INDEX runs_by_workflow ON runs(workflow, run_no);
 CREATE INDEX runs_held ON runs(hold, run_no) WHERE hold IS NOT NULL;
 CREATE UNIQUE INDEX one_restart_per_run ON runs(parent_run) WHERE parent_run IS NOT NULL;
+CREATE INDEX runs_by_end ON runs(ended_wall_ms) WHERE ended_wall_ms IS NOT NULL;
+CREATE INDEX runs_by_root ON runs(root_run) WHERE root_run IS NOT NULL;
 CREATE INDEX runs_by_definition ON runs(definition_id);
+CREATE INDEX runs_by_environment ON runs(environment_id);
 CREATE INDEX runs_by_input ON runs(input_digest) WHERE input_digest IS NOT NULL;
 CREATE INDEX runs_by_output ON runs(output_digest) WHERE output_digest IS NOT NULL;
 

@@ -20,7 +20,7 @@ from pwf.values import CHUNK_BYTES, INLINE_BYTES_MAX, VALUE_BYTES_MAX, digest
 
 Q = load_queries(__file__)
 
-PRUNE_PAGE = 100
+LOOK_PAGE = 500
 
 
 class PutValueChunk(msgspec.Struct, frozen=True, kw_only=True):
@@ -45,11 +45,24 @@ class ReadValueChunk(msgspec.Struct, frozen=True, kw_only=True):
     index: int = 0
 
 
-class Pruned(msgspec.Struct, frozen=True, kw_only=True):
-    """How many values went; `after` is where to go on, None at the end."""
+class UnusedValues(msgspec.Struct, frozen=True, kw_only=True):
+    """Ask for unused values among the next `limit`, after a digest."""
 
-    removed: int
+    after: str = ""
+    limit: int = LOOK_PAGE
+
+
+class UnusedPage(msgspec.Struct, frozen=True, kw_only=True):
+    """(digest, size) of each; `after` is where to go on, None at the end."""
+
+    values: tuple[tuple[str, int], ...]
     after: str | None
+
+
+class DropValues(msgspec.Struct, frozen=True, kw_only=True):
+    """Values that were found unused."""
+
+    digests: tuple[str, ...]
 
 
 def store_value(tx: Tx, data: bytes) -> tuple[bytes | None, str | None]:
@@ -173,15 +186,21 @@ def read_chunk(tx: Tx, query: ReadValueChunk) -> ValueChunk:
     return ValueChunk(data=data, last=query.index == _chunk_count(size) - 1)
 
 
-def prune_unreferenced_values(tx: Tx, after: str = "", limit: int = PRUNE_PAGE) -> Pruned:
-    """Look at the next `limit` values and drop those that nothing refers to or holds."""
-    page = [str(row[0]) for row in tx.all(Q.contents_after, {"after": after, "limit": limit})]
-    removed = 0
-    for name in page:
-        used = tx.one(Q.is_used, {"digest": name})
-        if used is not None and not used[0]:
-            removed += tx.run(Q.drop_content, {"digest": name})
-    return Pruned(removed=removed, after=page[-1] if len(page) == limit else None)
+def unused_values(tx: Tx, query: UnusedValues) -> UnusedPage:
+    """Which of the next `limit` values nothing refers to or holds. Changes nothing."""
+    page = tx.all(Q.contents_after, {"after": query.after, "limit": query.limit})
+    found = tuple((str(name), int(size)) for name, size in page if not _is_used(tx, name))
+    return UnusedPage(values=found, after=str(page[-1][0]) if len(page) == query.limit else None)
+
+
+def drop_values(tx: Tx, command: DropValues) -> int:
+    """Drop those of the values that are still unused; how many went."""
+    return sum(tx.run(Q.drop_content, {"digest": name}) for name in command.digests if not _is_used(tx, name))
+
+
+def _is_used(tx: Tx, name: str) -> bool:
+    used = tx.one(Q.is_used, {"digest": name})
+    return used is None or bool(used[0])
 
 
 def _refuse_while_full(tx: Tx) -> None:

@@ -64,8 +64,9 @@ FROM entities
 WHERE entity_id = 'run:' || :run_id AND lease_token IS NOT NULL
 
 -- name: contents_after
--- A page of all values in the order of their digests, for pruning.
-SELECT digest
+-- A page of all values in the order of their digests, for pruning. An unfinished one has taken what its chunks take.
+SELECT digest, CASE WHEN complete THEN size ELSE (SELECT coalesce(max(chunk) + 1, 0) * 262144
+    FROM content_chunks WHERE content_chunks.digest = contents.digest) END
 FROM contents
 WHERE digest > :after
 ORDER BY digest

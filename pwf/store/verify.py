@@ -48,7 +48,7 @@ class Verify(msgspec.Struct, frozen=True, kw_only=True):
 
 def verify(tx: Tx, query: Verify) -> VerifyResult:
     """Check everything; an empty list of violations is a clean bill."""
-    found = _integrity(tx)
+    found = integrity(tx)
     if any(violation.rule == "integrity" for violation in found):
         return VerifyResult(violations=tuple(found), checked={})  # nothing that is read can be trusted
     for rule, (message, fix) in RULES.items():
@@ -73,7 +73,8 @@ def verify(tx: Tx, query: Verify) -> VerifyResult:
     return VerifyResult(violations=tuple(found), checked=checked)
 
 
-def _integrity(tx: Tx) -> list[Violation]:
+def integrity(tx: Tx) -> list[Violation]:
+    """The file's own soundness: SQLite's check of its pages and indexes, and its foreign keys."""
     found = [
         Violation(rule="integrity", message=str(row[0]), fix="restore the database from a backup")
         for row in tx.all("PRAGMA integrity_check(20)")

@@ -3,7 +3,16 @@
 import pytest
 
 from pwf.errors import Conflict, Rejected
-from pwf.store.receipts import KEPT_MS, ReceiptKey, find_receipt, prune_receipts, save_receipt
+from pwf.store.receipts import (
+    KEPT_MS,
+    DropReceipts,
+    OldReceipts,
+    ReceiptKey,
+    drop_receipts,
+    find_receipt,
+    old_receipts,
+    save_receipt,
+)
 from tests.store.support import do, insert_run, put, run
 
 KEY = ReceiptKey(scope_key="user:1:k", operation="run.pause", payload_digest="d1")
@@ -49,12 +58,16 @@ def test_a_command_that_fails_leaves_no_receipt(writer):
     assert find(writer) is None
 
 
+def prune(tx, _):
+    return drop_receipts(tx, DropReceipts(keys=old_receipts(tx, OldReceipts()).keys))
+
+
 def test_receipts_are_kept_thirty_days(writer, clock):
     do(writer, save, KEY)
     clock.forward(KEPT_MS)
-    assert do(writer, lambda tx, _: prune_receipts(tx)) == 0
+    assert do(writer, prune) == 0
     clock.forward(1)
-    assert do(writer, lambda tx, _: prune_receipts(tx)) == 1
+    assert do(writer, prune) == 1
     assert find(writer) is None
 
 
@@ -62,6 +75,6 @@ def test_a_receipt_lives_as_long_as_the_run_that_it_names(writer, clock):
     do(writer, lambda tx, _: insert_run(tx, "r1"))
     do(writer, lambda tx, _: save(tx, KEY, "r1"))
     clock.forward(10 * KEPT_MS)
-    assert do(writer, lambda tx, _: prune_receipts(tx)) == 0
+    assert do(writer, prune) == 0
     do(writer, lambda tx, _: tx.run("DELETE FROM runs WHERE run_id = 'r1'"))
-    assert do(writer, lambda tx, _: prune_receipts(tx)) == 1
+    assert do(writer, prune) == 1

@@ -9,15 +9,18 @@ from pwf.errors import ClaimLost, DiskFull, InvalidValue, NotFound, StoreBroken,
 from pwf.store import values
 from pwf.store.reading import Reading
 from pwf.store.values import (
+    DropValues,
     PutValueChunk,
     ReadValueChunk,
+    UnusedValues,
     claim_value,
+    drop_values,
     load_value,
-    prune_unreferenced_values,
     put_chunk,
     read_chunk,
     release_holds,
     store_value,
+    unused_values,
     value_of,
 )
 from pwf.values import CHUNK_BYTES, INLINE_BYTES_MAX, digest
@@ -222,8 +225,14 @@ def test_no_upload_is_taken_while_the_disk_is_full(owned):
 # --- pruning --------------------------------------------------------------------------------------------------
 
 
-def prune(writer):
-    return do(writer, lambda tx, _: prune_unreferenced_values(tx)).removed
+def prune(writer, limit=100):
+    """Look page by page, and drop what is unused; how many went."""
+    after, removed = "", 0
+    while after is not None:
+        page = do(writer, unused_values, UnusedValues(after=after, limit=limit))
+        removed += do(writer, drop_values, DropValues(digests=tuple(name for name, _ in page.values)))
+        after = page.after
+    return removed
 
 
 def test_a_value_that_nothing_refers_to_is_pruned_with_its_chunks(writer):
@@ -258,11 +267,15 @@ def test_a_referenced_value_is_kept(writer):
 def test_pruning_goes_page_by_page_to_the_end(writer):
     for number in range(5):
         do(writer, store_value, f"{number}".encode() * 5000)
-    after, removed = "", 0
-    while after is not None:
-        page = do(writer, lambda tx, start: prune_unreferenced_values(tx, start, 2), after)
-        after, removed = page.after, removed + page.removed
-    assert removed == 5
+    assert prune(writer, limit=2) == 5
+
+
+def test_a_value_that_is_referred_to_since_it_was_looked_at_is_kept(writer):
+    name = do(writer, store_value, LARGE)[1]
+    page = do(writer, unused_values, UnusedValues())
+    assert page.values == ((name, len(LARGE)),)
+    do(writer, lambda tx, _: insert_run(tx, "r1", output_digest=name))
+    assert do(writer, drop_values, DropValues(digests=(name,))) == 0
 
 
 def test_pruning_looks_at_every_column_that_refers_to_a_value(spec, writer):

@@ -1,0 +1,138 @@
+"""Restoring a backup into an empty home, and what would be lost by it. For a home that no daemon serves.
+
+The caller holds the home's kernel lock. The file is checked before anything is written, and appears under the
+database's name whole or not at all; the next daemon gives it a new home id and holds what was going on (`home`).
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import apsw
+import msgspec
+
+from pwf.clock import Now
+from pwf.errors import Rejected, StoreRefused
+from pwf.protocol.views import Violation
+from pwf.store.backup import DAMAGE, Made, copy_database, newest_event_ms, plain_tx, read_made
+from pwf.store.backup import Q as BACKUP
+from pwf.store.database import check_header, open_reader, put_in_place, refuse_other_schema
+from pwf.store.home import NOWHERE
+from pwf.store.migrate import schema_version
+from pwf.store.queries import load_queries
+from pwf.store.verify import Verify, integrity, verify
+
+Q = load_queries(__file__)
+
+NAMED_MAX = 5  # runs that a refusal names
+
+
+class Checked(msgspec.Struct, frozen=True, kw_only=True):
+    """A backup that can be restored. `made` None: a plain copy of a database. `going_on`: runs by status.
+
+    `newest_ms`: when something last happened in it.
+    """
+
+    made: Made | None
+    schema: int
+    runs: int
+    going_on: dict[str, int]
+    newest_ms: int
+    violations: tuple[Violation, ...]
+
+
+class Newer(msgspec.Struct, frozen=True, kw_only=True):
+    """What a database has that a backup has not: runs made since, and runs that went on since (the first few)."""
+
+    made: int
+    changed: int
+    named: tuple[str, ...]
+    newest_ms: int
+
+
+def check_backup(file: Path, now: Now) -> Checked:
+    """Look through a backup. Raises `StoreRefused` for what can't be served, with the reason."""
+    if not file.is_file():
+        raise StoreRefused(f"there is no file {file}", hint="name a file that pwf state backup has written")
+    check_header(file)
+    connection = open_reader(file)
+    try:
+        tx = plain_tx(connection, now)
+        schema = int(connection.pragma("user_version"))
+        if schema == schema_version():
+            refuse_other_schema(connection, file)
+            violations = verify(tx, Verify(epoch=0)).violations
+        else:
+            violations = tuple(integrity(tx))  # today's rules are about today's tables
+        damage = next((violation for violation in violations if violation.rule in DAMAGE), None)
+        if damage is not None:
+            raise StoreRefused(f"{file} is damaged: {damage.message}", hint="restore another backup")
+        return Checked(
+            made=read_made(tx),
+            schema=schema,
+            runs=len(tx.all(Q.revisions)),
+            going_on=dict(tx.all(Q.going_on)),
+            newest_ms=newest_event_ms(tx),
+            violations=violations,
+        )
+    except apsw.Error as error:
+        raise StoreRefused(f"{file} can not be read: {error}", hint="restore another backup") from error
+    finally:
+        connection.close()
+
+
+def compare(file: Path, database: Path, now: Now) -> Newer:
+    """What is newer in `database` than in the backup `file`."""
+    old = _revisions(file, now)
+    made = changed = 0
+    named: list[str] = []
+    for run_id, (revision, _status) in (present := _revisions(database, now)).items():
+        if run_id in old and revision <= old[run_id][0]:
+            continue
+        made, changed = made + (run_id not in old), changed + (run_id in old)
+        named.append(run_id)
+    shown = tuple(f"{run_id} ({present[run_id][1]})" for run_id in named[-NAMED_MAX:])
+    connection = open_reader(database)
+    try:
+        newest_ms = newest_event_ms(plain_tx(connection, now))
+    finally:
+        connection.close()
+    return Newer(made=made, changed=changed, named=shown, newest_ms=newest_ms)
+
+
+def restore_backup(file: Path, database: Path) -> None:
+    """Put a copy of a checked backup in the place of a database that isn't there."""
+    for end in ("", "-wal", "-journal"):
+        if database.with_name(database.name + end).exists():
+            raise Rejected(f"{database}{end} exists", hint="move it away first")
+    unfinished = database.with_name(database.name + ".new")
+    try:
+        unfinished.unlink(missing_ok=True)
+        os.close(os.open(unfinished, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+        copy_database(file, unfinished, lambda: None)
+        _forget_place(unfinished)
+        put_in_place(unfinished, database)
+    except (OSError, apsw.Error) as error:
+        raise StoreRefused(f"{database} can not be written: {error}", hint="is the disk full?") from error
+    finally:
+        unfinished.unlink(missing_ok=True)
+
+
+def _forget_place(path: Path) -> None:
+    """A plain copy of a database, too, must not be taken for the one that was served here."""
+    connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
+    try:
+        connection.pragma("synchronous", "full")
+        connection.execute(BACKUP.set_fact, {"key": "home_place", "value": NOWHERE}).fetchall()
+    finally:
+        connection.close()
+
+
+def _revisions(path: Path, now: Now) -> dict[str, tuple[int, str]]:
+    connection = open_reader(path)
+    try:
+        rows = plain_tx(connection, now).all(Q.revisions)
+    finally:
+        connection.close()
+    return {str(run_id): (int(revision), str(status)) for run_id, revision, status in rows}
