@@ -45,14 +45,11 @@ def once(tx: Tx, key: ReceiptKey | None, result_type: type[R], act: Callable[[],
     known = known_answer(tx, key, result_type)
     if known is not None:
         return known
-    tx.run("SAVEPOINT once")
     try:
-        result, adopted = act()
+        with tx.savepoint():
+            result, adopted = act()
     except REFUSALS as refusal:
-        tx.run("ROLLBACK TO once")
-        tx.run("RELEASE once")
         return refused(tx, key, refusal)
-    tx.run("RELEASE once")
     if key is not None:
         run_id: Any = getattr(result, "run_id", None)
         save_receipt(tx, key, outcome="accepted", response=encode(result), run_id=run_id)
