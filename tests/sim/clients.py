@@ -95,6 +95,9 @@ class SimClient:
 
     def _any_run(self) -> str | None:
         runs = sorted(self._world.auditor.acknowledged)
+        if self._chance.random() < 0.8:
+            open_ = {run.run_id for run in self._world.auditor.unended()}
+            runs = [run_id for run_id in runs if run_id in open_] or runs
         return self._chance.choice(runs) if runs else None
 
     async def _start(self) -> None:

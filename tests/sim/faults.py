@@ -58,7 +58,7 @@ class Gremlin:
         self._world.machine.step_wall(30 * 24 * HOUR_MS)  # no absolute time is still to come
         for process in self._world.machine.living():
             process.cont()
-            process.immortal = False
+            process.survive(0.0)
             process.kill_s = 0.0
         for life in self._world.alive:
             life.stalled_until = 0.0
@@ -85,7 +85,6 @@ class Gremlin:
 
     def _go_down(self, down_ms: int) -> None:
         for process in self._world.machine.living():
-            process.immortal = False
             process.end_now()
         for life in list(self._world.alive):
             life.crash()
@@ -146,15 +145,7 @@ class Gremlin:
         process = self._some_process()
         if process is not None:
             self._world.fault("immortal", marker=process.marker)
-            process.immortal = True
-            self._nursery.start_soon(self._later, self._chance.choice([3.0, 20.0]), self._mortal(process))
-
-    @staticmethod
-    def _mortal(process: Process) -> Callable[[], None]:
-        def mortal() -> None:
-            process.immortal = False
-
-        return mortal
+            process.survive(self._chance.choice([3.0, 20.0]))
 
     async def _later(self, seconds: float, act: Callable[[], None]) -> None:
         await trio.sleep(seconds)

@@ -80,7 +80,7 @@ class Process:
     scope: trio.CancelScope = field(default_factory=trio.CancelScope)
     ended: trio.Event = field(default_factory=trio.Event)
     running: trio.Event = field(default_factory=trio.Event)
-    immortal: bool = False  # the kernel can't end it just now
+    immortal_until: float = 0.0  # the kernel can't end it before
     kill_s: float = 0.0  # from the signal to its end
     killed: bool = False
 
@@ -100,6 +100,14 @@ class Process:
         if self.alive and not self.immortal and not self.killed:
             self.killed = True
             self.scope.deadline = min(self.scope.deadline, trio.current_time() + self.kill_s)
+
+    @property
+    def immortal(self) -> bool:
+        return trio.current_time() < self.immortal_until
+
+    def survive(self, seconds: float) -> None:
+        """No signal ends it for a while."""
+        self.immortal_until = trio.current_time() + seconds
 
     def end_now(self) -> None:
         """The machine went down."""

@@ -18,11 +18,14 @@ STRENGTHS: dict[str, tuple[float, ...]] = {
     "second_daemon_every_s": (30.0, 90.0),  # a second daemon that takes the claim from a living one
     "runner_kill_every_s": (3.0, 15.0),
     "runner_stop_every_s": (5.0, 20.0),
-    "runner_exit": (0.02, 0.1),  # a step ends its own process
+    "unprovable": (0.2, 0.7),  # a process survives its kill for longer than a proof may take
+    "launch_refused": (0.05, 0.3),  # no process, or pinned code that does not load just now
+    "runner_exit": (0.02, 0.1, 0.4),  # a step ends its own process
     "slow_runner": (0.05, 0.3),
     "slow_kill": (0.3,),  # a process takes its time to die
     "immortal_every_s": (20.0, 60.0),  # a process that can't be ended for a while
     "orphan_child": (0.5,),  # a step's effect is applied by a child that outlives its parent
+    "publish": (0.3,),
     "double_message": (0.1, 0.5),
     "late_message": (0.1, 0.5),
     "wake_lost": (0.2, 1.0),
@@ -38,7 +41,7 @@ STRENGTHS: dict[str, tuple[float, ...]] = {
     "disk_full_every_s": (20.0, 60.0),
     "io_error": (0.0005, 0.003),
     "step_fails": (0.1, 0.4),
-    "step_hangs": (0.03, 0.15),
+    "step_hangs": (0.05, 0.3),
     "bad_value": (0.05,),
 }
 ENABLED_SHARE = 0.25

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 import trio
 from trio.testing import memory_stream_pair
 
-from pwf.errors import RunnerCrashed
+from pwf.errors import EnvironmentMissing, LoadFailed, RunnerCrashed
 from pwf.host.identity import Identity
 from tests.sim.machine import Process
 from tests.sim.runners import SimRunner
 
+REFUSALS = (LoadFailed, EnvironmentMissing, RunnerCrashed)
 PROOF_TIMEOUT_S = 5.0
 LEAVE_S = 1.0
 POLL_S = 0.1
@@ -21,8 +23,10 @@ POLL_S = 0.1
 class SimCustody:
     """Proof by the process table of the simulated machine."""
 
-    def __init__(self, world: Any) -> None:
+    def __init__(self, world: Any, chance: random.Random) -> None:
         self._world = world
+        self._chance = chance
+        self._survived: set[Process] = set()
 
     async def prove_dead(
         self,
@@ -43,11 +47,21 @@ class SimCustody:
                 if not found:
                     return True
                 for process in found:
+                    self._perhaps_survive(process)
                     process.kill()
                 with trio.move_on_after(POLL_S):
                     await found[0].ended.wait()
         self._world.note("custody.unproved", marker=marker)
         return False
+
+    def _perhaps_survive(self, process: Process) -> None:
+        """Once per process: it is in the kernel's hands for a while, and can't be ended."""
+        if process.killed or process.immortal or process in self._survived:
+            return
+        self._survived.add(process)
+        if self._chance.random() < self._world.rate("unprovable"):
+            self._world.fault("unprovable", marker=process.marker)
+            process.survive(self._chance.choice([2.0, 8.0, 20.0]))
 
 
 class HeldRunner:
@@ -71,7 +85,6 @@ class HeldRunner:
                 await self._process.ended.wait()
             if childless and not self._process.alive:
                 return True
-        self._process.kill()
         return await self._pool.custody.prove_dead(self.identity, self.marker, timeout_s=timeout_s)
 
     async def aclose(self) -> None:
@@ -116,10 +129,10 @@ class SimPool:
     def __init__(self, world: Any, life: Any) -> None:
         self._world = world
         self.life = life
-        self.custody = SimCustody(world)
+        self._chance = world.stream(f"pool:{life.number}")
+        self.custody = SimCustody(world, self._chance)
         self.held: dict[HeldRunner, None] = {}
         self._loaded: set[str] = set()
-        self._chance = world.stream(f"pool:{life.number}")
 
     async def acquire(
         self,
@@ -140,6 +153,9 @@ class SimPool:
             self._loaded.add(bundle_key)
         if self._chance.random() < self._world.rate("runner_exit"):
             raise RunnerCrashed("the template ended")
+        if self._chance.random() < self._world.rate("launch_refused"):
+            self._world.fault("launch_refused", marker=marker)
+            raise self._chance.choice(REFUSALS)("it can't be launched just now")
         process = self._world.machine.add_process(marker)
         if self._chance.random() < self._world.rate("slow_kill"):
             process.kill_s = self._chance.random() * 4.0

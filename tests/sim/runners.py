@@ -18,6 +18,7 @@ from pwf.protocol.runner import (
     Finish,
     Launch,
     Leaving,
+    Publish,
     PutChunk,
     Reply,
     StepError,
@@ -101,7 +102,7 @@ class SimRunner:
     async def _send(self, message: Any) -> None:
         await self._process.breathe(self._latency())
         data = encode_line([message])
-        if not isinstance(message, PutChunk | Leaving) and self._chance.random() < self._world.rate(
+        if not isinstance(message, PutChunk | Leaving | Publish) and self._chance.random() < self._world.rate(
             "double_message"
         ):
             data += data
@@ -270,6 +271,11 @@ class SimRunner:
 
     async def _step(self, node: NodeModel) -> Ended:
         self._world.auditor.step_begins(self._process, self._node, self._visit, self._attempt)
+        if node.effect is not None and self._happens("publish"):
+            key = self._chance.choice(["a", "b"])
+            await self._send(
+                Publish(attempt=self._attempt, kind="progress", key=key, data=msgspec.Raw(b'{"n":1}'))
+            )
         await self._pass()
         if node.timeout_ms is not None and self._happens("step_hangs"):
             ended = await self._hang(node)
