@@ -130,15 +130,12 @@ def fire_due(tx: Tx) -> int:
 
 def alone(tx: Tx, run_id: str, act: Callable[[], R]) -> R | None:
     """Act on one run of many: a row that can't be handled parks its own run, and stops nobody else's."""
-    tx.run("SAVEPOINT alone")
     try:
-        return act()
+        with tx.savepoint():
+            return act()
     except (PwfError, msgspec.MsgspecError) as error:
-        tx.run("ROLLBACK TO alone")
         _break(tx, run_id, str(error))
         return None
-    finally:
-        tx.run("RELEASE alone")
 
 
 def _fire(tx: Tx, run_id: str) -> None:
