@@ -1,4 +1,4 @@
-"""A zygote and the templates made from it, as the daemon holds them.
+"""A zygote, as the daemon holds it: forks templates and resolvers, starts fresh runners.
 
 Owns the zygote's process and control sockets, and the deadlines of loading and resolving. Promises: a helper that
 is late is killed by its exact identity; when `close` is called, or the daemon dies, all of them end. Errors:
@@ -10,24 +10,21 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import signal
-import socket
 import subprocess
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import trio
 
 import pwf
 from pwf import host
 from pwf.actors.spawn_link import Exits, LinkClosed, SpawnLink
+from pwf.actors.template import FORK_TIMEOUT_S, Template, describe_status, socket_pair
 from pwf.errors import EnvironmentMissing, GraphError, LoadFailed, RunnerCrashed
 from pwf.host import Identity
 from pwf.protocol.runner import MARKER_VARIABLE
 from pwf.protocol.spawn import (
     Fork,
     Forked,
-    ForkRunner,
     Load,
     Loaded,
     Resolve,
@@ -37,54 +34,9 @@ from pwf.protocol.spawn import (
 )
 
 START_TIMEOUT_S = 30.0  # a cold disk, and an interpreter that imports pwf for the first time
-FORK_TIMEOUT_S = 10.0
 EXIT_STATUS_WAIT_S = 1.0
 END_TIMEOUT_S = 4.0  # a zygote gives what is below it 3 s
 MARKER_BYTES_MAX = 512  # room in the zygote's start environment, where each forked runner writes its marker
-
-
-class Sockets(NamedTuple):
-    """Both ends of a runner's two sockets."""
-
-    messages: socket.socket
-    values: socket.socket
-    runner_ends: tuple[socket.socket, socket.socket]
-
-    @property
-    def runner_descriptors(self) -> tuple[int, int]:
-        """What the runner gets."""
-        messages, values = self.runner_ends
-        return messages.fileno(), values.fileno()
-
-    def close_runner_ends(self) -> None:
-        """Once the runner has them."""
-        for end in self.runner_ends:
-            end.close()
-
-    def close(self) -> None:
-        """There is no runner after all."""
-        self.close_runner_ends()
-        self.messages.close()
-        self.values.close()
-
-
-def open_sockets() -> Sockets:
-    """Two pairs, closed on exec."""
-    messages, runner_messages = _socket_pair()
-    try:
-        values, runner_values = _socket_pair()
-    except RunnerCrashed:
-        messages.close()
-        runner_messages.close()
-        raise
-    return Sockets(messages, values, (runner_messages, runner_values))
-
-
-def _socket_pair() -> tuple[socket.socket, socket.socket]:
-    try:
-        return socket.socketpair()
-    except OSError as error:  # too many are open
-        raise RunnerCrashed(f"no socket could be made: {error}") from error
 
 
 class Zygote:
@@ -93,7 +45,7 @@ class Zygote:
     def __init__(self, interpreter: str, exits: Exits) -> None:
         self.interpreter = interpreter
         self._exits = exits
-        self._link = SpawnLink(exits, *_socket_pair())
+        self._link = SpawnLink(exits, *socket_pair())
         self._process: trio.Process | None = None
         self._nursery: trio.Nursery | None = None
         self.stamp = interpreter_stamp(interpreter)
@@ -174,7 +126,7 @@ class Zygote:
         deadline_s: float,
     ) -> Identity:
         """Start a runner by exec and have it load the bundle. `descriptors`: its messages and values sockets."""
-        link = SpawnLink(self._exits, *_socket_pair())
+        link = SpawnLink(self._exits, *socket_pair())
         request = StartFresh(call=self._link.next_call(), environment=environment, marker=marker)
         identity = await self._spawn(request, link, (link.theirs.fileno(), *descriptors))
         await self._load(link, identity, bundle, environment, deadline_s)
@@ -225,7 +177,7 @@ class Zygote:
                 self._end(link, identity)
 
     async def _fork(self, role: str) -> tuple[SpawnLink, Identity]:
-        link = SpawnLink(self._exits, *_socket_pair())
+        link = SpawnLink(self._exits, *socket_pair())
         request = Fork(call=self._link.next_call(), role="template" if role == "template" else "resolver")
         return link, await self._spawn(request, link, (link.theirs.fileno(),))
 
@@ -299,54 +251,6 @@ class Zygote:
             f"the interpreter {self.interpreter} can not serve the run: {reason}",
             hint=f"install pwf in it: {self.interpreter} -m pip install pwf-workflows=={pwf.__version__}",
         )
-
-
-class Template:
-    """A process that has loaded one workflow and forks its runners. `unsafe`: why it must not (it is gone then)."""
-
-    def __init__(self, zygote: Zygote, link: SpawnLink, identity: Identity, exits: Exits) -> None:
-        self.zygote = zygote
-        self.identity = identity
-        self.unsafe: str | None = None
-        self._link = link
-        self._exits = exits
-
-    @property
-    def is_usable(self) -> bool:
-        """Whether it lives, and still stands for what its interpreter is. Its zygote may be gone."""
-        return not self._link.closed.is_set() and self.zygote.is_current
-
-    async def fork_runner(
-        self, environment: dict[str, str], marker: str, descriptors: Sequence[int]
-    ) -> Identity:
-        """Fork a runner, which gets its messages and values sockets. Raises `LinkClosed` or `RunnerCrashed`."""
-        request = ForkRunner(call=self._link.next_call(), environment=environment, marker=marker)
-        try:
-            with trio.fail_after(FORK_TIMEOUT_S):
-                answer = await self._link.call(request, Forked, descriptors)
-        except trio.TooSlowError:
-            self.close()
-            raise RunnerCrashed(f"the template did not fork within {FORK_TIMEOUT_S:g} s") from None
-        if answer.identity is None:
-            raise RunnerCrashed(f"no runner could be forked: {answer.error}")
-        return answer.identity
-
-    def close(self) -> None:
-        """Close its socket: the template ends; its runners go on."""
-        self._link.close()
-        self._exits.forget(self.identity)
-
-
-def describe_status(status: int | None) -> str:
-    """An exit status as a person would say it."""
-    if status is None:
-        return "it was ended from outside"
-    if status < 0:
-        try:
-            return f"killed by {signal.Signals(-status).name}"
-        except ValueError:
-            return f"killed by signal {-status}"
-    return f"exit status {status}"
 
 
 def interpreter_stamp(interpreter: str) -> tuple[int, int, int] | None:

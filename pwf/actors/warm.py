@@ -13,7 +13,8 @@ from typing import Any, Generic, TypeVar
 import trio
 
 from pwf.actors.spawn_link import Exits
-from pwf.actors.spawner import Template, Zygote
+from pwf.actors.spawner import Zygote
+from pwf.actors.template import Origin, Template
 from pwf.errors import PwfError, Unavailable
 from pwf.protocol.spawn import SourceBundle
 
@@ -137,7 +138,7 @@ class WarmProcesses:
             slot.touch()
             self._close_retired()
 
-    def runner_started(self, zygote: Zygote, template: Slot[Template] | None) -> Callable[[], None]:
+    def runner_started(self, zygote: Origin, template: Slot[Template] | None) -> Callable[[], None]:
         """Count a runner as alive; the answer is what to call when it has ended."""
         slots: list[Slot[Zygote] | Slot[Template]] = [s for s in self._all_zygotes() if s.value is zygote]
         slots += [template] if template is not None else []

@@ -41,7 +41,6 @@ if sys.platform == "darwin":
 else:
     from pwf.host.linux import (
         SAFE_TO_FORK,
-        ReservedVariable,
         boot_id,
         children,
         descendants,
@@ -61,11 +60,11 @@ else:
         process_identity,
         processes,
         read_process,
-        read_variable,
         set_process_name,
         set_subreaper,
         signal_state,
     )
+    from pwf.host.linux_environ import ReservedVariable, read_variable
 
 
 def raise_open_files(wanted: int = 65_536) -> int:

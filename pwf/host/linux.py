@@ -18,17 +18,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from pwf.host.identity import Bearer, Identity, Process
+from pwf.host.linux_environ import read_variable, stat_fields
 
 SAFE_TO_FORK = True
-ENVIRON_BYTES_MAX = 4 * 1024 * 1024  # the kernel's own limit for arguments and environment is near 6 MiB
-EXEC_ROUNDS_MAX = 40
-_KERNEL_THREAD = 0x0020_0000  # PF_KTHREAD
 _PR_SET_NAME = 15
 _PR_SET_CHILD_SUBREAPER = 36
 _PR_GET_CHILD_SUBREAPER = 37
 _STAT_STATE, _STAT_PARENT, _STAT_SESSION, _STAT_THREADS, _STAT_START = 0, 1, 3, 17, 19  # after "pid (comm) "
-_STAT_FLAGS = 6
-_STAT_ENV_START, _STAT_ENV_END = 47, 48
 _LIBC_SIGNALS = (
     1 << 31 | 1 << 32
 )  # 32 and 33, which the C library catches for itself once a thread is started
@@ -65,7 +61,7 @@ def read_process(pid: int) -> Process | None:
     """
     try:
         fd = os.open(f"/proc/{pid}/stat", os.O_RDONLY | os.O_CLOEXEC)
-    except (FileNotFoundError, ProcessLookupError):
+    except (FileNotFoundError, ProcessLookupError, PermissionError):  # gone, or hidden from us
         return None
     try:
         text = os.read(fd, 4096)
@@ -73,7 +69,7 @@ def read_process(pid: int) -> Process | None:
         return None
     finally:
         os.close(fd)
-    fields = _stat_fields(text)
+    fields = stat_fields(text)
     state = fields[_STAT_STATE]
     identity = Identity(
         pid=pid,
@@ -83,11 +79,6 @@ def read_process(pid: int) -> Process | None:
     )
     dead = state in b"Xx" or (state == b"Z" and int(fields[_STAT_THREADS]) <= 1)
     return Process(identity, int(fields[_STAT_PARENT]), dead)
-
-
-def _stat_fields(text: bytes) -> list[bytes]:
-    """What follows "pid (comm) ", where the name may hold anything."""
-    return text[text.rindex(b")") + 2 :].split()
 
 
 def process_identity(pid: int) -> Identity | None:
@@ -123,59 +114,6 @@ def find_bearers(variable: str, since_tick: int = 0) -> list[Bearer]:
         for process in processes(since_tick)
         if not process.dead
     ]
-
-
-def read_variable(pid: int, variable: str) -> str | None:
-    """The value that `variable` had when the process last called exec (or that it wrote there itself)."""
-    for _ in range(EXEC_ROUNDS_MAX):
-        data = _environment(pid)
-        if data or not _has_environment(pid):
-            return _value_in(data, variable)
-        time.sleep(0.0005)
-    return None
-
-
-def _environment(pid: int) -> bytes:
-    """The start environment; empty when there is none or it may not be read."""
-    try:
-        fd = os.open(f"/proc/{pid}/environ", os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:
-        return b""
-    data = b""
-    try:
-        while len(data) < ENVIRON_BYTES_MAX and (piece := os.read(fd, 64 * 1024)):
-            data += piece
-    except OSError:
-        return b""
-    finally:
-        os.close(fd)
-    return data
-
-
-def _has_environment(pid: int) -> bool:
-    """Whether a process that showed no environment has one: within exec there is none to show for an instant.
-
-    Taken at its word then, it would be no bearer of the marker that it shows again right after.
-    """
-    try:
-        fields = _stat_fields(Path(f"/proc/{pid}/stat").read_bytes())
-    except (FileNotFoundError, ProcessLookupError):
-        return False
-    if fields[_STAT_STATE] in b"ZXx" or int(fields[_STAT_FLAGS]) & _KERNEL_THREAD:
-        return False
-    start, end = int(fields[_STAT_ENV_START]), int(fields[_STAT_ENV_END])
-    return end == 0 or end > start  # 0: within exec; both the same: truly empty
-
-
-def _value_in(environment: bytes, variable: str) -> str | None:
-    data = b"\0" + environment
-    head = b"\0" + os.fsencode(variable) + b"="
-    start = data.find(head)
-    if start < 0:
-        return None
-    start += len(head)
-    end = data.find(b"\0", start)
-    return os.fsdecode(data[start : end if end >= 0 else len(data)])
 
 
 def children(pid: int) -> list[int]:
@@ -301,42 +239,6 @@ def is_subreaper() -> bool:
 def set_process_name(name: str) -> None:
     """What `ps` and `top` show (15 bytes)."""
     _libc().prctl(_PR_SET_NAME, name.encode()[:15], 0, 0, 0)
-
-
-class ReservedVariable:
-    """Room in the environment that this process was started with, to be written again after a fork.
-
-    A forked child that calls no exec would otherwise show its parent's start environment in /proc for ever,
-    and so would its own forked children: they could not be found by a marker.
-    """
-
-    def __init__(self, variable: str) -> None:
-        self._address, self._room = self._find(os.fsencode(variable) + b"=")
-
-    @property
-    def room(self) -> int:
-        """How many bytes a value may have; -1 when the variable was not there at the start."""
-        return self._room
-
-    def write(self, value: str) -> bool:
-        """Show `value` from now on; False when there is no room for it."""
-        data = os.fsencode(value)
-        if len(data) > self._room:
-            return False
-        ctypes.memmove(self._address, data.ljust(self._room, b"\0"), self._room)
-        return True
-
-    @staticmethod
-    def _find(head: bytes) -> tuple[int, int]:
-        text = Path("/proc/self/stat").read_bytes()
-        fields = _stat_fields(text)
-        start, end = int(fields[_STAT_ENV_START]), int(fields[_STAT_ENV_END])
-        data = b"\0" + ctypes.string_at(start, end - start) if start and end > start else b""
-        found = data.find(b"\0" + head)
-        if found < 0:
-            return 0, -1
-        value = found + len(head) + 1
-        return start + value - 1, data.index(b"\0", value) - value
 
 
 # --- sockets and files ------------------------------------------------------------------------------------

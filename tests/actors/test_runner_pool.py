@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
+import socket
 import sys
 from pathlib import Path
 
@@ -13,7 +15,7 @@ import trio
 import pwf
 from pwf import host
 from pwf.actors.runner_pool import RunnerPool
-from pwf.errors import EnvironmentMissing, LoadFailed, Unavailable
+from pwf.errors import EnvironmentMissing, LoadFailed, RunnerCrashed, Unavailable
 from pwf.host import Identity
 from tests.actors.pool_world import Project, named, running_pool, until_dead
 
@@ -381,3 +383,42 @@ async def test_stopped_with_sigstop_a_runner_is_still_ended_by_the_proof(tmp_pat
             assert await process.prove_dead(grace_s=0.2)
         assert await process.exited() in (-signal.SIGKILL, -signal.SIGTERM)
         await process.aclose()
+
+
+async def test_a_shortage_of_descriptors_fails_one_run_and_not_the_pool(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with running_pool() as pool:
+        project = Project(tmp_path, pool)
+        await project.write("return 1")
+        assert await project.output() == 1
+
+        def none_left(*args: object) -> None:
+            raise OSError(errno.EMFILE, "too many open files")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(socket, "socketpair", none_left)
+            for isolate in ("fork", "spawn"):
+                with pytest.raises(RunnerCrashed, match="too many open files"):
+                    await project.acquire(isolate=isolate)
+        assert await project.output() == 1
+
+
+async def test_the_end_of_a_runner_is_noticed_though_descriptors_were_short(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with running_pool() as pool:
+        project = Project(tmp_path, pool)
+        await project.write("return 1")
+        real, calls = host.open_exit, 0
+
+        def short(identity: Identity) -> int | None:
+            nonlocal calls
+            calls += 1
+            if calls == 1:
+                raise OSError(errno.EMFILE, "too many open files")
+            return real(identity)
+
+        monkeypatch.setattr(host, "open_exit", short)
+        assert await project.output() == 1
+        assert calls > 1

@@ -1,0 +1,243 @@
+"""What the RunnerPool is asked for, and the tasks that make it: one per message.
+
+Owns each process from its start until the caller has it; one that nobody took is ended.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Generic, Protocol, TypeVar
+
+import trio
+
+from pwf.actors.custody import Custody
+from pwf.actors.runner_process import RunnerProcess
+from pwf.actors.spawn_link import Exits, LinkClosed
+from pwf.actors.template import Origin, Sockets, Template, open_sockets
+from pwf.actors.warm import LoadBundle, Slot, TemplateKey, WarmProcesses
+from pwf.errors import LoadFailed, PwfError, RunnerCrashed
+from pwf.host import Identity
+from pwf.protocol.spawn import Resolved
+
+LOADING_MAX = 4  # workflow files that are resolved or loaded into fresh processes at once
+ATTEMPTS_MAX = 2  # to fork: a template may die between two runs; a second death in a row is its own fault
+
+T = TypeVar("T")
+
+
+class EventLog(Protocol):
+    """The daemon's log: a constant event name and ids."""
+
+    def __call__(self, event: str, **fields: Any) -> None: ...
+
+
+# --- messages -----------------------------------------------------------------------------------------------
+
+
+class Reply(Generic[T]):
+    """A value or an error, taken once. `abandoned`: the caller was cancelled."""
+
+    def __init__(self) -> None:
+        self._done = trio.Event()
+        self._value: list[T] = []
+        self._error: PwfError | None = None
+        self.abandoned = False
+
+    def give(self, value: T) -> None:
+        self._value.append(value)
+        self._done.set()
+
+    def fail(self, error: PwfError) -> None:
+        self._error = error
+        self._done.set()
+
+    async def wait(self) -> T:
+        try:
+            await self._done.wait()
+        except trio.Cancelled:
+            self.abandoned = True
+            for value in self._value:  # given in the same instant
+                if isinstance(value, RunnerProcess):
+                    await value.discard()
+            raise
+        if self._error is not None:
+            raise self._error
+        return self._value[0]
+
+
+@dataclass(frozen=True)
+class Acquire:
+    bundle_key: str
+    load_bundle: LoadBundle
+    interpreter: str
+    environment: dict[str, str]
+    root: str
+    marker: str
+    isolate: str
+    reply: Reply[RunnerProcess] = field(default_factory=Reply)
+
+    @property
+    def key(self) -> TemplateKey:
+        """What one template serves: loading may depend on the environment."""
+        return self.interpreter, self.bundle_key, tuple(sorted(self.environment.items()))
+
+
+@dataclass(frozen=True)
+class ResolveFile:
+    interpreter: str
+    path: str
+    root: str
+    environment: dict[str, str]
+    deadline_s: float
+    reply: Reply[Resolved] = field(default_factory=Reply)
+
+
+# --- making them ---
+
+
+class Makers:
+    """One task per message makes what it asks for. Lives as long as `RunnerPool.run`."""
+
+    def __init__(
+        self,
+        warm: WarmProcesses,
+        nursery: trio.Nursery,
+        exits: Exits,
+        custody: Custody,
+        *,
+        may_fork: bool,
+        load_deadline_s: float,
+        log: EventLog | None,
+    ) -> None:
+        self._warm = warm
+        self._nursery = nursery
+        self._exits = exits
+        self._custody = custody
+        self._may_fork = may_fork
+        self._load_deadline_s = load_deadline_s
+        self._log = log
+        self._loading = trio.CapacityLimiter(LOADING_MAX)
+
+    async def handle(self, message: Acquire | ResolveFile) -> None:
+        """Answer one message. Only a `PwfError` is an answer; anything else ends the daemon."""
+        if isinstance(message, Acquire):
+            await self._handle_acquire(message)
+        else:
+            await self._handle_resolve(message)
+
+    async def _handle_acquire(self, message: Acquire) -> None:
+        try:
+            process = await self._make_runner(message)
+        except PwfError as error:
+            message.reply.fail(error)
+            return
+        if message.reply.abandoned:
+            await process.discard()
+        else:
+            message.reply.give(process)
+
+    async def _handle_resolve(self, message: ResolveFile) -> None:
+        try:
+            async with self._loading:
+                slot = self._warm.zygote(message.interpreter)
+                with self._warm.using(slot):
+                    zygote = await slot.get()
+                    answer = await zygote.resolve(
+                        message.path, message.root, message.environment, message.deadline_s
+                    )
+        except PwfError as error:
+            message.reply.fail(error)
+        else:
+            message.reply.give(answer)
+
+    async def _make_runner(self, message: Acquire) -> RunnerProcess:
+        _check_root(message.root)
+        if self._may_fork and message.isolate != "spawn":
+            forked = await self._fork_runner(message)
+            if forked is not None:
+                return forked
+        return await self._start_fresh(message)
+
+    async def _fork_runner(self, message: Acquire) -> RunnerProcess | None:
+        """A runner from a template; None when this definition is not safe to fork."""
+        for _ in range(ATTEMPTS_MAX):
+            if self._warm.why_unsafe(message.key) is not None:
+                return None
+            slot = self._warm.template(message.key, message.load_bundle)
+            with self._warm.using(slot):
+                template = await slot.get()
+                if template.unsafe is not None:
+                    self._log_unsafe(message, template.unsafe)
+                    return None
+                sockets = open_sockets()
+                try:
+                    identity = await template.fork_runner(
+                        message.environment, message.marker, sockets.runner_descriptors
+                    )
+                except LinkClosed:  # it died, or made room for another, since it was last used
+                    sockets.close()
+                except BaseException:
+                    sockets.close()
+                    raise
+                else:
+                    return self._hold(identity, message, sockets, template.zygote, slot)
+        raise RunnerCrashed("the template ended while it forked a runner")
+
+    async def _start_fresh(self, message: Acquire) -> RunnerProcess:
+        async with self._loading:
+            slot = self._warm.zygote(message.interpreter)
+            with self._warm.using(slot):
+                bundle = await message.load_bundle()
+                zygote = await slot.get()
+                sockets = open_sockets()
+                try:
+                    identity = await zygote.start_fresh(
+                        bundle,
+                        message.environment,
+                        message.marker,
+                        sockets.runner_descriptors,
+                        self._load_deadline_s,
+                    )
+                except BaseException:
+                    sockets.close()
+                    raise
+                return self._hold(identity, message, sockets, zygote, None)
+
+    def _log_unsafe(self, message: Acquire, reason: str) -> None:
+        if self._log is not None:
+            self._log("template.unsafe", definition_id=message.bundle_key, reason=reason)
+
+    def _hold(
+        self,
+        identity: Identity,
+        message: Acquire,
+        sockets: Sockets,
+        zygote: Origin,
+        slot: Slot[Template] | None,
+    ) -> RunnerProcess:
+        """The new runner, with a task that waits for its end."""
+        sockets.close_runner_ends()
+        process = RunnerProcess(
+            identity,
+            message.marker,
+            sockets.messages,
+            sockets.values,
+            exits=self._exits,
+            custody=self._custody,
+            isolated=slot is None,
+        )
+        self._nursery.start_soon(self._watch, process, self._warm.runner_started(zygote, slot))
+        return process
+
+    async def _watch(self, process: RunnerProcess, ended: Callable[[], None]) -> None:
+        try:
+            await process.watch()
+        finally:
+            ended()
+
+
+def _check_root(root: str) -> None:
+    if not os.path.isdir(root):
+        raise LoadFailed(f"the project's folder {root} is gone", hint="restore it, then resume the run")

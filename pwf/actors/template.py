@@ -1,0 +1,121 @@
+"""A template, as the daemon holds it: a process that has loaded one workflow, and from which its runners are forked.
+
+Owns its control socket, and the pairs of sockets that runners are given.
+"""
+
+from __future__ import annotations
+
+import signal
+import socket
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
+
+import trio
+
+from pwf.actors.spawn_link import Exits, SpawnLink
+from pwf.errors import RunnerCrashed
+from pwf.host import Identity
+from pwf.protocol.spawn import Forked, ForkRunner
+
+FORK_TIMEOUT_S = 10.0
+
+
+class Sockets(NamedTuple):
+    """Both ends of a runner's two sockets."""
+
+    messages: socket.socket
+    values: socket.socket
+    runner_ends: tuple[socket.socket, socket.socket]
+
+    @property
+    def runner_descriptors(self) -> tuple[int, int]:
+        """What the runner gets."""
+        messages, values = self.runner_ends
+        return messages.fileno(), values.fileno()
+
+    def close_runner_ends(self) -> None:
+        """Once the runner has them."""
+        for end in self.runner_ends:
+            end.close()
+
+    def close(self) -> None:
+        """There is no runner after all."""
+        self.close_runner_ends()
+        self.messages.close()
+        self.values.close()
+
+
+def open_sockets() -> Sockets:
+    """Two pairs, closed on exec."""
+    messages, runner_messages = socket_pair()
+    try:
+        values, runner_values = socket_pair()
+    except RunnerCrashed:
+        messages.close()
+        runner_messages.close()
+        raise
+    return Sockets(messages, values, (runner_messages, runner_values))
+
+
+def socket_pair() -> tuple[socket.socket, socket.socket]:
+    """Two connected ends. Raises `RunnerCrashed` when no more descriptors can be had."""
+    try:
+        return socket.socketpair()
+    except OSError as error:  # too many are open
+        raise RunnerCrashed(f"no socket could be made: {error}") from error
+
+
+class Origin(Protocol):
+    """The zygote that a template was forked from."""
+
+    @property
+    def is_current(self) -> bool:
+        """Whether the interpreter is still the file that it was started from."""
+
+
+class Template:
+    """A process that has loaded one workflow and forks its runners. `unsafe`: why it must not (it is gone then)."""
+
+    def __init__(self, zygote: Origin, link: SpawnLink, identity: Identity, exits: Exits) -> None:
+        self.zygote = zygote
+        self.identity = identity
+        self.unsafe: str | None = None
+        self._link = link
+        self._exits = exits
+
+    @property
+    def is_usable(self) -> bool:
+        """Whether it lives, and still stands for what its interpreter is. Its zygote may be gone."""
+        return not self._link.closed.is_set() and self.zygote.is_current
+
+    async def fork_runner(
+        self, environment: dict[str, str], marker: str, descriptors: Sequence[int]
+    ) -> Identity:
+        """Fork a runner, which gets its messages and values sockets. Raises `LinkClosed` or `RunnerCrashed`."""
+        request = ForkRunner(call=self._link.next_call(), environment=environment, marker=marker)
+        try:
+            with trio.fail_after(FORK_TIMEOUT_S):
+                answer = await self._link.call(request, Forked, descriptors)
+        except trio.TooSlowError:
+            self.close()
+            raise RunnerCrashed(f"the template did not fork within {FORK_TIMEOUT_S:g} s") from None
+        if answer.identity is None:
+            raise RunnerCrashed(f"no runner could be forked: {answer.error}")
+        return answer.identity
+
+    def close(self) -> None:
+        """Close its socket: the template ends; its runners go on."""
+        self._link.close()
+        self._exits.forget(self.identity)
+
+
+def describe_status(status: int | None) -> str:
+    """An exit status as a person would say it."""
+    if status is None:
+        return "it was ended from outside"
+    if status < 0:
+        try:
+            return f"killed by {signal.Signals(-status).name}"
+        except ValueError:
+            return f"killed by signal {-status}"
+    return f"exit status {status}"

@@ -1,0 +1,112 @@
+"""Linux: the environment that a process was started with, as others see it in /proc.
+
+It is how a process bears a marker, and two things about it need care: within exec there is none to be seen for an
+instant, and a forked process that never calls exec shows its parent's.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import time
+from pathlib import Path
+
+ENVIRON_BYTES_MAX = 4 * 1024 * 1024  # the kernel's own limit for arguments and environment is near 6 MiB
+EXEC_ROUNDS_MAX = 40  # of half a millisecond each
+_KERNEL_THREAD = 0x0020_0000  # PF_KTHREAD
+_STAT_STATE, _STAT_FLAGS = 0, 6
+_STAT_ENV_START, _STAT_ENV_END = 47, 48
+
+
+def stat_fields(text: bytes) -> list[bytes]:
+    """What follows "pid (comm) " in a stat file, where the name may hold anything."""
+    return text[text.rindex(b")") + 2 :].split()
+
+
+def read_variable(pid: int, variable: str) -> str | None:
+    """The value that `variable` had when the process last called exec (or that it wrote there itself)."""
+    for _ in range(EXEC_ROUNDS_MAX):
+        data = _environment(pid)
+        if data or not _has_environment(pid):
+            return _value_in(data, variable)
+        time.sleep(0.0005)
+    return None
+
+
+def _environment(pid: int) -> bytes:
+    """The start environment; empty when there is none or it may not be read."""
+    try:
+        fd = os.open(f"/proc/{pid}/environ", os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return b""
+    data = b""
+    try:
+        while len(data) < ENVIRON_BYTES_MAX and (piece := os.read(fd, 64 * 1024)):
+            data += piece
+    except OSError:
+        return b""
+    finally:
+        os.close(fd)
+    return data
+
+
+def _has_environment(pid: int) -> bool:
+    """Whether a process that showed no environment has one: within exec there is none to show for an instant.
+
+    Taken at its word then, it would be no bearer of the marker that it shows again right after.
+    """
+    try:
+        fields = stat_fields(Path(f"/proc/{pid}/stat").read_bytes())
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    if fields[_STAT_STATE] in b"ZXx" or int(fields[_STAT_FLAGS]) & _KERNEL_THREAD:
+        return False
+    start, end = int(fields[_STAT_ENV_START]), int(fields[_STAT_ENV_END])
+    return end == 0 or end > start  # 0: within exec; both the same: truly empty
+
+
+def _value_in(environment: bytes, variable: str) -> str | None:
+    data = b"\0" + environment
+    head = b"\0" + os.fsencode(variable) + b"="
+    start = data.find(head)
+    if start < 0:
+        return None
+    start += len(head)
+    end = data.find(b"\0", start)
+    return os.fsdecode(data[start : end if end >= 0 else len(data)])
+
+
+class ReservedVariable:
+    """Room in the environment that this process was started with, to be written again after a fork.
+
+    A forked child that calls no exec would otherwise show its parent's start environment in /proc for ever,
+    and so would its own forked children: they could not be found by a marker.
+    """
+
+    def __init__(self, variable: str) -> None:
+        self._address, self._room = self._find(os.fsencode(variable) + b"=")
+
+    @property
+    def room(self) -> int:
+        """How many bytes a value may have; -1 when the variable was not there at the start."""
+        return self._room
+
+    def write(self, value: str) -> bool:
+        """Show `value` from now on; False when there is no room for it."""
+        data = os.fsencode(value)
+        if len(data) > self._room:
+            return False
+        ctypes.memmove(self._address, data.ljust(self._room, b"\0"), self._room)
+        return True
+
+    @staticmethod
+    def _find(head: bytes) -> tuple[int, int]:
+        text = Path("/proc/self/stat").read_bytes()
+        fields = stat_fields(text)
+        start, end = int(fields[_STAT_ENV_START]), int(fields[_STAT_ENV_END])
+        data = b"\0" + ctypes.string_at(start, end - start) if start and end > start else b""
+        found = data.find(b"\0" + head)
+        if found < 0:
+            return 0, -1
+        value = found + len(head) + 1
+        return start + value - 1, data.index(b"\0", value) - value
