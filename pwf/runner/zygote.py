@@ -13,6 +13,7 @@ import os
 import platform
 import sys
 
+import pwf
 from pwf import host
 from pwf.errors import FrameTooLarge
 from pwf.protocol.runner import MARKER_VARIABLE
@@ -66,9 +67,9 @@ class _Zygote:
         identity = host.process_identity(os.getpid())
         if identity is None:
             raise SystemExit(forking.EXIT_CRASHED)
-        from pwf import __version__
-
-        self._control.send(ZygoteHello(python=platform.python_version(), pwf=__version__, identity=identity))
+        self._control.send(
+            ZygoteHello(python=platform.python_version(), pwf=pwf.__version__, identity=identity)
+        )
         try:
             serve(self._control, self._children, self._handle)
         finally:
