@@ -82,6 +82,9 @@ class Auditor:
     def look(self, life: Any) -> None:
         """After each commit: everything that changed, against the model."""
         self.commits += 1
+        if life is not None and life.scheduler is not None:
+            used, capacity = life.scheduler.used, self._world.mix.capacity
+            self.check(used <= capacity, f"{used} runners are no more than the capacity of {capacity}")
         for entity_id, revision, generation in self.rows(
             "SELECT entity_id, revision, generation FROM entities"
         ):

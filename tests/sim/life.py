@@ -25,6 +25,7 @@ from pwf.actors.lock_file import LockRecord
 from pwf.actors.logging import Log
 from pwf.actors.newer_code import NewerCode
 from pwf.actors.operations import Operations
+from pwf.actors.pruner import Pruner
 from pwf.actors.scheduler import Scheduler
 from pwf.actors.schemas import Schemas
 from pwf.actors.server_claim import Claim, ServerClaim
@@ -138,6 +139,9 @@ class SimDefinitions:
         model = self._world.models[found.path.stem]
         entry = _Entry(model.definition, {}, model.path, model.texts)
         return Known(found, sys.executable, model.definition, entry)
+
+    def forget(self, definition_ids: Any) -> None:
+        self._saved.clear()
 
     async def save(self, known: Known) -> None:
         name = known.definition.graph.name
@@ -349,6 +353,16 @@ class Life:
             clients=lambda: 0,
             user="sim",
             interpreters=Interpreters(),
+            pruner=Pruner(
+                store=store,
+                definitions=SimDefinitions(self.world, store),
+                is_idle=lambda: scheduler.used == 0,
+                database=self.world.database,
+                epoch=claim.claim.epoch,
+                retention_days=config.retention_days,
+                clock=self.world.machine,
+                log=self.log,
+            ),
         )
 
     async def _tick(self, watch: ClockWatch) -> None:

@@ -30,7 +30,7 @@ class Promises:
     def __init__(self, auditor: Any) -> None:
         self._auditor = auditor
         self._states: dict[str, set[tuple[str, str | None]]] = {}  # request -> states of its run meanwhile
-        self._first: dict[str, tuple[str, str | None]] = {}  # request -> first (outcome, run)
+        self._first: dict[str, tuple[str, str | None, str | None]] = {}  # request -> (outcome, code, run)
         self._events: dict[tuple[str, int], tuple[str, ...]] = {}
         self._ended: dict[str, str] = {}
         self._inputs: dict[str, bytes] = {}
@@ -73,6 +73,19 @@ class Promises:
             run_id = result["run_id"]
             self._events[run_id, response.revision] = EVENT_OF[request.operation]
             self._check_event(run_id, response.revision)
+
+    def _repeat(
+        self, request: Request, response: Response, answer: tuple[str, str | None, str | None]
+    ) -> None:
+        """The same command again: adopted where it was accepted, otherwise the same refusal."""
+        told = self._first.get(request.request_id)
+        self._first.setdefault(request.request_id, answer)
+        if told is None:
+            return
+        expected = told if told[0] not in ("accepted", "adopted") else ("adopted", None, told[2])
+        self._auditor.check(
+            answer == expected, f"a repeat of {request} gets its first answer {told}: {response}"
+        )
 
     def _started(self, request: Request, result: dict[str, Any]) -> None:
         run_id = result["run_id"]

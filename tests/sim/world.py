@@ -33,7 +33,7 @@ from tests.sim.mix import Mix, draw_mix
 from tests.sim.outside import Outside
 from tests.sim.workload import draw_workflow
 
-CALM_S_MAX = 3 * 3_600.0
+CALM_S_MAX = 3_600.0
 TIDY_S = 5.0
 RESTART_S_MAX = 3.0
 FOLDER = Path("/dev/shm") if Path("/dev/shm").is_dir() else None
