@@ -235,13 +235,15 @@ class ClientCore:
         if known.needs_run and run_id is None:
             raise InvalidArgument(f"{operation} needs a run_id")
         self._next_request += 1
+        if key is None and known.changes:
+            key = self.ids.token()
         return Request(
             request_id=f"{self.client_id}-{self._next_request}",
             client_id=self.client_id,
             operation=operation,
             run_id=run_id,
             expected_revision=expected_revision,
-            idempotency_key=key or (self.ids.token() if known.changes else None),
+            idempotency_key=key,  # an empty one too: the daemon refuses it
             payload=msgspec.Raw(msgspec.json.encode(body)) if body != Nothing() else EMPTY,
         )
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from pwf.errors import DaemonUnreachable, HomeRefused
-from pwf.places import Places
+from pwf.places import Places, places
 
 if TYPE_CHECKING:
     import subprocess
@@ -105,7 +105,7 @@ def spawn(at: Places) -> subprocess.Popen[bytes]:
 
     log = _open_log(at)
     environment = dict(os.environ)
-    if "PWF_HOME" in environment:
+    if "PWF_HOME" in environment or at != places():
         environment["PWF_HOME"] = str(at.home)  # it may be relative, and the daemon works in /
     try:
         child = subprocess.Popen(

@@ -16,6 +16,7 @@ import psutil
 
 from pwf import host
 from pwf.client.sync import SyncClient
+from pwf.errors import Rejected
 from pwf.places import Places, places
 from pwf.protocol.graph import NodeSpec
 from pwf.protocol.operations import (
@@ -185,7 +186,8 @@ class World:
         """`pwf state verify` finds nothing, and no process of a run is left. Whatever is still open is cancelled."""
         open_runs = ("queued", "running", "waiting", "paused", "ambiguous", "held")
         for run in self.client.call("run.list", RunListPayload(statuses=open_runs, limit=1000)).runs:
-            self.cancel(run.run_id)
+            with suppress(Rejected):  # it has ended meanwhile
+                self.cancel(run.run_id)
         wait_for(lambda: not self.runners(), PATIENCE_S)
         wait_for(lambda: self.client.call("state.verify").violations == (), PATIENCE_S)
 
