@@ -20,11 +20,12 @@ import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+import msgspec
 import trio
 
 import pwf
 from pwf import host
-from pwf.actors.lock_file import LockFile, LockRecord, LockTaker
+from pwf.actors.lock_file import LockFile, LockRecord, LockTaker, read_record
 from pwf.actors.logging import Log
 from pwf.actors.server_claim import Claim, ServerClaim
 from pwf.actors.store_actor import StoreActor, StoreHandle
@@ -153,8 +154,10 @@ class Daemon:
             lock.close()
 
     async def _serve(self, lock: LockFile) -> None:
+        seen = read_record(self._at.lock) or LockRecord()
         record = self._record()
-        lock.write(record)
+        # What was served here last is kept until this daemon has its own epoch.
+        lock.write(msgspec.structs.replace(record, home_id=seen.home_id, epoch=seen.epoch))
         executor = ThreadExecutor(
             StoreSpec(
                 path=self._at.database,
@@ -166,7 +169,7 @@ class Daemon:
         )
         async with trio.open_nursery() as nursery:
             store: StoreHandle = await nursery.start(StoreActor(executor).run)
-            claim = await self._claim(store)
+            claim = await self._claim(store, seen)
             server_claim = ServerClaim(
                 store,
                 lock,
@@ -196,7 +199,7 @@ class Daemon:
             lease_until_awake_ms=self._clock.now().awake_ms + int(self._config.lease_s * 1_000),
         )
 
-    async def _claim(self, store: StoreHandle) -> Claim:
+    async def _claim(self, store: StoreHandle, seen: LockRecord) -> Claim:
         token = self._ids.token()
         folder = self._at.home.stat()
         command = ClaimHome(
@@ -208,6 +211,8 @@ class Daemon:
             ),
             device=folder.st_dev,
             inode=folder.st_ino,
+            seen_home_id=seen.home_id,
+            seen_epoch=seen.epoch,
         )
         claimed = await store.write(claim_home, command, before_claim=True)
         await store.hold_claim(StoreClaim(claimed.epoch, token))
@@ -232,6 +237,7 @@ class Daemon:
             self._serving = True
             if life.why_degraded is None:
                 await nursery.start(actors.scheduler.run)
+                nursery.start_soon(actors.pruner.run)
                 life.state = "serving"
             else:
                 actors.scheduler.stopped = life.why_degraded

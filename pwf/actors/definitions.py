@@ -10,7 +10,7 @@ any time.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -110,6 +110,12 @@ class Definitions:
         )
         entry = await self._entry(key, origin.environment)
         return Known(found, interpreter, entry.definition, entry)
+
+    def forget(self, definition_ids: Iterable[str]) -> None:
+        """These may be gone from the store in a moment: whoever asks next has them resolved and saved anew."""
+        gone = set(definition_ids)
+        for key in [key for key, entry in self._entries.items() if entry.definition.definition_id in gone]:
+            del self._entries[key]
 
     async def save(self, known: Known) -> None:
         """Put the definition and its texts into the store, before a run refers to it."""

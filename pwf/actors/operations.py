@@ -15,6 +15,7 @@ from pwf.actors import (
     operations_requests,
     operations_runs,
     operations_start,
+    operations_state,
     operations_workflows,
 )
 from pwf.actors.connection import Caller, error_body
@@ -36,6 +37,7 @@ from pwf.values import canonical, digest, parse
 
 HANDLERS: dict[str, OperationHandler] = {
     **operations_daemon.HANDLERS,
+    **operations_state.HANDLERS,
     **operations_workflows.HANDLERS,
     **operations_start.HANDLERS,
     **operations_runs.HANDLERS,
@@ -43,7 +45,7 @@ HANDLERS: dict[str, OperationHandler] = {
 }
 
 #: What a daemon that came up degraded still does besides reads: get rid of what makes it fail, and end.
-DEGRADED_ALLOWED = frozenset({"daemon.stop", "run.cancel", "run.pause"})
+DEGRADED_ALLOWED = frozenset({"daemon.stop", "run.cancel", "run.pause", "state.prune"})
 #: What a daemon that is stopping no longer does.
 DRAINING_REFUSED = frozenset({"run.start", "run.restart"})
 

@@ -1,16 +1,15 @@
-"""Operations on the daemon itself: status, stop, the state folder, contents, subscriptions. Holds no state."""
+"""Operations on the daemon itself: status, stop, contents, subscriptions. Holds no state."""
 
 from __future__ import annotations
 
 import os
-from pathlib import Path
 
-import apsw
 import msgspec
 
 import pwf
 from pwf.actors.changes import ANY_RUN
 from pwf.actors.operations_runs import with_newer_code
+from pwf.actors.operations_state import wal_bytes
 from pwf.actors.services import Answer, Asked, OperationHandler, Services
 from pwf.errors import InvalidArgument, NotFound
 from pwf.protocol.operations import (
@@ -19,7 +18,6 @@ from pwf.protocol.operations import (
     Nothing,
     ReadContent,
     RunListPayload,
-    StateStatus,
     StopPayload,
     StopResult,
     SubscribePayload,
@@ -27,12 +25,12 @@ from pwf.protocol.operations import (
 )
 from pwf.protocol.views import RunView
 from pwf.store.at_run import AtRun, at_run
-from pwf.store.daemon import Ask, applying, daemon_counts, state_status
+from pwf.store.daemon import Ask, applying, daemon_counts
 from pwf.store.read_runs import Refers, RunQuery, list_runs, refers, run_view
 from pwf.store.runs import RunRef, resolve_ref
+from pwf.store.space import budget_problem
 from pwf.store.tx import Tx
 from pwf.store.values import ReadValueChunk, read_chunk, value_size
-from pwf.store.verify import Verify, verify
 from pwf.values import CHUNK_BYTES
 
 SUBSCRIPTION_ID_CHARS_MAX = 128
@@ -68,19 +66,24 @@ async def status(services: Services, asked: Asked[Nothing]) -> Answer:
             capacity=scheduler.capacity,
             admissions=scheduler.admissions,
             store_bytes=counts.store_bytes,
-            wal_bytes=_size(_wal(services.places.database)),
+            used_bytes=counts.used_bytes,
+            max_state_size=services.config.max_state_size,
+            wal_bytes=wal_bytes(services.places.database),
             disk_full=services.store.disk_full,
-            problems=_problems(services),
+            problems=_problems(services, counts.used_bytes),
         )
     )
 
 
-def _problems(services: Services) -> tuple[str, ...]:
+def _problems(services: Services, used_bytes: int) -> tuple[str, ...]:
     found = list(services.life.problems)
     if services.life.why_degraded is not None:
         found.append(services.life.why_degraded)
     if services.store.disk_full:
         found.append("the disk is full: nothing new is admitted until there is room again")
+    over = budget_problem(used_bytes, services.config.max_state_size)
+    if over is not None:
+        found.append(over)
     return tuple(found)
 
 
@@ -89,45 +92,6 @@ async def stop(services: Services, asked: Asked[StopPayload]) -> Answer:
     effects = await services.store.read(applying, Ask())
     services.life.stop(asked.payload.drain_ms)
     return Answer(StopResult(pid=os.getpid(), applying=effects))
-
-
-# --- the state folder -------------------------------------------------------------------------------------
-
-
-async def state(services: Services, asked: Asked[Nothing]) -> Answer:
-    """`state.status`."""
-    facts = await services.store.read(state_status, Ask())
-    database = services.places.database
-    return Answer(
-        StateStatus(
-            database=str(database),
-            schema=facts.schema,
-            home_id=facts.home_id,
-            page_bytes=facts.page_bytes,
-            file_bytes=facts.file_bytes,
-            wal_bytes=_size(_wal(database)),
-            free_bytes=facts.free_bytes,
-            rows=facts.rows,
-            settings=facts.settings,
-            sqlite=apsw.sqlite_lib_version(),
-        )
-    )
-
-
-async def state_verify(services: Services, asked: Asked[Nothing]) -> Answer:
-    """`state.verify`: every rule, and each violation with its run."""
-    return Answer(await services.store.read(verify, Verify(epoch=services.claim.claim.epoch)))
-
-
-def _wal(database: Path) -> Path:
-    return database.with_name(database.name + "-wal")
-
-
-def _size(path: Path) -> int:
-    try:
-        return path.stat().st_size
-    except OSError:
-        return 0
 
 
 # --- contents ---------------------------------------------------------------------------------------------
@@ -204,8 +168,6 @@ async def unsubscribe(services: Services, asked: Asked[UnsubscribePayload]) -> A
 HANDLERS: dict[str, OperationHandler] = {
     "daemon.status": status,
     "daemon.stop": stop,
-    "state.status": state,
-    "state.verify": state_verify,
     "content.read": read_content,
     "view.subscribe": subscribe,
     "view.unsubscribe": unsubscribe,

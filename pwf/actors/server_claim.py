@@ -128,4 +128,5 @@ class ServerClaim:
                 await give_up()
             except Unavailable as error:
                 self._log.warning("claim.release_failed", code=error.code)
-        self._lock.write(LockRecord(socket=self._record.socket, home_id=self.claim.home_id))
+        last = LockRecord(socket=self._record.socket, home_id=self.claim.home_id, epoch=self.claim.epoch)
+        self._lock.write(last)

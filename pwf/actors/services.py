@@ -17,6 +17,7 @@ from pwf.actors.definitions import Definitions
 from pwf.actors.interpreters import Interpreters
 from pwf.actors.logging import Log
 from pwf.actors.newer_code import NewerCode
+from pwf.actors.pruner import Pruner
 from pwf.actors.schemas import Schemas
 from pwf.actors.server_claim import ServerClaim
 from pwf.actors.views import Views
@@ -45,6 +46,10 @@ class Store(Protocol):
 
     async def read(self, handler: Callable[[Any, Any], R], query: Any) -> R:
         """Run one query on the reader."""
+        ...
+
+    async def read_apart(self, handler: Callable[[Any, Any], R], query: Any, *, limit_s: float) -> R:
+        """Run one long query on a connection of its own."""
         ...
 
 
@@ -103,6 +108,7 @@ class Services:
     clients: Callable[[], int]
     user: str  # of the operating system: who all clients are
     interpreters: Interpreters
+    pruner: Pruner
 
 
 @dataclass(frozen=True)

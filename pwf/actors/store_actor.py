@@ -161,6 +161,10 @@ class StoreHandle:
         """
         return await self._executor.read(handler, query, limit_s=limit_s)
 
+    async def read_apart(self, handler: Callable[[Tx, C], R], query: C, *, limit_s: float) -> R:
+        """The same on a connection of its own: for what reads everything, which nobody else should wait for."""
+        return await self._executor.read_apart(handler, query, limit_s=limit_s)
+
     def subscribe(self, *prefixes: str) -> ChangeSubscription:
         """Hear of changed keys, or only of those that begin with one of the prefixes. Use as a context."""
         return ChangeSubscription(self._publisher, prefixes)

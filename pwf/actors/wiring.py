@@ -20,6 +20,7 @@ from pwf.actors.listener import Listener
 from pwf.actors.logging import Log
 from pwf.actors.newer_code import NewerCode
 from pwf.actors.operations import Operations
+from pwf.actors.pruner import Pruner
 from pwf.actors.runner_pool import RunnerPool
 from pwf.actors.scheduler import Scheduler
 from pwf.actors.schemas import Schemas
@@ -42,6 +43,7 @@ class Actors:
     scheduler: Scheduler
     listener: Listener
     clock_watch: ClockWatch
+    pruner: Pruner
     services: Services
 
 
@@ -72,16 +74,27 @@ def wire(
         home_id=claim.claim.home_id,
     )
     claim.live_leases = scheduler.live_leases
+    definitions = Definitions(
+        pool,
+        store,
+        config_folder=at.config.parent,
+        interpreter=config.interpreter,
+    )
+    pruner = Pruner(
+        store=store,
+        definitions=definitions,
+        is_idle=lambda: scheduler.used == 0,
+        database=at.database,
+        epoch=claim.claim.epoch,
+        retention_days=config.retention_days,
+        clock=clock,
+        log=log,
+    )
     listener: Listener
     services = Services(
         store=store,
         scheduler=scheduler,
-        definitions=Definitions(
-            pool,
-            store,
-            config_folder=at.config.parent,
-            interpreter=config.interpreter,
-        ),
+        definitions=definitions,
         schemas=Schemas(),
         changes=changes,
         views=Views(changes, log),
@@ -95,6 +108,7 @@ def wire(
         clients=lambda: listener.clients,
         user=_user_name(),
         interpreters=Interpreters(),
+        pruner=pruner,
     )
     listener = Listener(
         at.socket,
@@ -103,7 +117,8 @@ def wire(
         peer_uid=host.peer_uid,
         log=log,
     )
-    return Actors(changes, pool, scheduler, listener, ClockWatch(clock, scheduler.wake, log), services)
+    clock_watch = ClockWatch(clock, scheduler.wake, log)
+    return Actors(changes, pool, scheduler, listener, clock_watch, pruner, services)
 
 
 def _hello(claim: ServerClaim, at: Places) -> Callable[[], Hello]:

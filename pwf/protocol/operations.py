@@ -65,7 +65,9 @@ class DaemonStatus(_Body, frozen=True, kw_only=True, forbid_unknown_fields=True)
     runners: int = 0
     capacity: int = 0
     admissions: int = 0  # since start
-    store_bytes: int = 0
+    store_bytes: int = 0  # the database file
+    used_bytes: int = 0  # of it, without its free pages: what `max_state_size` is compared with
+    max_state_size: int | None = None
     wal_bytes: int = 0
     disk_full: bool = False
     problems: tuple[str, ...] = ()
@@ -289,6 +291,46 @@ class VerifyResult(_Body, frozen=True, kw_only=True, forbid_unknown_fields=True)
     checked: dict[str, int]
 
 
+class BackupPayload(_Body, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`path`: absolute, of a file that does not exist yet; the daemon writes it."""
+
+    path: str
+
+
+class BackupResult(_Body, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A finished, verified backup. `violations`: rules that its runs break, as those of the database do."""
+
+    path: str
+    bytes: int
+    runs: int
+    at_ms: int
+    home_id: str
+    epoch: int
+    violations: tuple[Violation, ...] = ()
+
+
+class PrunePayload(_Body, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Remove trees of ended runs whose last run ended before `before_ms` (wall time, not in the future)."""
+
+    before_ms: int
+    dry_run: bool = False
+
+
+class PruneResult(_Body, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What was removed, or would be. `kept`: trees that are old enough, by the reason why they stay.
+
+    `values`: contents that nothing referred to any more. `freed_bytes`: given back to the file system.
+    """
+
+    before_ms: int
+    dry_run: bool = False
+    trees: int = 0
+    runs: int = 0
+    kept: dict[str, int] = {}
+    values: int = 0
+    freed_bytes: int = 0
+
+
 class ReadContent(_Body, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A value of the frame's run, by digest, from a byte offset."""
 
@@ -348,6 +390,8 @@ OPERATIONS: dict[str, Operation] = {
     "effect.recover": Operation(RecoverPayload, RunChanged, needs_run=True, changes=True),
     "state.status": Operation(Nothing, StateStatus),
     "state.verify": Operation(Nothing, VerifyResult),
+    "state.backup": Operation(BackupPayload, BackupResult),
+    "state.prune": Operation(PrunePayload, PruneResult, changes=True),
     "content.read": Operation(ReadContent, Content, needs_run=True),
     "view.subscribe": Operation(SubscribePayload, Nothing),
     "view.unsubscribe": Operation(UnsubscribePayload, Nothing),

@@ -29,6 +29,7 @@ from pwf.store.verify import Verify, verify
 Q = load_queries(__file__)
 
 STEP_PAGES = 256  # 1 MiB between two looks at whether the copy is still wanted
+STEPS_BETWEEN_CHECKS = 50_000  # of SQLite's machine, while the copy is verified
 MARGIN_BYTES = 32 * 1024 * 1024  # a backup must not fill the disk that it shares with the database
 DAMAGE = frozenset({"integrity", "foreign_key"})  # rules whose breach makes a file useless
 
@@ -65,7 +66,7 @@ def write_backup(
         unfinished.unlink(missing_ok=True)
         os.close(os.open(unfinished, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
         copy_database(database, unfinished, check_wanted)
-        backup = _finish(unfinished, target, now, epoch)
+        backup = _finish(unfinished, target, now, epoch, check_wanted)
         put_in_place(unfinished, target)
     except FileExistsError as error:
         raise Conflict(f"{target} exists by now", hint="name another file") from error
@@ -137,9 +138,18 @@ def _refuse_target(database: Path, target: Path) -> None:
         )
 
 
-def _finish(unfinished: Path, target: Path, now: Now, epoch: int) -> Backup:
+def _is_wanted(check_wanted: Callable[[], None]) -> bool:
+    try:
+        check_wanted()
+    except BaseException:  # noqa: BLE001 - raised again by whoever sees the interruption
+        return False
+    return True
+
+
+def _finish(unfinished: Path, target: Path, now: Now, epoch: int, check_wanted: Callable[[], None]) -> Backup:
     """Say in the copy what it is, and verify it."""
     connection = apsw.Connection(str(unfinished), flags=apsw.SQLITE_OPEN_READWRITE)
+    connection.set_progress_handler(lambda: not _is_wanted(check_wanted), STEPS_BETWEEN_CHECKS)
     try:
         connection.pragma("synchronous", "full")
         tx = plain_tx(connection, now)
@@ -150,6 +160,9 @@ def _finish(unfinished: Path, target: Path, now: Now, epoch: int) -> Backup:
         tx.run(Q.set_fact, {"key": "home_place", "value": NOWHERE})
         tx.all("COMMIT")
         found = verify(tx, Verify(epoch=epoch))
+    except apsw.InterruptError:
+        check_wanted()
+        raise
     finally:
         connection.close()
     damage = next((violation for violation in found.violations if violation.rule in DAMAGE), None)

@@ -8,6 +8,7 @@ from pwf.protocol.spawn import Identity
 from pwf.store.queries import load_queries
 from pwf.store.runner_end import RunnerGone, runner_gone
 from pwf.store.runners import Q as RUNNERS
+from pwf.store.space import space
 from pwf.store.state import shown_status
 from pwf.store.tx import Tx
 
@@ -138,6 +139,7 @@ class DaemonCounts(msgspec.Struct, frozen=True, kw_only=True):
     request_oldest_ms: int | None
     effects_ambiguous: int
     store_bytes: int
+    used_bytes: int
 
 
 def daemon_counts(tx: Tx, _query: Ask) -> DaemonCounts:
@@ -152,14 +154,15 @@ def daemon_counts(tx: Tx, _query: Ask) -> DaemonCounts:
             runs[shown] = runs.get(shown, 0) + count
     requests = tx.one(Q.open_requests) or (0, None)
     ambiguous = tx.one(Q.ambiguous) or (0,)
-    pages, page = tx.one("PRAGMA page_count") or (0,), tx.one("PRAGMA page_size") or (0,)
+    room = space(tx)
     return DaemonCounts(
         runs={status: count for status, count in runs.items() if count},
         held=held,
         requests_open=requests[0],
         request_oldest_ms=requests[1],
         effects_ambiguous=ambiguous[0],
-        store_bytes=pages[0] * page[0],
+        store_bytes=room.pages * room.page_bytes,
+        used_bytes=room.used_bytes,
     )
 
 

@@ -85,6 +85,10 @@ class Executor(Protocol):
         """Run a read on its own snapshot; a cancelled caller interrupts it."""
         ...
 
+    async def read_apart(self, handler: Callable[[Tx, Any], R], query: object, *, limit_s: float) -> R:
+        """The same on a connection of its own, so that a long read holds up no other."""
+        ...
+
     async def settle(self, *, idle: bool) -> None:
         """The batch's callers have their answers: make a checkpoint if one is due."""
         ...
@@ -142,6 +146,22 @@ class ThreadExecutor:
             )
         finally:
             self._reads_open.release()
+
+    async def read_apart(self, handler: Callable[[Tx, Any], R], query: object, *, limit_s: float) -> R:
+        reading = Reading(limit_s)
+
+        def read() -> R:
+            reader = self._spec.reader()
+            try:
+                return reader.run(handler, query, reading)
+            finally:
+                reader.close()
+
+        try:
+            return await trio.to_thread.run_sync(read, abandon_on_cancel=True)
+        except trio.Cancelled:
+            reading.stop()
+            raise
 
     async def settle(self, *, idle: bool) -> None:
         # Only attributes are read here; they change in batches and checkpoints, and none is running.
@@ -204,6 +224,9 @@ class InlineExecutor:
     async def read(self, handler: Callable[[Tx, Any], R], query: object, *, limit_s: float) -> R:
         await self._pause("read")
         return self._reader.run(handler, query, Reading(limit_s))
+
+    async def read_apart(self, handler: Callable[[Tx, Any], R], query: object, *, limit_s: float) -> R:
+        return await self.read(handler, query, limit_s=limit_s)
 
     async def settle(self, *, idle: bool) -> None:
         if self._writer.wants_checkpoint(idle=idle):

@@ -11,7 +11,11 @@ from __future__ import annotations
 
 import msgspec
 
+from pwf.protocol.operations import PruneResult
+from pwf.store.daemon import ENTITY as DAEMON
+from pwf.store.once import Done, once
 from pwf.store.queries import load_queries
+from pwf.store.receipts import ReceiptKey
 from pwf.store.tx import Tx
 
 Q = load_queries(__file__)
@@ -113,6 +117,28 @@ def _remove(tx: Tx, run_id: str) -> None:
     removed = tx.run(Q.drop_run, which)
     assert removed == 1, f"run {run_id} is not an ended run"
     tx.changed("run:" + run_id)
+
+
+class RecordPrune(msgspec.Struct, frozen=True, kw_only=True):
+    """A prune of epoch `epoch` has come to its end."""
+
+    result: PruneResult
+    actor: str
+    epoch: int
+    receipt: ReceiptKey | None = None
+
+
+def record_prune(tx: Tx, command: RecordPrune) -> Done[PruneResult]:
+    """Write into the daemon's history who removed what, with the receipt. What was removed has been committed."""
+    result = command.result
+
+    def act() -> tuple[PruneResult, bool]:
+        revision = tx.fence(DAEMON, generation=command.epoch)
+        facts = {"before_ms": result.before_ms, "trees": result.trees, "runs": result.runs}
+        tx.event(DAEMON, revision, "pruned", command.actor, command.epoch, facts)
+        return result, False
+
+    return once(tx, command.receipt, PruneResult, act)
 
 
 # --- what nothing refers to -----------------------------------------------------------------------------------

@@ -32,7 +32,6 @@ SMALL = {
 ALLOWED = {
     "queue.ready": "in the order of admission, cut off by LIMIT; only runs with a living process are skipped",
     "restore": "reads everything by purpose, in files that no daemon serves",
-    "backup.newest_event": "reads a whole history by purpose, in files that no daemon serves",
     "verify": "reads everything by purpose, when a person asks, on the reader",
 }
 
