@@ -1,1 +1,1 @@
-"""Measurements of pwf beside a baseline from the same run. Nothing here is asserted; see docs/performance.md."""
+"""Measurements of pwf beside its physical limits and its peers. Nothing here is asserted; see docs/performance.md."""

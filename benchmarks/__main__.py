@@ -1,4 +1,7 @@
-"""`python -m benchmarks [NAME…] [--quick] [--json FILE]`: measure, and print a Markdown table."""
+"""`python -m benchmarks`: measure pwf, its physical limits and its peers on this machine, and print a table.
+
+docs/performance.md says what each question measures and how to read the answers.
+"""
 
 from __future__ import annotations
 
@@ -6,43 +9,91 @@ import argparse
 import sys
 from pathlib import Path
 
-import msgspec
-
-from benchmarks import durable_steps, group_commit, start_to_finish, waiting_memory
-from benchmarks.harness import Benchmark, Report, machine, number, table
-
-BENCHMARKS: dict[str, Benchmark] = {
-    "start_to_finish": start_to_finish.run,
-    "durable_steps": durable_steps.run,
-    "group_commit": group_commit.run,
-    "waiting_memory": waiting_memory.run,
-}
+from benchmarks.bench import Bench
+from benchmarks.compare import moved
+from benchmarks.questions import NAMES, measure_of, text_of
+from benchmarks.report import markdown
+from benchmarks.rows import Missing, Report, load, save
+from benchmarks.session import MINUTES, MINUTES_PEERS, MINUTES_QUICK, measure
 
 
 def main() -> int:
-    """Run the named benchmarks, or all."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument(
-        "names", nargs="*", metavar="NAME", help=f"of {', '.join(BENCHMARKS)}; all when none is given"
-    )
-    parser.add_argument(
-        "--quick", action="store_true", help="fewer repetitions: for a first look, not for a claim"
-    )
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the rows there as well")
-    arguments = parser.parse_args()
-    unknown = set(arguments.names) - BENCHMARKS.keys()
+    """What the command line asks for; the exit code."""
+    parser = _parser()
+    asked = parser.parse_args()
+    if asked.compare:
+        before, after = (load(path) for path in asked.compare)
+        print(moved(before, after))
+        return 0
+    unknown = [name for name in asked.names if name not in NAMES]
     if unknown:
-        parser.error(f"there is no benchmark {', '.join(sorted(unknown))}; there are {', '.join(BENCHMARKS)}")
-    report = Report(machine=machine(), rows=[])
-    for name in arguments.names or BENCHMARKS:
-        print(f"{name} …", file=sys.stderr, flush=True)
-        for row in BENCHMARKS[name](arguments.quick):
-            report.rows.append(row)
-            print(f"  {row.what}: {number(row.value.median)} {row.unit}", file=sys.stderr, flush=True)
-    print(table(report))
-    if arguments.json is not None:
-        arguments.json.write_bytes(msgspec.json.format(msgspec.json.encode(report), indent=2))
+        parser.error(f"there is no question {', '.join(unknown)}; there are {', '.join(NAMES)}")
+    if asked.profile:
+        from benchmarks.profile import profile
+
+        print(profile(asked.profile_seconds))
+        return 0
+    bench = Bench(quick=asked.quick, times=asked.times)
+    questions = [(name, measure_of(name)) for name in asked.names or NAMES]
+    minutes = asked.minutes or (MINUTES_QUICK if asked.quick else MINUTES)
+    missing: list[Missing] = []
+    if asked.peers:
+        from benchmarks import peers
+
+        found, missing = peers.prepare(bench.say)
+        questions += found
+        minutes = asked.minutes or minutes + MINUTES_PEERS
+    report = measure(questions, bench, minutes=minutes)
+    report.missing += missing
+    _tell(report, asked)
     return 0
+
+
+def _tell(report: Report, asked: argparse.Namespace) -> None:
+    print(markdown(report))
+    if asked.json is not None:
+        save(report, asked.json)
+    if asked.plot is not None:
+        from benchmarks.plot import draw_all
+
+        for path in draw_all(report, asked.plot):
+            print(f"wrote {path}", file=sys.stderr)
+    if asked.against is not None:
+        print(moved(load(asked.against), report))
+
+
+def _parser() -> argparse.ArgumentParser:
+    questions = "\n".join(f"  {name:<16} {text_of(name)}" for name in NAMES)
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks",
+        description=__doc__,
+        epilog=f"questions:\n{questions}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add = parser.add_argument
+    add("names", nargs="*", metavar="NAME", help="questions to answer; all when none is given")
+    add("--quick", action="store_true", help="fewer and smaller, under two minutes: a look, not a claim")
+    add("--peers", action="store_true", help="measure other engines as well; installs them into the cache")
+    add("--json", type=Path, metavar="FILE", help="write the report there as well")
+    add("--plot", type=Path, metavar="DIR", help="draw an SVG for each question")
+    add(
+        "--compare",
+        nargs=2,
+        type=Path,
+        metavar=("A", "B"),
+        help="say what moved between two reports, and end",
+    )
+    add("--against", type=Path, metavar="FILE", help="measure, then say what moved since that report")
+    add("--profile", action="store_true", help="say where the time of durable steps goes, and end")
+    add("--profile-seconds", type=float, default=10.0, metavar="S", help="how long to look (default: 10)")
+    add(
+        "--minutes",
+        type=float,
+        metavar="M",
+        help=f"stop then (default: {MINUTES:g}; quick: {MINUTES_QUICK:g})",
+    )
+    add("--times", type=int, metavar="N", help="repetitions (default: 5; quick: 3)")
+    return parser
 
 
 if __name__ == "__main__":

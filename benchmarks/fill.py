@@ -1,0 +1,98 @@
+"""Stores with many runs, quickly: a run that a real daemon made is the model, and SQL multiplies its rows.
+
+So every row is as pwf writes it today, whatever the schema. The clones differ from the model in their ids, which are
+scattered as real ones are, and in what `changes` says. No daemon may serve the store meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import apsw
+
+from pwf.ids import Ids
+from pwf.store.database import open_writer
+
+CACHE_KIB = 512 * 1024
+_ODD = 0x9E3779B97F4A7C15  # scatters consecutive numbers over all ids, each to one of its own
+
+#: Columns that name the run, and what a clone has there; `:model` is the model's id, `c.run_id` the clone's.
+_NAMES = {
+    "run_id": "c.run_id",
+    "entity_id": "'run:' || c.run_id",
+    "request_id": "'q' || c.run_id",
+    "effect_key": "replace(m.effect_key, :model, c.run_id)",
+    "scope_key": "c.run_id || substr(m.scope_key, 13)",
+    "run_no": "NULL",
+}
+
+Changes = Mapping[str, Mapping[str, str]]
+
+
+def clone_id(index: int) -> str:
+    """The id of the clone with this number."""
+    return Ids(lambda bits: (index * _ODD) % (1 << bits)).new()
+
+
+def clone(database: Path, model: str, count: int, changes: Changes | None = None, *, first: int = 1) -> None:
+    """Add `count` runs like `model` with the ids `clone_id(first)` and on.
+
+    `changes[table][column]` is an SQL expression over `m` (the model's row) and `c.i` (the clone's number).
+    Not durable while it works: a crash leaves a file to be thrown away.
+    """
+    connection = open_writer(database, synchronous="OFF")
+    try:
+        connection.pragma("foreign_keys", False)
+        connection.pragma("cache_size", -CACHE_KIB)
+        scattered: Any = clone_id
+        connection.create_scalar_function("clone_id", scattered, 1, deterministic=True)
+        with connection:
+            _run(connection, "CREATE TEMP TABLE clones(run_id TEXT PRIMARY KEY, i INTEGER) WITHOUT ROWID")
+            _run(
+                connection,
+                "WITH RECURSIVE n(i) AS (SELECT :first UNION ALL SELECT i + 1 FROM n WHERE i + 1 < :end) "
+                "INSERT INTO clones SELECT clone_id(i), i FROM n",
+                first=first,
+                end=first + count,
+            )
+            for table in _tables(connection):
+                _clone_rows(connection, table, model, (changes or {}).get(table, {}))
+            _run(connection, "DELETE FROM meta WHERE key = 'home_place'")  # it may be put into any home
+            _run(connection, "DROP TABLE clones")
+        connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
+    finally:
+        connection.close()
+
+
+def _clone_rows(connection: apsw.Connection, table: str, model: str, changes: Mapping[str, str]) -> None:
+    columns = [row[1] for row in _run(connection, f"PRAGMA table_info({table})")]
+    unknown = changes.keys() - set(columns)
+    assert not unknown, f"{table} has no column {sorted(unknown)}"
+    own = "entity_id = 'run:' || :model" if "entity_id" in columns else "run_id = :model"
+    _run(connection, f"CREATE TEMP TABLE model AS SELECT * FROM main.{table} WHERE {own}", model=model)
+    values = [changes.get(column) or _NAMES.get(column) or f"m.{column}" for column in columns]
+    order = "ORDER BY c.i" if "run_no" in columns else ""  # the others in the order of their keys
+    _run(
+        connection,
+        f"INSERT INTO main.{table}({', '.join(columns)}) SELECT {', '.join(values)} "
+        f"FROM temp.clones c CROSS JOIN temp.model m {order}",
+        model=model,
+    )
+    _run(connection, "DROP TABLE temp.model")
+
+
+def _tables(connection: apsw.Connection) -> list[str]:
+    """Tables with rows of a run, `runs` first."""
+    found = []
+    for (table,) in _run(connection, "SELECT name FROM sqlite_schema WHERE type = 'table'"):
+        columns = {row[1] for row in _run(connection, f"PRAGMA table_info({table})")}
+        if columns & {"run_id", "entity_id"} and not table.startswith("sqlite_"):
+            found.append(table)
+    return sorted(found, key=lambda table: (table != "runs", table))
+
+
+def _run(connection: apsw.Connection, sql: str, **values: object) -> list[tuple[Any, ...]]:
+    rows: list[tuple[Any, ...]] = connection.execute(sql, values).fetchall()
+    return rows

@@ -1,0 +1,99 @@
+"""Where peers live: a virtual environment or a node folder each, in the cache, made from the registry on request.
+
+Nothing of a peer is installed beside pwf, and nothing of it is committed. An environment stands under the digest of
+what it was asked to hold; a half-made one is thrown away.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from benchmarks.cache import cache_folder
+
+INSTALL_S_MAX = 420.0
+
+
+class CanNotInstall(Exception):
+    """The registry or the installer refuses; the message is its last word."""
+
+
+def python_with(name: str, packages: Sequence[str]) -> Path:
+    """The interpreter of a virtual environment that holds the packages; made when it is missing."""
+
+    def make(folder: Path) -> None:
+        _run([sys.executable, "-m", "venv", str(folder)])
+        pip = [
+            str(folder / "bin" / "python"),
+            "-m",
+            "pip",
+            "install",
+            "--quiet",
+            "--disable-pip-version-check",
+        ]
+        _run([*pip, *packages])
+
+    return _made(name, packages, make) / "bin" / "python"
+
+
+def node_package(name: str, package: str) -> Path:
+    """The folder `node_modules` that holds the package; made when it is missing."""
+    npm = shutil.which("npm")
+    if npm is None:
+        raise CanNotInstall("npm is not installed")
+
+    def make(folder: Path) -> None:
+        _run([npm, "install", "--silent", "--no-audit", "--no-fund", "--prefix", str(folder), package])
+
+    return _made(name, [package], make) / "node_modules"
+
+
+def postgres_programs() -> str:
+    """The folder with PostgreSQL's programs. It is a server of the system's: used where present, not installed."""
+    for folder in (*_path_folders(), *sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)):
+        if all((folder / name).exists() for name in ("initdb", "postgres")):
+            return str(folder)
+    raise CanNotInstall("PostgreSQL (initdb and postgres) is not on this machine")
+
+
+def restate_server() -> str:
+    """The server's binary, which npm brings for this system."""
+    folder = node_package("restate-server", "@restatedev/restate-server")
+    for found in sorted(folder.glob("@restatedev/restate-server-*/bin/restate-server")):
+        return str(found)
+    raise CanNotInstall("npm brings no restate-server for this system")
+
+
+def _path_folders() -> list[Path]:
+    return [Path(folder) for folder in os.environ.get("PATH", "").split(os.pathsep) if folder]
+
+
+def _made(name: str, packages: Sequence[str], make: Callable[[Path], None]) -> Path:
+    digest = hashlib.sha256(" ".join((sys.version, *packages)).encode()).hexdigest()[:12]
+    folder = cache_folder() / "peers" / f"{name}-{digest}"
+    whole = folder / "whole"  # environments can not be moved, so a mark says that this one is finished
+    if not whole.exists():
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        try:
+            make(folder)
+        except BaseException:
+            shutil.rmtree(folder, ignore_errors=True)
+            raise
+        whole.touch()
+    return folder
+
+
+def _run(command: list[str]) -> None:
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=INSTALL_S_MAX, check=False)
+    except subprocess.TimeoutExpired:
+        raise CanNotInstall(f"{Path(command[0]).name} took longer than {INSTALL_S_MAX:g} s") from None
+    if done.returncode != 0:
+        lines = [line for line in (done.stderr or done.stdout).splitlines() if line.strip()]
+        raise CanNotInstall(lines[-1] if lines else f"exit code {done.returncode}")
