@@ -12,7 +12,7 @@ from typing import TypeVar
 
 import msgspec
 
-from pwf.errors import PwfError
+from pwf.errors import PwfError, Unavailable
 from pwf.protocol.graph import RoutingFailed, route
 from pwf.protocol.runner import StepError
 from pwf.store import moves
@@ -133,8 +133,10 @@ def alone(tx: Tx, run_id: str, act: Callable[[], R]) -> R | None:
     try:
         with tx.savepoint():
             return act()
+    except Unavailable:  # not this run's fault
+        raise
     except (PwfError, msgspec.MsgspecError) as error:
-        _break(tx, run_id, str(error))
+        break_run(tx, run_id, str(error))
         return None
 
 
@@ -167,12 +169,18 @@ def complete_parked(tx: Tx, run: RunState, output: bytes, *, actor: str) -> None
     moves.note(tx, run, "step_finished", actor, moves.after_facts(facts, run, then))
 
 
-def _break(tx: Tx, run_id: str, detail: str) -> None:
-    # Without loading the run: its row may be what can't be read.
+def break_run(tx: Tx, run_id: str, detail: str) -> None:
+    """Park a run that can't be handled, without loading it: its row may be what can't be read.
+
+    An open attempt stays open. If the run is ever resumed, its next runner can't begin, and the end of that one
+    settles the attempt with its effect, by the rules.
+    """
     entity_id, detail = "run:" + run_id, detail[:2000]
-    revision = tx.fence(entity_id)
+    if not tx.run(Q.break_run, {"run_id": run_id, "detail": detail}):
+        return  # it has ended
     tx.run(moves.Q.dequeue, {"run_id": run_id})
-    tx.run(Q.break_run, {"run_id": run_id, "detail": detail})
+    tx.release_lease(entity_id)
+    revision = tx.fence(entity_id)
     tx.event(entity_id, revision, "held", "daemon", 0, {"hold": "broken", "detail": detail})
     tx.changed(entity_id)
 

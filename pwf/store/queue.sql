@@ -37,8 +37,9 @@ SELECT 1 FROM run_queue WHERE state = 'ready' LIMIT 1
 UPDATE run_queue SET state = 'live' WHERE run_id = :run_id AND state = 'ready'
 
 -- name: set_running
--- An admitted run.
-UPDATE runs SET status = 'running', due_wall_ms = NULL, due_elapsed_ms = NULL, due_boot_id = NULL WHERE run_id = :run_id
+-- An admitted run; its new runner numbers its messages from 1.
+UPDATE runs SET status = 'running', seq = 0, due_wall_ms = NULL, due_elapsed_ms = NULL, due_boot_id = NULL
+WHERE run_id = :run_id
 
 -- name: add_runner
 -- A place for the runner's identity, before it exists.
@@ -51,7 +52,8 @@ SELECT attempt FROM attempts WHERE run_id = :run_id AND status = 'active'
 
 -- name: break_run
 -- Park a run whose rows can't be handled.
-UPDATE runs SET status = 'held', hold = 'broken', hold_detail = :detail WHERE run_id = :run_id
+UPDATE runs SET status = 'held', hold = 'broken', hold_detail = :detail
+WHERE run_id = :run_id AND ended_wall_ms IS NULL
 
 -- name: rebase
 -- After a reboot, relative times go by what the wall clock says is left.

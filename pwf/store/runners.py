@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import msgspec
 
-from pwf.errors import ClaimLost
+from pwf.errors import ClaimLost, GraphError, Rejected
 from pwf.protocol.graph import NodeSpec
 from pwf.protocol.runner import (
     Finish,
@@ -19,6 +19,7 @@ from pwf.protocol.runner import (
 from pwf.protocol.spawn import Identity
 from pwf.store import moves
 from pwf.store.queries import load_queries
+from pwf.store.queue import break_run
 from pwf.store.state import RunState, encode, graph_of, load_run, save_position
 from pwf.store.tx import Tx
 from pwf.store.values import value_of
@@ -67,11 +68,25 @@ class Launched(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Parked(msgspec.Struct, frozen=True, kw_only=True):
-    """A pause came before the launch: the runner is not needed."""
+    """A pause came before the launch, or the run can't be launched: the runner is not needed."""
 
 
 def runner_started(tx: Tx, command: RunnerStarted) -> Launched | Parked:
-    """Record custody, begin the attempt at the position, and say everything that the runner needs."""
+    """Record custody, begin the attempt at the position, and say everything that the runner needs.
+
+    A run whose rows can't be read is parked as `broken`, instead of being launched again and again.
+    """
+    try:
+        with tx.savepoint():
+            return _begin(tx, command)
+    except (GraphError, Rejected, msgspec.MsgspecError) as error:
+        if not _holds_lease(tx, command.fence):
+            raise
+        break_run(tx, command.fence.run_id, str(error))
+        return Parked()
+
+
+def _begin(tx: Tx, command: RunnerStarted) -> Launched | Parked:
     run = owned(tx, command.fence)
     if run.pause_requested:
         moves.hold(tx, run, "paused", None)
@@ -95,7 +110,6 @@ def runner_started(tx: Tx, command: RunnerStarted) -> Launched | Parked:
     )
     past = _past(tx, run) if run.attempts else ()
     moves.begin_attempt(tx, run, node, run.generation)
-    run.seq = 0
     if run.started_wall_ms is None:
         run.started_wall_ms, run.placed = tx.now.wall_ms, True
     save_position(tx, run)
@@ -174,6 +188,11 @@ def owned(tx: Tx, fence: Fence, *, expected_status: str = "running") -> RunState
     return run
 
 
+def _holds_lease(tx: Tx, fence: Fence) -> bool:
+    owner = {"entity_id": f"run:{fence.run_id}", "generation": fence.generation, "token": fence.token}
+    return tx.one(Q.lease_holder, owner) is not None
+
+
 # --- shared by what a runner says and by its end --------------------------------------------------------------
 
 
@@ -235,8 +254,7 @@ def publish_updates(tx: Tx, command: PublishUpdates) -> int:
     Updates count no revision: they are no step of the run, and views read them from their rows.
     """
     fence = command.fence
-    owner = {"entity_id": f"run:{fence.run_id}", "generation": fence.generation, "token": fence.token}
-    if tx.one(Q.lease_holder, owner) is None:
+    if not _holds_lease(tx, fence):
         raise ClaimLost(f"run {fence.run_id} has another owner by now")
     dropped = 0
     for update in command.updates:

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from pwf.errors import GraphError, NotFound
+from pwf.errors import GraphError, NotFound, Rejected
 from pwf.protocol.graph import NodeSpec, WorkflowGraph
 from pwf.protocol.views import ENDED
 from pwf.store.queries import load_queries
@@ -129,12 +129,15 @@ def shown_status(status: str, hold: str | None) -> str:
 
 
 def load_run(tx: Tx, run_id: str) -> RunState:
-    """Load a run by its exact id; `NotFound` when there is none."""
+    """Load a run by its exact id; `NotFound` when there is none, `Rejected` when its row is damaged."""
     row = tx.one(Q.load, {"run_id": run_id})
     if row is None:
         raise NotFound(f"there is no run {run_id!r}", hint="pwf ls lists the runs")
     run = RunState(*row)
-    run.visits = _visits.decode(run.visits)
+    try:
+        run.visits = _visits.decode(run.visits)
+    except msgspec.MsgspecError as error:
+        raise Rejected(f"the row of run {run_id} is damaged: {error}", hint="pwf state verify") from error
     return run
 
 

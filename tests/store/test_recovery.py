@@ -2,7 +2,7 @@
 
 import pytest
 
-from pwf.errors import ClaimLost
+from pwf.errors import ClaimLost, Rejected
 from pwf.store.daemon import (
     Ask,
     Claim,
@@ -19,7 +19,7 @@ from pwf.store.daemon import (
     state_status,
 )
 from pwf.store.runner_end import RunnerGone
-from tests.store.world import MANUAL, graph, linear, node
+from tests.store.world import MANUAL, Runner, graph, linear, node
 
 
 def take_over(world):
@@ -150,6 +150,59 @@ def test_a_recovery_that_can_prove_nothing_holds_every_run_and_says_so(world):
     settle(world, proved=False)
     world.check()  # held with a reason: no rule is broken
     assert {world.view(runner.run_id).summary.hold for runner in runs} == {"process_unreaped"}
+
+
+def test_one_recovery_clears_all_and_parks_what_can_not_be_read(world):
+    world.checked = False
+    take_over(world)
+    runs = [world.run(graph(node("a", "action", effect=MANUAL, to="b"), node("b"))) for _ in range(100)]
+    lost, garbled, good = runs[:5], runs[5:10], runs[10:]
+    for runner in lost:
+        world.sql("UPDATE runs SET node = 'gone' WHERE run_id = :run", {"run": runner.run_id})
+    for runner in garbled:
+        world.sql("UPDATE runs SET visits = CAST('{' AS BLOB) WHERE run_id = :run", {"run": runner.run_id})
+    take_over(world)
+    assert settle(world) == 100
+    assert settle(world) == 0
+    holds = dict(world.sql("SELECT hold, count(*) FROM runs GROUP BY hold"))
+    assert holds == {"broken": 10, "effect_ambiguous": 90}
+    assert {world.status(runner.run_id) for runner in good} == {"ambiguous"}
+    with pytest.raises(Rejected, match="is damaged"):
+        world.cancel(garbled[0].run_id)
+
+
+def test_a_broken_run_that_is_put_right_goes_on_by_the_rules(world):
+    world.checked = False
+    runner = world.run(graph(node("a", "action", effect=MANUAL, to="b"), node("b")))
+    world.sql("UPDATE runs SET node = 'gone'")
+    runner.gone(stopped=True)
+    assert world.view(runner.run_id).summary.hold == "broken"
+    world.sql("UPDATE runs SET node = 'a'")
+    world.resume(runner.run_id)
+    (admission,) = world.admit()
+    again = Runner(world, admission)
+    with pytest.raises(Exception, match="UNIQUE"):
+        again.begin()  # the attempt that was open when it broke
+    again.gone(stopped=True)
+    assert (
+        world.status(runner.run_id) == "ambiguous"
+    )  # the manual effect of that attempt: nothing is tried blindly
+    assert world.effects(runner.run_id) == [("a", 1, "ambiguous", 1)]
+    world.check()
+
+
+@pytest.mark.parametrize("damage", ["node = 'gone'", "visits = CAST('{' AS BLOB)"])
+def test_a_run_that_can_not_be_read_is_not_launched_again_and_again(world, damage):
+    run_id = world.start(linear(1))
+    (admission,) = world.admit()
+    world.checked = False
+    world.sql(f"UPDATE runs SET {damage}")
+    runner = Runner(world, admission)
+    assert type(runner.begin()).__name__ == "Parked"
+    runner.gone(stopped=True)
+    assert world.row(run_id)["hold"] == "broken"
+    assert world.row(run_id)["lease_token"] is None
+    assert world.admit() == ()
 
 
 def test_the_sweep_loses_against_a_run_that_has_ended(world):
