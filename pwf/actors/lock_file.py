@@ -75,6 +75,15 @@ class LockFile:
         os.close(self._descriptor)
 
 
+def take_if_free(path: Path) -> LockFile:
+    """Take the lock of a home that nobody serves. Raises `AlreadyServing` naming the holder; ends nobody."""
+    descriptor = _open(path)
+    if not _lock(descriptor):
+        os.close(descriptor)
+        raise serving(read_record(path) or LockRecord())
+    return LockFile(descriptor)
+
+
 class LockTaker:
     """Takes the lock of a home, from a dead or a frozen holder if need be."""
 
@@ -89,22 +98,13 @@ class LockTaker:
 
         Raises `AlreadyServing` naming the holder, when it answers, or goes on renewing its lease.
         """
-        descriptor = self._open()
+        descriptor = _open(self._path)
         try:
             await self._wait_for(descriptor)
         except BaseException:
             os.close(descriptor)
             raise
         return LockFile(descriptor)
-
-    def _open(self) -> int:
-        try:
-            return os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-        except OSError as error:
-            raise HomeRefused(
-                f"the lock file {self._path} can not be opened: {error.strerror}",
-                hint=f"check it: ls -l {self._path}",
-            ) from error
 
     async def _wait_for(self, descriptor: int) -> None:
         first: LockRecord | None = None
@@ -192,6 +192,15 @@ def read_record(path: Path) -> LockRecord | None:
         return msgspec.json.decode(path.read_bytes(), type=LockRecord)
     except (OSError, msgspec.MsgspecError):
         return None
+
+
+def _open(path: Path) -> int:
+    try:
+        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    except OSError as error:
+        raise HomeRefused(
+            f"the lock file {path} can not be opened: {error.strerror}", hint=f"check it: ls -l {path}"
+        ) from error
 
 
 def _lock(descriptor: int) -> bool:

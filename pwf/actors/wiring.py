@@ -80,16 +80,7 @@ def wire(
         config_folder=at.config.parent,
         interpreter=config.interpreter,
     )
-    pruner = Pruner(
-        store=store,
-        definitions=definitions,
-        is_idle=lambda: scheduler.used == 0,
-        database=at.database,
-        epoch=claim.claim.epoch,
-        retention_days=config.retention_days,
-        clock=clock,
-        log=log,
-    )
+    pruner = _pruner(store, definitions, scheduler, claim, at=at, config=config, clock=clock, log=log)
     listener: Listener
     services = Services(
         store=store,
@@ -119,6 +110,29 @@ def wire(
     )
     clock_watch = ClockWatch(clock, scheduler.wake, log)
     return Actors(changes, pool, scheduler, listener, clock_watch, pruner, services)
+
+
+def _pruner(
+    store: StoreHandle,
+    definitions: Definitions,
+    scheduler: Scheduler,
+    claim: ServerClaim,
+    *,
+    at: Places,
+    config: Config,
+    clock: Clock,
+    log: Log,
+) -> Pruner:
+    return Pruner(
+        store=store,
+        definitions=definitions,
+        is_idle=lambda: scheduler.used == 0,
+        database=at.database,
+        epoch=claim.claim.epoch,
+        retention_days=config.retention_days,
+        clock=clock,
+        log=log,
+    )
 
 
 def _hello(claim: ServerClaim, at: Places) -> Callable[[], Hello]:

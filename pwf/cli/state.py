@@ -1,14 +1,19 @@
-"""`pwf state status` and `pwf state verify`: the database."""
+"""`pwf state`: the database, its soundness, its backups and its age."""
 
 from __future__ import annotations
 
 import argparse
+import os
+from typing import TYPE_CHECKING
 
 from pwf.cli import exits, text
 from pwf.cli.commands import Commands, client
 from pwf.cli.out import Out
 
-VERIFY_S_MAX = 600.0
+if TYPE_CHECKING:
+    from pwf.protocol.operations import PruneResult
+
+LONG_S_MAX = 24 * 3_600.0  # what reads or writes everything takes as long as it takes
 
 
 def add(commands: Commands) -> None:
@@ -21,6 +26,33 @@ def add(commands: Commands) -> None:
         example="pwf state verify",
         more="The exit code is 1 when a rule is broken.",
     )
+    parser = group.add(
+        "backup",
+        backup,
+        "write a verified copy of the database while it is served",
+        example="pwf state backup ~/pwf-2026-01-31.db",
+        more="The file must not exist. It holds everything: one file is a whole backup.",
+    )
+    parser.add_argument("file", metavar="FILE", help="a new file")
+    parser = group.add(
+        "restore",
+        restore,
+        "put a backup into an empty state folder",
+        example="pwf state restore ~/pwf-2026-01-31.db",
+        more="No daemon may run. What was going on is held as restored until somebody resumes it,\n"
+        "since nobody knows what happened after the backup was made.",
+    )
+    parser.add_argument("file", metavar="FILE", help="a backup")
+    parser = group.add(
+        "prune",
+        prune,
+        "remove runs that ended before a time, with their history",
+        example="pwf state prune --before 30d --dry-run\npwf state prune --before 2026-01-31",
+        more="A run goes together with its restarts, when all of them ended before that. Runs that have\n"
+        "not ended, and runs with an effect that nobody has decided, always stay.",
+    )
+    parser.add_argument("--before", metavar="TIME", required=True, help="ISO 8601, or a distance back: 30d")
+    parser.add_argument("--dry-run", action="store_true", help="only say what would be removed")
 
 
 def status(options: argparse.Namespace, out: Out) -> int:
@@ -48,12 +80,13 @@ def status(options: argparse.Namespace, out: Out) -> int:
 
 def verify(options: argparse.Namespace, out: Out) -> int:
     with client() as daemon:
-        found = daemon.call("state.verify", timeout_s=VERIFY_S_MAX)
+        found = daemon.call("state.verify", timeout_s=LONG_S_MAX)
     if out.as_json:
         out.emit(found)
         return exits.NO if found.violations else exits.OK
-    rules = text.count(len(found.checked), "rule")
-    rows = sum(found.checked.values())
+    checked = dict(found.checked)
+    rules = text.count(checked.pop("rules", 0), "rule")
+    rows = sum(checked.values())
     if not found.violations:
         out.print(f"{out.paint('ok', 'green')}  {rules} hold  ({text.count(rows, 'row')} looked at)")
         return exits.OK
@@ -64,3 +97,70 @@ def verify(options: argparse.Namespace, out: Out) -> int:
             out.print(f"  fix: {text.line(violation.fix)}")
     out.print(f"{text.count(len(found.violations), 'violation')}; {rules} checked")
     return exits.NO
+
+
+def backup(options: argparse.Namespace, out: Out) -> int:
+    from pwf.protocol.operations import BackupPayload
+
+    path = os.path.abspath(os.path.expanduser(options.file))
+    with client() as daemon:
+        made = daemon.call("state.backup", BackupPayload(path=path), timeout_s=LONG_S_MAX)
+    if out.as_json:
+        out.emit(made)
+        return exits.OK
+    facts = f"{text.size(made.bytes)}, {text.count(made.runs, 'run')}, verified"
+    out.print(f"{out.paint('ok', 'green')}  {text.line(made.path)}  ({facts})")
+    for violation in made.violations:
+        run = f"run {text.line(violation.run_id)}: " if violation.run_id else ""
+        out.note(f"the database itself breaks a rule: {run}{text.line(violation.message)} (pwf state verify)")
+    return exits.OK
+
+
+def restore(options: argparse.Namespace, out: Out) -> int:
+    from pathlib import Path
+
+    from pwf.actors.restoring import restore as restore_home
+
+    done = restore_home(Path(os.path.abspath(os.path.expanduser(options.file))))
+    if out.as_json:
+        out.emit(done)
+        return exits.OK
+    out.print(f"{out.paint('ok', 'green')}  {text.line(done.database)}  ({text.count(done.runs, 'run')})")
+    for fact in done.newer:
+        out.print(f"newer: {text.line(fact)}")
+    for run in done.violations:
+        out.note(f"a rule is broken: {text.line(run.message)} (pwf state verify)")
+    going_on = sum(done.going_on.values())
+    if going_on:
+        out.print(
+            f"{text.count(going_on, 'run')} had not ended: held as restored until resumed (pwf ls --status held)"
+        )
+    return exits.OK
+
+
+def prune(options: argparse.Namespace, out: Out) -> int:
+    from pwf.cli.typed import past_ms
+    from pwf.protocol.operations import PrunePayload
+
+    before_ms = past_ms(options.before, out.now_ms(), "--before")
+    payload = PrunePayload(before_ms=before_ms, dry_run=options.dry_run)
+    with client() as daemon:
+        found = daemon.call("state.prune", payload, timeout_s=LONG_S_MAX)
+    if out.as_json:
+        out.emit(found)
+    else:
+        _print_pruned(found, out)
+    return exits.OK
+
+
+def _print_pruned(found: PruneResult, out: Out) -> None:
+    when = text.clock_time(found.before_ms, out.now_ms())
+    verb = "would remove" if found.dry_run else "removed"
+    trees = "" if found.trees == found.runs else f" in {text.count(found.trees, 'tree')} of restarts"
+    out.print(f"{verb} {text.count(found.runs, 'run')}{trees} that ended before {when}")
+    for reason, count in sorted(found.kept.items()):
+        out.print(f"kept {text.count(count, 'run')}: {text.line(reason)} (pwf effects --status ambiguous)")
+    if not found.dry_run:
+        out.print(
+            f"removed {text.count(found.values, 'value')} that nothing needs; gave back {text.size(found.freed_bytes)}"
+        )

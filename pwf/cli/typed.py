@@ -61,6 +61,23 @@ def at_ms(typed: str, now_ms: int) -> int:
         ) from error
 
 
+def past_ms(typed: str, now_ms: int, option: str) -> int:
+    """A moment that has passed: ISO 8601, or a distance back (`30d`, `12h`)."""
+    back = _duration(typed)
+    if back is not None:
+        return now_ms - back
+    try:
+        moment = int(datetime.fromisoformat(typed).timestamp() * 1000)
+    except (ValueError, OverflowError, OSError) as error:
+        raise UsageError(
+            f"{option} {typed!r} is not a time",
+            hint="use ISO 8601 (2026-01-31, 2026-01-31T08:00+02:00) or a distance back (30d, 12h)",
+        ) from error
+    if moment > now_ms:
+        raise UsageError(f"{option} {typed!r} is in the future", hint="name a moment that has passed")
+    return moment
+
+
 def duration_ms(typed: str, option: str) -> int:
     """A length of time: `30s`, `2h30m`, `500ms`; a bare number is seconds."""
     found = _duration(typed if not re.fullmatch(r"[0-9]+(\.[0-9]+)?", typed) else typed + "s")
