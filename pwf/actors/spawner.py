@@ -228,8 +228,11 @@ class Zygote:
                     self._process.kill()
                     await self._process.wait()
 
-    async def _no_hello(self) -> EnvironmentMissing:
-        """Say why the zygote did not come up, by asking the interpreter for the import alone."""
+    async def _no_hello(self) -> EnvironmentMissing | RunnerCrashed:
+        """Say why the zygote did not come up, by asking the interpreter for the import alone.
+
+        One that can do it was ended from outside: that passes, and says nothing against the interpreter.
+        """
         argv = [self.interpreter, "-P", "-c", "import pwf.runner.zygote"]
         reason = "it ended without a word"
         with trio.move_on_after(START_TIMEOUT_S):
@@ -245,8 +248,10 @@ class Zygote:
             except OSError as error:
                 reason = str(error)
             else:
+                if tried.returncode == 0:
+                    return RunnerCrashed(f"the zygote of {self.interpreter} ended before it was ready")
                 lines = tried.stderr.decode(errors="replace").strip().splitlines()
-                reason = lines[-1] if tried.returncode != 0 and lines else reason
+                reason = lines[-1] if lines else reason
         return EnvironmentMissing(
             f"the interpreter {self.interpreter} can not serve the run: {reason}",
             hint=f"install pwf in it: {self.interpreter} -m pip install pwf-workflows=={pwf.__version__}",

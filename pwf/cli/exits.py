@@ -35,6 +35,7 @@ BY_ERROR_CODE = {
     "disk_full": UNAVAILABLE,
     "state_full": UNAVAILABLE,
     "daemon_unreachable": UNAVAILABLE,
+    "runner_crashed": UNAVAILABLE,  # of a start: the process that was to load the file was ended
     "store_broken": UNAVAILABLE,
     "graph_error": UNSOUND,
     "load_failed": UNSOUND,

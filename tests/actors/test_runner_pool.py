@@ -111,6 +111,24 @@ async def test_an_interpreter_with_another_pwf_is_refused_with_both_versions(tmp
         assert pwf.__version__ in caught.value.message
 
 
+async def test_a_zygote_that_is_killed_before_it_is_ready_says_nothing_against_its_interpreter(
+    tmp_path: Path,
+) -> None:
+    marked = tmp_path / "once"
+    shaky = tmp_path / "python"
+    shaky.write_text(
+        f'#!/bin/sh\nif [ "$2" = -m ] && [ ! -e {marked} ]; then touch {marked}; kill -9 $$; fi\n'
+        f'exec {sys.executable} "$@"\n'
+    )
+    shaky.chmod(0o755)
+    async with running_pool() as pool:
+        project = Project(tmp_path, pool, interpreter=str(shaky))
+        with pytest.raises(RunnerCrashed, match="before it was ready"):
+            await project.write()
+        await project.write()
+        assert await project.output() is None
+
+
 async def test_code_that_does_not_load_is_an_error_and_the_next_run_tries_anew(tmp_path: Path) -> None:
     gate = tmp_path / "gate"
     gate.touch()
