@@ -1,0 +1,137 @@
+"""A database that was copied, restored or put back: a new home id, nothing leased, everything held (section 14)."""
+
+import pytest
+
+from pwf.store.daemon import Claim
+from pwf.store.home import ClaimHome, claim_home
+from tests.store.world import IDEMPOTENT, MANUAL, OBSERVED, graph, linear, node
+
+ASK = graph(node("ask", "checkpoint", to="then"), node("then"))
+PLACE = {"device": 1, "inode": 7}
+ELSEWHERE = {"device": 1, "inode": 8}
+
+
+def serve(world, **place):
+    """A daemon claims the database there; its home id."""
+    command = ClaimHome(claim=Claim(token="t", lease_ms=30_000, pid=9, version="x"), **(PLACE | place))
+    claimed = world.do(claim_home, command)
+    world.epoch = claimed.epoch
+    return claimed.home_id
+
+
+def fact(world, name):
+    return world.sql("SELECT value FROM meta WHERE key = :key", {"key": name})[0][0]
+
+
+@pytest.fixture
+def served(world):
+    serve(world)
+    return world
+
+
+def test_the_same_folder_is_the_same_home_after_a_reboot_with_other_device_numbers(served):
+    first = fact(served, "home_id")
+    run_id = served.start(linear(1))
+    assert serve(served) == first
+    served.reboot()
+    assert serve(served, device=99) == first
+    assert served.row(run_id)["hold"] is None
+
+
+def test_another_folder_is_another_home_and_holds_a_queued_a_later_and_a_waiting_run(served):
+    first = fact(served, "home_id")
+    queued = served.start(linear(1))
+    later = served.start(linear(1), at_ms=served.clock.wall_ms + 3_600_000)
+    asked = served.launch(served.start(ASK, priority=5))
+    asked.ask()
+    asked.leave()
+
+    assert serve(served, **ELSEWHERE) != first
+
+    rows = {run_id: served.row(run_id) for run_id in (queued, later, asked.run_id)}
+    assert {row["hold"] for row in rows.values()} == {"restored"}
+    assert [row["status"] for row in rows.values()] == ["held", "held", "waiting"]
+    assert served.admit() == ()
+    served.resume(later)
+    assert served.why(later).code == "due_later"
+    served.answer(asked.run_id, 1)
+    assert served.row(asked.run_id)["hold"] == "restored"
+    served.resume(asked.run_id)
+    served.resume(queued)
+    assert {admission.run_id for admission in served.admit()} == {queued, asked.run_id}
+
+
+def test_a_running_step_of_a_copy_is_interrupted_without_a_signal_and_held(served):
+    runner = served.run(linear(2))
+    token = served.row(runner.run_id)["lease_token"]
+    assert token is not None
+
+    serve(served, **ELSEWHERE)
+
+    row = served.row(runner.run_id)
+    assert (row["status"], row["hold"], row["lease_token"]) == ("held", "restored", None)
+    assert served.sql("SELECT * FROM runners") == []
+    assert served.trail(runner.run_id) == ["a.1 interrupted"]
+    served.resume(runner.run_id)
+    again = served.launch(runner.run_id)
+    assert again.fence.generation > runner.fence.generation
+
+
+@pytest.mark.parametrize(
+    ("effect", "hold"), [(IDEMPOTENT, "restored"), (OBSERVED, "restored"), (MANUAL, "effect_ambiguous")]
+)
+def test_an_effect_that_was_being_applied_is_never_repeated_blindly_in_a_copy(served, effect, hold):
+    runner = served.run(graph(node("send", "action", effect=effect)))
+    serve(served, **ELSEWHERE)
+    assert served.row(runner.run_id)["hold"] == hold
+    if effect is OBSERVED:
+        served.resume(runner.run_id)
+        assert served.launch(runner.run_id).launch.observe
+
+
+def test_a_paused_run_of_a_copy_is_held_as_restored_and_one_resume_lifts_both(served):
+    run_id = served.start(linear(1))
+    served.pause(run_id)
+    serve(served, **ELSEWHERE)
+    row = served.row(run_id)
+    assert (row["hold"], row["pause_requested"]) == ("restored", 0)
+    assert "paused" in served.why(run_id).reason
+    served.resume(run_id)
+    assert served.status(run_id) == "queued"
+
+
+def test_an_ended_run_of_a_copy_is_as_it_was(served):
+    runner = served.run(linear(1))
+    runner.finish(1)
+    runner.leave()
+    before = served.row(runner.run_id)
+    serve(served, **ELSEWHERE)
+    assert served.row(runner.run_id) == before
+
+
+def test_a_row_that_can_not_be_handled_does_not_keep_a_copy_from_being_served(served):
+    good, bad = served.start(linear(1)), served.run(linear(2)).run_id
+    served.checked = False
+    served.sql("UPDATE runs SET visits = x'00' WHERE run_id = :run", {"run": bad})
+
+    serve(served, **ELSEWHERE)
+
+    assert served.row(good)["hold"] == "restored"
+    assert served.row(bad)["hold"] == "broken"
+    assert served.sql("SELECT * FROM runners") == []
+
+
+def test_an_older_copy_that_was_put_back_in_its_own_place_is_noticed(served):
+    run_id = served.start(linear(1))
+    home_id = fact(served, "home_id")
+    # the lock file says that this home has seen two more daemons than the database knows
+    assert serve(served, seen_home_id=home_id, seen_epoch=3) != home_id
+    assert served.row(run_id)["hold"] == "restored"
+
+
+def test_what_the_lock_file_says_of_another_home_or_of_an_earlier_daemon_changes_nothing(served):
+    run_id = served.start(linear(1))
+    home_id = fact(served, "home_id")
+    assert serve(served, seen_home_id="another", seen_epoch=99) == home_id
+    assert serve(served, seen_home_id=home_id, seen_epoch=2) == home_id
+    assert served.row(run_id)["hold"] is None
