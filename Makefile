@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: setup demo test lint types bench fmt clean
+.PHONY: setup demo test simulate lint types bench fmt clean
 
 $(STAMP): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -18,6 +18,10 @@ demo: setup
 
 test: setup lint types
 	$(BIN)/python -m pytest
+
+# One seed: `.venv/bin/python -m tests.sim SEED`, with its trace.
+simulate: setup
+	$(BIN)/python -m tests.sim --campaign $(or $(SEEDS),20000) --from $(or $(FROM),1) --jobs $(or $(JOBS),1)
 
 lint: setup
 	$(BIN)/ruff check .
