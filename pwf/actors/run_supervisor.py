@@ -74,6 +74,7 @@ R = TypeVar("R")
 
 TIMEOUT_GRACE_S = 0.25  # from a step's time limit to the end of its runner
 STOPS_ITSELF_S = 2.0  # more for a runner that can end the step itself, besides SIGTERM to SIGKILL
+LEAVE_MORE_S = 0.25  # for the runner itself, besides the time that it gives the step's children
 RETRY_S = 1.0  # while the store can't take a write (disk full): the outcome waits, it is not lost
 RECEIVE_BYTES = 256 * 1024
 CHANGED_NAMED_MAX = 5  # files that a hold's reason names
@@ -133,10 +134,16 @@ class RunSupervisor:
         if process is not None:
             try:
                 error = await self._serve(process)
-                proved = await process.prove_dead(childless=self._childless and not self._stop_wanted)
+                proved = await self._end(process)
             finally:
                 await process.aclose()
         await self._settle(proved, error)
+
+    async def _end(self, process: RunnerProcess) -> bool:
+        """Whether the runner, and all that it started, is proved dead: asked to end first, then ended."""
+        stopped = self._stop_wanted or self._timed_out is not None
+        grace_s = self._world.config.stop_grace_s + LEAVE_MORE_S if stopped else 0.0
+        return await process.prove_dead(childless=self._childless and not stopped, grace_s=grace_s)
 
     async def _acquire(self, environment: RunEnvironment, facts: LaunchFacts) -> RunnerProcess:
         if facts.sources:

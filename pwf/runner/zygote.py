@@ -1,8 +1,7 @@
 """The zygote: `python -P -m pwf.runner.zygote FD`, one per interpreter. Imports pwf once, then forks and reaps.
 
-Owns no workflow and no state of a run. Promises: small, single-threaded, never runs trio (which is only imported,
-for those who are forked), never loads apsw. When the daemon's end of the socket closes, everything below it is ended.
-If it dies: the pool starts another; templates that it made are given up, runners go on.
+Owns no workflow and no state of a run. Promises: small, single-threaded, never loads trio or apsw. When the daemon's
+end of the socket closes, everything below it is ended. If it dies: the pool starts another; templates that it made are given up, runners go on.
 """
 
 from __future__ import annotations
@@ -23,16 +22,13 @@ from pwf.runner.reaping import Children, kill_descendants
 from pwf.runner.spawn_io import SpawnSocket
 from pwf.runner.spawner_loop import serve
 
-#: Imported before the first fork, so that no runner has to: a node that is async would pay 100 ms for trio.
+#: Imported before the first fork. Not trio: every page of the zygote is copied in the page tables of every runner, and
+#: only a template with async or shell nodes needs it, and imports it then (`pwf.runner.template`).
 PRELOADED = (
-    "trio",
     "pwf.workflow",
     "pwf.runner.resolve",
     "pwf.runner.template",
     "pwf.runner.fresh",
-    "concurrent.futures.thread",
-    "random",
-    "subprocess",
 )
 RESERVED_BYTES = 512  # for the marker: home, run (at most 128 characters) and generation
 END_ROUNDS = 300  # 3 s for runners to end after the daemon is gone: they end themselves, first
