@@ -1,7 +1,8 @@
 """The zygote: `python -P -m pwf.runner.zygote FD`, one per interpreter. Imports pwf once, then forks and reaps.
 
 Owns no workflow and no state of a run. Promises: small, single-threaded, never loads trio or apsw. When the daemon's
-end of the socket closes, everything below it is ended. If it dies: the pool starts another; templates that it made are given up, runners go on.
+end of the socket closes, everything below it is ended. If it dies: the pool starts another; templates that it made are
+given up, runners go on.
 """
 
 from __future__ import annotations
