@@ -1,7 +1,7 @@
 """The questions that the benchmarks answer, one file each: `measure(bench)` gives the rows.
 
-The first line of a file's docstring is the question as people read it. Sessions, reconciles and retention come with
-their features.
+The first line of a file's docstring is the question as people read it. Sessions and reconciles come with their
+features.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ NAMES = (
     "store_growth",
     "cli_start",
     "many_ended",
+    "retention",
 )
 
 
