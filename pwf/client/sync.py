@@ -40,6 +40,7 @@ from pwf.values import canonical
 
 READ_BYTES = 256 * 1024
 HELLO_S_MAX = 10.0
+GREETINGS_MAX = 3
 CALL_S_MAX = 120.0
 RECONNECT_S_MAX = 30.0
 
@@ -73,7 +74,15 @@ class SyncClient:
         """
         if self._socket is not None:
             return
-        self._socket = connect_or_start(self.places, autostart=self._autostart)
+        for _ in range(GREETINGS_MAX):  # it may be stopping, or be killed, at this very moment
+            self._socket = connect_or_start(self.places, autostart=self._autostart)
+            if self._greet():
+                return
+            self.close()
+        raise DaemonUnreachable("the daemon closed the connection at once", hint="pwf doctor")
+
+    def _greet(self) -> bool:
+        """Exchange greetings; False when the connection was lost over it."""
         self._core.connected()
         self._flush()
         deadline = time.monotonic() + HELLO_S_MAX
@@ -86,7 +95,8 @@ class SyncClient:
                     hint="pwf doctor",
                 )
             if not self._receive(left):
-                raise DaemonUnreachable("the daemon closed the connection at once", hint="pwf doctor")
+                return False
+        return True
 
     def close(self) -> None:
         """Close the connection. Runs go on."""

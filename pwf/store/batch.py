@@ -300,6 +300,8 @@ class Writer:
 
     def rebuild_ballast(self) -> bool:
         """While the disk is full: try to keep space back again; True when admission may resume."""
+        if self.tx.disk_full:
+            self.checkpoint(cut=True)  # gives back what the WAL takes, and what a prune has freed
         if not self._build_ballast():
             return False
         if self.tx.disk_full:
