@@ -43,6 +43,7 @@ def build_parser() -> Parser:
     from pwf.cli import (
         completion,
         control,
+        crashlab,
         daemon,
         doctor,
         effects,
@@ -74,6 +75,7 @@ def build_parser() -> Parser:
         requests,
         effects,
         workflows,
+        crashlab,
         daemon,
         status,
         state,

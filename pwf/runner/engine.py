@@ -20,6 +20,7 @@ from typing import Any
 import msgspec
 
 from pwf.errors import EnvironmentMissing, GraphError, NotFound
+from pwf.protocol.crashlab import LAB_VARIABLE
 from pwf.protocol.graph import PURE_KINDS, NodeSpec, RoutingFailed, route
 from pwf.protocol.runner import Ask, Finish, Launch, Leaving, PastStep, StepError, Value, WaitUntil
 from pwf.runner import action, checkpoint, compute, descendants, limits, observe, shell, wait
@@ -55,12 +56,20 @@ def run_runner(messages: socket.socket, values: socket.socket, workflow: Workflo
     watcher = HangUpWatcher(messages, end_process)
     try:
         _enter(launch)
-        Engine(wire, ValueReader(values), workflow, launch).run()
+        _engine(wire, ValueReader(values), workflow, launch).run()
         wire.send(Leaving(childless=descendants.end_all()))
     except DaemonGone:
         end_process()
     finally:
         watcher.stop()
+
+
+def _engine(wire: Wire, values: ValueReader, workflow: Workflow[Any], launch: Launch) -> Engine:
+    if LAB_VARIABLE in os.environ:
+        from pwf.runner.lab import engine_of  # `pwf crashlab` only
+
+        return engine_of(wire, values, workflow, launch)
+    return Engine(wire, values, workflow, launch)
 
 
 def _enter(launch: Launch) -> None:

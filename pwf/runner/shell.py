@@ -41,7 +41,7 @@ def run(step: Step) -> Ended:
     from pwf.runner.command import run_command  # imports trio, which runs without commands do without
 
     try:
-        command = _command(step, call(step, step.node.fn, step.node.is_async))
+        command = command_of(step, call(step, step.node.fn, step.node.is_async))
     except StepRaised as raised:
         return failed(step, raised.error, settled=action.settled_by(step, raised.error))
     except StepTimedOut as late:
@@ -59,7 +59,8 @@ def run(step: Step) -> Ended:
     return _completed(step, command, end)
 
 
-def _command(step: Step, value: object) -> Command:
+def command_of(step: Step, value: object) -> Command:
+    """What the node's function and options say is to be run. Raises `StepRaised`."""
     from pwf.runner.command import Command
 
     options = _options(step)

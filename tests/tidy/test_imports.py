@@ -25,7 +25,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "runner": BASE | {"protocol", "workflow", "host", "discovery", "watch", "version"},
     "actors": BASE | {"protocol", "store", "host", "config", "discovery", "watch", "version"},
     "client": BASE | {"protocol", "host", "config", "discovery", "watch", "version"},
-    "cli": BASE | {"protocol", "client", "config", "host", "discovery", "watch", "version"},
+    "crashlab": BASE | {"protocol", "client", "config", "host", "discovery"},
+    "cli": BASE | {"protocol", "client", "crashlab", "config", "host", "discovery", "watch", "version"},
 }
 #: Only `pwf daemon` starts the actors, and `pwf state restore` works on a home that no daemon serves.
 EXCEPTIONS = {("cli/daemon.py", "actors"), ("cli/commands.py", "actors"), ("cli/state.py", "actors")}

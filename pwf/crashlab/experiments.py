@@ -1,0 +1,164 @@
+"""Which paths through a graph are tried, and which crashes on each: plain data, made from graphs and traces."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from pwf.crashlab.samples import choices, sample
+from pwf.protocol.crashlab import PHASES, Point
+from pwf.protocol.graph import NodeSpec, WorkflowGraph
+
+EFFECT_KINDS = frozenset({"action", "shell"})
+
+#: Points between a run's steps, at which no runner lives: the lab itself comes to them.
+OPEN, ANSWERED, WAITING = "open", "answered", "waiting"
+
+_WORDS = {
+    "begun": "before {node} ran",
+    "done": "after {node} had run, before anybody knew",
+    "reported": "after {node} was reported, before the answer came",
+    "left": "when the run was parked or had ended at {node}",
+    OPEN: "while {node} waited for its answer",
+    ANSWERED: "right after the answer to {node} was taken",
+    WAITING: "while {node} waited for its time",
+}
+
+
+@dataclass(frozen=True)
+class Path:
+    """One way through the graph: what each choice gives at its first, second … visit."""
+
+    index: int
+    given: Mapping[str, tuple[Any, ...]]
+
+    def value(self, node: str, visit: int) -> Any:
+        """What is answered (or given by a stand-in) at this visit; the choices take turns, so that loops end."""
+        values = self.given[node]
+        return values[(visit - 1) % len(values)]
+
+
+@dataclass(frozen=True)
+class Crash:
+    """One run of a path, and what is killed in it. No points: nothing is."""
+
+    path: Path
+    victim: Literal["runner", "daemon", "nobody"] = "nobody"
+    points: tuple[Point, ...] = ()
+    twice: bool = False
+    stray_at: str = ""  # a checkpoint that gets an answer which no case takes
+
+    @property
+    def words(self) -> str:
+        """For people, as the end of "after a crash …"."""
+        if not self.points:
+            return "without any crash"
+        if len(self.points) > 1:
+            return f"after the {self.victim} was killed at each of {len(self.points)} points in one run"
+        point = self.points[0]
+        visit = f" (visit {point.visit})" if point.visit > 1 else ""
+        place = _WORDS[point.phase].format(node=repr(point.node) + visit)
+        return f"the {self.victim} was killed {place}"
+
+
+@dataclass(frozen=True)
+class Traced:
+    """A step of a run that nobody disturbed."""
+
+    node: str
+    visit: int
+    kind: str
+
+
+@dataclass
+class Paths:
+    """The paths that are tried, and how many more there would be."""
+
+    tried: list[Path]
+    left_out: int
+
+
+def paths(graph: WorkflowGraph, *, stand_ins: bool, given: Mapping[str, tuple[Any, ...]], most: int) -> Paths:
+    """Every combination of choices at their first visit, up to `most`. What the user gave is not varied."""
+    options: dict[str, tuple[Any, ...]] = {}
+    for node in graph.nodes:
+        if node.kind == "checkpoint" or (stand_ins and node.kind in EFFECT_KINDS):
+            options[node.id] = given.get(node.id) or tuple(_options(node))
+    varied = [name for name, values in options.items() if len(values) > 1 and name not in given]
+    turns = itertools.product(*(range(len(options[name])) for name in varied))
+    found = []
+    for index, offsets in enumerate(itertools.islice(turns, most)):
+        turned = dict(zip(varied, offsets, strict=True))
+        found.append(
+            Path(
+                index,
+                {
+                    name: values[turned.get(name, 0) :] + values[: turned.get(name, 0)]
+                    for name, values in options.items()
+                },
+            )
+        )
+    total = math.prod(len(options[name]) for name in varied)
+    return Paths(found, total - len(found))
+
+
+def _options(node: NodeSpec) -> list[Any]:
+    if node.kind != "shell":
+        return choices(node)
+    way = node.way("completed")
+    if way is None or not way.cases or way.on not in ("exit_code", "parsed"):
+        return [{}]  # an empty result
+    return [{way.on: case.value} for case in way.cases]
+
+
+def stand_in_outputs(path: Path, graph: WorkflowGraph) -> dict[str, tuple[Any, ...]]:
+    """What the stand-ins of a path give, by node and visit."""
+    visits = min(graph.max_steps, VISITS_MAX)
+    return {
+        node.id: tuple(path.value(node.id, visit + 1) for visit in range(visits))
+        for node in graph.nodes
+        if node.kind in EFFECT_KINDS and node.id in path.given
+    }
+
+
+VISITS_MAX = 20
+
+
+@dataclass
+class Seen:
+    """Beginnings of traces whose crashes are planned already, so that paths don't repeat each other's."""
+
+    prefixes: set[tuple[tuple[str, int], ...]] = field(default_factory=set)
+
+
+def crashes(path: Path, trace: list[Traced], seen: Seen) -> Iterator[Crash]:
+    """Every crash of this path that no earlier path had."""
+    so_far: tuple[tuple[str, int], ...] = ()
+    for step in trace:
+        so_far += ((step.node, step.visit),)
+        if so_far in seen.prefixes:
+            continue
+        seen.prefixes.add(so_far)
+        for phase in PHASES:
+            yield Crash(path, "runner", (Point(step.node, step.visit, phase),))
+        for phase in (*PHASES, *_between(step.kind)):
+            yield Crash(path, "daemon", (Point(step.node, step.visit, phase),))
+    if trace:
+        last = trace[-1]
+        yield Crash(path, "runner", (Point(last.node, last.visit, "left"),))
+        everywhere = tuple(
+            Point(step.node, step.visit, phase) for step in trace for phase in ("begun", "done")
+        )
+        yield Crash(path, "runner", everywhere)
+
+
+def _between(kind: str) -> tuple[str, ...]:
+    return {"checkpoint": (OPEN, ANSWERED), "wait": (WAITING,)}.get(kind, ())
+
+
+def sample_input(graph: WorkflowGraph) -> Any:
+    """An input made from the declared type."""
+    return sample(graph.input_schema)

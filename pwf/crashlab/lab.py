@@ -1,0 +1,267 @@
+"""The lab: tries the paths of a workflow, crashes each at every boundary, compares, and reports.
+
+Owns the order of things. Promises: it works in a scratch home with a daemon of its own, which it ends; with stand-ins
+no effect of the workflow is done; each crash is SIGKILL, of a real runner or a real daemon.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path as FilePath
+from typing import Any
+
+import msgspec
+
+from pwf.client.origin import origin
+from pwf.config import load_config
+from pwf.crashlab import experiments
+from pwf.crashlab.compare import Baseline, judge, judge_baseline, judge_stray
+from pwf.crashlab.drive import Driver
+from pwf.crashlab.experiments import Crash, Path, Seen, Traced
+from pwf.crashlab.home import ScratchHome
+from pwf.crashlab.observe import LabRun, as_json
+from pwf.crashlab.report import Findings, PathReport, Report, StepReport
+from pwf.discovery import find_workflow_file
+from pwf.errors import InvalidInput
+from pwf.places import Places, places
+from pwf.protocol.graph import WorkflowGraph
+from pwf.protocol.operations import WorkflowDescription, WorkflowRef
+from pwf.values import canonical
+
+BATCH = 8
+APART_S = 1.1  # between two undisturbed runs: what has a time of whole seconds in it differs then, and is not compared
+ALONE_MS = 10_000  # steps with a shorter timeout are not kept waiting for others
+
+Tell = Callable[[str], None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """What the user asked for. `given`: answers and stand-in outputs by node, one for each visit."""
+
+    workflow: str
+    input: object = None
+    given: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
+    real: bool = False
+    paths_max: int = 6
+    crashes_max: int = 400
+    keep: bool = False
+
+
+def run_lab(settings: Settings, tell: Tell, at: Places | None = None) -> Report:
+    """Do it all. Raises `PwfError` where the workflow can't be run at all."""
+    own = places() if at is None else at
+    found = find_workflow_file(settings.workflow, FilePath.cwd(), own.config.parent)
+    config = load_config(own.config)
+    whose = origin(own)
+    home = ScratchHome(config, runners=BATCH)
+    try:
+        with home:
+            lab = _Lab(settings, tell, home, str(found.path), home.origin(whose))
+            report = lab.report()
+            lab.note_left(home.end())
+            return msgspec.structs.replace(report, findings=lab.findings.all(), verdict=lab.findings.verdict)
+    finally:
+        if settings.keep:
+            tell(f"kept: {home.folder}")
+        else:
+            home.remove()
+
+
+class _Lab:
+    def __init__(self, settings: Settings, tell: Tell, home: ScratchHome, path: str, origin: Any) -> None:
+        self.findings = Findings()
+        self._settings = settings
+        self._tell = tell
+        self._home = home
+        ref = WorkflowRef(workflow=path, origin=origin)
+        described: WorkflowDescription = home.client.call("workflow.describe", ref)
+        self._graph: WorkflowGraph = described.graph
+        self._check_given()
+        self._input = settings.input
+        self._driver = Driver(home, self._graph, path, origin, self._input, stand_ins=not settings.real)
+        self._crashed: list[tuple[LabRun, Baseline]] = []
+        self._left_out = 0
+
+    def _check_given(self) -> None:
+        for node in self._settings.given:
+            self._graph.node(node)
+
+    # --- the whole ------------------------------------------------------------------------------------------
+
+    def report(self) -> Report:
+        began = time.monotonic()
+        found = experiments.paths(
+            self._graph,
+            stand_ins=not self._settings.real,
+            given=self._settings.given,
+            most=self._settings.paths_max,
+        )
+        bases = list(self._baselines(found.tried))
+        self._strays(bases)
+        self._crash_all(bases)
+        for violation in self._home.violations():
+            self.findings.add(
+                "fault", "store_rule", "", f"state verify: {violation.rule}: {violation.message}"
+            )
+        victims = Counter(run.crash.victim for run, _ in self._crashed)
+        return Report(
+            workflow=self._graph.name,
+            effects="real" if self._settings.real else "stand-in",
+            input=msgspec.Raw(canonical(self._input)),
+            seconds=round(time.monotonic() - began, 1),
+            runs=self._driver.runs,
+            runner_crashes=sum(
+                len(run.crash.points) for run, _ in self._crashed if run.crash.victim == "runner"
+            ),
+            daemon_crashes=victims["daemon"],
+            crashes_left_out=self._left_out,
+            paths_left_out=found.left_out,
+            paths=tuple(_path_report(base) for base in bases),
+            steps=tuple(self._step_reports(bases)),
+            findings=(),
+            verdict="passed",
+        )
+
+    # --- without crashes ------------------------------------------------------------------------------------
+
+    def _baselines(self, tried: Sequence[Path]) -> Iterator[Baseline]:
+        routes: set[tuple[object, ...]] = set()
+        for path in tried:
+            self._tell(f"path {path.index + 1} of {len(tried)} without a crash")
+            first = self._first(path)
+            if self._settings.real:
+                time.sleep(APART_S)
+            second = self._driver.batch([Crash(path)])[0]
+            base = Baseline(first, second)
+            if not judge_baseline(
+                base, self._graph, stand_ins=not self._settings.real, findings=self.findings
+            ):
+                continue
+            route = tuple((step.node, step.visit, step.status) for step in first.steps)
+            if route not in routes:
+                routes.add(route)
+                yield base
+
+    def _first(self, path: Path) -> LabRun:
+        """Run a path once, with pure functions called twice. Without an input: null, or the smallest that fits."""
+        crash = Crash(path, twice=True)
+        try:
+            return self._driver.batch([crash])[0]
+        except InvalidInput:
+            if self._settings.input is not None:
+                raise
+        self._input = self._driver.input = experiments.sample_input(self._graph)
+        self._tell(f"the input is made from its type: {as_json(self._input)}")
+        return self._driver.batch([crash])[0]
+
+    def _strays(self, bases: list[Baseline]) -> None:
+        """Give each checkpoint that has cases an answer that is none of them."""
+        tried: set[str] = set()
+        for base in bases:
+            for step in base.first.steps:
+                node = self._graph.node(step.node)
+                way = node.way("completed")
+                if node.kind != "checkpoint" or way is None or not way.cases or node.id in tried:
+                    continue
+                tried.add(node.id)
+                crash = Crash(base.first.crash.path, stray_at=node.id)
+                judge_stray(self._driver.batch([crash])[0], self.findings)
+
+    # --- with crashes ---------------------------------------------------------------------------------------
+
+    def _crash_all(self, bases: list[Baseline]) -> None:
+        planned: list[tuple[Crash, Baseline]] = []
+        seen = Seen()
+        for base in bases:
+            trace = _trace(base.first, self._graph)
+            planned += [(crash, base) for crash in experiments.crashes(base.first.crash.path, trace, seen)]
+        self._left_out = max(0, len(planned) - self._settings.crashes_max)
+        if self._left_out:
+            planned = _spread(planned, self._settings.crashes_max)
+        base_of = {id(crash): base for crash, base in planned}
+        done = 0
+        for batch in self._batches([crash for crash, _ in planned]):
+            for run in self._driver.batch(batch):
+                base = base_of[id(run.crash)]
+                judge(run, base, self._graph, self.findings)
+                self._crashed.append((run, base))
+            done += len(batch)
+            self._tell(f"{done} of {len(planned)} crashes; the last: {batch[-1].words}")
+
+    def _batches(self, crashes: list[Crash]) -> Iterator[list[Crash]]:
+        """Runner and daemon apart; one by one where runs could meet outside, or where a step's time is short."""
+        for victim in ("runner", "daemon"):
+            group: list[Crash] = []
+            for crash in crashes:
+                if crash.victim != victim:
+                    continue
+                if self._alone(crash):
+                    yield [crash]
+                    continue
+                group.append(crash)
+                if len(group) == BATCH:
+                    yield group
+                    group = []
+            if group:
+                yield group
+
+    def _alone(self, crash: Crash) -> bool:
+        if self._settings.real and "{scratch}" not in as_json(self._settings.input):
+            return True
+        timeout = min(self._graph.node(point.node).timeout_ms or ALONE_MS for point in crash.points)
+        return crash.victim == "daemon" and timeout < ALONE_MS
+
+    # --- the report -----------------------------------------------------------------------------------------
+
+    def _step_reports(self, bases: list[Baseline]) -> Iterator[StepReport]:
+        for base in bases:
+            for step in _trace(base.first, self._graph):
+                effect = self._graph.node(step.node).effect
+                key = (step.node, step.visit)
+                runs = [
+                    run
+                    for run, of in self._crashed
+                    if of is base and any((p.node, p.visit) == key for p in run.crash.points)
+                ]
+                if not any(len(run.crash.points) == 1 for run in runs):
+                    continue  # as on an earlier path
+                yield StepReport(
+                    path=base.first.crash.path.index + 1,
+                    node=step.node,
+                    visit=step.visit,
+                    kind=step.kind,
+                    effect=effect.mode if effect is not None else "",
+                    crashes=len(runs),
+                    ran_again=sum(run.begun[key] > base.first.begun[key] for run in runs),
+                    effect_again=sum(run.effects[key] > base.first.effects[key] for run in runs),
+                    needs_person=sum(any(one.node == step.node for one in run.parked) for run in runs),
+                )
+
+    def note_left(self, pids: list[int]) -> None:
+        """Processes of the lab's runs that were still there when their daemon had ended."""
+        if pids:
+            self.findings.add(
+                "fault", "process_left", "", f"{len(pids)} processes that steps had started were left over"
+            )
+
+
+def _trace(run: LabRun, graph: WorkflowGraph) -> list[Traced]:
+    visits: dict[tuple[str, int], Traced] = {}
+    for step in run.steps:
+        visits[step.node, step.visit] = Traced(step.node, step.visit, graph.node(step.node).kind)
+    return list(visits.values())
+
+
+def _path_report(base: Baseline) -> PathReport:
+    answers = tuple(f"{node}: {as_json(answer)}" for (node, _), answer in base.first.answers.items())
+    nodes = tuple(dict.fromkeys(f"{step.node}" for step in base.first.steps))
+    return PathReport(status=base.first.status, nodes=nodes, answers=answers)
+
+
+def _spread(planned: list[tuple[Crash, Baseline]], most: int) -> list[tuple[Crash, Baseline]]:
+    """An even choice of `most`."""
+    return [planned[index * len(planned) // most] for index in range(most)]

@@ -1,0 +1,87 @@
+"""What `pwf crashlab` tells the runners of its runs, and what these write down for it.
+
+A lab has a folder: `plans/<run id>.json` holds a `LabPlan`, `ledger.jsonl` takes one `LabRecord` a line, and
+`reached/<run id>.<node>.<visit>.<phase>` is made when a run comes to a point of its plan. A runner looks for all
+this only when `LAB_VARIABLE` names a folder whose plan names the runner's own home: never in anybody's real runs.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+import msgspec
+
+LAB_VARIABLE = "PWF_CRASHLAB"
+
+#: Where a runner can end. `begun`: the step's attempt is committed, its function has not run. `done`: the function
+#: has run, nobody knows of it. `reported`: the daemon was told, its answer was not read. And once for a run, `left`:
+#: it is parked or has ended, and the runner is not yet gone.
+PHASES = ("begun", "done", "reported")
+
+
+class Point(NamedTuple):
+    """A moment in a run."""
+
+    node: str
+    visit: int
+    phase: str
+
+    @property
+    def file_name(self) -> str:
+        return f"{self.node}.{self.visit}.{self.phase}"
+
+
+class LabPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How one run of a lab goes.
+
+    `kills`: at each of these points, once, the runner ends itself (`victim` runner) or waits for the daemon's end.
+    `outputs`: what stand-ins give, by node, one for each visit (the last is used again). `twice`: pure functions are
+    called a second time, to compare. `timer_ms`: the longest that a timer really waits.
+    """
+
+    home_id: str
+    stand_ins: bool = True
+    kills: tuple[Point, ...] = ()
+    victim: Literal["runner", "daemon"] = "runner"
+    outputs: dict[str, tuple[msgspec.Raw, ...]] = {}
+    twice: bool = False
+    timer_ms: int = 50
+
+
+class LabRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """One line of the ledger.
+
+    `begun`: an attempt runs. `effect`: an effect function (or its stand-in) has run to its end; `output` is what it
+    gave. `touched`: a function that must be pure touched the outside, `first` says how. `varies`: called twice, it
+    gave `first` and then `second`.
+    """
+
+    run_id: str
+    kind: Literal["begun", "effect", "touched", "varies"]
+    node: str
+    visit: int
+    attempt: int
+    first: str = ""
+    second: str = ""
+    output: msgspec.Raw = msgspec.Raw(b"null")
+
+
+class LabFolder:
+    """The paths of a lab."""
+
+    def __init__(self, folder: str | Path) -> None:
+        self.path = Path(folder)
+        self.ledger = self.path / "ledger.jsonl"
+
+    def plan(self, run_id: str) -> Path:
+        return self.path / "plans" / f"{run_id}.json"
+
+    def reached(self, run_id: str, point: Point) -> Path:
+        return self.path / "reached" / f"{run_id}.{point.file_name}"
+
+
+encode_plan = msgspec.json.Encoder().encode
+decode_plan = msgspec.json.Decoder(LabPlan).decode
+encode_record = msgspec.json.Encoder().encode
+decode_record = msgspec.json.Decoder(LabRecord).decode
