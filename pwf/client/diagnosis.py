@@ -235,7 +235,9 @@ def check_daemon(at: Places) -> Check:
     if status.disk_full:
         return fail("daemon", f"{found}: disk full", "free some space; the daemon goes on by itself")
     if status.problems:
-        return warn("daemon", f"{found}: {'; '.join(status.problems)}", "pwf state verify")
+        problems = "; ".join(status.problems)
+        fix = "pwf state prune --before 7d" if "max_state_size" in problems else "pwf state verify"
+        return warn("daemon", f"{found}: {problems}", fix)
     if status.state == "degraded":
         return fail("daemon", found, "pwf logs")
     if status.version != version():

@@ -83,6 +83,16 @@ def test_above_the_budget_what_was_started_is_adopted_goes_on_and_is_cancelled(w
     world.cancel(other)
 
 
+def test_on_a_full_disk_nothing_is_admitted_timers_fire_and_what_runs_goes_on(world):
+    runner = world.run(linear(2))
+    world.start(linear(1))
+    world.writer.tx.disk_full = True
+    assert world.admit() == ()
+    assert runner.finish(1, to="b") == "go"
+    world.writer.tx.disk_full = False
+    assert len(world.admit()) == 1
+
+
 def test_free_pages_do_not_count_against_the_budget(writer):
     do(writer, fill, 500)
     limit = do(writer, space, Ask()).used_bytes
