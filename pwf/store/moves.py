@@ -67,8 +67,7 @@ def requeue(tx: Tx, run: RunState, *, timer: bool = False) -> None:
     due_wall_ms = run.due_wall_ms if run.due_wall_ms is not None else tx.now.wall_ms
     if run.due_elapsed_ms is not None and run.due_boot_id != tx.now.boot_id:
         # Parked across a reboot: only the wall clock still says how much of a relative time is left.
-        run.due_elapsed_ms = tx.now.elapsed_ms + max(0, due_wall_ms - tx.now.wall_ms)
-        run.due_boot_id = tx.now.boot_id
+        run.due_elapsed_ms = run.due_boot_id = None
     tx.run(
         Q.enqueue,
         {

@@ -201,9 +201,11 @@ class Rebase(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def rebase(tx: Tx, _command: Rebase) -> int:
-    """Give relative times of an earlier boot a meaning in this one; returns how many. Parked runs have theirs at
-    `resume`.
+    """Relative times of an earlier boot go by the wall clock from now on; returns how many. Parked runs have theirs
+    at `resume`.
+
+    They are not turned into times of this boot: a machine may come up with a wrong clock, and have it corrected later.
     """
-    now = {"boot_id": tx.now.boot_id, "elapsed_ms": tx.now.elapsed_ms, "wall_ms": tx.now.wall_ms}
-    tx.run(Q.rebase_runs, now)
-    return tx.run(Q.rebase, now)
+    boot = {"boot_id": tx.now.boot_id}
+    tx.run(Q.rebase_runs, boot)
+    return tx.run(Q.rebase, boot)

@@ -56,12 +56,12 @@ UPDATE runs SET status = 'held', hold = 'broken', hold_detail = :detail
 WHERE run_id = :run_id AND ended_wall_ms IS NULL
 
 -- name: rebase
--- After a reboot, relative times go by what the wall clock says is left.
-UPDATE run_queue SET due_boot_id = :boot_id, due_elapsed_ms = :elapsed_ms + max(0, due_wall_ms - :wall_ms)
+-- After a reboot, relative times go by the wall clock.
+UPDATE run_queue SET due_boot_id = NULL, due_elapsed_ms = NULL
 WHERE state = 'later' AND due_elapsed_ms IS NOT NULL AND due_boot_id <> :boot_id
 
 -- name: rebase_runs
 -- The same for the copy that a pause keeps. Before the queue's own, which it finds the runs by.
-UPDATE runs SET due_boot_id = :boot_id, due_elapsed_ms = :elapsed_ms + max(0, due_wall_ms - :wall_ms)
+UPDATE runs SET due_boot_id = NULL, due_elapsed_ms = NULL
 WHERE run_id IN (SELECT run_id FROM run_queue
   WHERE state = 'later' AND due_elapsed_ms IS NOT NULL AND due_boot_id <> :boot_id)
