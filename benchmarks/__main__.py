@@ -38,9 +38,9 @@ def main() -> int:
     minutes = asked.minutes or (MINUTES_QUICK if asked.quick else MINUTES)
     missing: list[Missing] = []
     if asked.peers:
-        from benchmarks import peers
+        from benchmarks.peers import driving
 
-        found, missing = peers.prepare(bench.say)
+        found, missing = driving.prepare(bench.say)
         questions += found
         minutes = asked.minutes or minutes + MINUTES_PEERS
     report = measure(questions, bench, minutes=minutes)

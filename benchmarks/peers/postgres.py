@@ -1,6 +1,6 @@
 """A PostgreSQL server of the benchmark's own, in a temporary folder, on a Unix socket. Its defaults: fsync on.
 
-For a peer's script: standard library only. The server refuses to run as root, so under root it runs as `nobody`.
+For a peer's script. The server refuses to run as root, so under root it runs as `nobody`.
 """
 
 from __future__ import annotations
@@ -30,8 +30,7 @@ def serving(programs: Path, folder: Path) -> Iterator[str]:
         command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, user=other, cwd=data
     )
     try:
-        ready = [str(programs / "psql"), "-h", str(data), "-U", USER, "-d", "postgres", "-c", "SELECT 1"]
-        until(lambda: subprocess.run(ready, capture_output=True, check=False).returncode == 0, 30)
+        until(lambda: _answers(str(data)), 30)
         yield str(data)
     finally:
         server.terminate()
@@ -41,6 +40,16 @@ def serving(programs: Path, folder: Path) -> Iterator[str]:
 def url(base: str, name: str) -> str:
     """How clients reach a database of the server."""
     return f"postgresql://{USER}@/{name}?host={base}"
+
+
+def _answers(base: str) -> bool:
+    import psycopg  # in the peer's environment
+
+    try:
+        psycopg.connect(url(base, "postgres")).close()
+    except psycopg.OperationalError:
+        return False
+    return True
 
 
 def _other_user(folder: Path, data: Path) -> str | None:

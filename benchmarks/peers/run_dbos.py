@@ -248,7 +248,7 @@ def recovery(place: Place, times: int, runs: int) -> None:
     """Kill a process with so many workflows in flight; from the next one's start until all have ended."""
     spent = [killed(place, runs) for _ in range(times)]
     tell("recovery", f"{runs:,} killed, all ended", spent, "s", better="less",
-         subject=f"{runs:,} killed runs recovered", note=f"{times} repetitions")  # fmt: skip
+         subject=f"{runs:,} killed runs recovered", note=f"repetitions: {times}")  # fmt: skip
 
 
 def killed(place: Place, runs: int) -> float:

@@ -121,7 +121,7 @@ class World:
 def main() -> None:
     """All rows."""
     asked = arguments()
-    engine(f"Restate (SDK {version('restate-sdk')})", DURABILITY)
+    engine(f"Restate {server_version(asked.needs)} (SDK {version('restate-sdk')})", DURABILITY)
     with folder() as where:
         world = World(asked.needs, where)
         try:
@@ -133,7 +133,7 @@ def main() -> None:
     runs, times = (100, 1) if asked.quick else (1_000, 3)
     spent = [recovery(asked.needs, runs) for _ in range(times)]
     tell("recovery", f"{runs:,} killed, second step executed", spent, "s", better="less",
-         subject=f"{runs:,} killed runs recovered", note=f"{times} repetitions")  # fmt: skip
+         subject=f"{runs:,} killed runs recovered", note=f"repetitions: {times}")  # fmt: skip
 
 
 def throughput(world: World, times: int, seconds: float) -> None:
@@ -211,6 +211,12 @@ def posted(url: str, body: dict[str, str]) -> bool:
     with suppress(httpx.HTTPError):
         return httpx.post(url, json=body, timeout=10).status_code < 300
     return False
+
+
+def server_version(server: str) -> str:
+    """What the binary says of itself."""
+    done = subprocess.run([server, "--version"], capture_output=True, text=True, check=True)
+    return done.stdout.split()[1]
 
 
 def free_port() -> int:

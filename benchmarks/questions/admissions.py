@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack, closing
 from functools import partial
 from pathlib import Path
 
@@ -54,87 +55,99 @@ _BACK = (
 
 def measure(bench: Bench) -> Iterator[Row]:
     """A rate for each backlog, the claim of eight for the peers, and how flat it all is."""
-    backlogs = BACKLOGS_QUICK if bench.quick else BACKLOGS
-    rates: dict[int, Stat] = {}
-    for backlog in backlogs:
-        with bench.folder() as folder:
-            claim_ms, rates[backlog], base = _admit(bench, queued(backlog), folder)
-        yield _row(f"{backlog:,} queued", rates[backlog], base, backlog)
-        yield Row(
-            question=QUESTION,
-            what=f"claim of {CLAIM}, {backlog:,} queued",
-            value=claim_ms,
-            unit="ms",
-            better="less",
-            subject=f"claim {CLAIM} of {backlog:,} queued",
+    sizes: list[tuple[int, int]] = [(ready, 0) for ready in (BACKLOGS_QUICK if bench.quick else BACKLOGS)]
+    with bench.folder() as folder, ExitStack() as stack:
+        backlogs = [
+            stack.enter_context(closing(Backlog(folder / f"{ready}-{later}", ready, later)))
+            for ready, later in [*sizes, (READY, LATER)]
+        ]
+        claims = bench.in_turn(*(backlog.claim_ms for backlog in backlogs))
+        *rates, base = bench.in_turn(
+            *(backlog.runs_a_second for backlog in backlogs), partial(commits, folder, seconds=0.3)
         )
-    slow = rates[backlogs[0]].median / rates[backlogs[-1]].median
+    for backlog, claim, rate in zip(backlogs, claims, rates, strict=True):
+        yield from _rows(backlog, claim, rate, base)
+    smallest, largest = rates[0], rates[len(sizes) - 1]
     yield Row(
         question=QUESTION,
-        what=f"{backlogs[0]:,} against {backlogs[-1]:,} queued",
-        value=Stat.of([slow]),
+        what=f"{sizes[0][0]:,} against {sizes[-1][0]:,} queued",
+        value=Stat.of([smallest.median / largest.median]),
         unit="times",
         better="less",
         target=WITHIN,
-        note="of the rate in transactions of 64",
+        note=f"of the rate in transactions of {BATCH}",
     )
-    with bench.folder() as folder:
-        _, rate, base = _admit(bench, queued(READY, later=LATER), folder)
-    yield _row(f"{READY:,} queued and {LATER:,} due later", rate, base, None)
 
 
-def _row(what: str, rate: Stat, base: Stat, backlog: int | None) -> Row:
-    return Row(
+def _rows(backlog: Backlog, claim: Stat, rate: Stat, base: Stat) -> Iterator[Row]:
+    yield Row(
         question=QUESTION,
-        what=what,
+        what=backlog.what,
         value=rate,
         unit="runs/s",
         base="SQLite, one-row commits",
         base_value=base,
         base_unit="commits/s",
         target=3_000,
-        series="by backlog" if backlog else "",
-        x=backlog,
-        x_label="queued runs" if backlog else "",
+        series="" if backlog.later else "by backlog",
+        x=None if backlog.later else backlog.ready,
+        x_label="" if backlog.later else "queued runs",
         note=f"transactions of {BATCH}",
+    )
+    yield Row(
+        question=QUESTION,
+        what=f"claim of {CLAIM}, {backlog.what}",
+        value=claim,
+        unit="ms",
+        better="less",
+        subject="" if backlog.later else f"claim {CLAIM} of {backlog.what}",
     )
 
 
-def _admit(bench: Bench, database: Path, folder: Path) -> tuple[Stat, Stat, Stat]:
-    """Milliseconds of a claim of 8; runs a second in transactions of 64; commits a second as the base."""
-    spec = StoreSpec(path=put(database, folder), clock=SystemClock(host.boot_id()), guarded=False)
-    writer, side = spec.writer(), apsw.Connection(str(spec.path))
-    side.set_busy_timeout(10_000)
+class Backlog:
+    """A store with so many runs ready and so many due later, opened for admissions. Each measurement restores it."""
 
-    def rate(batch: int, transactions: int) -> float:
+    def __init__(self, folder: Path, ready: int, later: int) -> None:
+        self.ready, self.later = ready, later
+        self.what = f"{ready:,} queued" + (f" and {later:,} due later" if later else "")
+        spec = StoreSpec(
+            path=put(queued(ready, later), folder), clock=SystemClock(host.boot_id()), guarded=False
+        )
+        self._writer = spec.writer()
+        self._side = apsw.Connection(str(spec.path))
+        self._side.set_busy_timeout(10_000)
+
+    def claim_ms(self) -> float:
+        """Milliseconds of a transaction that admits as many as peers claim at once."""
+        return CLAIM * 1_000 / self._rate(CLAIM, TRANSACTIONS)
+
+    def runs_a_second(self) -> float:
+        """The rate in large transactions, fewer than would use up the smallest backlog."""
+        return self._rate(BATCH, READY // BATCH - 1)
+
+    def close(self) -> None:
+        """Close both connections."""
+        self._side.close()
+        self._writer.close()
+
+    def _rate(self, batch: int, transactions: int) -> float:
         command = Admit(limit=batch, epoch=1, owner="daemon:1", lease_ms=30_000)
         admitted, begin = 0, time.perf_counter()
         for _ in range(transactions):
-            (answer,) = writer.run([Job(admit, command)]).answers
-            assert answer.error is None, answer.error
+            (answer,) = self._writer.run([Job(admit, command)]).answers
+            if answer.error is not None:
+                raise answer.error
             admitted += len(answer.value.runs)
         took = time.perf_counter() - begin
         assert admitted == batch * transactions, f"{admitted} were admitted"
-        with side:
+        with self._side:
             for statement in _BACK:
-                side.execute(statement).fetchall()
-        writer.checkpoint()
+                self._side.execute(statement).fetchall()
+        self._writer.checkpoint()
         return admitted / took
 
-    # As few transactions as leave the smallest backlog longer than a batch.
-    try:
-        claims, rates, base = bench.in_turn(
-            lambda: CLAIM * 1_000 / rate(CLAIM, TRANSACTIONS),
-            partial(rate, BATCH, min(TRANSACTIONS, READY // BATCH - 1)),
-            partial(commits, folder, seconds=0.3),
-        )
-    finally:
-        side.close()
-        writer.close()
-    return claims, rates, base
 
-
-def queued(ready: int, *, later: int = 0) -> Path:
+def queued(ready: int, later: int) -> Path:
     """A store with so many runs ready, and so many due later; from the cache."""
 
     def make(path: Path) -> None:

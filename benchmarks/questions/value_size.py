@@ -41,13 +41,12 @@ def measure(bench: Bench) -> Iterator[Row]:
         value, base = _step_ms(bench, size, nodes)
         yield Row(
             question=QUESTION,
-            what=name,
+            what=f"a step, {name}",
             value=value,
-            unit="ms/step",
+            unit="ms",
             better="less",
             base="SQLite, a commit of that size",
             base_value=base,
-            base_unit="ms",
             series="output of a step",
             x=size,
             x_label="bytes",
