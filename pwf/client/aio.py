@@ -43,6 +43,7 @@ from pwf.values import canonical
 
 READ_BYTES = 256 * 1024
 HELLO_S_MAX = 10.0
+GREETINGS_MAX = 6  # each start of the daemon takes one, too
 CALL_S_MAX = 120.0
 RECONNECT_S_MAX = 60.0
 
@@ -189,28 +190,35 @@ class Client:
 
     async def _open(self) -> anyio.abc.ByteStream:
         """A connection over which both sides have greeted."""
-        try:
-            stream = await anyio.connect_unix(socket_path(self.places))
-        except OSError:
-            await anyio.to_thread.run_sync(self._start_daemon, abandon_on_cancel=True)
+        for _ in range(GREETINGS_MAX):  # it may be stopping, or be killed, at this very moment
             try:
                 stream = await anyio.connect_unix(socket_path(self.places))
-            except OSError as error:
-                raise DaemonUnreachable(f"the daemon is gone again: {error}", hint="pwf doctor") from error
+            except OSError:
+                await anyio.to_thread.run_sync(self._start_daemon, abandon_on_cancel=True)
+                continue
+            if await self._greet(stream):
+                return stream
+        raise DaemonUnreachable("the daemon closes connections at once", hint="pwf doctor")
+
+    async def _greet(self, stream: anyio.abc.ByteStream) -> bool:
+        """Exchange greetings; False when the connection was lost over it. Closed unless True."""
+        greeted = False
         try:
             self._core.connected()
             await stream.send(self._core.take_outgoing())
             with anyio.fail_after(HELLO_S_MAX):
                 while self._core.hello is None:
                     self._take(await stream.receive(READ_BYTES))
-        except (anyio.EndOfStream, anyio.BrokenResourceError, TimeoutError) as error:
-            await stream.aclose()
+            greeted = True
+        except (anyio.EndOfStream, anyio.BrokenResourceError):
+            return False
+        except TimeoutError as error:
             raise DaemonUnreachable("the daemon does not answer", hint="pwf doctor") from error
-        except BaseException:
-            with anyio.CancelScope(shield=True):
-                await stream.aclose()
-            raise
-        return stream
+        finally:
+            if not greeted:
+                with anyio.CancelScope(shield=True):
+                    await stream.aclose()
+        return True
 
     def _start_daemon(self) -> None:
         """Blocks; runs in a worker thread."""

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 START_S_MAX = 10.0
 POLL_S = 0.02
 CONNECT_S_MAX = 5.0
+SPAWNS_MAX = 3
+ALREADY_SERVING = 4  # exit code of a daemon that found another (docs/operations.md)
 LOG_TAIL_LINES = 12
 LOG_TAIL_BYTES = 16 * 1024
 NO_AUTOSTART = "PWF_NO_AUTOSTART"
@@ -83,13 +85,17 @@ def connect_or_start(at: Places, *, autostart: bool) -> socket.socket:
     if not autostart:
         raise DaemonUnreachable(f"no daemon serves {at.home}", hint="pwf start")
     child = spawn(at)
+    spawned = 1
     deadline = time.monotonic() + START_S_MAX
     while time.monotonic() < deadline:
         connection = try_connect(at)
         if connection is not None:
             return connection
         if child.poll() is not None and not _somebody_serves(at, child.pid):
-            raise _died(at, child.returncode)
+            if spawned == SPAWNS_MAX or not _is_worth_another(child.returncode):
+                raise _died(at, child.returncode)
+            child = spawn(at)
+            spawned += 1
         time.sleep(POLL_S)
     raise DaemonUnreachable(
         f"the daemon was started (pid {child.pid}) but did not open its socket within {START_S_MAX:g} s"
@@ -153,6 +159,11 @@ def _open_log(at: Places) -> int:
             f"the state folder {at.home} can not be used: {error.strerror}",
             hint="make it writable, or set PWF_HOME to another folder",
         ) from error
+
+
+def _is_worth_another(returncode: int) -> bool:
+    """Whether the start failed for no fault of its own: killed, or beaten by a daemon that has ended since."""
+    return returncode < 0 or returncode == ALREADY_SERVING
 
 
 def _somebody_serves(at: Places, child_pid: int) -> bool:

@@ -43,6 +43,7 @@ class FakeDaemon:
     def __init__(self, home: Path) -> None:
         self.places = Places(home, home / "config.toml", home / "pwf.sock")
         self.requests: list[Request] = []
+        self.refuse = 0  # so many connections are closed before the greeting
         self.connections = 0
         self.greeting: bytes | None = None
         self._handlers: dict[str, Handler] = {"view.unsubscribe": lambda request, payload: Nothing()}
@@ -117,6 +118,9 @@ class FakeDaemon:
             except OSError:
                 return
             self.connections += 1
+            if self.connections <= self.refuse:
+                connection.close()
+                continue
             with self._lock:
                 self._live.append(connection)
             threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
