@@ -29,6 +29,9 @@ MAY_KILL_DAEMON = {
 }
 NEVER_SAID = frozenset({"supervisor.failed", "runner.refused", "runner.protocol", "request.failed"})
 
+DELAY_MS_MAX = 15_000  # of the timers and back-offs that seeds draw
+LATE_MS_MAX = 20_000  # the bound of a lost wake-up, restarts, and room
+
 _RUN = """SELECT r.run_id, r.workflow, r.status, r.hold, r.node, r.visit, r.attempts, r.pause_requested, r.output,
   r.output_digest, e.revision, e.generation, e.lease_token, q.state, q.due_elapsed_ms, p.state, p.generation,
   (SELECT count(*) FROM requests WHERE run_id = r.run_id AND status = 'pending')
@@ -53,6 +56,7 @@ class Auditor:
         self.cancels_sent: set[str] = set()
         self._world = world
         self._connection: apsw.Connection | None = None
+        self._timers: dict[str, tuple[int, int]] = {}  # run -> revision, and when its time has truly come
         self._revisions: dict[str, tuple[int, int]] = {}
         self._epoch = 0
 
@@ -108,15 +112,36 @@ class Auditor:
         )
         self._one_rule(new)
         old = self.runs.get(run_id)
-        if old is not None and old.status in ENDED:
+        if old is not None:
             same = (old.status, old.output, old.output_digest) == (new.status, new.output, new.output_digest)
-            self.check(same, f"run {run_id} ended as {old.status} and never changes: {new}")
+            ended = old.status in ENDED
+            self.check(same or not ended, f"run {run_id} ended as {old.status} and never changes: {new}")
+            begun = old.pause_requested and new.pause_requested and new.attempts > old.attempts
+            self.check(not begun, f"a pause takes effect at the next boundary: {old} -> {new}")
         self.runs[run_id] = new
+        self._note_timer(new)
         attempts = self.rows(_ATTEMPTS, run_id)
         fault = path_fault(self._world.models[new.workflow], new, attempts)
         self.check(fault is None, f"run {run_id} goes only where its graph leads: {fault}; {attempts}")
         if new.status == "cancelled":
             self.check(run_id in self.cancels_sent, f"run {run_id} is cancelled only by a client")
+
+    def _note_timer(self, run: RunModel) -> None:
+        if run.queue != "later" or run.due_elapsed_ms is None:
+            self._timers.pop(run.run_id, None)
+            return
+        machine = self._world.machine
+        left_ms = run.due_elapsed_ms - machine.now().elapsed_ms
+        if run.run_id not in self._timers or left_ms <= DELAY_MS_MAX:
+            self._timers[run.run_id] = (run.revision, machine.true_ms + min(left_ms, DELAY_MS_MAX))
+
+    def timers_are_kept(self) -> None:
+        """While nothing fails, a timer whose time has come is not still waiting (T2, T4)."""
+        for run_id, (revision, due_ms) in self._timers.items():
+            late_ms = self._world.machine.true_ms - max(due_ms, self._world.calm_since_ms)
+            run = self.runs[run_id]
+            waits = run.queue == "later" and run.revision == revision and run.status == "queued"
+            self.check(not waits or late_ms < LATE_MS_MAX, f"no timer is late by {late_ms} ms: {run}")
 
     def _one_rule(self, run: RunModel) -> None:
         """No run is non-terminal without a live owner, a due time, an open request or a hold with a reason."""

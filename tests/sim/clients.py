@@ -207,6 +207,7 @@ class SimClient:
             cursor = page.next_cursor
             if cursor is None:
                 break
+        self._world.auditor.timers_are_kept()
         await self._recover()
         await self._answer(kind=True)
         for run in runs:

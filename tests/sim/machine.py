@@ -26,6 +26,7 @@ class Machine:
         self._wall_ms = 1_700_000_000_000
         self._elapsed_ms = 60_000
         self._awake_ms = 50_000
+        self._passed_ms = 0  # while asleep or down
         self._next_pid = FIRST_PID
 
     @property
@@ -37,18 +38,25 @@ class Machine:
         ran_ms = int(trio.current_time() * 1_000)
         return Now(self._wall_ms + ran_ms, self._elapsed_ms + ran_ms, self._awake_ms + ran_ms, self.boot_id)
 
+    @property
+    def true_ms(self) -> int:
+        """Time as it really passes: no clock of the machine shows it."""
+        return self._passed_ms + int(trio.current_time() * 1_000)
+
     def step_wall(self, ms: int) -> None:
         """Somebody sets the clock."""
         self._wall_ms += ms
 
     def sleep(self, ms: int) -> None:
         """The lid was closed for a while; no process noticed."""
+        self._passed_ms += ms
         self._wall_ms += ms
         self._elapsed_ms += ms
 
     def reboot(self, ms: int) -> None:
         """The machine starts again after `ms`: elapsed and awake time begin anew."""
         self.boots += 1
+        self._passed_ms += ms
         self._wall_ms += ms
         ran_ms = int(trio.current_time() * 1_000)
         self._elapsed_ms = self._awake_ms = 20_000 - ran_ms

@@ -64,6 +64,7 @@ class World:
         self.database = folder / "pwf.db"
         self.mix = draw_mix(self.stream("mix"))
         self.calm = False
+        self.calm_since_ms = 0  # true time
         self.starts_left = self.mix.runs
         self.config = Config(
             max_runners=self.mix.capacity,
@@ -226,6 +227,7 @@ class World:
                 await trio.sleep(self.mix.fault_s)
                 self.note("calm")
                 self.calm = True
+                self.calm_since_ms = self.machine.true_ms
                 gremlin.heal()
             await self._come_to_an_end()
             nursery.cancel_scope.cancel()
