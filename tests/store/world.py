@@ -121,6 +121,13 @@ class World:
             raise answered.error
         return answered.value
 
+    def read(self, handler: Any, query: Any) -> Any:
+        """A look: nothing to verify afterwards."""
+        answered = self.writer.run([Job(handler, query)]).answers[0]
+        if answered.error is not None:
+            raise answered.error
+        return answered.value
+
     def check(self) -> None:
         violations = self.violations()
         assert violations == [], violations
@@ -134,13 +141,7 @@ class World:
     def sql(self, text: str, params: dict[str, object] | None = None) -> list[tuple[Any, ...]]:
         """Rows, or a change behind everybody's back."""
 
-        def act(tx: Any, _: None) -> Any:
-            return tx.all(text, params)
-
-        answered = self.writer.run([Job(act, None)]).answers[0]
-        if answered.error is not None:
-            raise answered.error
-        return answered.value  # type: ignore[no-any-return]
+        return self.read(lambda tx, _: tx.all(text, params), None)  # type: ignore[no-any-return]
 
     # --- starting ---
 
@@ -230,14 +231,14 @@ class World:
 
     def view(self, run_id: str, **load: Any) -> RunView:
         query = RunQuery(run_id=run_id, load=Load(**load))
-        return self.do(run_view, query)  # type: ignore[no-any-return]
+        return self.read(run_view, query)  # type: ignore[no-any-return]
 
     def status(self, run_id: str) -> str:
-        return str(self.do(run_summary, RunQuery(run_id=run_id)).summary.status)
+        return str(self.read(run_summary, RunQuery(run_id=run_id)).summary.status)
 
     def why(self, run_id: str, **load: Any) -> Any:
         """The one reason."""
-        return self.do(run_summary, RunQuery(run_id=run_id, load=Load(**load))).explanation
+        return self.read(run_summary, RunQuery(run_id=run_id, load=Load(**load))).explanation
 
     def trail(self, run_id: str) -> list[str]:
         """Every attempt: "node.visit outcome"."""
