@@ -60,6 +60,7 @@ def _start(daemon: SyncClient, options: argparse.Namespace, out: Out) -> Reply:
 
     from pwf.cli import typed
     from pwf.client.origin import origin
+    from pwf.errors import InvalidInput
     from pwf.protocol.operations import StartPayload
     from pwf.values import canonical
 
@@ -80,6 +81,11 @@ def _start(daemon: SyncClient, options: argparse.Namespace, out: Out) -> Reply:
     )
     try:
         return daemon.exchange("run.start", payload, key=options.key)
+    except InvalidInput as error:
+        if options.set and 'not of type "string"' in error.message:
+            quoted = "what reads as JSON is JSON; to pass it as text, quote it:  --set 'version=\"1\"'"
+            raise InvalidInput(error.message, hint=quoted) from error
+        raise
     except KeyboardInterrupt:
         out.note("\ninterrupted before the daemon answered; look for the run with:  pwf ls")
         raise

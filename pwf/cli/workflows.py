@@ -134,8 +134,10 @@ def graph(options: argparse.Namespace, out: Out) -> int:
         out.print(svg(described.graph))
     else:
         from pwf.cli.graph_text import draw
+        from pwf.cli.schema_text import input_lines
 
         out.print(draw(described.graph))
+        out.print("\n".join(text.line(line) for line in input_lines(described.graph.input_schema)))
     return exits.OK
 
 

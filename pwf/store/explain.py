@@ -171,7 +171,7 @@ def _queued(run: Standing, load: Load, now: Now) -> Explanation:
                 run, "due_later", f"node {run.node!r} waits for its time", when, commands, at_ms=at_ms
             )
         if run.failures:
-            reason = f"node {run.node!r} failed {run.failures} times and is tried again later"
+            reason = f"node {run.node!r} failed {_times(run.failures)} and is tried again later"
             return _make(run, "retry_later", reason, when, commands, at_ms=at_ms)
         return _make(run, "due_later", "it is due later", when, commands, at_ms=at_ms)
     if timer:  # it takes no capacity
@@ -213,6 +213,10 @@ def _make(
 ) -> Explanation:
     typed = tuple(command.replace("{run}", run.run_id) for command in commands)
     return Explanation(code=code, reason=reason, changes_when=changes, changes_at_ms=at_ms, commands=typed)
+
+
+def _times(count: int) -> str:
+    return {1: "once", 2: "twice"}.get(count, f"{count} times")
 
 
 def _duration(ms: int) -> str:

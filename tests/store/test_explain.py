@@ -99,7 +99,7 @@ def test_a_retry_says_how_often_it_failed(world):
     runner.leave()
     why = world.why(runner.run_id)
     assert (why.code, why.changes_when) == ("retry_later", "in 5.0 s")
-    assert "node 'a' failed 1 times" in why.reason
+    assert "node 'a' failed once" in why.reason
 
 
 @pytest.mark.parametrize(
