@@ -11,6 +11,7 @@ import hashlib
 from typing import Any
 
 import apsw
+import trio
 
 from pwf.protocol.frames import Request, Response
 from tests.sim.model import RunModel, path_fault
@@ -30,6 +31,7 @@ MAY_KILL_DAEMON = {
 NEVER_SAID = frozenset({"supervisor.failed", "runner.refused", "runner.protocol", "request.failed"})
 
 DELAY_MS_MAX = 15_000  # of the timers and back-offs that seeds draw
+SPINS_MAX = 5_000
 LATE_MS_MAX = 20_000  # the bound of a lost wake-up, restarts, and room
 
 _RUN = """SELECT r.run_id, r.workflow, r.status, r.hold, r.node, r.visit, r.attempts, r.pause_requested, r.output,
@@ -59,12 +61,20 @@ class Auditor:
         self._timers: dict[str, tuple[int, int]] = {}  # run -> revision, and when its time has truly come
         self._revisions: dict[str, tuple[int, int]] = {}
         self._epoch = 0
+        self._instant, self._spins = 0.0, 0
 
     def check(self, holds: object, rule: str) -> None:
         """Raise `Violation`, and end the seed, when a rule does not hold."""
         if not holds:
             self._world.fail(rule)
             raise Violation(rule)
+
+    def time_passes(self) -> None:
+        """The store is not busy for ever at one instant: nobody spins."""
+        now = trio.current_time()
+        self._spins = self._spins + 1 if now == self._instant else 0
+        self._instant = now
+        self.check(self._spins < SPINS_MAX, f"nobody spins at {now:.3f}")
 
     # --- looking at the file --------------------------------------------------------------------------------
 

@@ -222,6 +222,7 @@ class Life:
 
     async def pause(self, point: str) -> None:
         """Virtual time at the store's points; the process may die in it."""
+        self.world.auditor.time_passes()
         if point == "committed":
             self.world.auditor.look(self)
         wait_s = self._chance.random() * self.world.mix.pause_s
