@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: setup demo test simulate lint types bench fmt clean
+.PHONY: setup demo test simulate lint types bench bench-quick bench-baseline fmt clean
 
 $(STAMP): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -36,6 +36,14 @@ fmt: setup
 
 bench: setup
 	$(BIN)/python -m benchmarks
+
+# A look in under two minutes: what has moved against the committed baseline, by ratio.
+bench-quick: setup
+	$(BIN)/python -m benchmarks --quick --against benchmarks/baseline.json
+
+# On an idle machine, after a change that is meant to move it.
+bench-baseline: setup
+	$(BIN)/python -m benchmarks --quick --minutes 5 --json benchmarks/baseline.json
 
 clean:
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist

@@ -17,10 +17,10 @@ from benchmarks.rows import Missing, Report, load, save
 from benchmarks.session import MINUTES, MINUTES_PEERS, MINUTES_QUICK, measure
 
 
-def main() -> int:
+def main(arguments: list[str] | None = None) -> int:
     """What the command line asks for; the exit code."""
     parser = _parser()
-    asked = parser.parse_args()
+    asked = parser.parse_args(arguments)
     if asked.compare:
         before, after = (load(path) for path in asked.compare)
         print(moved(before, after))

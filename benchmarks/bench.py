@@ -87,13 +87,16 @@ def bounded(seconds: float) -> Iterator[None]:
             return
         raise OutOfTime
 
+    began = time.monotonic()
     before = signal.signal(signal.SIGALRM, over)
-    signal.setitimer(signal.ITIMER_REAL, max(0.001, seconds))
+    left_s, interval_s = signal.setitimer(signal.ITIMER_REAL, max(0.001, seconds))
     try:
         yield
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
+        if left_s:  # somebody else's alarm, who still waits for it
+            signal.setitimer(signal.ITIMER_REAL, max(0.001, left_s - (time.monotonic() - began)), interval_s)
 
 
 def timed(act: Callable[[], object]) -> float:

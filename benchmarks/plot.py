@@ -14,12 +14,13 @@ from benchmarks.questions import NAMES, text_of
 from benchmarks.rows import OURS, Report, Row, number
 from benchmarks.svg import COLOURS, FAINT, INK, Drawing, Scale
 
-WIDTH = 860
+WIDTH = 920
 LEFT, RIGHT, TOP, BOTTOM = 80, 200, 92, 64
 PLOT_HEIGHT = 300
-BAR_LEFT, BAR_RIGHT, BAR_STEP = 330, 210, 30
+BAR_LEFT, BAR_RIGHT, BAR_STEP = 390, 190, 30
 TITLE_CHARS = 90
-NAME_CHARS = 52
+NAME_CHARS = 64
+BASE_CHARS = 34
 GREY = "#777777"
 FACTS = ("processor", "cores", "python", "sqlite", "file system")
 
@@ -44,10 +45,10 @@ def drawings(report: Report) -> Iterator[tuple[str, Drawing]]:
         for unit, of_unit in _groups(rows, lambda row: row.unit).items():
             along = [row for row in of_unit if row.x is not None]
             bars = [row for row in of_unit if row.x is None and row.engine in (OURS, "machine")]
-            if along:
-                yield f"{question}-{_slug(unit)}", lines(title, unit, along, foot)
+            for axis, found in _groups(along, lambda row: row.x_label).items():
+                yield f"{question}-{_slug(unit)}-by-{_slug(axis)}", lines(title, unit, found, foot)
             if bars:
-                yield f"{question}-{_slug(unit)}-bars", bar_chart(title, unit, bars, foot)
+                yield f"{question}-{_slug(unit)}", bar_chart(title, unit, bars, foot)
     compared = [row for row in report.rows if row.subject]
     for subject, rows in _groups(compared, lambda row: row.subject).items():
         if len({row.engine for row in rows}) > 1:
@@ -80,7 +81,11 @@ def lines(title: str, unit: str, rows: Sequence[Row], foot: str) -> Drawing:
         points = [(across.at(row.x or 0), up.at(row.base_value.median)) for row in named if row.base_value]
         drawing.path(points, GREY)
         drawing.text(
-            points[-1][0] + 10, points[-1][1] + 4, f"{named[-1].base} (base)"[:32], size=11, colour=GREY
+            points[-1][0] + 10,
+            points[-1][1] + 4,
+            _cut(f"base: {named[-1].base}", BASE_CHARS),
+            size=11,
+            colour=GREY,
         )
     for row in rows:
         if row.target is not None:
@@ -98,7 +103,11 @@ def _series(drawing: Drawing, name: str, rows: Sequence[Row], across: Scale, up:
         drawing.dot(x, y, colour)
         drawing.text(x, y - 9, number(row.value.median), anchor="middle", size=11, colour=colour)
     drawing.text(
-        points[-1][0] + 10, points[-1][1] + 4, (name or rows[0].engine)[:32], colour=colour, bold=True
+        points[-1][0] + 10,
+        points[-1][1] + 4,
+        _cut(name or rows[0].engine, BASE_CHARS),
+        colour=colour,
+        bold=True,
     )
 
 

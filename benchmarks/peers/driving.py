@@ -17,11 +17,13 @@ import msgspec
 import psutil
 
 from benchmarks.bench import Bench
+from benchmarks.peers.environments import CanNotInstall, postgres_programs, python_with, restate_server
 from benchmarks.rows import Missing, Row, Stat
 from benchmarks.session import Measure
 
 ROOT = Path(__file__).parents[2]
 END_S = 10.0
+MARK = "PWF_BENCH_PEER"  # stands in the environment of all that a script starts
 
 
 class Told(msgspec.Struct, frozen=True, kw_only=True):
@@ -40,7 +42,10 @@ class Told(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True)
 class Peer:
-    """`script` is a module beside this one. `needs` gives what is passed to it, or raises `CanNotInstall`."""
+    """`script` is a module; of ours it imports only what needs nothing but the standard library.
+
+    `needs` gives what is passed to it, or raises `CanNotInstall`.
+    """
 
     name: str
     packages: tuple[str, ...]
@@ -51,29 +56,34 @@ class Peer:
 
 def peers() -> list[Peer]:
     """All of them."""
-    from benchmarks.peers.environments import postgres_programs, restate_server
-
     dbos = ("dbos", "psycopg[binary]")
     return [
-        Peer("DBOS, SQLite", dbos, "run_dbos", part="sqlite"),
-        Peer("DBOS, SQLite set to WAL", dbos, "run_dbos", part="wal"),
-        Peer("DBOS, PostgreSQL", dbos, "run_dbos", needs=postgres_programs, part="postgres"),
-        Peer("Restate", ("restate-sdk", "hypercorn", "httpx"), "run_restate", needs=restate_server),
-        Peer("LangGraph, SQLite saver", ("langgraph", "langgraph-checkpoint-sqlite"), "run_langgraph"),
-        Peer("Huey, SQLite", ("huey",), "run_huey"),
+        Peer("DBOS, SQLite", dbos, "benchmarks.peers.run_dbos", part="sqlite"),
+        Peer("DBOS, SQLite set to WAL", dbos, "benchmarks.peers.run_dbos", part="wal"),
+        Peer("DBOS, PostgreSQL", dbos, "benchmarks.peers.run_dbos", needs=postgres_programs, part="postgres"),
+        Peer(
+            "Restate",
+            ("restate-sdk", "hypercorn", "httpx"),
+            "benchmarks.peers.run_restate",
+            needs=restate_server,
+        ),
+        Peer(
+            "LangGraph, SQLite saver",
+            ("langgraph", "langgraph-checkpoint-sqlite"),
+            "benchmarks.peers.run_langgraph",
+        ),
+        Peer("Huey, SQLite", ("huey",), "benchmarks.peers.run_huey"),
     ]
 
 
 def prepare(say: Callable[[str], None]) -> tuple[list[tuple[str, Measure]], list[Missing]]:
     """Install every peer; what can be measured, and what can not be had and why."""
-    from benchmarks.peers.environments import CanNotInstall, python_with
-
     found: list[tuple[str, Measure]] = []
     missing: list[Missing] = []
     for peer in peers():
         say(f"installing {peer.name} …")
         try:
-            python = python_with(peer.script.removeprefix("run_"), peer.packages)
+            python = python_with(peer.script.rpartition(".run_")[2], peer.packages)
             found.append((peer.name, partial(measure, peer, python, peer.needs())))
         except CanNotInstall as refusal:
             missing.append(Missing(name=peer.name, why=f"can not be installed: {refusal}"))
@@ -83,7 +93,7 @@ def prepare(say: Callable[[str], None]) -> tuple[list[tuple[str, Measure]], list
 
 def measure(peer: Peer, python: Path, needs: str, bench: Bench) -> Iterator[Row]:
     """Run the peer's script in its environment; rows as they come. Whatever it started ends with it."""
-    command = [str(python), "-m", f"benchmarks.peers.{peer.script}", "--times", str(bench.times)]
+    command = [str(python), "-m", peer.script, "--times", str(bench.times)]
     command += ["--quick"] * bench.quick + ["--with", needs, "--part", peer.part]
     environment = {
         name: value for name, value in os.environ.items() if not name.startswith(("PWF_", "VIRTUAL_ENV"))
@@ -94,7 +104,7 @@ def measure(peer: Peer, python: Path, needs: str, bench: Bench) -> Iterator[Row]
             process = subprocess.Popen(
                 command,
                 cwd=ROOT,
-                env={**environment, "TMPDIR": str(folder), "PYTHONDONTWRITEBYTECODE": "1"},
+                env={**environment, "TMPDIR": str(folder), MARK: str(folder), "PYTHONDONTWRITEBYTECODE": "1"},
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=stderr,
@@ -108,7 +118,7 @@ def measure(peer: Peer, python: Path, needs: str, bench: Bench) -> Iterator[Row]
                 last = errors.read_text(errors="replace").strip().splitlines()[-1:]
                 raise RuntimeError(f"its script ended with {process.returncode}: {''.join(last)}")
         finally:
-            _end(process)
+            _end(process, str(folder))
 
 
 def row_of(line: bytes) -> Row:
@@ -127,17 +137,16 @@ def row_of(line: bytes) -> Row:
     )
 
 
-def _end(process: subprocess.Popen[bytes]) -> None:
-    """Let the script end its servers, then kill what is left of it, whatever session it is in."""
-    try:
-        started = psutil.Process(process.pid).children(recursive=True)
-    except psutil.NoSuchProcess:
-        started = []
+def _end(process: subprocess.Popen[bytes], mark: str) -> None:
+    """Let the script end its servers, then kill whatever bears its mark, in whatever session it is."""
     process.terminate()
     with contextlib.suppress(subprocess.TimeoutExpired):
         process.wait(timeout=END_S)
     process.kill()
     process.wait()
-    for left in started:
-        with contextlib.suppress(psutil.NoSuchProcess):  # psutil compares start times: never a stranger
-            left.kill()
+    assert process.stdout is not None
+    process.stdout.close()
+    for other in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):  # of another user, or gone
+            if other.environ().get(MARK) == mark:
+                other.kill()

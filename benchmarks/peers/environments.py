@@ -17,6 +17,7 @@ from pathlib import Path
 from benchmarks.cache import cache_folder
 
 INSTALL_S_MAX = 420.0
+SYSTEM_POSTGRES = Path("/usr/lib/postgresql")  # where Debian keeps the programs
 
 
 class CanNotInstall(Exception):
@@ -27,7 +28,7 @@ def python_with(name: str, packages: Sequence[str]) -> Path:
     """The interpreter of a virtual environment that holds the packages; made when it is missing."""
 
     def make(folder: Path) -> None:
-        _run([sys.executable, "-m", "venv", str(folder)])
+        run([sys.executable, "-m", "venv", str(folder)])
         pip = [
             str(folder / "bin" / "python"),
             "-m",
@@ -36,9 +37,9 @@ def python_with(name: str, packages: Sequence[str]) -> Path:
             "--quiet",
             "--disable-pip-version-check",
         ]
-        _run([*pip, *packages])
+        run([*pip, *packages])
 
-    return _made(name, packages, make) / "bin" / "python"
+    return made(name, packages, make) / "bin" / "python"
 
 
 def node_package(name: str, package: str) -> Path:
@@ -48,14 +49,14 @@ def node_package(name: str, package: str) -> Path:
         raise CanNotInstall("npm is not installed")
 
     def make(folder: Path) -> None:
-        _run([npm, "install", "--silent", "--no-audit", "--no-fund", "--prefix", str(folder), package])
+        run([npm, "install", "--silent", "--no-audit", "--no-fund", "--prefix", str(folder), package])
 
-    return _made(name, [package], make) / "node_modules"
+    return made(name, [package], make) / "node_modules"
 
 
 def postgres_programs() -> str:
     """The folder with PostgreSQL's programs. It is a server of the system's: used where present, not installed."""
-    for folder in (*_path_folders(), *sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)):
+    for folder in (*_path_folders(), *sorted(SYSTEM_POSTGRES.glob("*/bin"), reverse=True)):
         if all((folder / name).exists() for name in ("initdb", "postgres")):
             return str(folder)
     raise CanNotInstall("PostgreSQL (initdb and postgres) is not on this machine")
@@ -73,7 +74,8 @@ def _path_folders() -> list[Path]:
     return [Path(folder) for folder in os.environ.get("PATH", "").split(os.pathsep) if folder]
 
 
-def _made(name: str, packages: Sequence[str], make: Callable[[Path], None]) -> Path:
+def made(name: str, packages: Sequence[str], make: Callable[[Path], None]) -> Path:
+    """The folder that `make(folder)` fills, from the cache where it is whole; half-made ones are thrown away."""
     digest = hashlib.sha256(" ".join((sys.version, *packages)).encode()).hexdigest()[:12]
     folder = cache_folder() / "peers" / f"{name}-{digest}"
     whole = folder / "whole"  # environments can not be moved, so a mark says that this one is finished
@@ -89,7 +91,8 @@ def _made(name: str, packages: Sequence[str], make: Callable[[Path], None]) -> P
     return folder
 
 
-def _run(command: list[str]) -> None:
+def run(command: list[str]) -> None:
+    """Run an installer; `CanNotInstall` with the last line that it said when it fails."""
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=INSTALL_S_MAX, check=False)
     except subprocess.TimeoutExpired:
