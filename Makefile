@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: setup demo test simulate lint types bench bench-quick bench-baseline fmt clean
+.PHONY: setup demo test simulate lint types bench storm fuzz bench-quick bench-baseline fmt clean
 
 $(STAMP): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -44,6 +44,14 @@ bench-quick: setup
 # On an idle machine, after a change that is meant to move it.
 bench-baseline: setup
 	$(BIN)/python -m benchmarks --quick --minutes 5 --json benchmarks/baseline.json
+
+# SECONDS and SEED say how long it kills, and what is planned.
+storm: setup
+	$(BIN)/python -m tests.storm --seconds $(or $(SECONDS),60) --seed $(or $(SEED),1)
+
+# In a virtual environment of its own, since atheris has no wheels for every Python. SECONDS is for each target.
+fuzz: setup
+	$(BIN)/python -m tests.fuzz --seconds $(or $(SECONDS),30)
 
 clean:
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist

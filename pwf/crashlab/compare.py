@@ -17,10 +17,14 @@ NEWLINE = b"\n"
 
 @dataclass
 class Baseline:
-    """A path that nobody disturbed, twice: what differs between the two is not compared."""
+    """A path that nobody disturbed: what differs between two runs of it is not compared.
+
+    In `twice`, pure functions were called a second time.
+    """
 
     first: LabRun
     second: LabRun
+    twice: LabRun
 
     def output(self, key: Key) -> str | None:
         """The output that is the same in every undisturbed run; None where there is no such."""
@@ -31,7 +35,12 @@ class Baseline:
 def judge_baseline(base: Baseline, graph: WorkflowGraph, *, stand_ins: bool, findings: Findings) -> bool:
     """Note what can be said without a crash. False when the path can't be used: it has no end of its own."""
     run = base.first
-    for record in run.touched:
+    if base.twice.stuck or base.twice.parked:
+        why = base.twice.stuck or base.twice.parked[0].reason
+        findings.add(
+            "note", "not_compared", _node_of(base.twice), f"pure functions were not called twice: {why}"
+        )
+    for record in base.twice.touched:
         _judge_touched(record.kind, record.node, record.first, record.second, graph, findings)
     if run.refused_answer:
         findings.add(
@@ -45,6 +54,16 @@ def judge_baseline(base: Baseline, graph: WorkflowGraph, *, stand_ins: bool, fin
     if run.stuck or run.parked:
         why = run.stuck or run.parked[0].reason
         findings.add("fault", "never_ends", _node_of(run), f"without any crash the run does not end: {why}")
+        return False
+    if run.status != base.second.status:
+        findings.add(
+            "fault",
+            "not_repeatable",
+            _node_of(run),
+            f"two runs without any crash end as {run.status} and as {base.second.status}: the first changed what the "
+            "second found outside",
+            hint="let each run have a place of its own: {scratch} in the input is an empty folder of each run",
+        )
         return False
     if run.status != "completed" and stand_ins:
         _judge_failed(run, graph, findings)

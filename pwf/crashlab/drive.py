@@ -19,7 +19,7 @@ from pwf.errors import Conflict, InvalidAnswer, NotFound, Rejected
 from pwf.protocol.crashlab import LabPlan, LabRecord, decode_record, encode_plan
 from pwf.protocol.graph import WorkflowGraph
 from pwf.protocol.operations import Explained, Origin, RecoverPayload, StartPayload
-from pwf.protocol.views import ENDED, RunView
+from pwf.protocol.views import ENDED, RunSummary, RunView
 from pwf.values import canonical
 
 POLL_S = 0.01
@@ -27,6 +27,8 @@ STUCK_S = 20.0  # without any change, and without a step that executes
 EXECUTING_S_MAX = 600.0
 LATER_S_MAX = 30.0  # a retry that is due later than this is not waited for
 TIMER_MS, TIMER_WATCHED_MS = 30, 1_500
+REPORTED = "reported"
+PARKED = ("due_later", "request_open")
 LAB_POINTS = frozenset({OPEN, ANSWERED, WAITING})
 
 
@@ -109,11 +111,11 @@ class Driver:
     def _look(self, run: LabRun) -> None:
         found: Explained = self._home.client.call("run.status", run_id=run.run_id)
         summary, code = found.summary, found.explanation.code
+        if self._has_arrived(run, summary, code):
+            run.arrived = True
+            return
         if summary.status in ENDED:
             run.over = True
-            return
-        if self._has_arrived(run, summary.node or "", code):
-            run.arrived = True
             return
         seen = (summary.status, summary.revision, summary.generation, code)
         if seen != run.last_seen:
@@ -128,21 +130,27 @@ class Driver:
         except (Rejected, Conflict, NotFound):
             return  # it moved on meanwhile: the next look sees where to
 
-    def _has_arrived(self, run: LabRun, node: str, code: str) -> bool:
+    def _has_arrived(self, run: LabRun, summary: RunSummary, code: str) -> bool:
+        """Whether it is at the point where the daemon is to be killed."""
         if run.crash.victim != "daemon" or run.struck:
             return False
         point = run.crash.points[0]
-        if point.phase not in LAB_POINTS:
-            return self._home.lab.reached(run.run_id, point).exists()
-        wanted = "due_later" if point.phase == WAITING else "request_open"
-        if (node, code) != (point.node, wanted):
+        if point.phase not in LAB_POINTS and not self._home.lab.reached(run.run_id, point).exists():
             return False
+        if point.phase in ("begun", "done") or summary.status in ENDED:
+            return point.phase not in LAB_POINTS
+        parked = {WAITING: ("due_later",), REPORTED: PARKED}.get(point.phase, ("request_open",))
         view: RunView = self._home.client.call("run.view", run_id=run.run_id)
-        if max((step.visit for step in view.steps if step.node == node), default=0) != point.visit:
+        attempts = [step for step in view.steps if step.node == point.node]
+        if max((step.visit for step in attempts), default=0) < point.visit:
             return False
-        if view.request is not None:
-            run.requests.setdefault((node, point.visit), set()).add(view.request.request_id)
-        return True
+        if view.request is not None and view.request.node == point.node:
+            run.requests.setdefault((point.node, point.visit), set()).add(view.request.request_id)
+        if point.phase == REPORTED and not any(
+            step.status == "active" for step in attempts if step.visit == point.visit
+        ):
+            return True  # what was reported is committed: that is the moment
+        return summary.node == point.node and code in parked
 
     def _answer(self, run: LabRun) -> None:
         view: RunView = self._home.client.call("run.view", run_id=run.run_id)

@@ -136,7 +136,8 @@ class _Lab:
             if self._settings.real:
                 time.sleep(APART_S)
             second = self._driver.batch([Crash(path)])[0]
-            base = Baseline(first, second)
+            twice = self._driver.batch([Crash(path, twice=True)])[0]  # which may leave more outside
+            base = Baseline(first, second, twice)
             if not judge_baseline(
                 base, self._graph, stand_ins=not self._settings.real, findings=self.findings
             ):
@@ -147,8 +148,8 @@ class _Lab:
                 yield base
 
     def _first(self, path: Path) -> LabRun:
-        """Run a path once, with pure functions called twice. Without an input: null, or the smallest that fits."""
-        crash = Crash(path, twice=True)
+        """Run a path once. Without an input: null, or the smallest that its type allows."""
+        crash = Crash(path)
         try:
             return self._driver.batch([crash])[0]
         except InvalidInput:

@@ -123,11 +123,13 @@ class LabEngine(Engine):
         return going_on
 
     def _pure(self, step: Step) -> End:
+        again: End | None = None
         with self._watch.over(lambda what: self._note("touched", step, first=what)):
             end = super()._execute(step)
             if self._plan.twice and step.node.kind in PURE:
-                again = Step(step.node, self._context(self._node, False), self._launch)
-                self._compare(step, _essence(end), _essence(super()._execute(again)))
+                again = super()._execute(Step(step.node, self._context(self._node, False), self._launch))
+        if again is not None:
+            self._compare(step, _essence(end), _essence(again))
         if isinstance(end, Timer):
             return Timer(_shortened(end.due, self._plan.timer_ms))
         return end
@@ -188,10 +190,10 @@ class LabEngine(Engine):
     def _stand_in_command(self, step: Step) -> Ended:
         """The command is asked for, and compared, and not run."""
         with self._watch.over(lambda what: self._note("touched", step, first=what)):
-            command = self._words(step)
+            command = again = self._words(step)
             if self._plan.twice:
-                again = Step(step.node, self._context(self._node, True), self._launch)
-                self._compare(step, command, self._words(again))
+                again = self._words(Step(step.node, self._context(self._node, True), self._launch))
+        self._compare(step, command, again)
         given = self._given(step)
         result = _shell_result(step, given if isinstance(given, dict) else {"parsed": given})
         options = step.node.shell

@@ -60,7 +60,7 @@ def test_every_command_has_help_with_an_example_and_json(
 def test_every_command_of_the_issue_exists() -> None:
     wanted = (
         "run ls show watch wait explain events pause resume cancel restart requests answer workflows check "
-        "graph daemon start stop status state doctor logs effects recover completion version"
+        "graph crashlab daemon start stop status state doctor logs effects recover completion version"
     )
     assert set(wanted.split()) == set(command_names(build_parser()))
 
@@ -112,7 +112,7 @@ def test_json_before_the_command_counts_too(pwf: Pwf, daemon: FakeDaemon) -> Non
 def test_every_error_code_has_an_exit_code_that_the_manual_names() -> None:
     from pwf.errors import _BY_CODE
 
-    internal = {"error", "protocol_rejected", "runner_crashed"}
+    internal = {"error", "protocol_rejected"}
     assert {code for code in _BY_CODE if exits.of_error(code) == exits.INTERNAL} == internal
     manual = (ROOT / "docs/operations.md").read_text()
     for name, value in vars(exits).items():

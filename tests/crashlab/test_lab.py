@@ -1,0 +1,206 @@
+"""The lab itself: the examples pass, real homes never see a stand-in, and it leaves nothing behind."""
+
+from __future__ import annotations
+
+import glob
+import json
+import tempfile
+from pathlib import Path
+
+import msgspec
+import psutil
+import pytest
+
+from pwf.cli import exits
+from pwf.cli.main import main
+from pwf.crashlab.drive import with_scratch
+from pwf.crashlab.experiments import Path as LabPath
+from pwf.crashlab.experiments import Seen, Traced, crashes, paths
+from pwf.crashlab.report import Findings
+from pwf.protocol.crashlab import LAB_VARIABLE, LabFolder, LabPlan, encode_plan
+from pwf.protocol.graph import Case, EffectSpec, NodeSpec, Way, WorkflowGraph
+from pwf.protocol.runner import MARKER_VARIABLE, Launch, Value
+from pwf.runner.lab import lab_of
+from tests.crashlab.conftest import Lab
+
+EXAMPLES = Path(__file__).parents[2] / "examples" / "workflows"
+
+
+def processes_of(word: str) -> list[psutil.Process]:
+    found = []
+    for process in psutil.process_iter():
+        try:
+            if word in " ".join(process.environ().values()):
+                found.append(process)
+        except psutil.Error:
+            continue
+    return found
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("hello.py", ("--set", "name=Ada")),
+        ("release.py", ("--set", "version=v1", "--crashes", "24")),
+        ("repository_report.py", ("--crashes", "24")),
+    ],
+)
+def test_the_examples_pass(
+    name: str, words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = set(glob.glob(f"{tempfile.gettempdir()}/pwf-crashlab-*"))
+    code = main(["crashlab", str(EXAMPLES / name), *words, "--json"])
+    report = json.loads(capsys.readouterr().out)
+    assert report["findings"] == []
+    assert code == exits.OK
+    assert {path["status"] for path in report["paths"]} == {"completed"}
+    assert min(report["runner_crashes"], report["daemon_crashes"]) > 0
+    assert set(glob.glob(f"{tempfile.gettempdir()}/pwf-crashlab-*")) <= before
+
+
+def test_without_an_input_the_smallest_one_is_made_from_its_type(lab: Lab) -> None:
+    found = lab(
+        """
+import msgspec
+
+class Order(msgspec.Struct):
+    item: str
+    count: int
+    kind: Literal["new", "old"]
+    note: str = ""
+
+flow = Workflow("flow", input=Order)
+
+@flow.action(effect=manual("order", observe=lambda ctx: unknown()))
+def order(ctx) -> int:
+    raise AssertionError("never")
+""",
+        "--crashes",
+        "2",
+    )
+    assert found.code == exits.OK
+    assert found.report["input"] == {"item": "", "count": 0, "kind": "new"}
+    assert processes_of("pwf-crashlab-") == []
+
+
+def test_loops_timers_answers_and_chosen_outputs_go_through_every_crash(lab: Lab) -> None:
+    found = lab(
+        """
+flow = Workflow("flow")
+
+@flow.wait
+def nap(ctx):
+    return days(30)
+
+@flow.action(effect=manual("x", observe=lambda ctx: unknown()), retry=Retry(1, backoff=seconds(0.01)))
+def work(ctx) -> Literal["more", "enough"]:
+    raise AssertionError("never")
+
+@flow.checkpoint(returns=bool)
+def ask(ctx):
+    return "once more?"
+
+@flow.compute
+def end(ctx):
+    return ctx[work]
+
+flow.graph(nap >> work, work.switch(more=ask, enough=end), ask.switch(cases={True: work, False: end}))
+""",
+        "--crashes",
+        "40",
+        "--output",
+        'work="more"',
+        "--output",
+        'work="enough"',
+        "--answer",
+        "ask=true",
+    )
+    assert found.report["findings"] == []
+    assert found.code == exits.OK
+    assert found.report["paths"] == [
+        {"status": "completed", "nodes": ["nap", "work", "ask", "end"], "answers": ["ask: true"]}
+    ]
+    assert {(step["node"], step["visit"]) for step in found.report["steps"]} >= {("work", 1), ("work", 2)}
+
+
+# --- without processes ---
+
+
+def launch(run_id: str) -> Launch:
+    graph = WorkflowGraph(name="w", start="a", nodes=())
+    return Launch(run_id=run_id, generation=1, graph=graph, input=Value(), node="a", visit=1, attempt=1)
+
+
+def test_only_a_plan_that_names_the_runners_own_home_makes_a_lab(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = LabFolder(tmp_path)
+    (tmp_path / "plans").mkdir()
+    folder.plan("r1").write_bytes(encode_plan(LabPlan(home_id="scratchhome")))
+    monkeypatch.setenv(MARKER_VARIABLE, "scratchhome:r1:1")
+    monkeypatch.delenv(LAB_VARIABLE, raising=False)
+    assert lab_of(launch("r1")) is None
+    monkeypatch.setenv(LAB_VARIABLE, str(tmp_path))
+    assert lab_of(launch("r1")) is not None
+    assert lab_of(launch("r2")) is None
+    monkeypatch.setenv(MARKER_VARIABLE, "realhome:r1:1")
+    assert lab_of(launch("r1")) is None
+    folder.plan("r1").write_bytes(b"{")
+    assert lab_of(launch("r1")) is None
+
+
+def node(id: str, kind: str, **facts: object) -> NodeSpec:
+    return msgspec.convert({"id": id, "kind": kind, **facts}, NodeSpec, from_attributes=True)
+
+
+ASK = node(
+    "ask",
+    "checkpoint",
+    ways=(Way(outcome="completed", cases=(Case(value="a", target="do"), Case(value="b", target="do"))),),
+)
+DO = node("do", "action", effect=EffectSpec(mode="manual", type="x"))
+GRAPH = WorkflowGraph(name="w", start="ask", nodes=(ASK, DO))
+
+
+def test_each_case_is_a_path_and_choices_take_turns() -> None:
+    found = paths(GRAPH, stand_ins=True, given={}, most=10)
+    assert found.left_out == 0
+    assert [[path.value("ask", visit) for visit in (1, 2, 3)] for path in found.tried] == [
+        ["a", "b", "a"],
+        ["b", "a", "b"],
+    ]
+    assert paths(GRAPH, stand_ins=True, given={}, most=1).left_out == 1
+
+
+def test_what_the_user_gives_is_not_varied() -> None:
+    found = paths(GRAPH, stand_ins=True, given={"ask": ("b", "a")}, most=10)
+    assert len(found.tried) == 1
+    assert [found.tried[0].value("ask", visit) for visit in (1, 2)] == ["b", "a"]
+
+
+def test_a_path_does_not_repeat_the_crashes_of_an_earlier_one() -> None:
+    seen = Seen()
+    trace = [Traced("ask", 1, "checkpoint"), Traced("do", 1, "action")]
+    first = list(crashes(LabPath(0, {}), trace, seen))
+    other = [*trace, Traced("end", 1, "compute")]
+    second = list(crashes(LabPath(1, {}), other, seen))
+    assert len(first) == (6 + 2) + 6 + 2
+    assert {point.node for crash in second if len(crash.points) == 1 for point in crash.points} == {"end"}
+
+
+def test_scratch_is_put_into_every_text_of_the_input() -> None:
+    given = {"a": "{scratch}/x", "b": ["{scratch}", 1, None]}
+    assert with_scratch(given, "/s") == {"a": "/s/x", "b": ["/s", 1, None]}
+
+
+def test_the_same_finding_after_several_crashes_is_one() -> None:
+    findings = Findings()
+    for number in range(6):
+        findings.add("person", "needs_person", "pay", "it waits", after=f"crash {number}")
+    findings.add("fault", "varies", "draw", "it varies")
+    assert [(one.code, one.crashes, len(one.after)) for one in findings.all()] == [
+        ("varies", 0, 0),
+        ("needs_person", 6, 4),
+    ]
+    assert findings.verdict == "faults"
