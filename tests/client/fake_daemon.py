@@ -98,7 +98,10 @@ class FakeDaemon:
     def push(self, subscription: str, kind: Any, revision: int, body: Any) -> None:
         """Send an event to the connection that holds the subscription."""
         raw = msgspec.Raw(msgspec.json.encode(body))
-        connection = self._subscribers[subscription]
+        with self._lock:
+            connection = self._subscribers.get(subscription)
+        if connection is None:
+            return  # lost meanwhile: the client subscribes again
         connection.sendall(encode(Event(subscription=subscription, kind=kind, revision=revision, body=raw)))
 
     def wait_for(self, operation: str, count: int = 1, timeout_s: float = 10.0) -> list[Request]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import msgspec
 import pytest
 
-from pwf.errors import FrameTooLarge, ValueTooLarge
+from pwf.errors import ValueTooLarge
 from tests.e2e.world import World, serving
 
 MB = 1_000_000
@@ -145,7 +145,7 @@ def test_an_input_above_the_limit_is_refused_before_any_row_exists(strict: World
 def test_an_input_that_fits_in_no_frame_is_refused_by_the_client_with_the_limit(world: World) -> None:
     world.home.workflow("large", LARGE)
     before = world.count()
-    with pytest.raises(FrameTooLarge, match="1,048,576"):
+    with pytest.raises(ValueTooLarge, match="1,048,576"):
         world.start("large", "x" * 2 * MB)
     path = world.home.project / "input.json"
     path.write_text('"' + "x" * 2 * MB + '"')

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import socket
-import sqlite3
 import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -257,47 +255,6 @@ def test_what_does_not_exist_is_not_found_with_a_hint(echo: World, words: tuple[
 # --- bad homes ------------------------------------------------------------------------------------------------
 
 
-def test_a_database_of_a_newer_pwf_is_refused_untouched(home: Home) -> None:
-    home.run("start")
-    home.run("stop")
-    path = home.home / "pwf.db"
-    with closing(sqlite3.connect(path)) as connection:
-        (version,) = connection.execute("PRAGMA user_version").fetchone()
-        connection.execute(f"PRAGMA user_version = {version + 1000}")
-    before = path.read_bytes()
-    refused = home.run("start", code=None)
-    assert refused.returncode in (5, 8)
-    assert "newer" in refused.stderr
-    assert path.read_bytes() == before
-    home.checked = False
-
-
-def test_a_database_that_is_not_ours_is_refused_untouched(home: Home) -> None:
-    home.home.mkdir(mode=0o700)
-    path = home.home / "pwf.db"
-    with closing(sqlite3.connect(path)) as connection:
-        connection.execute("CREATE TABLE other (x)")
-        connection.commit()
-    before = path.read_bytes()
-    refused = home.run("start", code=None)
-    assert refused.returncode in (5, 8)
-    assert "pwf.db" in refused.stderr
-    assert path.read_bytes() == before
-    home.checked = False
-
-
-def test_a_socket_path_that_a_file_has_is_refused_and_the_file_is_kept(home: Home) -> None:
-    home.home.mkdir(mode=0o700)
-    path = home.home / "pwf.sock"
-    path.write_text("precious")
-    refused = home.run("start", code=None)
-    assert refused.returncode in (5, 8)
-    assert "pwf.sock" in refused.stderr
-    assert path.read_text() == "precious"
-    path.unlink()
-    home.run("start")
-
-
 def test_a_stale_socket_is_replaced(home: Home) -> None:
     home.home.mkdir(mode=0o700)
     with closing(socket.socket(socket.AF_UNIX)) as stale:
@@ -306,32 +263,12 @@ def test_a_stale_socket_is_replaced(home: Home) -> None:
     home.run("status")
 
 
-@pytest.mark.skipif(os.getuid() != 0, reason="only root can give a folder away")
-def test_a_home_that_belongs_to_another_user_is_refused(home: Home) -> None:
-    home.home.mkdir(mode=0o700)
-    os.chown(home.home, 12345, 12345)
-    refused = home.run("start", code=None)
-    assert refused.returncode in (5, 8)
-    assert "another user" in refused.stderr
-    assert os.listdir(home.home) == []
-    os.chown(home.home, 0, 0)
-
-
 def test_a_home_that_can_not_be_made_is_refused(home: Home, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     home.environment["PWF_HOME"] = str(tmp_path / "file" / "home")
     refused = home.run("start", code=8)
     assert str(tmp_path / "file") in refused.stderr
     assert "hint:" in refused.stderr
-
-
-def test_a_bad_configuration_is_refused_with_key_file_and_line(home: Home) -> None:
-    home.config("max_runners = 2\nmax_runers = 3\n")
-    refused = home.run("start", code=None)
-    assert "config.toml:2" in refused.stderr
-    assert "max_runers" in refused.stderr
-    home.config("max_runners = 2\n")
-    home.run("start")
 
 
 # --- bad frames -----------------------------------------------------------------------------------------------
