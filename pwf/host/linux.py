@@ -198,10 +198,13 @@ def open_exit(identity: Identity) -> int | None:
         fd = os.pidfd_open(identity.pid)
     except ProcessLookupError:
         return None
-    if is_alive(identity):  # read after opening: the descriptor means this process and no later one
-        return fd
-    os.close(fd)
-    return None
+    kept = False
+    try:
+        kept = is_alive(identity)  # read after opening: the descriptor means this process and no later one
+    finally:  # reading fails when this was the last descriptor to be had
+        if not kept:
+            os.close(fd)
+    return fd if kept else None
 
 
 def kill_identity(identity: Identity, signum: int = signal.SIGKILL) -> bool:

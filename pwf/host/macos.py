@@ -169,16 +169,11 @@ def open_exit(identity: Identity) -> int | None:
     )
     try:
         queue.control([event], 0, 0)
+        return os.dup(queue.fileno()) if is_alive(identity) else None
     except ProcessLookupError:
-        queue.close()
         return None
-    if not is_alive(identity):
+    finally:
         queue.close()
-        return None
-    fd = os.dup(queue.fileno())
-    os.set_inheritable(fd, False)
-    queue.close()
-    return fd
 
 
 def kill_identity(identity: Identity, signum: int = signal.SIGKILL) -> bool:

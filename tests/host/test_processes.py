@@ -234,3 +234,26 @@ def test_threads_and_descriptors_are_counted_as_the_kernel_has_them() -> None:
 def test_private_memory_is_counted_and_is_zero_for_a_process_that_is_gone() -> None:
     assert host.memory_private_bytes(os.getpid()) > 1_000_000
     assert host.memory_private_bytes(2**22 + 1) == 0
+
+
+def test_an_end_that_can_not_be_watched_for_want_of_descriptors_costs_none() -> None:
+    code = """
+import os, resource
+from pwf import host
+identity = host.process_identity(os.getpid())
+os.close(host.open_exit(identity))
+used = max(map(int, os.listdir("/proc/self/fd")))  # of the listing itself: the next free number
+resource.setrlimit(resource.RLIMIT_NOFILE, (used + 1, used + 1))  # one more may be opened, and no second one
+for _ in range(3):
+    try:
+        host.open_exit(identity)
+    except OSError:
+        pass
+    else:
+        raise SystemExit("there was a descriptor to read the process with")
+    os.close(os.open("/dev/null", os.O_RDONLY))
+"""
+    shown = subprocess.run(
+        [sys.executable, "-c", code], check=False, capture_output=True, text=True, timeout=20
+    )
+    assert shown.returncode == 0, shown.stderr
