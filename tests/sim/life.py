@@ -50,6 +50,7 @@ from tests.sim.pool import SimPool
 
 BALLAST_BYTES = 64 * 1024
 INODE = 7
+STALL_LOOK_S = 1.0
 
 
 class Crash(Exception):
@@ -226,9 +227,11 @@ class Life:
         if point == "committed":
             self.world.auditor.look(self)
         wait_s = self._chance.random() * self.world.mix.pause_s
-        wait_s = max(wait_s, self.stalled_until - trio.current_time())
         with trio.move_on_after(wait_s):
             await self._crashed.wait()
+        while not self.dead and trio.current_time() < self.stalled_until:
+            with trio.move_on_after(STALL_LOOK_S):
+                await self._crashed.wait()
         if self.serving and self._chance.random() < self.world.rate("crash_at_point"):
             self.world.fault("crash", life=self.number, at=point)
             self.crash()

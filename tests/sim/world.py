@@ -34,6 +34,7 @@ from tests.sim.outside import Outside
 from tests.sim.workload import draw_workflow
 
 CALM_S_MAX = 3_600.0
+ANSWERS_S_MAX = 600.0  # after the faults
 TIDY_S = 5.0
 RESTART_S_MAX = 3.0
 FOLDER = Path("/dev/shm") if Path("/dev/shm").is_dir() else None
@@ -221,17 +222,22 @@ class World:
             nursery.start_soon(self._keep_daemon)
             gremlin = Gremlin(self)
             nursery.start_soon(gremlin.run)
-            async with trio.open_nursery() as clients:
-                for number in range(self.mix.clients):
-                    clients.start_soon(SimClient(self, f"c{number}").run)
-                await trio.sleep(self.mix.fault_s)
-                self.note("calm")
-                self.calm = True
-                self.calm_since_ms = self.machine.true_ms
-                gremlin.heal()
+            with trio.move_on_after(self.mix.fault_s + ANSWERS_S_MAX) as patience:
+                await self._serve_clients(gremlin)
+            self.auditor.check(not patience.cancelled_caught, "every client gets its answers")
             await self._come_to_an_end()
             nursery.cancel_scope.cancel()
         await self._last_look()
+
+    async def _serve_clients(self, gremlin: Gremlin) -> None:
+        async with trio.open_nursery() as clients:
+            for number in range(self.mix.clients):
+                clients.start_soon(SimClient(self, f"c{number}").run)
+            await trio.sleep(self.mix.fault_s)
+            self.note("calm")
+            self.calm = True
+            self.calm_since_ms = self.machine.true_ms
+            gremlin.heal()
 
     async def _come_to_an_end(self) -> None:
         janitor = SimClient(self, "janitor")
