@@ -10,6 +10,7 @@ import contextlib
 import os
 import signal
 import socket
+import sys
 
 import trio
 
@@ -60,11 +61,20 @@ class RunnerProcess:
             finally:
                 os.close(descriptor)
         self._died_tick = host.now_tick()
+        self._hear_no_more()
         with trio.move_on_after(STATUS_WAIT_S):
             await self._report.arrived.wait()
         self._exits.forget(self.identity)
         self._status = self._report.status
         self._exited.set()
+
+    def _hear_no_more(self) -> None:
+        """End both streams behind what was said: a process that the step forked may hold the other ends open."""
+        if sys.platform != "linux":
+            return  # there it would throw away what is still to be read
+        for stream in (self.stream, self.values):
+            with contextlib.suppress(OSError):  # closed by now
+                stream.socket.shutdown(socket.SHUT_RD)
 
     def _open_exit(self) -> int | None:
         try:

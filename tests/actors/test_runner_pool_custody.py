@@ -104,6 +104,37 @@ async def test_without_spawners_the_marker_and_the_session_still_prove_it(tmp_pa
         await process.aclose()
 
 
+async def test_a_fork_that_holds_its_sockets_does_not_hide_that_the_runner_has_ended(tmp_path: Path) -> None:
+    async with running_pool() as pool:
+        project = Project(tmp_path, pool)
+        await project.write(escape("double fork and setsid", tmp_path))
+        process = await project.acquire()
+        await project.launch(process)
+        child = await escaped(tmp_path)
+        for template in named("pwf-template"):  # nobody is left who knows the child for the runner's
+            host.kill_identity(template)
+        os.kill(process.identity.pid, signal.SIGKILL)
+        with trio.fail_after(5):
+            assert await process.stream.receive_some() == b""
+            assert await process.values.receive_some() == b""
+        assert host.is_alive(child)
+        assert await process.prove_dead()
+        assert not host.is_alive(child)
+        await process.aclose()
+
+
+async def test_what_a_runner_said_before_its_end_can_still_be_read(tmp_path: Path) -> None:
+    async with running_pool() as pool:
+        project = Project(tmp_path, pool)
+        await project.write("import os\nos.write(3, b'a word')\nos._exit(0)")
+        process = await project.acquire()
+        await project.launch(process)
+        await process.exited()
+        assert await process.stream.receive_some() == b"a word"
+        assert await process.stream.receive_some() == b""
+        await process.aclose()
+
+
 async def test_sigterm_comes_first_where_there_is_a_grace(tmp_path: Path) -> None:
     async with running_pool() as pool:
         project = Project(tmp_path, pool)
