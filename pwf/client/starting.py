@@ -122,8 +122,7 @@ def spawn(at: Places) -> subprocess.Popen[bytes]:
             cwd="/",
             env=environment,
             start_new_session=True,
-            close_fds=True,
-            umask=0o077,
+            close_fds=True,  # our umask stays: runs inherit it, and what the daemon keeps has modes of its own
         )
     except OSError as error:
         raise DaemonUnreachable(f"{sys.executable} can not be started: {error.strerror}") from error

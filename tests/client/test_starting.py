@@ -15,8 +15,10 @@ import anyio
 import pytest
 
 from pwf import host
+from pwf.actors.supervise import Deaths
 from pwf.client import connect, connect_sync
 from pwf.client.starting import connect_or_start, log_tail, read_lock, socket_path, spawn, try_connect
+from pwf.clock import SystemClock
 from pwf.errors import DaemonUnreachable, HomeRefused
 from pwf.places import Places
 
@@ -85,6 +87,23 @@ def test_a_started_daemon_is_detached_and_private(at: Places) -> None:
     assert os.readlink(f"/proc/{pid}/fd/2") == str(at.log)
     assert at.home.stat().st_mode & 0o777 == 0o700
     assert at.log.stat().st_mode & 0o777 == 0o600
+
+
+def test_files_of_runs_get_the_rights_of_whoever_started_the_daemon_and_its_own_are_private(
+    at: Places,
+) -> None:
+    before = os.umask(0o022)
+    try:
+        with connect_sync(at, autostart=True) as client:
+            pid = client.pid
+            client.call("daemon.status")
+        Deaths(at.home, SystemClock(host.boot_id())).note(ValueError("an error"))
+    finally:
+        os.umask(before)
+    assert "Umask:\t0022\n" in Path(f"/proc/{pid}/status").read_text()
+    modes = {path.name: path.stat().st_mode & 0o777 for path in at.home.iterdir()}
+    assert {"pwf.db", "pwf.db-wal", "daemon.log", "deaths.json"} <= modes.keys()
+    assert set(modes.values()) == {0o600}
 
 
 def test_a_hang_up_does_not_end_it_and_stop_does(at: Places) -> None:
