@@ -102,7 +102,9 @@ class RunnerProcess:
 
     def kill(self) -> None:
         """SIGKILL to exactly this process and what is below it now. What flees is left to `prove_dead`."""
-        below = host.descendants(self.identity.pid) if host.is_alive(self.identity) else []
+        below: list[Identity] = []
+        with contextlib.suppress(OSError):  # no descriptors just now
+            below = host.descendants(self.identity.pid) if host.is_alive(self.identity) else []
         for identity in (self.identity, *below):
             with contextlib.suppress(OSError):
                 host.kill_identity(identity)

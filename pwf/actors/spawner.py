@@ -205,7 +205,8 @@ class Zygote:
     def _end(self, link: SpawnLink, identity: Identity) -> None:
         """Be done with a helper, whatever it does."""
         link.close()
-        host.kill_identity(identity)
+        with contextlib.suppress(OSError):  # no descriptors just now: most end with their link
+            host.kill_identity(identity)
         self._exits.forget(identity)
 
     async def _how_it_ended(self, identity: Identity) -> str:

@@ -70,7 +70,9 @@ class Deaths:
     def _write(self, deaths: list[Death]) -> None:
         beside = self._path.with_suffix(".new")
         try:
-            with open(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600), "wb") as file:
+            with open(
+                os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600), "wb"
+            ) as file:
                 file.write(msgspec.json.encode(deaths))
             os.replace(beside, self._path)
         except OSError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import signal
@@ -213,3 +214,24 @@ async def test_when_the_daemon_is_killed_everything_below_it_ends(name: str, tmp
         assert len(below) >= 6, "zygote, template, three runners, and what the steps started"
         daemon.kill()
         assert await until_dead(below)
+
+
+async def test_ending_what_nobody_wants_survives_a_shortage_of_descriptors(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with running_pool() as pool:
+        project = Project(tmp_path, pool)
+        await project.write("return 1")
+        process = await project.acquire()
+
+        def none_left(*args: object) -> None:
+            raise OSError(errno.EMFILE, "too many open files")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(host, "is_alive", none_left)
+            patch.setattr(host, "kill_identity", none_left)
+            await process.discard()
+            assert (await project.write("return 2")).error is None
+        with trio.fail_after(5):
+            await process.exited()
+        assert await project.output() == 2
