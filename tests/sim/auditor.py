@@ -213,6 +213,7 @@ class Auditor:
 
     def launched(self, process: Any, launch: Any) -> None:
         """Custody is committed before work starts."""
+        process.at_work = True
         rows = self.rows("SELECT generation, pid FROM runners WHERE run_id = ?", launch.run_id)
         expected = (launch.generation, process.identity.pid)
         stale = self._revisions.get("run:" + launch.run_id, (0, 0))[1] > launch.generation
@@ -226,7 +227,7 @@ class Auditor:
         others = [
             other.marker
             for other in self._world.machine.living()
-            if other.run_id == process.run_id and other.marker != process.marker
+            if other.run_id == process.run_id and other.marker != process.marker and other.at_work
         ]
         self.check(not others, f"{process.marker} begins a step while {others} live")
 
@@ -238,7 +239,8 @@ class Auditor:
             self.check(
                 not self._world.outside.happened(effect_key), f"manual effect {effect_key} happens once"
             )
-        rival = [p.marker for p in self._world.machine.living() if p.run_id == process.run_id]
+        living = [p for p in self._world.machine.living() if p.at_work]
+        rival = [p.marker for p in living if p.run_id == process.run_id]
         self.check(set(rival) == {process.marker}, f"one generation at a time applies effects: {rival}")
 
     def runner_answered(self, process: Any, message: Any, reply: Any) -> None:
