@@ -12,7 +12,7 @@ import msgspec
 
 from pwf.actors.definitions import Known
 from pwf.actors.services import Answer, Asked, OperationHandler, Services
-from pwf.discovery import Found
+from pwf.discovery import Found, project_root
 from pwf.errors import PwfError
 from pwf.ids import check_id
 from pwf.protocol.frames import Request
@@ -57,10 +57,11 @@ async def start(services: Services, asked: Asked[StartPayload]) -> Answer:
 
 
 def start_receipt(request: Request, payload: StartPayload, value: bytes) -> ReceiptKey:
-    """What makes a start the same start: workflow, input and id, not where or when it was typed."""
+    """What makes a start the same start: project, workflow, input and id, not when it was typed."""
     key = request.idempotency_key
     scope = f"key:{key}" if key is not None else f"request:{request.client_id}:{request.request_id}"
-    facts = [Path(payload.workflow).stem, digest(value), payload.run_id]
+    root = str(project_root(Path(payload.origin.cwd)))
+    facts = [root, Path(payload.workflow).stem, digest(value), payload.run_id]
     return ReceiptKey(
         scope_key=scope, operation=request.operation, payload_digest=digest(canonical(facts, what="start"))
     )

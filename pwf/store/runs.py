@@ -136,6 +136,9 @@ def _differs(tx: Tx, command: StartRun, row: Row) -> str | None:
     workflow, inline, input_digest, parent = row[1], row[2], row[3], row[7]
     if workflow != command.workflow:
         return f"its workflow is {workflow!r}, not {command.workflow!r}"
+    root = environment_of(tx, EnvironmentOf(environment_id=row[8])).root
+    if root != command.environment.root:  # a workflow of that name in another project is another workflow
+        return f"its project is {root!r}, not {command.environment.root!r}"
     if load_value(tx, inline, input_digest) != command.input:
         return "its input is another"
     if parent != command.parent_run:

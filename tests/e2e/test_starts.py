@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from pwf.errors import Conflict
 from tests.e2e.home import Home, wait_for
 from tests.e2e.world import PATIENCE_S, World
 
@@ -70,6 +71,25 @@ def test_a_key_starts_one_run_however_often_it_is_sent(echo: World) -> None:
     assert echo.home.json(*words)["run_id"] == first["run_id"]
     refused = echo.home.run("run", "echo", "--key", "nightly: 31 Jan", "--input", "0", "--detach", code=4)
     assert "nightly" in refused.stderr or "key" in refused.stderr
+
+
+@pytest.mark.parametrize("option", ["key", "run_id"])
+def test_a_workflow_of_the_same_name_in_another_project_is_not_the_same_start(
+    world: World, option: str
+) -> None:
+    for name in ("here", "there"):
+        workflows = world.folder(f"{name}-{option}") / ".pwf" / "workflows"
+        workflows.mkdir(parents=True)
+        text = ECHO.replace('"echo"', '"nightly"').replace("ctx.input", repr(name))
+        (workflows / "nightly.py").write_text("from pwf import *\n" + text)
+    here, there = (world.home.project / "outside" / f"{name}-{option}" for name in ("here", "there"))
+    options: dict[str, str] = {option: f"same-{option}"}
+    run_id = world.start("nightly", cwd=here, **options)  # type: ignore[arg-type]
+    with pytest.raises(Conflict, match="its project is"):
+        world.start("nightly", cwd=there, **options)  # type: ignore[arg-type]
+    assert world.output(run_id) == "here"
+    inside = here / ".pwf"  # the same project, from another folder of it
+    assert world.start("nightly", cwd=inside, **options) == run_id  # type: ignore[arg-type]
 
 
 def test_a_run_with_a_time_starts_then_and_not_before(echo: World) -> None:

@@ -18,6 +18,7 @@ from pwf.store.runs import (
 from tests.store.world import ENVIRONMENT, MANUAL, Runner, graph, key, linear, node
 
 OTHER = graph(node("x"), name="other")
+ELSEWHERE = msgspec.structs.replace(ENVIRONMENT, root="/elsewhere")
 
 
 # --- start and adoption ---------------------------------------------------------------------------------------
@@ -52,6 +53,7 @@ def test_adoption_says_when_the_code_is_older(world):
     ("flow", "facts", "why"),
     [
         (OTHER, {"input": 9}, "its workflow is 'flow', not 'other'"),
+        (linear(2), {"input": 1, "environment": ELSEWHERE}, "its project is '/project', not '/elsewhere'"),
         (linear(2), {"input": 2}, "its input is another"),
         (linear(2), {"input": 1, "parent_run": "p"}, "it is no restart"),
     ],
