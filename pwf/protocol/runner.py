@@ -63,8 +63,9 @@ class Launch(_Message, frozen=True, kw_only=True, forbid_unknown_fields=True, ta
     `visits` counts the entries so far per node (the position's included). `observe` is set when an earlier attempt
     of the position's manual effect may or may not have happened: the runner must observe before anything else. When
     the answer is `not_applied`: with `observe_then` None (the attempt was interrupted) the node is run now; else the
-    attempt had ended with that outcome, and the runner reports it: Finish(outcome=observe_then, settled="rejected",
-    observed=True). `past` is in attempt order and may name a node twice: its latest completed and its latest result.
+    attempt had ended with that outcome, and the runner reports it: Finish(outcome=observe_then, error=observe_error,
+    settled="rejected", observed=True). `past` is in attempt order and may name a node twice: its latest completed and
+    its latest result.
     """
 
     run_id: str
@@ -77,6 +78,7 @@ class Launch(_Message, frozen=True, kw_only=True, forbid_unknown_fields=True, ta
     tries: int = 1  # number of the try within the visit
     observe: bool = False
     observe_then: Outcome | None = None
+    observe_error: StepError | None = None
     effect_key: str | None = None
     attempt_started_wall_ms: int = 0
     past: tuple[PastStep, ...] = ()

@@ -64,8 +64,7 @@ def _not_applied(step: Step) -> Ended | None:
     outcome = step.launch.observe_then
     if outcome is None:
         return None
-    # Without an error of its own: the daemon has the one that the attempt ended with.
-    return Ended(outcome=outcome, settled="rejected", observed=True)
+    return Ended(outcome=outcome, error=step.launch.observe_error, settled="rejected", observed=True)
 
 
 def _unknown(step: Step, message: str) -> Ended:

@@ -330,6 +330,12 @@ def note(tx: Tx, run: RunState, kind: str, actor: str, payload: dict[str, object
     tx.changed("run:" + run.run_id)
 
 
+def took_too_long(node: NodeSpec) -> StepError:
+    """The error of an attempt that was ended with its runner when its time was over."""
+    text = f"node {node.id!r} took longer than its {node.timeout_ms or 0:,} ms"
+    return StepError(code="runner_timed_out", message=text, node=node.id)
+
+
 def decode_error(data: bytes | None) -> StepError | None:
     """The error of a row."""
     return None if data is None else msgspec.json.decode(data, type=StepError)

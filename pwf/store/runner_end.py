@@ -95,8 +95,7 @@ def _hold_unreaped(tx: Tx, run: RunState) -> None:
 
 def _timed_out(tx: Tx, run: RunState, graph: Graph, node: NodeSpec) -> None:
     timeout_ms = node.timeout_ms or 0
-    text = f"node {run.node!r} took longer than its {timeout_ms:,} ms"
-    error = StepError(code="runner_timed_out", message=text, node=run.node)
+    error = moves.took_too_long(node)
     facts: dict[str, object] = {"node": run.node, "attempt": run.attempts, "outcome": "timed_out"}
     then = moves.follow(run, node, "timed_out", None)
     moves.end_attempt(tx, run, "timed_out", error=encode(error), active_ms=timeout_ms)

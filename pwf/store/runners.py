@@ -14,6 +14,7 @@ from pwf.protocol.runner import (
     Launch,
     PastStep,
     Publish,
+    StepError,
     Value,
 )
 from pwf.protocol.spawn import Identity
@@ -122,6 +123,7 @@ def _begin(tx: Tx, command: RunnerStarted) -> Launched | Parked:
     )
     row = tx.one(Q.input, {"run_id": run.run_id})
     assert row is not None
+    reports = run.observe in ("failed", "timed_out")
     launch = Launch(
         run_id=run.run_id,
         generation=run.generation,
@@ -132,7 +134,8 @@ def _begin(tx: Tx, command: RunnerStarted) -> Launched | Parked:
         attempt=run.attempts,
         tries=run.tries,
         observe=run.observe is not None,
-        observe_then=run.observe if run.observe in ("failed", "timed_out") else None,  # type: ignore[arg-type]
+        observe_then=run.observe if reports else None,  # type: ignore[arg-type]
+        observe_error=_unknown_error(tx, run, node) if reports else None,
         effect_key=run.effect_key if node.effect is not None else None,
         attempt_started_wall_ms=tx.now.wall_ms,
         past=past,
@@ -161,6 +164,14 @@ def _past(tx: Tx, run: RunState) -> tuple[PastStep, ...]:
         latest.pop((node, done), None)
         latest[node, done] = step
     return tuple(latest.values())
+
+
+def _unknown_error(tx: Tx, run: RunState, node: NodeSpec) -> StepError | None:
+    """Why the attempt ended whose effect is to be observed. One whose runner we ended has left no word."""
+    row = tx.one(Q.unknown_error, {"run_id": run.run_id, "node": run.node, "visit": run.visit})
+    if row is not None:
+        return moves.decode_error(row[0])
+    return moves.took_too_long(node) if run.observe == "timed_out" else None
 
 
 def _data_files(tx: Tx, run: RunState) -> dict[str, Value]:

@@ -24,6 +24,12 @@ FROM attempts a LEFT JOIN contents c ON c.digest = a.output_digest
 WHERE a.run_id = :run_id AND a.status IN ('completed', 'failed', 'timed_out', 'cancelled')
 ORDER BY a.attempt
 
+-- name: unknown_error
+-- The error of the attempt whose effect is to be observed.
+SELECT error FROM attempts
+WHERE run_id = :run_id AND node = :node AND visit = :visit AND status = 'unknown' AND error IS NOT NULL
+ORDER BY attempt DESC LIMIT 1
+
 -- name: input
 -- The run's input, root and pinned data files' home.
 SELECT r.input, r.input_digest, c.size, d.root

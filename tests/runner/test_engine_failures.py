@@ -11,7 +11,7 @@ import msgspec
 import pytest
 import trio
 
-from pwf.protocol.runner import Finish
+from pwf.protocol.runner import Finish, StepError
 from pwf.workflow.effects import (
     NotApplied,
     applied,
@@ -348,6 +348,7 @@ def test_the_effect_key_is_the_same_in_every_attempt_of_a_visit() -> None:
 
 
 OBSERVE = {"observe": True, "effect_key": "run1:act:1"}
+NO_ANSWER = StepError(code="node_failed", message="no answer", node="act")
 
 
 @pytest.mark.parametrize("is_async", [False, True])
@@ -381,10 +382,26 @@ def test_not_applied_after_a_failed_attempt_reports_that_outcome(outcome: str) -
     def act(ctx: Any) -> Any:
         raise AssertionError("must not run")
 
-    launch = OBSERVE | {"observe_then": outcome}
+    launch = OBSERVE | {"observe_then": outcome, "observe_error": NO_ANSWER}
     finish = one_action(act, manual("mail", observe=lambda ctx: not_applied()), launch)
     assert (finish.outcome, finish.settled, finish.observed) == (outcome, "rejected", True)
-    assert finish.error is None  # the daemon has the one that the attempt ended with
+    assert finish.error == NO_ANSWER, "the one that the attempt ended with"
+
+
+def test_the_step_after_a_failed_attempt_that_was_observed_sees_its_error() -> None:
+    flow: Workflow[Any] = Workflow("w")
+
+    @flow.action(effect=manual("mail", observe=lambda ctx: not_applied()))
+    def act(ctx: Any) -> None:
+        raise AssertionError("must not run")
+
+    @flow.compute
+    def report(ctx: Any) -> str:
+        return f"mail: {ctx.results[act].error.message}"
+
+    flow.graph(act.on("failed") >> report)
+    launch = OBSERVE | {"observe_then": "failed", "observe_error": NO_ANSWER}
+    assert run_inline(flow, memory_run(flow, **launch)).output == "mail: no answer"
 
 
 @pytest.mark.parametrize("answer", ["unknown", "raises", "wrong", "late"])

@@ -210,6 +210,7 @@ def test_an_unknown_effect_is_observed_by_the_next_runner(world, become):
     assert (again.launch.node, again.launch.observe) == ("send", True)
     outcome = {"_unknown_by_crash": None, "_unknown_by_timeout": "timed_out"}.get(become.__name__, "failed")
     assert again.launch.observe_then == outcome
+    assert (again.launch.observe_error is not None) == (outcome is not None)
 
 
 def test_nothing_is_observed_before_the_old_processes_are_proved_dead(world):
