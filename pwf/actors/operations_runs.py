@@ -119,7 +119,7 @@ async def pause_(services: Services, asked: Asked[PausePayload]) -> Answer:
     """`run.pause`."""
     now = asked.payload.now
     done = await _control(services, asked, pause, now=now)
-    if now:
+    if now and not done.repeated:  # a late repeat must not end what a resume has begun since
         services.scheduler.stop_run(done.unwrap().run_id)
     return _changed(done)
 

@@ -164,6 +164,7 @@ class RunSupervisor:
         """Hold the run with the reason, or count the failure as a runner's end."""
         if isinstance(refusal, ClaimLost | Unavailable):
             self._stopped_with_daemon = True
+            await trio.sleep(RETRY_S)  # it is admitted again at once
             return None
         if isinstance(refusal, RunnerCrashed):
             return StepError(code=refusal.code, message=refusal.message)
@@ -180,6 +181,10 @@ class RunSupervisor:
 
     async def _serve(self, process: RunnerProcess) -> StepError | None:
         """Talk with the runner until its socket closes or its time is over. What went wrong, if something did."""
+        if self._world.draining():
+            self.stop(with_daemon=True)
+        if self._stop_wanted:  # while it was made; no step has begun, and none begins now
+            return None
         limits = {
             "value_bytes_max": self._world.config.max_value_bytes,
             "output_bytes_max": self._world.config.max_output_bytes,
@@ -204,7 +209,7 @@ class RunSupervisor:
 
     async def _converse(self, process: RunnerProcess, launch: bytes) -> StepError | None:
         splitter = FrameSplitter(RUNNER_FRAME_BYTES_MAX)
-        if not await self._send(process, launch):
+        if self._stop_wanted or not await self._send(process, launch):
             return None
         while True:
             data = await self._receive(process)

@@ -16,6 +16,7 @@ import trio
 
 from pwf import host
 from pwf.actors.changes import Changes
+from pwf.actors.custody import PROOF_TIMEOUT_S
 from pwf.actors.logging import Log
 from pwf.actors.run_supervisor import RunSupervisor, Supervision
 from pwf.actors.runner_pool import RunnerPool
@@ -35,7 +36,9 @@ REREAD_S = 5.0  # a lost wake-up costs at most this (design, section 3)
 UNAVAILABLE_S = 0.5  # pause after the store could not take an admission
 RECOVERY_BATCH = 200  # ends settled in one transaction
 FACTS_MAX = 256
-UNPROVED_S = 30.0  # before processes that could not be shown dead are looked at again
+LOOK_AGAIN_S = (
+    1.0  # for a further proof of processes that could not be shown dead: they are looked at for ever
+)
 SETTLE_S = 8.0  # after the drain: until every runner must be settled
 
 
@@ -65,9 +68,8 @@ class Scheduler:
         self._pool = pool
         self._live: dict[tuple[str, int], RunSupervisor] = {}
         self._recovering: set[tuple[str, int]] = set()
-        self._failed: set[tuple[str, int]] = (
-            set()
-        )  # their supervisor failed: that counts like a runner's crash
+        self._failed: set[tuple[str, int]] = set()  # their supervisor failed: it counts as a crash
+        self._unproved: set[tuple[str, int]] = set()
         self._event = trio.Event()
         self._emptied = trio.Event()
         self._facts: dict[str, LaunchFacts] = {}
@@ -134,7 +136,7 @@ class Scheduler:
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Recover, then admit, until cancelled."""
-        await self._store.write(rebase, Rebase())
+        rebased = False
         async with trio.open_nursery() as nursery:
             with self._changes.watch("queue") as watch:
                 nursery.start_soon(self._pass_on, watch)
@@ -143,6 +145,9 @@ class Scheduler:
                     woken = self._event.is_set()
                     self._event = trio.Event()
                     try:
+                        if not rebased:
+                            await self._store.write(rebase, Rebase())
+                            rebased = True
                         if trio.current_time() >= self._recover_at:
                             await self._recover(nursery)
                         more = await self._admit(nursery, woken=woken)
@@ -205,6 +210,10 @@ class Scheduler:
             await supervisor.run(environment, await self._launch_facts(admission.definition_id))
         except OutcomeUnknown:
             raise
+        except (
+            Unavailable
+        ) as error:  # a read failed: not this run's fault, and recovery comes at its own pace
+            self._log.warning("supervisor.unavailable", run_id=key[0], code=error.code)
         except Exception as error:  # noqa: BLE001 - supervision: the run's failure must stay its own
             self._log.error("supervisor.failed", run_id=key[0], generation=key[1], error=repr(error))
             self._failed.add(key)
@@ -236,6 +245,9 @@ class Scheduler:
         known = self._live.keys() | self._recovering
         standing: tuple[Standing, ...] = await self._store.read(standing_runners, Ask())
         known |= self._live.keys() | self._recovering  # before and after: one may have ended while we read
+        present = {(found.run_id, found.generation) for found in standing}
+        self._failed &= present
+        self._unproved &= present
         orphans = [orphan for orphan in standing if (orphan.run_id, orphan.generation) not in known]
         for start in range(0, len(orphans), RECOVERY_BATCH):
             batch = orphans[start : start + RECOVERY_BATCH]
@@ -249,8 +261,9 @@ class Scheduler:
         async def prove(orphan: Standing) -> None:
             identity = orphan.identity or Identity(pid=-1, start_tick=0, boot_id=host.boot_id(), session=-1)
             marker = f"{self._home_id}:{orphan.run_id}:{orphan.generation}"
-            dead = await self._pool.custody.prove_dead(identity, marker)
-            proved[orphan.run_id, orphan.generation] = dead
+            key = (orphan.run_id, orphan.generation)
+            timeout_s = LOOK_AGAIN_S if key in self._unproved else PROOF_TIMEOUT_S
+            proved[key] = await self._pool.custody.prove_dead(identity, marker, timeout_s=timeout_s)
 
         try:
             async with trio.open_nursery() as nursery:
@@ -261,11 +274,14 @@ class Scheduler:
                     run_id=o.run_id,
                     generation=o.generation,
                     proved=proved[o.run_id, o.generation],
-                    stopped=True,
+                    stopped=(o.run_id, o.generation) not in self._failed,
                 )
                 for o in batch
             )
             await self._store.write(runners_gone, RunnersGone(gone=gone))
+            self._failed.difference_update(proved)
+            self._unproved.difference_update(key for key, dead in proved.items() if dead)
+            self._unproved.update(key for key, dead in proved.items() if not dead)
             self._log("recovery.settled", runs=len(batch), unproved=sum(not dead for dead in proved.values()))
         except Unavailable as error:
             if isinstance(error, OutcomeUnknown):
@@ -273,7 +289,6 @@ class Scheduler:
             self._log.warning("recovery.unavailable", code=error.code)
         finally:
             self._recovering.difference_update((orphan.run_id, orphan.generation) for orphan in batch)
-            self._failed.difference_update(proved)
 
 
 def _remember(cache: dict[str, Any], key: str, value: object) -> None:

@@ -17,14 +17,15 @@ REQUEST_BYTES_MAX = 4_096
 
 
 async def serve_values(stream: trio.abc.Stream, store: Any, run_id: str) -> None:
-    """Answer until the runner's end closes, or says something that is no request."""
+    """Answer until the runner's end closes, or says something that is no request. Closes the stream."""
     splitter = FrameSplitter(REQUEST_BYTES_MAX)
-    try:
-        while data := await stream.receive_some(REQUEST_BYTES_MAX):
-            for line in splitter.feed(bytes(data)):
-                await _answer(stream, store, run_id, value_request.decode(line).digest)
-    except (trio.BrokenResourceError, trio.ClosedResourceError, msgspec.MsgspecError, PwfError):
-        return  # the runner sees a closed socket, and its step fails with that
+    async with stream:  # else a runner whose request failed would wait for its answer for ever
+        try:
+            while data := await stream.receive_some(REQUEST_BYTES_MAX):
+                for line in splitter.feed(bytes(data)):
+                    await _answer(stream, store, run_id, value_request.decode(line).digest)
+        except (trio.BrokenResourceError, trio.ClosedResourceError, msgspec.MsgspecError, PwfError):
+            return  # the runner sees a closed socket, and its step fails with that
 
 
 async def _answer(stream: trio.abc.Stream, store: Any, run_id: str, digest: str) -> None:

@@ -1,0 +1,241 @@
+"""Scheduler and RunSupervisor against a real store in virtual time; the runner's process is a pair of streams."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import trio
+from trio.testing import memory_stream_pair
+
+from pwf.actors.changes import Changes
+from pwf.actors.custody import PROOF_TIMEOUT_S
+from pwf.actors.logging import NoLog
+from pwf.actors.operations_runs import pause_
+from pwf.actors.run_supervisor import RETRY_S
+from pwf.actors.scheduler import LOOK_AGAIN_S, REREAD_S, Scheduler
+from pwf.actors.services import Asked
+from pwf.actors.store_actor import StoreActor
+from pwf.actors.value_reads import serve_values
+from pwf.config import Config
+from pwf.errors import Unavailable
+from pwf.host import Identity
+from pwf.protocol.frames import Request
+from pwf.protocol.graph import WorkflowGraph
+from pwf.protocol.operations import PausePayload
+from pwf.store.control import Control, resume
+from pwf.store.daemon import Claim, claim
+from pwf.store.executor import InlineExecutor
+from pwf.store.read_runs import RunQuery, run_view
+from pwf.store.verify import Verify, verify
+from tests.actors.test_pruner import TrioClock
+from tests.store.world import MANUAL, World, graph, key, linear, node
+
+pytestmark = pytest.mark.trio
+
+
+class Process:
+    """A runner that never says anything; it is dead when asked to be."""
+
+    def __init__(self, number: int) -> None:
+        self.identity = Identity(pid=number, start_tick=number, boot_id="boot-1", session=number)
+        self.stream, self.theirs = memory_stream_pair()
+        self.values, _ = memory_stream_pair()
+
+    async def prove_dead(self, *, childless: bool, grace_s: float) -> bool:
+        await trio.lowlevel.checkpoint()
+        return True
+
+    async def aclose(self) -> None:
+        await self.stream.aclose()
+
+    async def told(self) -> bytes:
+        """What the daemon has said until it hung up."""
+        said = b""
+        while more := await self.theirs.receive_some():
+            said += bytes(more)
+        return said
+
+
+class Custody:
+    """Says what the test wants, and remembers how long it was given."""
+
+    def __init__(self) -> None:
+        self.dead = True
+        self.given: list[float] = []
+
+    async def prove_dead(self, _identity: Identity, _marker: str, *, timeout_s: float) -> bool:
+        self.given.append(timeout_s)
+        await trio.sleep(0 if self.dead else timeout_s)
+        return self.dead
+
+
+class Pool:
+    def __init__(self) -> None:
+        self.custody = Custody()
+        self.made: list[Process] = []
+        self.asked = 0
+        self.takes_s = 0.01
+        self.error: Callable[[], Exception] | None = None
+
+    async def acquire(self, **_facts: Any) -> Process:
+        self.asked += 1
+        await trio.sleep(self.takes_s)
+        if self.error is not None:
+            raise self.error()
+        process = Process(100 + len(self.made))
+        self.made.append(process)
+        return process
+
+
+class Setting:
+    def __init__(self, folder: Any) -> None:
+        self.world = World(folder, TrioClock())
+        self.world.checked = False
+        self.log = NoLog()
+        self.pool = Pool()
+
+    def start(self, flow: WorkflowGraph) -> str:
+        flow = WorkflowGraph(name=flow.name, start=flow.start, nodes=flow.nodes)
+        run_id = self.world.start(flow)
+        self.world.sql("UPDATE definitions SET root = '/'")
+        return run_id
+
+    async def begin(self, nursery: trio.Nursery) -> Scheduler:
+        self.epoch = self.world.do(claim, Claim(token="t", lease_ms=1_000, pid=1, version="x")).epoch
+        self.world.close()
+        self.store = await nursery.start(StoreActor(InlineExecutor(self.world.spec)).run)
+        changes = Changes(self.store)
+        await nursery.start(changes.run)
+        self.scheduler = Scheduler(
+            store=self.store,
+            pool=self.pool,  # type: ignore[arg-type]
+            changes=changes,
+            config=Config(),
+            log=self.log,
+            epoch=self.epoch,
+            home_id="h",
+        )
+        await nursery.start(self.scheduler.run)
+        return self.scheduler
+
+    async def view(self, run_id: str) -> Any:
+        return await self.store.read(run_view, RunQuery(run_id=run_id))
+
+    async def violations(self) -> Any:
+        return (await self.store.read(verify, Verify(epoch=self.epoch))).violations
+
+    def said(self, event: str) -> int:
+        return [name for name, _ in self.log.events].count(event)
+
+
+@pytest.fixture
+def setting(tmp_path):
+    return Setting(tmp_path)
+
+
+async def test_a_run_whose_supervisor_fails_again_and_again_is_held(setting, nursery, autojump_clock):
+    run_id = setting.start(linear(1))
+    setting.pool.error = lambda: ZeroDivisionError("a fault of our own")
+    await setting.begin(nursery)
+    await trio.sleep(60)
+    assert setting.pool.asked == 3
+    assert (await setting.view(run_id)).summary.hold == "no_progress"
+    assert setting.scheduler.used == 0
+    assert await setting.violations() == ()
+
+
+async def test_a_store_that_can_not_be_read_just_now_is_no_fault_of_the_run(
+    setting, nursery, autojump_clock, monkeypatch
+):
+    run_id = setting.start(linear(1))
+    setting.pool.error = lambda: Unavailable("the bundle could not be read")
+    await setting.begin(nursery)
+    await trio.sleep(60)
+    assert 3 < setting.pool.asked <= 60 / RETRY_S + 1  # neither held nor spinning
+    setting.pool.error = None
+    await trio.sleep(REREAD_S)
+    assert (await setting.view(run_id)).summary.status == "running"
+
+
+async def test_a_store_that_is_locked_at_the_start_is_waited_for(
+    setting, nursery, autojump_clock, monkeypatch
+):
+    run_id = setting.start(linear(1))
+    failures = [Unavailable("another process keeps the database locked")] * 3
+
+    def locked(_tx: Any, _command: Any) -> int:
+        if failures:
+            raise failures.pop()
+        return 0
+
+    monkeypatch.setattr("pwf.actors.scheduler.rebase", locked)
+    await setting.begin(nursery)
+    await trio.sleep(10)
+    assert (await setting.view(run_id)).summary.status == "running"
+
+
+async def test_what_can_not_be_shown_dead_is_looked_at_again_but_only_for_a_moment(
+    setting, nursery, autojump_clock
+):
+    runner = setting.world.run(linear(1))
+    setting.pool.custody.dead = False
+    await setting.begin(nursery)
+    await trio.sleep(60)
+    given = setting.pool.custody.given
+    assert given[0] == PROOF_TIMEOUT_S
+    assert len(given) > 5
+    assert set(given[1:]) == {LOOK_AGAIN_S}
+    assert (await setting.view(runner.run_id)).summary.hold == "process_unreaped"
+    setting.pool.custody.dead = True
+    await trio.sleep(2 * REREAD_S)
+    assert await setting.store.read(lambda tx, _: tx.all("SELECT * FROM runners"), None) == []
+
+
+async def test_a_drain_that_ends_before_the_launch_begins_no_step(setting, nursery, autojump_clock):
+    run_id = setting.start(graph(node("send", "action", effect=MANUAL)))
+    setting.pool.takes_s = 3.0
+    scheduler = await setting.begin(nursery)
+    await trio.sleep(1)
+    await scheduler.drain(1.0)
+    view = await setting.view(run_id)
+    assert (view.summary.status, view.steps, view.effects) == ("queued", (), ())
+    assert await setting.pool.made[0].told() == b""
+    assert await setting.violations() == ()
+
+
+async def test_a_late_repeat_of_pause_now_does_not_end_what_was_resumed_since(
+    setting, nursery, autojump_clock
+):
+    run_id = setting.start(graph(node("send", "action", effect=MANUAL)))
+    setting.pool.takes_s = 1.0
+    await setting.begin(nursery)
+    await trio.sleep(0.5)
+    services: Any = SimpleNamespace(store=setting.store, scheduler=setting.scheduler)
+    request = Request(request_id="1", client_id="c", operation="run.pause", run_id=run_id)
+    asked = Asked(
+        request, PausePayload(now=True), SimpleNamespace(), key(operation="run.pause"), "client:ann"
+    )
+    await pause_(services, asked)
+    await trio.sleep(5)
+    assert (await setting.view(run_id)).summary.status == "paused"
+    await setting.store.write(resume, Control(run_id=run_id))
+    await trio.sleep(5)
+    assert (await pause_(services, asked)).adopted
+    await trio.sleep(5)
+    view = await setting.view(run_id)
+    assert (view.summary.status, [step.status for step in view.steps]) == ("running", ["active"])
+
+
+async def test_a_value_that_can_not_be_read_hangs_up_on_the_runner(setting, nursery, autojump_clock):
+    class Store:
+        async def read(self, *_: Any) -> Any:
+            raise Unavailable("the read took too long")
+
+    ours, theirs = memory_stream_pair()
+    nursery.start_soon(serve_values, ours, Store(), "r")
+    await theirs.send_all(b'{"type":"read_value","digest":"d"}\n')
+    with trio.fail_after(1):
+        assert await theirs.receive_some() == b""
