@@ -183,6 +183,7 @@ def break_run(tx: Tx, run_id: str, detail: str) -> None:
     revision = tx.fence(entity_id)
     tx.event(entity_id, revision, "held", "daemon", 0, {"hold": "broken", "detail": detail})
     tx.changed(entity_id)
+    tx.changed("stand:" + run_id)
 
 
 def _next_in_ms(tx: Tx) -> int | None:

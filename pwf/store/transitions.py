@@ -153,7 +153,7 @@ def _finish(tx: Tx, run: RunState, graph: Graph, message: Finish, *, may_go: boo
         part(tx, run)
         return "park"
     if error is None and message.outcome != "completed" and message.observed:
-        row = tx.one(Q.previous_error, {"run_id": run.run_id})
+        row = tx.one(Q.previous_error, {"run_id": run.run_id, "node": run.node, "visit": run.visit})
         error = None if row is None else moves.decode_error(row[0])
     if settled is not None:
         moves.settle_effect(tx, run, settled, message.effect_ref)

@@ -6,7 +6,9 @@ SELECT verdict FROM attempts WHERE run_id = :run_id AND generation = :generation
 
 -- name: previous_error
 -- The error of the attempt whose effect was then observed.
-SELECT error FROM attempts WHERE run_id = :run_id AND status = 'unknown' ORDER BY attempt DESC LIMIT 1
+SELECT error FROM attempts WHERE run_id = :run_id AND node = :node AND visit = :visit AND status = 'unknown'
+  AND error IS NOT NULL
+ORDER BY attempt DESC LIMIT 1
 
 -- name: add_request
 -- A durable question.

@@ -301,6 +301,15 @@ def test_an_interrupted_observation_is_made_again_and_reports_the_same(world):
     assert (again.launch.observe, again.launch.observe_then) == (True, "failed")
 
 
+def test_the_first_error_is_reported_although_the_observation_was_interrupted(world):
+    runner = world.run(send(OBSERVED))
+    runner.fail("no answer from the bank", settled="unknown")
+    runner.leave()
+    world.launch().gone(stopped=True)
+    world.launch().finish(outcome="failed", settled="rejected", observed=True, error=None)
+    assert "no answer from the bank" in world.view(runner.run_id).summary.reason
+
+
 def test_an_observation_that_takes_too_long_holds_the_run(world):
     runner = world.run(send(OBSERVED, timeout_ms=100))
     runner.gone(timed_out=runner.attempt)
