@@ -204,8 +204,8 @@ class Pruner:
         return result
 
     async def _pause(self) -> None:
-        """Nobody waits for the automatic walk: while runs execute it goes slowly."""
-        if self._is_idle():
+        """Nobody waits for the automatic walk: while runs execute it goes slowly. Unless a client's prune does."""
+        if self._is_idle() or self._pruning.statistics().tasks_waiting:
             await trio.lowlevel.checkpoint()
         else:
             await trio.sleep(BUSY_PAUSE_S)

@@ -286,6 +286,21 @@ async def test_two_prunes_at_once_take_turns(setting, nursery, autojump_clock):
     assert sorted(found) == [0, 10]
 
 
+async def test_a_person_does_not_wait_for_the_slow_pace_of_the_automatic_walk(
+    setting, nursery, autojump_clock
+):
+    setting.ended(400)
+    setting.clock.forward(31 * DAY_MS)
+    pruner = await setting.begin(nursery)
+    setting.busy = True
+    nursery.start_soon(pruner.keep)
+    await trio.sleep(10 * BUSY_PAUSE_S)
+    assert len(await setting.left()) > 350
+    with trio.fail_after(5 * BUSY_PAUSE_S):
+        await ask(setting, setting.clock.now().wall_ms)
+    assert await setting.left() == set()
+
+
 async def test_free_pages_are_given_back_when_it_pays(setting, nursery, autojump_clock, monkeypatch):
     monkeypatch.setattr("pwf.store.space.PAYS_BYTES", 100_000)
     for number in range(40):
