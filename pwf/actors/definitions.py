@@ -132,6 +132,8 @@ class Definitions:
         while True:
             entry = self._entries.get(key)
             if entry is not None and await _is_valid(entry.watch):
+                if self._entries.get(key) is not entry:
+                    continue  # forgotten, or resolved anew, while its files were looked at
                 self._entries.move_to_end(key)
                 return entry
             busy = self._resolving.get(key)

@@ -154,6 +154,22 @@ async def test_a_caller_who_is_cancelled_leaves_the_others_an_answer(
 
 
 @pytest.mark.trio
+async def test_what_is_forgotten_while_its_many_files_are_looked_at_is_resolved_anew(
+    at: World, autojump_clock: trio.testing.MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pwf.actors.definitions.WATCHED_INLINE_MAX", 0)  # as for more files: in a thread
+    known = await at.definitions.find("w", at.origin)
+
+    async def forget() -> None:
+        at.definitions.forget([known.definition.definition_id])
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(at.definitions.find, "w", at.origin)
+        nursery.start_soon(forget)
+    assert len(at.resolver.asked) == 2
+
+
+@pytest.mark.trio
 async def test_a_name_that_nobody_has_is_not_found(at: World) -> None:
     with pytest.raises(NotFound, match="nowhere"):
         await at.definitions.find("nowhere", at.origin)
