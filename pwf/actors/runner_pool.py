@@ -21,6 +21,7 @@ from pwf.actors.warm import (
     IDLE_S,
     LOAD_DEADLINE_S,
     TEMPLATES_MAX,
+    ZYGOTE_IDLE_S,
     ZYGOTES_MAX,
     LoadBundle,
     WarmProcesses,
@@ -49,6 +50,7 @@ class RunnerPool:
         templates_max: int = TEMPLATES_MAX,
         zygotes_max: int = ZYGOTES_MAX,
         idle_s: float = IDLE_S,
+        zygote_idle_s: float = ZYGOTE_IDLE_S,
         load_deadline_s: float = LOAD_DEADLINE_S,
     ) -> None:
         self.custody = custody or Custody()
@@ -58,6 +60,7 @@ class RunnerPool:
         self._templates_max = templates_max
         self._zygotes_max = zygotes_max
         self._idle_s = idle_s
+        self._zygote_idle_s = zygote_idle_s
         self._inbox: Mailbox[Acquire | ResolveFile] = Mailbox(INBOX_MAX, "the runner pool")
         self._exits = Exits()
 
@@ -116,6 +119,7 @@ class RunnerPool:
                 templates_max=self._templates_max,
                 zygotes_max=self._zygotes_max,
                 idle_s=self._idle_s,
+                zygote_idle_s=self._zygote_idle_s,
                 load_deadline_s=self._load_deadline_s,
             )
             makers = Makers(

@@ -22,6 +22,7 @@ TEMPLATES_MAX = 8
 ZYGOTES_MAX = 4
 UNSAFE_MAX = 256  # definitions remembered as not safe to fork
 IDLE_S = 600.0
+ZYGOTE_IDLE_S = 1_800.0
 IDLE_CHECK_S_MAX = 60.0
 LOAD_DEADLINE_S = 30.0
 
@@ -78,6 +79,7 @@ class WarmProcesses:
         templates_max: int = TEMPLATES_MAX,
         zygotes_max: int = ZYGOTES_MAX,
         idle_s: float = IDLE_S,
+        zygote_idle_s: float = ZYGOTE_IDLE_S,
         load_deadline_s: float = LOAD_DEADLINE_S,
     ) -> None:
         self._exits = exits
@@ -85,6 +87,7 @@ class WarmProcesses:
         self._templates_max = templates_max
         self._zygotes_max = zygotes_max
         self._idle_s = idle_s
+        self._zygote_idle_s = zygote_idle_s
         self._load_deadline_s = load_deadline_s
         self._zygotes: dict[str, Slot[Zygote]] = {}
         self._retired: list[Slot[Zygote]] = []
@@ -156,15 +159,16 @@ class WarmProcesses:
     async def keep_bounded(self) -> None:
         """End what is idle, for ever. Wakes at most once a minute, and does nothing when there is nothing."""
         while True:
-            await trio.sleep(min(self._idle_s / 2, IDLE_CHECK_S_MAX))
+            await trio.sleep(min(self._idle_s / 2, self._zygote_idle_s / 2, IDLE_CHECK_S_MAX))
             self.end_idle()
 
     def end_idle(self) -> None:
-        """End what has not been used for the idle time."""
+        """End what has not been used for its idle time. A template keeps its zygote."""
         before = trio.current_time() - self._idle_s
         for key, template in list(self._templates.items()):
             if template.value is not None and template.live == 0 and template.used_at <= before:
                 self.drop_template(key)
+        before = trio.current_time() - self._zygote_idle_s
         used = {slot.value.zygote for slot in self._templates.values() if slot.value is not None}
         for interpreter, zygote in list(self._zygotes.items()):
             idle = zygote.value is not None and zygote.live == 0 and zygote.used_at <= before

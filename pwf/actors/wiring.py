@@ -63,6 +63,7 @@ def wire(
         log=log,
         templates_max=config.max_templates,
         idle_s=config.template_idle_s,
+        zygote_idle_s=config.zygote_idle_s,
     )
     scheduler = Scheduler(
         store=store,

@@ -259,7 +259,7 @@ async def test_a_runner_outlives_the_template_that_made_room(tmp_path: Path) -> 
 
 
 async def test_what_is_idle_ends(tmp_path: Path) -> None:
-    async with running_pool(idle_s=0.3) as pool:
+    async with running_pool(idle_s=0.3, zygote_idle_s=0.3) as pool:
         project = Project(tmp_path, pool)
         await project.write("return 1")
         held = await project.acquire()
@@ -270,6 +270,18 @@ async def test_what_is_idle_ends(tmp_path: Path) -> None:
         await held.aclose()
         assert await until_dead(warm)
         assert await project.output() == 1
+
+
+async def test_an_interpreter_is_kept_ready_longer_than_loaded_code(tmp_path: Path) -> None:
+    async with running_pool(idle_s=0.2, zygote_idle_s=60.0) as pool:
+        project = Project(tmp_path, pool)
+        await project.write("return 1")
+        held = await project.acquire()
+        template, zygote = [one for one in _ancestors(held.identity) if one.pid != os.getpid()]
+        await held.aclose()
+        assert await until_dead([template])
+        await trio.sleep(0.5)
+        assert host.is_alive(zygote)
 
 
 def _ancestors(identity: Identity) -> list[Identity]:
