@@ -110,7 +110,10 @@ def spawn(at: Places) -> subprocess.Popen[bytes]:
     import threading
 
     log = _open_log(at)
+    from pwf.protocol.runner import MARKER_VARIABLE
+
     environment = dict(os.environ)
+    environment.pop(MARKER_VARIABLE, None)  # typed by a step: the daemon is no process of that run
     if "PWF_HOME" in environment or at != places():
         environment["PWF_HOME"] = str(at.home)  # it may be relative, and the daemon works in /
     try:

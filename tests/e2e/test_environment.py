@@ -175,3 +175,44 @@ def test_a_run_has_the_variables_of_the_client_that_started_it_and_none_of_the_d
         "TZ": None,
         "LC_ALL": "C",
     }
+
+
+def test_a_step_may_start_runs_of_its_own_which_are_not_part_of_it(world: World) -> None:
+    world.home.workflow(
+        "nested",
+        """
+import json, os, subprocess, sys
+
+flow = Workflow("nested")
+
+@flow.action(effect=idempotent("start"))
+def begin(ctx):
+    words = ["run", "inner", "--key", ctx.effect_key, "--detach", "--json"]
+    done = subprocess.run([sys.executable, "-m", "pwf.cli.main", *words], stdout=subprocess.PIPE, check=True)
+    return json.loads(done.stdout)["run_id"]
+""",
+    )
+    world.home.workflow(
+        "inner",
+        """
+import os
+
+flow = Workflow("inner")
+
+@flow.compute
+def one(ctx):
+    return os.environ["PWF_RUN_MARKER"]
+""",
+    )
+    outer = world.home.start("nested")
+    inner = world.output(outer)
+    assert inner != outer
+    assert f":{inner}:" in world.output(inner)
+
+
+def test_a_daemon_that_a_step_happens_to_start_bears_no_mark_of_its_run(world: World) -> None:
+    world.stop_daemon()
+    world.home.environment["PWF_RUN_MARKER"] = "home:run:1"
+    world.home.run("start")
+    del world.home.environment["PWF_RUN_MARKER"]
+    assert b"PWF_RUN_MARKER" not in Path(f"/proc/{world.home.pid}/environ").read_bytes()
