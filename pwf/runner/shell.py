@@ -28,6 +28,7 @@ from pwf.runner.steps import (
     failed,
     timed_out,
 )
+from pwf.runner.wire import DaemonGone
 from pwf.workflow.shell import Captured, ShellOptions
 
 if TYPE_CHECKING:
@@ -78,7 +79,9 @@ def command_of(step: Step, value: object) -> Command:
             timeout_s=step.remaining_s,
             grace_s=step.launch.stop_grace_ms / 1000,
         )
-    except Exception as error:  # noqa: BLE001 - user code: options may be functions of ctx
+    except DaemonGone:
+        raise
+    except BaseException as error:  # noqa: BLE001 - user code: options may be functions of ctx, and call sys.exit
         raise StepRaised(error) from None
 
 
@@ -114,7 +117,9 @@ def _line_updates(step: Step, stream: str) -> Callable[[str], None] | None:
             update = options.update(step.ctx, line, stream)
             if update is not None:
                 step.ctx.publish(update.type, update.key, update.data)
-        except Exception as error:  # noqa: BLE001 - user code: on_line
+        except DaemonGone:
+            raise
+        except BaseException as error:  # noqa: BLE001 - user code: on_line
             broken = True
             message = bounded(
                 f"on_line failed, and is not called again: {type(error).__name__}: {error}", 2_000

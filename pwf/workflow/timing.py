@@ -8,6 +8,8 @@ from datetime import datetime, timedelta
 from pwf.errors import InvalidArgument
 from pwf.protocol.graph import RetrySpec
 
+WAIT_MAX = timedelta(days=366 * 10_000)  # as far as a datetime reaches
+
 _MILLISECOND = timedelta(milliseconds=1)
 
 
@@ -88,6 +90,10 @@ def to_ms(duration: object, what: str) -> int:
 def due_of(value: object, node_id: str) -> Due:
     """What the function of a wait node returned, as data. A time that has passed is due at once."""
     if isinstance(value, timedelta):
+        if value > WAIT_MAX:
+            raise InvalidArgument(
+                f"wait node {node_id!r} returned {value}; a wait lasts at most {WAIT_MAX.days:,} days"
+            )
         return Due(delay_ms=max(0, -(-value // _MILLISECOND)))
     if isinstance(value, datetime):
         if value.tzinfo is None or value.utcoffset() is None:

@@ -151,9 +151,15 @@ def test_a_line_is_bounded_for_on_line_and_bad_bytes_are_replaced() -> None:
     assert run.updates == [("progress", "k", {"length": 16 * 1024 + 1, "start": "\ufffdx"})]
 
 
-def test_a_fault_in_on_line_is_published_and_decides_nothing() -> None:
+def test_an_option_that_calls_exit_fails_the_step_and_not_the_runner() -> None:
+    run = shell(["true"], env=lambda ctx: sys.exit(3))
+    assert (run.last.outcome, run.last.error and run.last.error.type) == ("failed", "SystemExit")
+
+
+@pytest.mark.parametrize("fault", [ValueError, SystemExit])
+def test_a_fault_in_on_line_is_published_and_decides_nothing(fault: type[BaseException]) -> None:
     def on_line(ctx: Any, line: str, stream: str) -> None:
-        raise ValueError("oops")
+        raise fault("oops")
 
     run = shell(["sh", "-c", "echo a; echo b"], on_line=on_line)
     assert result(run).stdout == "a\nb\n"

@@ -49,6 +49,11 @@ def test_a_wait_is_relative_or_absolute() -> None:
     assert due_of(when, "nap") == Due(wall_ms=1_893_492_000_000)
 
 
+def test_a_wait_that_no_clock_can_hold_is_named() -> None:
+    with pytest.raises(InvalidArgument, match="wait node 'nap' returned .* at most 3,660,000 days"):
+        due_of(timedelta.max, "nap")
+
+
 @pytest.mark.parametrize("zone", [UTC, timezone(timedelta(hours=-9, minutes=-30))])
 def test_any_aware_time_is_a_time_in_milliseconds(zone: timezone) -> None:
     for year in (1, 1969, 2030, 9999):
