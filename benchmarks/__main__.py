@@ -33,6 +33,7 @@ def main(arguments: list[str] | None = None) -> int:
 
         print(profile(asked.profile_seconds))
         return 0
+    known = load(asked.against) if asked.against else None  # first: a mistake shows before the measuring
     bench = Bench(quick=asked.quick, times=asked.times)
     questions = [(name, measure_of(name)) for name in asked.names or NAMES]
     minutes = asked.minutes or (MINUTES_QUICK if asked.quick else MINUTES)
@@ -46,6 +47,8 @@ def main(arguments: list[str] | None = None) -> int:
     report = measure(questions, bench, minutes=minutes)
     report.missing += missing
     _tell(report, asked)
+    if known is not None:
+        print(moved(known, report))
     return 0
 
 
@@ -58,8 +61,6 @@ def _tell(report: Report, asked: argparse.Namespace) -> None:
 
         for path in draw_all(report, asked.plot):
             print(f"wrote {path}", file=sys.stderr)
-    if asked.against is not None:
-        print(moved(load(asked.against), report))
 
 
 def _parser() -> argparse.ArgumentParser:

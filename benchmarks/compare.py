@@ -40,6 +40,7 @@ def moved(before: Report, after: Report) -> str:
     lines = ["## What moved", ""]
     if before.quick != after.quick:
         lines += ["**Note:** one of the reports is a quick look and the other is not.", ""]
+    lines += [f"**Note on the earlier report:** {note}." for note in before.notes]
     differing = {
         name: (value, after.machine.get(name, "")) for name, value in before.machine.items() if name in FACTS
     }
