@@ -117,10 +117,10 @@ class LockTaker:
                     raise AlreadyServing(f"a process that did not say who it is holds {self._path}")
             elif await self._speaks(holder):
                 raise serving(holder)
-            elif first is None:
+            elif first is None or holder.pid != first.pid:  # another one may have come while we waited
                 first = holder
                 self._log.warning("claim.waiting", pid=holder.pid, left_ms=self._left_ms(holder))
-            elif holder.pid == first.pid and holder.lease_until_awake_ms > first.lease_until_awake_ms:
+            elif holder.lease_until_awake_ms > first.lease_until_awake_ms:
                 raise serving(holder, "; it is alive but does not answer")
             if first is not None and holder == first and self._left_ms(first) <= 0:
                 await self._kill(first, descriptor)

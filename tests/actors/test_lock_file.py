@@ -38,6 +38,13 @@ time.sleep(60)
 """
 
 
+def _waiting_holder(path: Path) -> subprocess.Popen[bytes]:
+    """The next one in the kernel's queue for the lock: it gets it before anybody who only tries now and then."""
+    process = subprocess.Popen([sys.executable, "-c", HOLD, str(path)], stdout=subprocess.PIPE)
+    time.sleep(0.5)  # it has no way to say that it waits
+    return process
+
+
 class Holder:
     """A process that holds the lock, and what it says of itself in the file."""
 
@@ -155,6 +162,25 @@ async def test_a_silent_holder_that_renews_its_lease_is_alive(path: Path, holder
         with pytest.raises(AlreadyServing, match="does not answer"):
             await taken(path)
     assert holder.process.poll() is None
+
+
+async def test_a_second_silent_holder_that_came_while_the_first_was_waited_for_is_succeeded_too(
+    path: Path, holder: Holder
+) -> None:
+    holder.write(lease_left_ms=60_000)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(taken, path)
+        await trio.sleep(0.3)
+        second = Holder.__new__(Holder)
+        second.path, second.process = path, _waiting_holder(path)
+        holder.end()
+        try:
+            assert second.process.stdout is not None
+            assert second.process.stdout.readline() == b"held\n"
+            second.write(lease_left_ms=300)
+            assert await trio.to_thread.run_sync(second.process.wait, 10) == -signal.SIGKILL
+        finally:
+            second.end()
 
 
 async def test_a_live_stranger_with_a_recycled_pid_is_never_killed(path: Path, holder: Holder) -> None:
