@@ -238,6 +238,7 @@ class Daemon:
             if life.why_degraded is None:
                 await nursery.start(actors.scheduler.run)
                 nursery.start_soon(actors.pruner.run)
+                nursery.start_soon(self._deaths.outlive)
                 life.state = "serving"
             else:
                 actors.scheduler.stopped = life.why_degraded

@@ -13,6 +13,7 @@ import traceback
 from pathlib import Path
 
 import msgspec
+import trio
 
 from pwf.clock import Clock
 from pwf.errors import PwfError
@@ -55,11 +56,16 @@ class Deaths:
         self._write([*self._read(), death][-KEPT:])
 
     def forget(self) -> None:
-        """This daemon stops in order."""
+        """End the row: this daemon stops in order, or has lived long."""
         try:
             self._path.unlink(missing_ok=True)
         except OSError:
             return
+
+    async def outlive(self) -> None:
+        """The task of a daemon that serves: after so long it has not died of its start, however it will end."""
+        await trio.sleep(SOON_MS / 1_000)
+        self.forget()
 
     def _read(self) -> list[Death]:
         try:

@@ -96,6 +96,18 @@ def test_an_ordered_stop_ends_the_row(tmp_path: Path) -> None:
     assert Deaths(tmp_path, Clock()).why_degraded() is None
 
 
+@pytest.mark.trio
+async def test_a_daemon_that_lives_long_and_is_then_killed_ends_the_row(
+    tmp_path: Path, autojump_clock: trio.testing.MockClock
+) -> None:
+    die(tmp_path, fail(KeyError, ""))
+    die(tmp_path, fail(KeyError, ""))
+    with trio.move_on_after(SOON_MS / 1_000 + 1):  # and then SIGKILL, or the power is cut
+        await Deaths(tmp_path, Clock()).outlive()
+    die(tmp_path, fail(KeyError, ""))
+    assert Deaths(tmp_path, Clock()).why_degraded() is None
+
+
 def test_a_record_that_is_rubbish_guards_nothing_and_stops_nothing(tmp_path: Path) -> None:
     (tmp_path / "deaths.json").write_text("{]")
     assert Deaths(tmp_path, Clock()).why_degraded() is None
