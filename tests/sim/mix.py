@@ -15,7 +15,7 @@ STRENGTHS: dict[str, tuple[float, ...]] = {
     "crash_every_s": (15.0, 60.0),
     "power_share": (0.5, 1.0),  # of crashes that take the machine's power
     "drain_every_s": (20.0, 60.0),  # an ordered stop, and a new start
-    "second_daemon_every_s": (30.0, 90.0),  # a second daemon that takes the claim from a living one
+    "second_daemon_every_s": (8.0, 30.0),  # a second daemon that takes the claim from a living one
     "runner_kill_every_s": (3.0, 15.0),
     "runner_stop_every_s": (5.0, 20.0),
     "unprovable": (0.2, 0.7),  # a process survives its kill for longer than a proof may take
