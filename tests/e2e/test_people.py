@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
 import sys
 from collections.abc import Iterator
 from typing import Any
@@ -280,3 +282,32 @@ def test_a_terminal_that_watches_sees_a_killed_daemon_as_a_pause(world: World, t
     screen.expect("completed")
     screen.expect(pexpect.EOF)
     assert world.output("survivor") == "yes"
+
+
+def test_a_followed_history_has_each_revision_once_also_over_a_killed_daemon(world: World) -> None:
+    world.home.workflow("asks", ASKS)
+    run_id = world.start("asks", "followed")
+    world.question(run_id)
+    followed = world.home.spawn("events", run_id, "--follow", "--json", stderr=subprocess.DEVNULL)
+    assert followed.stdout is not None
+    first = followed.stdout.readline()  # it follows by now
+    world.kill_daemon()
+    world.answer(run_id, 1)
+    world.finish(run_id)
+    rest = followed.stdout.read()
+    assert followed.wait(PATIENCE_S) == 0
+    seen = [json.loads(line)["revision"] for line in (first + rest).splitlines()]
+    assert seen == [event.revision for event in world.events(run_id)]
+    assert seen == list(range(1, len(seen) + 1))
+    followed.stdout.close()
+
+
+def test_wait_tells_by_its_exit_code_how_runs_ended(world: World) -> None:
+    world.home.workflow("asks", ASKS)
+    runs = [world.start("asks", number) for number in range(3)]
+    assert world.home.run("wait", runs[0], "--until", "parked", code=7)
+    assert world.home.run("wait", runs[0], "--timeout", "100ms", code=9)
+    world.answer(runs[0], 1)
+    assert world.home.run("wait", runs[0], code=0)
+    world.cancel(runs[1])
+    assert world.home.run("wait", *runs[:2], code=6)
