@@ -1,7 +1,7 @@
 """Operations that make a run: start and restart.
 
 Holds no state. Promises: a start is refused before any row exists when its workflow, environment or input
-is wrong; a repeat under the same key or id gets the first run, even when the file no longer loads.
+is wrong; a repeat under the same key gets the first run, even when the file no longer loads.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ async def start(services: Services, asked: Asked[StartPayload]) -> Answer:
     try:
         known = await services.definitions.find(payload.workflow, payload.origin)
         services.schemas.check_input(known.definition.graph.input_schema, value)
+        environment = await environment_of(services, known, payload.origin)
         await services.definitions.save(known)
     except PwfError as error:
         # A repeat gets its first answer even when the file no longer loads.
@@ -42,7 +43,7 @@ async def start(services: Services, asked: Asked[StartPayload]) -> Answer:
     command = StartRun(
         workflow=known.definition.graph.name,
         definition_id=known.definition.definition_id,
-        environment=await environment_of(services, known, payload.origin),
+        environment=environment,
         input=value,
         run_id=payload.run_id,
         at_ms=payload.at_ms,

@@ -49,7 +49,10 @@ async def describe(services: Services, asked: Asked[WorkflowRef]) -> Answer:
 async def list_(services: Services, asked: Asked[WorkflowListPayload]) -> Answer:
     """`workflow.list`: every file that can be started by name from here, with what is wrong where it is."""
     origin = asked.payload.origin
-    files = list_workflow_files(Path(origin.cwd), services.places.config.parent)
+    # Reads every file that could hold a workflow.
+    files = await trio.to_thread.run_sync(
+        list_workflow_files, Path(origin.cwd), services.places.config.parent
+    )
     lines: dict[int, WorkflowLine] = {}
     limit = trio.CapacityLimiter(RESOLVED_AT_ONCE)
 

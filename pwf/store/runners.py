@@ -135,7 +135,7 @@ def _begin(tx: Tx, command: RunnerStarted) -> Launched | Parked:
         tries=run.tries,
         observe=run.observe is not None,
         observe_then=run.observe if reports else None,  # type: ignore[arg-type]
-        observe_error=_unknown_error(tx, run, node) if reports else None,
+        observe_error=unknown_error(tx, run, node) if reports else None,
         effect_key=run.effect_key if node.effect is not None else None,
         attempt_started_wall_ms=tx.now.wall_ms,
         past=past,
@@ -166,7 +166,7 @@ def _past(tx: Tx, run: RunState) -> tuple[PastStep, ...]:
     return tuple(latest.values())
 
 
-def _unknown_error(tx: Tx, run: RunState, node: NodeSpec) -> StepError | None:
+def unknown_error(tx: Tx, run: RunState, node: NodeSpec) -> StepError | None:
     """Why the attempt ended whose effect is to be observed. One whose runner we ended has left no word."""
     row = tx.one(Q.unknown_error, {"run_id": run.run_id, "node": run.node, "visit": run.visit})
     if row is not None:

@@ -13,7 +13,7 @@ from pwf.protocol.graph import NodeSpec
 from pwf.protocol.runner import Ask, Finish, Reply, Sequenced, Value, WaitUntil
 from pwf.store import moves
 from pwf.store.queries import load_queries
-from pwf.store.runners import Current, Fence, current_of, leave_unknown, part
+from pwf.store.runners import Current, Fence, current_of, leave_unknown, part, unknown_error
 from pwf.store.state import Graph, RunState, encode, graph_of, load_run, save_position
 from pwf.store.tx import Tx
 from pwf.store.values import claim_value
@@ -153,8 +153,7 @@ def _finish(tx: Tx, run: RunState, graph: Graph, message: Finish, *, may_go: boo
         part(tx, run)
         return "park"
     if error is None and message.outcome != "completed" and message.observed:
-        row = tx.one(Q.previous_error, {"run_id": run.run_id, "node": run.node, "visit": run.visit})
-        error = None if row is None else moves.decode_error(row[0])
+        error = unknown_error(tx, run, node)
     if settled is not None:
         moves.settle_effect(tx, run, settled, message.effect_ref)
     run.observe = None

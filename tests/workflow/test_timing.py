@@ -50,7 +50,7 @@ def test_a_wait_is_relative_or_absolute() -> None:
 
 
 def test_a_wait_that_no_clock_can_hold_is_named() -> None:
-    with pytest.raises(InvalidArgument, match="wait node 'nap' returned .* at most 3,660,000 days"):
+    with pytest.raises(InvalidArgument, match=r"wait node 'nap' returned .* at most 3,660,000 days"):
         due_of(timedelta.max, "nap")
 
 
