@@ -147,6 +147,12 @@ class StateFull(Unavailable):
     code = "state_full"
 
 
+class ValueDamaged(PwfError):
+    """A stored value is not what was stored."""
+
+    code = "value_damaged"
+
+
 class StoreRefused(PwfError):
     """The database can not be served by this daemon."""
 

@@ -44,6 +44,7 @@ BY_ERROR_CODE = {
     "source_changed": UNSOUND,
     "config_error": UNSOUND,
     "store_refused": UNSOUND,
+    "value_damaged": UNSOUND,
     "home_refused": UNSOUND,
 }
 

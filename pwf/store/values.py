@@ -12,7 +12,7 @@ import zlib
 
 import msgspec
 
-from pwf.errors import ClaimLost, DiskFull, InvalidValue, NotFound, StoreBroken, ValueTooLarge
+from pwf.errors import ClaimLost, DiskFull, InvalidValue, NotFound, ValueDamaged, ValueTooLarge
 from pwf.protocol.runner import Value, ValueChunk
 from pwf.store.queries import load_queries
 from pwf.store.tx import Tx
@@ -91,7 +91,7 @@ def store_content(tx: Tx, data: bytes) -> str:
 def load_value(tx: Tx, inline: bytes | None, name: str | None) -> bytes:
     """The whole value of a pair of columns, its digest checked; `null` for no value.
 
-    Raises `NotFound` for a digest that is not here, `StoreBroken` for bytes that are not what was stored.
+    Raises `NotFound` for a digest that is not here, `ValueDamaged` for bytes that are not what was stored.
     """
     if name is None:
         return b"null" if inline is None else inline
@@ -105,7 +105,7 @@ def load_content(tx: Tx, name: str) -> bytes:
         raise NotFound(f"there is no value {name}")
     data = b"".join(_checked_chunk(tx, name, index) for index in range(_chunk_count(size)))
     if len(data) != size or digest(data) != name:
-        raise StoreBroken(f"value {name} is damaged", hint="restore the database from a backup")
+        raise ValueDamaged(f"value {name} is damaged", hint="restore the database from a backup")
     return data
 
 
@@ -246,7 +246,7 @@ def _chunk_count(size: int) -> int:
 def _checked_chunk(tx: Tx, name: str, index: int) -> bytes:
     row = tx.one(Q.read_chunk, {"digest": name, "chunk": index})
     if row is None or zlib.crc32(row[0]) != row[1]:
-        raise StoreBroken(
+        raise ValueDamaged(
             f"chunk {index} of value {name} is damaged", hint="restore the database from a backup"
         )
     return bytes(row[0])

@@ -5,8 +5,9 @@ import re
 import apsw
 import pytest
 
-from pwf.errors import ClaimLost, DiskFull, InvalidValue, NotFound, StoreBroken, ValueTooLarge
+from pwf.errors import ClaimLost, DiskFull, InvalidValue, NotFound, ValueDamaged, ValueTooLarge
 from pwf.store import values
+from pwf.store.batch import Job
 from pwf.store.reading import Reading
 from pwf.store.values import (
     DropValues,
@@ -95,12 +96,21 @@ def test_damage_is_noticed_when_a_value_is_read(writer, spec, how):
     damage = "UPDATE content_chunks SET data = zeroblob(length(data)) WHERE chunk = 1"
     do(writer, lambda tx, _: tx.run(damage))
     reader = spec.reader()
-    with pytest.raises(StoreBroken, match="damaged"):
+    with pytest.raises(ValueDamaged, match="damaged"):
         if how == "read_chunk":
             reader.run(read_chunk, ReadValueChunk(digest=name, index=1), Reading())
         else:
             reader.run(lambda tx, _: load_value(tx, None, name), None, Reading())
     reader.close()
+
+
+def test_a_damaged_value_is_its_callers_to_bear_and_stops_nobody_else(writer):
+    name = do(writer, store_value, LARGE)[1]
+    do(writer, lambda tx, _: tx.run("UPDATE content_chunks SET data = zeroblob(length(data))"))
+    batch = writer.run([Job(lambda tx, _: load_value(tx, None, name), None), Job(lambda tx, _: 7, None)])
+    assert batch.broken is None
+    assert isinstance(batch.answers[0].error, ValueDamaged)
+    assert batch.answers[1].value == 7
 
 
 # --- uploads ------------------------------------------------------------------------------------------------
