@@ -163,7 +163,7 @@ class WarmProcesses:
             self.end_idle()
 
     def end_idle(self) -> None:
-        """End what has not been used for its idle time. A template keeps its zygote."""
+        """End what has not been used for its idle time, and what is too many. A template keeps its zygote."""
         before = trio.current_time() - self._idle_s
         for key, template in list(self._templates.items()):
             if template.value is not None and template.live == 0 and template.used_at <= before:
@@ -174,6 +174,8 @@ class WarmProcesses:
             idle = zygote.value is not None and zygote.live == 0 and zygote.used_at <= before
             if idle and zygote.value not in used:
                 self._retire(interpreter)
+        self._bound_templates()  # those that were in the making when the last one was asked for
+        self._bound_zygotes()
         self._close_retired()
 
     def close_all(self) -> None:

@@ -235,3 +235,17 @@ async def test_ending_what_nobody_wants_survives_a_shortage_of_descriptors(
         with trio.fail_after(5):
             await process.exited()
         assert await project.output() == 2
+
+
+async def test_templates_that_were_made_at_the_same_time_are_bounded_too(tmp_path: Path) -> None:
+    async with running_pool(templates_max=1, idle_s=6.0) as pool:
+        projects = [Project(tmp_path / name, pool) for name in "abc"]
+        for project in projects:
+            project.root.mkdir()
+            await project.write(f"return {project.root.name!r}")
+        async with trio.open_nursery() as nursery:
+            for project in projects:
+                nursery.start_soon(project.output)
+        with trio.fail_after(5):
+            while len(named("pwf-template")) > 1:  # noqa: ASYNC110 - the kernel tells nobody
+                await trio.sleep(0.02)
