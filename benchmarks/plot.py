@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from benchmarks.questions import NAMES, text_of
-from benchmarks.rows import OURS, Report, Row, number
+from benchmarks.rows import MACHINE, OURS, Report, Row, number
 from benchmarks.svg import COLOURS, FAINT, INK, Drawing, Scale
 
 WIDTH = 920
@@ -44,7 +44,7 @@ def drawings(report: Report) -> Iterator[tuple[str, Drawing]]:
         title = text_of(question) if question in NAMES else question
         for unit, of_unit in _groups(rows, lambda row: row.unit).items():
             along = [row for row in of_unit if row.x is not None]
-            bars = [row for row in of_unit if row.x is None and row.engine in (OURS, "machine")]
+            bars = [row for row in of_unit if row.x is None and row.engine in (OURS, MACHINE)]
             for axis, found in _groups(along, lambda row: row.x_label).items():
                 yield f"{question}-{_slug(unit)}-by-{_slug(axis)}", lines(title, unit, found, foot)
             if bars:
@@ -142,7 +142,7 @@ def _bar(drawing: Drawing, row: Row, along: Scale, top: float, *, engines: bool)
     name = f"{row.engine}: {row.what}" if engines and row.engine != OURS else row.what
     name = f"{OURS}: {row.what}" if engines and row.engine == OURS else name
     middle = top + BAR_STEP / 2
-    colour = COLOURS[0] if row.engine in (OURS, "machine") else COLOURS[4]
+    colour = COLOURS[0] if row.engine in (OURS, MACHINE) else COLOURS[4]
     drawing.text(BAR_LEFT - 8, middle + 4, _cut(name, NAME_CHARS), anchor="end", size=11)
     drawing.bar(BAR_LEFT, top + 5, along.at(row.value.median) - BAR_LEFT, BAR_STEP - 10, colour)
     drawing.line(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Literal, NamedTuple
 
-from benchmarks.rows import OURS, Report, Row, number
+from benchmarks.rows import MACHINE, OURS, Report, Row, number
 
 
 class Against(NamedTuple):
@@ -54,7 +54,7 @@ def _table(rows: list[Row]) -> str:
         base = ""
         if row.base_value is not None:
             base = f"{row.base}: {row.base_value} {row.base_unit or row.unit}"
-        what = row.what if row.engine in (OURS, "machine") else f"{row.engine}: {row.what}"
+        what = row.what if row.engine in (OURS, MACHINE) else f"{row.engine}: {row.what}"
         lines.append((what, f"{row.value} {row.unit}", base, _times(row.ratio), _target(row), _notes(row)))
     return _lines(("what", "value", "beside", "ratio", "target", "note"), lines)
 

@@ -14,6 +14,7 @@ from typing import Literal
 import msgspec
 
 OURS = "pwf"
+MACHINE = "machine"  # the engine of rows in which nothing of ours runs
 
 
 class Stat(msgspec.Struct, frozen=True, kw_only=True):

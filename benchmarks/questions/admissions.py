@@ -100,6 +100,10 @@ def _rows(backlog: Backlog, claim: Stat, rate: Stat, base: Stat) -> Iterator[Row
         value=claim,
         unit="ms",
         better="less",
+        base="SQLite, a one-row commit",
+        base_value=Stat(
+            median=1_000 / base.median, low=1_000 / base.high, high=1_000 / base.low, count=base.count
+        ),
         subject="" if backlog.later else f"claim {CLAIM} of {backlog.what}",
     )
 

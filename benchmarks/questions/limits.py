@@ -17,9 +17,8 @@ from typing import Literal
 import apsw
 
 from benchmarks.bench import Bench
-from benchmarks.rows import Row, Stat
+from benchmarks.rows import MACHINE, Row, Stat
 
-ENGINE = "machine"
 BLOCK = os.urandom(4096)
 ROW = os.urandom(100)
 FORKS = 50
@@ -44,7 +43,7 @@ def measure(bench: Bench) -> Iterator[Row]:
 
 
 def _row(what: str, unit: str, value: Stat, better: Literal["more", "less"] = "more") -> Row:
-    return Row(question="limits", what=what, value=value, unit=unit, better=better, engine=ENGINE)
+    return Row(question="limits", what=what, value=value, unit=unit, better=better, engine=MACHINE)
 
 
 def syncs(folder: Path, seconds: float) -> float:

@@ -74,3 +74,7 @@ def test_a_peer_is_compared_with_itself() -> None:
         "pwf": 1.0,
         "Other 1": 1.0,
     }
+
+
+def test_what_the_machine_does_alone_is_not_judged() -> None:
+    assert changes(report(row(engine="machine")), report(row(value=1, engine="machine"))) == []
