@@ -1,7 +1,7 @@
 """What people do to a run: pause, resume, cancel. Each works in every state that has not ended.
 
-The result says whether a runner has to be stopped; the caller does that after the commit, and a lost wake-up is
-made good by the supervisor's own re-read.
+The caller stops the runner once it has the answer, before it does anything else. A runner that nobody stopped would
+learn it from its next message (`claim_lost`, or `park`), or when its step's time is over.
 """
 
 from __future__ import annotations

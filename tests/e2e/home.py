@@ -132,6 +132,10 @@ class Home:
 
         return wait_for(arrived, seconds)
 
+    def wait_step(self, run_id: str, seconds: float = 20.0) -> None:
+        """Wait until a step of it has begun: before that, a drain begins none."""
+        wait_for(lambda: self.steps(run_id), seconds)
+
     # --- the daemon ---
 
     @property

@@ -70,7 +70,7 @@ def test_sigterm_lets_the_running_step_reach_its_boundary(home: Home) -> None:
     home.workflow("step", STEP.format(seconds=1.5))
     daemon = home.daemon()
     run_id = home.start("step")
-    home.wait_status(run_id, "running")
+    home.wait_step(run_id)
 
     daemon.send_signal(signal.SIGTERM)
 
@@ -84,7 +84,7 @@ def test_a_step_that_is_longer_than_the_drain_is_ended_and_runs_again_later(home
     home.workflow("step", STEP.format(seconds=3))
     daemon = home.daemon()
     run_id = home.start("step")
-    home.wait_status(run_id, "running")
+    home.wait_step(run_id)
 
     began = time.monotonic()
     daemon.send_signal(signal.SIGTERM)
@@ -99,7 +99,7 @@ def test_a_second_sigterm_ends_at_once_and_nothing_is_lost(home: Home) -> None:
     home.workflow("step", STEP.format(seconds=3))
     daemon = home.daemon()
     run_id = home.start("step")
-    home.wait_status(run_id, "running")
+    home.wait_step(run_id)
 
     daemon.send_signal(signal.SIGTERM)
     wait_for(lambda: any(line["event"] == "daemon.draining" for line in home.log()), 5)
@@ -115,7 +115,7 @@ def test_while_it_drains_nothing_new_is_started(home: Home) -> None:
     home.workflow("step", STEP.format(seconds=2))
     home.workflow("one", ONE)
     daemon = home.daemon()
-    home.wait_status(home.start("step"), "running")
+    home.wait_step(home.start("step"))
     daemon.send_signal(signal.SIGTERM)
     wait_for(lambda: any(line["event"] == "daemon.draining" for line in home.log()), 5)
 
@@ -170,7 +170,7 @@ def test_a_daemon_that_is_frozen_while_it_stops_is_killed_and_succeeded(home: Ho
     home.workflow("step", STEP.format(seconds=30))
     first = home.daemon()
     run_id = home.start("step")
-    home.wait_status(run_id, "running")
+    home.wait_step(run_id)
     first.send_signal(signal.SIGTERM)
     wait_for(lambda: any(line["event"] == "daemon.draining" for line in home.log()), 5)
     first.send_signal(signal.SIGSTOP)
