@@ -104,6 +104,8 @@ class Auditor:
         ):
             before = self._revisions.get(entity_id, (0, 0))
             if (revision, generation) != before:
+                fenced = life is not None and 0 < life.epoch < self._epoch
+                self.check(not fenced, f"a daemon that was taken over from writes nothing: {entity_id}")
                 self.check(
                     revision > before[0], f"the revision of {entity_id} only grows: {before} -> {revision}"
                 )

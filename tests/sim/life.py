@@ -329,12 +329,14 @@ class Life:
             self._clients = nursery
             self.serving = True
             nursery.start_soon(self._tick, ClockWatch(self.world.machine, scheduler.wake, self.log))
-            await nursery.start(scheduler.run)
-            state.state = "serving"
-            await self._stopping.wait()
-            state.state = "draining"
-            await scheduler.drain(config.drain_s)
-            self.serving = False
+            try:
+                await nursery.start(scheduler.run)
+                state.state = "serving"
+                await self._stopping.wait()
+                state.state = "draining"
+                await scheduler.drain(config.drain_s)
+            finally:
+                self.serving = False
             nursery.cancel_scope.cancel()
 
     def _services(

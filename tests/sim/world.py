@@ -9,6 +9,7 @@ from __future__ import annotations
 import random
 import shutil
 import tempfile
+import traceback
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
@@ -285,10 +286,8 @@ def _run_in(seed: int, folder: Path, tell: Callable[[str], None] | None) -> Resu
     try:
         with pinned_scheduler(seed):
             trio.run(world.run, clock=MockClock(autojump_threshold=0))
-    except BaseException as error:
-        result.violation = _first_violation(error)
-        if result.violation is None:
-            raise
+    except Exception as error:  # noqa: BLE001 - a fault of the simulation itself is a failed seed too
+        result.violation = _first_violation(error) or "".join(traceback.format_exception(error))[-2_000:]
     finally:
         pwf.store.batch.WAL_IDLE_BYTES, pwf.store.batch.WAL_BUSY_BYTES = kept
         world.auditor.detach()
