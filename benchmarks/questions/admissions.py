@@ -37,9 +37,12 @@ LATER = 100_000
 READY = 1_000
 WITHIN = 1.2  # times the rate at the smallest backlog
 MODEL = "modelmodel12"
+#: Runs are due in the order in which they were made, while ids are scattered: so are the pages that admissions touch.
+DUE = {"due_wall_ms": "m.due_wall_ms + c.i"}
 #: Every second of the runs that are due later has a relative time, which has an index of its own.
 RELATIVE = {
     "run_queue": {
+        **DUE,
         "due_elapsed_ms": "iif(c.i % 2, 1000000000000 + c.i, NULL)",
         "due_boot_id": "iif(c.i % 2, 'a boot', NULL)",
     }
@@ -156,7 +159,7 @@ def queued(ready: int, later: int) -> Path:
 
     def make(path: Path) -> None:
         model_run(path)
-        clone(path, MODEL, ready, {"run_queue": {"state": "'ready'"}})
+        clone(path, MODEL, ready, {"run_queue": {"state": "'ready'", **DUE}})
         if later:
             clone(path, MODEL, later, RELATIVE, first=ready + 1)
         _forget(path)
