@@ -6,6 +6,7 @@ written, so a wrong one leaves the request pending and says where it is wrong.
 
 from __future__ import annotations
 
+from pwf.actors.schemas import as_kept
 from pwf.actors.services import Answer, Asked, OperationHandler, Services
 from pwf.protocol.operations import AnswerPayload, EffectListPayload, RecoverPayload, RequestListPayload
 from pwf.store.at_run import AtRun, at_run
@@ -26,6 +27,7 @@ async def answer_request(services: Services, asked: Asked[AnswerPayload]) -> Ans
     payload = asked.payload
     value = parse_canonical(bytes(payload.answer), limit=services.config.max_value_bytes, what="answer")
     facts = await services.store.read(request_facts, RequestRef(ref=payload.request_id))
+    value = as_kept(facts.schema, value)
     if facts.status == "pending":
         services.schemas.check_answer(facts.schema, value)
     done = await services.store.write(

@@ -11,6 +11,7 @@ from pathlib import Path
 import msgspec
 
 from pwf.actors.definitions import Known
+from pwf.actors.schemas import as_kept
 from pwf.actors.services import Answer, Asked, OperationHandler, Services
 from pwf.discovery import Found, project_root
 from pwf.errors import PwfError
@@ -34,6 +35,7 @@ async def start(services: Services, asked: Asked[StartPayload]) -> Answer:
     receipt = start_receipt(asked.request, payload, value)
     try:
         known = await services.definitions.find(payload.workflow, payload.origin)
+        value = as_kept(known.definition.graph.input_schema, value)
         services.schemas.check_input(known.definition.graph.input_schema, value)
         environment = await environment_of(services, known, payload.origin)
         await services.definitions.save(known)

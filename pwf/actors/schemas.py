@@ -13,10 +13,12 @@ import jsonschema_rs
 import msgspec
 
 from pwf.errors import GraphError, InvalidAnswer, InvalidInput
-from pwf.values import parse
+from pwf.protocol.formats import FORMATS
+from pwf.values import canonical, parse
 
 VALIDATORS_MAX = 128
 FAULTS_SHOWN_MAX = 5
+WHOLE_MAX = 2.0**64  # a larger float stays one: as digits nobody would know it again
 
 
 class Schemas:
@@ -59,9 +61,31 @@ class Schemas:
         return faults
 
 
+def as_kept(schema: dict[str, Any] | None, value: bytes) -> bytes:
+    """Canonical JSON as it is kept where a type is declared: whole numbers without a fraction, `3.0` as `3`.
+
+    To JSON Schema both are the same integer; to a runner's decoder and to a switch only one of them is.
+    """
+    if schema is None or (b"." not in value and b"e" not in value):
+        return value
+    return canonical(_whole(parse(value)))
+
+
+def _whole(value: Any) -> Any:
+    if isinstance(value, float):
+        return int(value) if value.is_integer() and abs(value) < WHOLE_MAX else value
+    if isinstance(value, list):
+        return [_whole(item) for item in value]
+    if isinstance(value, dict):
+        return {key: _whole(item) for key, item in value.items()}
+    return value
+
+
 def _compiled(schema: dict[str, Any]) -> Any:
     try:
-        return jsonschema_rs.validator_for(schema, retriever=_fetch_nothing)
+        return jsonschema_rs.validator_for(
+            schema, retriever=_fetch_nothing, validate_formats=True, formats=FORMATS
+        )
     except ValueError as error:
         first_line = str(error).partition("\n")[0]
         raise GraphError(

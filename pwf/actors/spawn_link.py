@@ -173,7 +173,7 @@ class SpawnLink:
             return None
         try:
             return from_spawner.decode(data)
-        except msgspec.MsgspecError as error:
+        except (msgspec.MsgspecError, RecursionError) as error:
             raise ProtocolError(f"a frame that is not in the protocol: {error}") from error
 
     async def _exactly(self, size: int) -> bytes | None:

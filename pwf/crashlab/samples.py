@@ -11,6 +11,11 @@ STRAY = "crashlab: no case takes this"
 
 _BY_FORMAT = {
     "date-time": "1970-01-01T00:00:00Z",
+    "date-time-optional-zone": "1970-01-01T00:00:00Z",
+    "partial-date-time": "1970-01-01T00:00:00",
+    "time-optional-zone": "00:00:00Z",
+    "partial-time": "00:00:00",
+    "decimal": "0",
     "date": "1970-01-01",
     "time": "00:00:00Z",
     "duration": "PT0S",

@@ -15,6 +15,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from pwf.errors import ProtocolError
 from pwf.protocol.graph import Outcome, WorkflowGraph
 from pwf.protocol.raw import OptionalRaw
 
@@ -208,3 +209,13 @@ to_runner = msgspec.json.Decoder(ToRunner)
 from_runner = msgspec.json.Decoder(FromRunner)
 value_request = msgspec.json.Decoder(ReadValue)
 value_answer = msgspec.json.Decoder(ValueChunk)
+
+
+def decode_from_runner(line: bytes) -> FromRunner:
+    """What a runner sent. Raises `ProtocolError` for anything else, whatever the code of a step wrote there."""
+    try:
+        if not line.isascii():
+            line.decode("utf-8")  # msgspec.Raw is passed through unread
+        return from_runner.decode(line)
+    except (UnicodeDecodeError, msgspec.MsgspecError, RecursionError) as error:
+        raise ProtocolError(f"not a runner's message: {error}") from error

@@ -13,6 +13,7 @@ import msgspec
 
 from pwf.errors import InvalidArgument, PwfError
 from pwf.values import canonical
+from pwf.workflow.schema_formats import add_formats
 
 Scalar = str | int | float | bool | None
 
@@ -35,7 +36,7 @@ def schema_of(type_: Any, *, written: bool = False) -> dict[str, Any]:
     if isinstance(type_, dict):
         return _checked(type_)
     try:
-        schema = msgspec.json.schema(type_)
+        schema = add_formats(type_, msgspec.json.schema(type_))
         msgspec.json.Decoder(type_)
     except (TypeError, ValueError, NameError) as error:
         first_line = str(error).splitlines()[-1]

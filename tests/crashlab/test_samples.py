@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import datetime
+import decimal
 import enum
 import uuid
 from typing import Annotated, Any, Literal
@@ -12,6 +14,7 @@ import pytest
 
 from pwf.crashlab.samples import choices, sample, stray
 from pwf.protocol.graph import Case, NodeSpec, Way
+from pwf.workflow.schema import schema_of
 
 
 class Color(enum.Enum):
@@ -33,6 +36,9 @@ class Fix(msgspec.Struct, tag_field="verdict", tag="fix"):
 
 
 class Outer(msgspec.Struct):
+    when: datetime.datetime
+    day: datetime.date
+    price: decimal.Decimal
     inner: Inner
     either: Inner | None
     color: Color
@@ -65,7 +71,7 @@ TYPES: list[Any] = [
 
 @pytest.mark.parametrize("type_", TYPES, ids=str)
 def test_a_sample_fits_its_schema_and_its_type(type_: Any) -> None:
-    schema = msgspec.json.schema(type_)
+    schema = schema_of(type_)
     value = sample(schema)
     jsonschema_rs.validator_for(schema).validate(value)
     msgspec.convert(value, type_)
@@ -75,7 +81,7 @@ def ask(type_: Any, on: str | None, *cases: Any) -> NodeSpec:
     ways = (
         Way(outcome="completed", on=on, cases=tuple(Case(value=value, target="next") for value in cases)),
     )
-    schema = None if type_ is None else msgspec.json.schema(type_)
+    schema = None if type_ is None else schema_of(type_)
     return NodeSpec(id="ask", kind="checkpoint", returns=schema, ways=ways)
 
 
