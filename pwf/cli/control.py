@@ -60,7 +60,9 @@ def _change(operation: str, payload: object, options: argparse.Namespace, out: O
 
     assert isinstance(payload, msgspec.Struct)
     with client() as daemon:
-        reply = daemon.exchange(operation, payload, run_id=options.run_id)
+        reply = daemon.exchange(
+            operation, payload, run_id=options.run_id, expected_revision=getattr(options, "revision", None)
+        )
     changed = reply.result
     if out.as_json:
         out.emit({**msgspec.to_builtins(changed), "adopted": reply.outcome == "adopted"})

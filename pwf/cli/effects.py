@@ -40,6 +40,12 @@ def add(commands: Commands) -> None:
     parser.add_argument("run_id", metavar="RUN", help=RUN_HELP)
     parser.add_argument("verdict", choices=("applied", "retry", "observe"), help="what is known about it")
     parser.add_argument("--output", metavar="JSON|@FILE|-", help="with applied: the node's output (null)")
+    parser.add_argument(
+        "--revision",
+        metavar="N",
+        type=int,
+        help="only if nothing has happened since this revision (pwf show --json)",
+    )
 
 
 def effects(options: argparse.Namespace, out: Out) -> int:

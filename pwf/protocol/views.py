@@ -13,7 +13,16 @@ from pwf.protocol.graph import WorkflowGraph
 from pwf.protocol.runner import StepError, Value
 
 Status = Literal[
-    "queued", "running", "waiting", "paused", "ambiguous", "held", "completed", "failed", "timed_out", "cancelled"
+    "queued",
+    "running",
+    "waiting",
+    "paused",
+    "ambiguous",
+    "held",
+    "completed",
+    "failed",
+    "timed_out",
+    "cancelled",
 ]
 ENDED: frozenset[str] = frozenset({"completed", "failed", "timed_out", "cancelled"})
 Hold = Literal[
