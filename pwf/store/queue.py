@@ -38,14 +38,13 @@ class Admit(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Admission(msgspec.Struct, frozen=True, kw_only=True):
-    """A run that is ours now. `waited_ms` since it was due."""
+    """A run that is ours now."""
 
     run_id: str
     generation: int
     token: str
     definition_id: str
     environment_id: str
-    waited_ms: int = 0
 
 
 class Admitted(msgspec.Struct, frozen=True, kw_only=True):
@@ -54,7 +53,6 @@ class Admitted(msgspec.Struct, frozen=True, kw_only=True):
     runs: tuple[Admission, ...]
     next_in_ms: int | None = None
     more: bool = False
-    backlog: bool = False  # something waits for capacity
 
 
 class Due(msgspec.Struct, frozen=True, kw_only=True):
@@ -88,13 +86,10 @@ def admit(tx: Tx, command: Admit) -> Admitted:
         runs=tuple(runs),
         next_in_ms=_next_in_ms(tx),
         more=full_batch,
-        backlog=tx.one(Q.any_ready) is not None,
     )
 
 
-def _admit_one(
-    tx: Tx, command: Admit, run_id: str, definition_id: str, environment_id: str, due_wall_ms: int
-) -> Admission:
+def _admit_one(tx: Tx, command: Admit, run_id: str, definition_id: str, environment_id: str) -> Admission:
     token = tx.ids.token()
     entity_id = "run:" + run_id
     revision, generation = tx.take_lease(
@@ -114,7 +109,6 @@ def _admit_one(
         token=token,
         definition_id=definition_id,
         environment_id=environment_id,
-        waited_ms=max(0, tx.now.wall_ms - due_wall_ms),
     )
 
 

@@ -24,13 +24,9 @@ SELECT min(due_elapsed_ms) FROM run_queue WHERE state = 'later' AND due_elapsed_
 
 -- name: ready
 -- The next runs to admit; one whose old processes are not proved dead waits for that.
-SELECT q.run_id, r.definition_id, r.environment_id, q.due_wall_ms FROM run_queue q JOIN runs r ON r.run_id = q.run_id
+SELECT q.run_id, r.definition_id, r.environment_id FROM run_queue q JOIN runs r ON r.run_id = q.run_id
 WHERE q.state = 'ready' AND NOT EXISTS (SELECT 1 FROM runners WHERE runners.run_id = q.run_id)
 ORDER BY q.priority DESC, q.due_wall_ms LIMIT :limit
-
--- name: any_ready
--- Whether something waits for capacity.
-SELECT 1 FROM run_queue WHERE state = 'ready' LIMIT 1
 
 -- name: make_live
 -- The row of an admitted run.
