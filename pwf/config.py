@@ -43,7 +43,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     zygote_idle_s: Annotated[float, msgspec.Meta(ge=1, le=86_400)] = 1_800.0
     max_templates: Annotated[int, msgspec.Meta(ge=1, le=64)] = 8
     retention_days: Annotated[int, msgspec.Meta(ge=0, le=36_500)] = 30  # 0 keeps everything
-    max_state_size: Annotated[int, msgspec.Meta(ge=16 * MIB)] | None = None  # bytes; above it nothing is started
+    max_state_size: Annotated[int, msgspec.Meta(ge=16 * MIB)] | None = None  # bytes; then nothing starts
 
 
 def load_config(path: Path) -> Config:
