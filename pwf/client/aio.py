@@ -14,11 +14,11 @@ from contextlib import asynccontextmanager
 from typing import Any, Literal
 
 import anyio
-import anyio.abc
 import anyio.to_thread
 import msgspec
 
 from pwf.client.backoff import delay_s
+from pwf.client.connection import Connection
 from pwf.client.content import ValueReader, inline_bytes
 from pwf.client.core import Answered, Broken, ClientCore, Happening, News, Reply, Subscription
 from pwf.client.origin import origin
@@ -188,11 +188,11 @@ class Client:
 
     # --- inside ---------------------------------------------------------------------------------------------
 
-    async def _open(self) -> anyio.abc.ByteStream:
+    async def _open(self) -> Connection:
         """A connection over which both sides have greeted."""
         for _ in range(GREETINGS_MAX):  # it may be stopping, or be killed, at this very moment
             try:
-                stream = await anyio.connect_unix(socket_path(self.places))
+                stream = Connection(socket_path(self.places))
             except OSError:
                 await anyio.to_thread.run_sync(self._start_daemon, abandon_on_cancel=True)
                 continue
@@ -200,7 +200,7 @@ class Client:
                 return stream
         raise DaemonUnreachable("the daemon closes connections at once", hint="pwf doctor")
 
-    async def _greet(self, stream: anyio.abc.ByteStream) -> bool:
+    async def _greet(self, stream: Connection) -> bool:
         """Exchange greetings; False when the connection was lost over it. Closed unless True."""
         greeted = False
         try:
@@ -208,23 +208,25 @@ class Client:
             await stream.send(self._core.take_outgoing())
             with anyio.fail_after(HELLO_S_MAX):
                 while self._core.hello is None:
-                    self._take(await stream.receive(READ_BYTES))
+                    data = await stream.receive(READ_BYTES)
+                    if not data:
+                        return False
+                    self._take(data)
             greeted = True
-        except (anyio.EndOfStream, anyio.BrokenResourceError):
-            return False
-        except TimeoutError as error:
+        except TimeoutError as error:  # before OSError, which it is
             raise DaemonUnreachable("the daemon does not answer", hint="pwf doctor") from error
+        except OSError:
+            return False
         finally:
             if not greeted:
-                with anyio.CancelScope(shield=True):
-                    await stream.aclose()
+                stream.close()
         return True
 
     def _start_daemon(self) -> None:
         """Blocks; runs in a worker thread."""
         connect_or_start(self.places, autostart=self._autostart).close()
 
-    async def _serve(self, stream: anyio.abc.ByteStream) -> None:
+    async def _serve(self, stream: Connection) -> None:
         """Keep the conversation up until the client is closed; a failure for good ends every call with
         its error.
         """
@@ -236,35 +238,36 @@ class Client:
             self._failed = error
             self._dispatch(self._core.fail_all(error))
 
-    async def _converse(self, stream: anyio.abc.ByteStream) -> None:
+    async def _converse(self, stream: Connection) -> None:
         """Read and write until the connection is lost. Raises what the daemon refuses us with."""
         refusal: PwfError | None = None
-        async with stream, anyio.create_task_group() as tasks:
-            tasks.start_soon(self._write, stream)
-            try:
-                while True:
-                    self._take(await stream.receive(READ_BYTES))
-            except (anyio.EndOfStream, anyio.BrokenResourceError):
-                pass
-            except PwfError as error:
-                refusal = error
-            tasks.cancel_scope.cancel()
+        with stream:
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(self._write, stream)
+                try:
+                    while data := await stream.receive(READ_BYTES):
+                        self._take(data)
+                except OSError:
+                    pass
+                except PwfError as error:
+                    refusal = error
+                tasks.cancel_scope.cancel()
         if refusal is not None:
             raise refusal
 
-    async def _write(self, stream: anyio.abc.ByteStream) -> None:
+    async def _write(self, stream: Connection) -> None:
         while True:
             data = self._core.take_outgoing()
             if data:
                 try:
                     await stream.send(data)
-                except anyio.BrokenResourceError:
+                except OSError:
                     return  # the reading side notices, and the new connection sends it again
                 continue
             self._to_send = anyio.Event()
             await self._to_send.wait()
 
-    async def _reopen(self) -> anyio.abc.ByteStream:
+    async def _reopen(self) -> Connection:
         deadline = anyio.current_time() + RECONNECT_S_MAX
         failures = 0
         while True:

@@ -102,12 +102,13 @@ async def test_a_view_yields_states_until_the_run_has_ended(daemon: FakeDaemon) 
 async def test_a_list_is_restored_after_a_lost_connection_and_says_only_what_is_new(
     daemon: FakeDaemon,
 ) -> None:
-    lists = iter([(), (), (samples.summary(),)])
     daemon.on("view.subscribe", lambda request, payload: Nothing())
-    daemon.on(
-        "after:view.subscribe",
-        lambda request, payload: daemon.push(payload.id, "snapshot", 1, RunList(runs=next(lists))),
-    )
+
+    def push(request: Any, payload: Any) -> None:
+        runs = (samples.summary(),) if len(daemon.of("view.subscribe")) > 2 else ()
+        daemon.push(payload.id, "snapshot", 1, RunList(runs=runs))
+
+    daemon.on("after:view.subscribe", push)
     async with connect(daemon.places, autostart=False) as client, client.runs() as stream:
         assert (await anext(stream)).runs == ()
         daemon.drop()
