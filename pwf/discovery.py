@@ -70,21 +70,26 @@ class Found:
 
 def project_root(cwd: Path) -> Path:
     """The nearest folder upward that holds `.pwf`, else the repository's root, else `cwd`; as its real path."""
-    here = Path(os.path.realpath(cwd))
-    upward = (here, *here.parents)
-    for folder in upward:
-        if os.path.isdir(folder / ".pwf"):
-            return folder
-    return next((folder for folder in upward if os.path.exists(folder / ".git")), here)
+    here = folder = os.path.realpath(cwd)
+    repository = None
+    while True:
+        if os.path.isdir(os.path.join(folder, ".pwf")):
+            return Path(folder)
+        if repository is None and os.path.exists(os.path.join(folder, ".git")):
+            repository = folder
+        above = os.path.dirname(folder)
+        if above == folder:
+            return Path(repository or here)
+        folder = above
 
 
-def find_workflow_file(name_or_path: str, cwd: Path, config_dir: Path) -> Found:
+def find_workflow_file(name_or_path: str, cwd: Path, config_dir: Path, *, root: Path | None = None) -> Found:
     """The file that the text names: a path, or a name in the project's, the user's or the built-in workflows.
 
-    `config_dir` is the folder of the user's configuration file. Raises `NotFound` with the nearest names
-    and where it looked.
+    `config_dir` is the folder of the user's configuration file; `root`: of `cwd`, where it is known. Raises
+    `NotFound` with the nearest names and where it looked.
     """
-    root = project_root(cwd)
+    root = project_root(cwd) if root is None else root
     if _is_path(name_or_path):
         path = Path(os.path.abspath(cwd / os.path.expanduser(name_or_path)))
         if fault := _path_fault(path):

@@ -24,7 +24,6 @@ from pwf.protocol.graph import WorkflowDefinition
 from pwf.protocol.operations import Origin
 from pwf.protocol.spawn import Resolved
 from pwf.store.definitions import SaveDefinition, save_definition
-from pwf.values import canonical, digest
 from pwf.watch import Mark, still_valid
 
 CACHED_MAX = 128
@@ -64,7 +63,7 @@ class _Key(msgspec.Struct, frozen=True):
     path: str
     root: str
     interpreter: str
-    environment: str  # digest: import-time code may look at it
+    environment: tuple[tuple[str, str], ...]  # sorted: import-time code may look at it
 
 
 @dataclass
@@ -91,12 +90,12 @@ class Definitions:
         self._entries: OrderedDict[_Key, _Entry] = OrderedDict()
         self._resolving: dict[_Key, trio.Event] = {}
 
-    async def find(self, workflow: str, origin: Origin) -> Known:
-        """The workflow that `workflow` (a name or a path) means for somebody at `origin`.
+    async def find(self, workflow: str, origin: Origin, *, root: Path | None = None) -> Known:
+        """The workflow that `workflow` (a name or a path) means for somebody at `origin`, whose project is `root`.
 
         Raises `NotFound`, `EnvironmentMissing`, `LoadFailed` or `GraphError`, and leaves no trace then.
         """
-        found = find_workflow_file(workflow, Path(origin.cwd), self._config_folder)
+        found = find_workflow_file(workflow, Path(origin.cwd), self._config_folder, root=root)
         return await self.at(found, origin)
 
     async def at(self, found: Found, origin: Origin) -> Known:
@@ -106,7 +105,7 @@ class Definitions:
             str(found.path),
             str(found.root),
             interpreter,
-            digest(canonical(origin.environment, what="environment")),
+            tuple(sorted(origin.environment.items())),
         )
         entry = await self._entry(key, origin.environment)
         return Known(found, interpreter, entry.definition, entry)

@@ -32,9 +32,10 @@ async def start(services: Services, asked: Asked[StartPayload]) -> Answer:
     if payload.run_id is not None:
         check_id(payload.run_id, "run id")
     value = parse_canonical(bytes(payload.input), limit=services.config.max_value_bytes, what="input")
-    receipt = start_receipt(asked.request, payload, value)
+    root = project_root(Path(payload.origin.cwd))
+    receipt = start_receipt(asked.request, payload, value, root)
     try:
-        known = await services.definitions.find(payload.workflow, payload.origin)
+        known = await services.definitions.find(payload.workflow, payload.origin, root=root)
         value = as_kept(known.definition.graph.input_schema, value)
         services.schemas.check_input(known.definition.graph.input_schema, value)
         environment = await environment_of(services, known, payload.origin)
@@ -59,12 +60,11 @@ async def start(services: Services, asked: Asked[StartPayload]) -> Answer:
     return _started(done, known)
 
 
-def start_receipt(request: Request, payload: StartPayload, value: bytes) -> ReceiptKey:
+def start_receipt(request: Request, payload: StartPayload, value: bytes, root: Path) -> ReceiptKey:
     """What makes a start the same start: project, workflow, input and id, not when it was typed."""
     key = request.idempotency_key
     scope = f"key:{key}" if key is not None else f"request:{request.client_id}:{request.request_id}"
-    root = str(project_root(Path(payload.origin.cwd)))
-    facts = [root, Path(payload.workflow).stem, digest(value), payload.run_id]
+    facts = [str(root), Path(payload.workflow).stem, digest(value), payload.run_id]
     return ReceiptKey(
         scope_key=scope, operation=request.operation, payload_digest=digest(canonical(facts, what="start"))
     )

@@ -32,7 +32,7 @@ from pwf.protocol.runner import (
 )
 
 UNACKNOWLEDGED_MAX = 64  # transitions that may be under way at once
-RECEIVE_BYTES = 256 * 1024
+RECEIVE_BYTES = 64 * 1024  # below what the allocator maps and unmaps each time
 
 
 class DaemonGone(BaseException):
