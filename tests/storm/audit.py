@@ -46,6 +46,8 @@ def audit(client: SyncClient, promises: Promises, outside: Outside) -> Findings:
     for run_id, summary in known.items():
         findings.runs[summary.status] += 1
         _audit_run(client, summary, planned[run_id], promises, outside, findings)
+    for path in outside.folder.glob("*.overlap"):
+        findings.fault(f"two attempts of {path.stem} had living processes at the same time")
     for violation in client.call("state.verify", timeout_s=600).violations:
         findings.fault(f"state verify: {violation}")
     return findings

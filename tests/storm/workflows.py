@@ -19,8 +19,10 @@ URL = {url!r}
 
 
 def moment(ctx, most_s=0.06):
-    """The same pause in each attempt of a visit, another one for each run."""
-    time.sleep(random.Random(f"{{ctx.run_id}}:{{ctx.node}}:{{ctx.visit}}").random() * most_s)
+    """The same pause in each attempt of a visit, another one for each run; none for every third."""
+    drawn = random.Random(f"{{ctx.run_id}}:{{ctx.node}}:{{ctx.visit}}").random()
+    if drawn > 0.33:
+        time.sleep(drawn * most_s)
 
 
 def path_of(ctx):
@@ -63,6 +65,17 @@ def look_in_service(ctx):
 def settle_later(ctx):
     return unknown()
 
+
+CHILD = """
+import fcntl, signal, sys, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+lock = open(sys.argv[1] + ".lock", "a")
+try:
+    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+except OSError:
+    open(sys.argv[1] + ".overlap", "a").close()
+time.sleep(300)
+"""
 
 flow = Workflow({name!r})
 '''
@@ -161,9 +174,10 @@ def stubborn(ctx):
     "children": """
 @flow.action(effect=idempotent("file"))
 def parent(ctx):
-    subprocess.Popen(["sleep", "300"], start_new_session=True)
-    child = subprocess.Popen([sys.executable, "-S", "-c", "import time; time.sleep(0.05)"])
+    # Flees into a session of its own, ignores SIGTERM, and shows if another attempt's child still lives.
+    fled = subprocess.Popen([sys.executable, "-S", "-c", CHILD, str(path_of(ctx))], start_new_session=True)
     append(ctx)
+    child = subprocess.Popen([sys.executable, "-S", "-c", "import time; time.sleep(0.1)"])
     child.wait()
     return ctx.effect_key
 """,
@@ -226,7 +240,7 @@ WEIGHTS = {
     "asks": 3,
     "waits": 2,
     "retries": 2,
-    "children": 1,
+    "children": 3,
     "large": 1,
     "late": 1,
     "asynchronous": 1,
