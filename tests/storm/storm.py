@@ -149,7 +149,7 @@ def _audit_processes(seen: set[psutil.Process], home_id: str, findings: Findings
     while True:
         left = [process for process in seen if not ended(process)]
         bearers = [
-            bearer.identity.pid
+            bearer.identity
             for bearer in host.find_bearers(MARKER_VARIABLE)
             if bearer.marker is not None and bearer.marker.startswith(home_id)
         ]
@@ -161,5 +161,6 @@ def _audit_processes(seen: set[psutil.Process], home_id: str, findings: Findings
     for process in left:
         findings.fault(f"a process is left: {process}")
         process.kill()
-    for pid in bearers:
-        findings.fault(f"a process of a run is left: {pid}")
+    for identity in bearers:
+        findings.fault(f"a process of a run is left: {identity.pid}")
+        host.kill_identity(identity)
