@@ -54,4 +54,4 @@ fuzz: setup
 	$(BIN)/python -m tests.fuzz --seconds $(or $(SECONDS),30)
 
 clean:
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist
+	rm -rf $(VENV) .fuzz .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist
