@@ -17,7 +17,9 @@ PROTOCOL = "pwf.client.v1"
 FRAME_BYTES_MAX = 1024 * 1024
 OPEN_REQUESTS_MAX = 64  # per connection; then reading stops
 
-ResponseOutcome = Literal["accepted", "adopted", "rejected", "conflict", "not_found", "claim_lost", "unavailable"]
+ResponseOutcome = Literal[
+    "accepted", "adopted", "rejected", "conflict", "not_found", "claim_lost", "unavailable"
+]
 EMPTY = msgspec.Raw(b"{}")
 
 
