@@ -11,7 +11,7 @@ from typing import Literal
 import msgspec
 
 from pwf.errors import FrameTooLarge, ProtocolError
-from pwf.protocol.raw import OptionalRaw
+from pwf.protocol.raw import OptionalRaw, empty
 
 PROTOCOL = "pwf.client.v1"
 FRAME_BYTES_MAX = 1024 * 1024
@@ -47,7 +47,7 @@ class Request(_Frame, frozen=True, kw_only=True, forbid_unknown_fields=True, tag
     run_id: str | None = None
     expected_revision: int | None = None
     idempotency_key: str | None = None
-    payload: msgspec.Raw = EMPTY
+    payload: msgspec.Raw = msgspec.field(default_factory=empty)
 
 
 class ErrorBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -81,7 +81,7 @@ class Event(_Frame, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="
     subscription: str
     kind: Literal["snapshot", "patch", "end"]
     revision: int
-    body: msgspec.Raw = EMPTY
+    body: msgspec.Raw = msgspec.field(default_factory=empty)
 
 
 class ErrorFrame(_Frame, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="error"):

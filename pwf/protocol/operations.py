@@ -11,6 +11,7 @@ from typing import Any, Literal, NamedTuple
 import msgspec
 
 from pwf.protocol.graph import WorkflowGraph
+from pwf.protocol.raw import null
 from pwf.protocol.runner import Value
 from pwf.protocol.views import (
     EffectView,
@@ -135,7 +136,7 @@ class StartPayload(_Body, frozen=True, kw_only=True, forbid_unknown_fields=True)
 
     workflow: str
     origin: Origin
-    input: msgspec.Raw = msgspec.Raw(b"null")
+    input: msgspec.Raw = msgspec.field(default_factory=null)
     run_id: str | None = None
     at_ms: int | None = None
     priority: int = 0
@@ -267,7 +268,7 @@ class RecoverPayload(_Body, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """
 
     verdict: Literal["applied", "retry", "observe"]
-    output: msgspec.Raw = msgspec.Raw(b"null")
+    output: msgspec.Raw = msgspec.field(default_factory=null)
 
 
 # --- state, content, views ------------------------------------------------------------------------------------

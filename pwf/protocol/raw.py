@@ -15,3 +15,13 @@ if TYPE_CHECKING:
     OptionalRaw = msgspec.Raw | None
 else:
     OptionalRaw = msgspec.Raw
+
+
+def empty() -> msgspec.Raw:
+    """The default of a body: no fields. A factory, since a JSON Schema can't show a Raw as a default."""
+    return msgspec.Raw(b"{}")
+
+
+def null() -> msgspec.Raw:
+    """The default of a value: JSON null."""
+    return msgspec.Raw(b"null")
