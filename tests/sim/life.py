@@ -128,7 +128,7 @@ class SimDefinitions:
         self._store = store
         self._saved: set[str] = set()
 
-    async def find(self, workflow: str, origin: Any) -> Known:
+    async def find(self, workflow: str, origin: Any, *, root: Path | None = None) -> Known:
         await trio.lowlevel.checkpoint()
         if workflow not in self._world.models:
             raise NotFound(f"there is no workflow {workflow!r}")
