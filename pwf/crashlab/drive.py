@@ -144,7 +144,8 @@ class Driver:
         attempts = [step for step in view.steps if step.node == point.node]
         if max((step.visit for step in attempts), default=0) < point.visit:
             return False
-        if view.request is not None and view.request.node == point.node:
+        # The newest question may be an earlier visit's, answered, while this visit has not asked yet.
+        if view.request is not None and view.request.node == point.node and view.request.status == "pending":
             run.requests.setdefault((point.node, point.visit), set()).add(view.request.request_id)
         if point.phase == REPORTED and not any(
             step.status == "active" for step in attempts if step.visit == point.visit
