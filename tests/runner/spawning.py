@@ -76,7 +76,8 @@ class Link:
         )
         frame = len(data).to_bytes(4, "big") + data
         sent = self.ours.sendmsg([frame], rights)
-        self.ours.sendall(frame[sent:])
+        if sent < len(frame):  # an empty send would fail where the other end has answered and gone already
+            self.ours.sendall(frame[sent:])
 
     def receive(self) -> FromSpawner:
         return from_spawner.decode(self._exactly(int.from_bytes(self._exactly(4), "big")))
