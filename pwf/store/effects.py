@@ -5,9 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from pwf.errors import Rejected
-from pwf.protocol.graph import RoutingFailed, route
 from pwf.protocol.operations import RunChanged
-from pwf.protocol.runner import StepError
 from pwf.store import moves
 from pwf.store.once import Done, once
 from pwf.store.queries import load_queries
@@ -75,13 +73,7 @@ def _applied(tx: Tx, run: RunState, command: RecoverEffect, facts: dict[str, obj
     )
     moves.settle_effect(tx, run, "applied")
     run.observe = None
-    error: StepError | None = None
-    try:
-        then = moves.follow(
-            run, node, "completed", route(node, "completed", msgspec.json.decode(command.output))
-        )
-    except RoutingFailed as failure:
-        then, error = moves.Follow(), StepError(code="routing_failed", message=str(failure), node=run.node)
+    then, error = moves.follow_output(run, node, command.output)
     moves.take(tx, run, graph, then, "completed", value, error, go=False)
     save_position(tx, run)
     moves.note(tx, run, "effect_recovered", command.actor, moves.after_facts(facts, run, then))

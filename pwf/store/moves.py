@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from pwf.protocol.graph import NodeSpec
+from pwf.protocol.graph import NodeSpec, RoutingFailed, route
 from pwf.protocol.runner import StepError
 from pwf.store.queries import load_queries
 from pwf.store.state import Graph, RunState, encode
@@ -267,6 +267,14 @@ def follow(run: RunState, node: NodeSpec, outcome: str, proposed: str | None) ->
             return Follow(retry_ms=node.retry.delay_ms(run.failures))
     way = node.way(outcome)
     return Follow(next=None if way is None else way.target)
+
+
+def follow_output(run: RunState, node: NodeSpec, output: bytes) -> tuple[Follow, StepError | None]:
+    """What an output leads to that no runner has routed; with the error where no case takes it, which ends the run."""
+    try:
+        return follow(run, node, "completed", route(node, "completed", msgspec.json.decode(output))), None
+    except RoutingFailed as failure:
+        return Follow(), StepError(code="routing_failed", message=str(failure), node=run.node)
 
 
 def verdict(run: RunState, graph: Graph, then: Follow, *, go: bool) -> str:

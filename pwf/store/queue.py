@@ -13,8 +13,6 @@ from typing import TypeVar
 import msgspec
 
 from pwf.errors import PwfError, Unavailable
-from pwf.protocol.graph import RoutingFailed, route
-from pwf.protocol.runner import StepError
 from pwf.store import moves
 from pwf.store.queries import load_queries
 from pwf.store.state import RunState, encode, graph_of, load_run, save_position
@@ -151,11 +149,7 @@ def complete_parked(tx: Tx, run: RunState, output: bytes, *, actor: str) -> None
     """End the open attempt of a parked run (a timer, an answered request) with its output, and go on from there."""
     graph = graph_of(tx, run.definition_id)
     node = graph.node(run.node)
-    error: StepError | None = None
-    try:
-        then = moves.follow(run, node, "completed", route(node, "completed", msgspec.json.decode(output)))
-    except RoutingFailed as failure:
-        then, error = moves.Follow(), StepError(code="routing_failed", message=str(failure), node=run.node)
+    then, error = moves.follow_output(run, node, output)
     facts: dict[str, object] = {"node": run.node, "attempt": run.attempts, "outcome": "completed"}
     value = moves.stored(tx, output)
     moves.end_attempt(tx, run, "completed", output=value)
