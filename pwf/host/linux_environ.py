@@ -12,9 +12,10 @@ import time
 from pathlib import Path
 
 ENVIRON_BYTES_MAX = 4 * 1024 * 1024  # the kernel's own limit for arguments and environment is near 6 MiB
-EXEC_ROUNDS_MAX = 40  # of half a millisecond each
+EXEC_MAX_S = 2.0  # exec takes well under a millisecond, unless another process has the processor meanwhile
+_EXEC_PAUSE_S = 0.0005
 _KERNEL_THREAD = 0x0020_0000  # PF_KTHREAD
-_STAT_STATE, _STAT_FLAGS = 0, 6
+_STAT_STATE, _STAT_FLAGS, _STAT_START_CODE = 0, 6, 23
 _STAT_ENV_START, _STAT_ENV_END = 47, 48
 
 
@@ -25,12 +26,16 @@ def stat_fields(text: bytes) -> list[bytes]:
 
 def read_variable(pid: int, variable: str) -> str | None:
     """The value that `variable` had when the process last called exec (or that it wrote there itself)."""
-    for _ in range(EXEC_ROUNDS_MAX):
+    give_up_at: float | None = None
+    while True:
         data = _environment(pid)
         if data or not _has_environment(pid):
             return _value_in(data, variable)
-        time.sleep(0.0005)
-    return None
+        now = time.monotonic()
+        give_up_at = give_up_at or now + EXEC_MAX_S
+        if now > give_up_at:
+            return None
+        time.sleep(_EXEC_PAUSE_S)
 
 
 def _environment(pid: int) -> bytes:
@@ -61,8 +66,12 @@ def _has_environment(pid: int) -> bool:
         return False
     if fields[_STAT_STATE] in b"ZXx" or int(fields[_STAT_FLAGS]) & _KERNEL_THREAD:
         return False
+    code = int(fields[_STAT_START_CODE])
+    if code == 1:  # the kernel's word for a process that this one may not look into
+        return False
+    # Exec sets these three in this order: the environment's bounds to the same place, its end, the code's start.
     start, end = int(fields[_STAT_ENV_START]), int(fields[_STAT_ENV_END])
-    return end == 0 or end > start  # 0: within exec; both the same: truly empty
+    return code == 0 or end == 0 or end > start  # else: truly empty
 
 
 def _value_in(environment: bytes, variable: str) -> str | None:
