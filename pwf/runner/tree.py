@@ -11,7 +11,6 @@ from __future__ import annotations
 import functools
 import os
 import sys
-import sysconfig
 from dataclasses import dataclass, field
 
 import pwf.protocol as _protocol
@@ -22,10 +21,14 @@ _INSTALLED = frozenset({"site-packages", "dist-packages"})
 
 @functools.cache
 def library_folders() -> tuple[str, ...]:
-    """Python's standard library, as real paths."""
-    found = {sysconfig.get_path(name) for name in ("stdlib", "platstdlib")}
-    found.add(os.path.dirname(os.__file__))
-    return tuple(sorted(os.path.realpath(path) for path in found if path))
+    """Python's standard library, as real paths.
+
+    Not asked of `sysconfig`: it imports a module for its first answer, so a finder that asks this would itself be
+    asked for that module (from Python 3.13 on, `sysconfig` then fails).
+    """
+    standard = os.path.dirname(os.__file__)
+    platform = os.path.join(sys.exec_prefix, sys.platlibdir, os.path.basename(standard))
+    return tuple(sorted({os.path.realpath(standard), os.path.realpath(platform)}))
 
 
 @dataclass(frozen=True)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
+import sysconfig
 from pathlib import Path
 
 import pytest
 
 from pwf.runner.resolve import resolve
+from pwf.runner.tree import library_folders
 from pwf.values import digest
 from tests.runner.forked import forked
 from tests.runner.project import Project, bundle_of, modules, on_path, run_pinned, sound, sources
@@ -136,6 +139,18 @@ def test_the_standard_library_stands_before_the_project_and_that_is_reported(pro
     (warning,) = definition.warnings
     assert "'random' is taken from Python's standard library" in warning
     assert ".pwf/workflows/random.py" in warning
+
+
+def test_where_the_standard_library_is_is_known_without_an_import_that_asks_the_finder() -> None:
+    code = (
+        "import sys, pwf.runner.resolve as resolve; known = set(sys.modules); "
+        "resolve.ProjectTree('/p', '/p').holds('/p/a.py'); print(*(set(sys.modules) - known))"
+    )
+    done = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True)
+
+    assert done.stdout.strip() == ""
+    folders = {os.path.realpath(sysconfig.get_path(name)) for name in ("stdlib", "platstdlib")}
+    assert folders <= set(library_folders())
 
 
 def test_the_project_stands_before_installed_packages_and_that_is_reported(
