@@ -49,8 +49,71 @@ def mark_to_keep(found: os.stat_result) -> Mark:
 
 
 def still_valid(watch: Mapping[str, Mark | None]) -> bool:
-    """Whether every watched path is as it was, and every absent one still absent. One `stat` a path."""
-    return all(mark_of(path) == (None if kept is None else tuple(kept)) for path, kept in watch.items())
+    """Whether every watched path is as it was, and every absent one still absent."""
+    return Watched(watch).hold()
+
+
+class Watched:
+    """Paths that are looked at again and again: as they were, or absent as they were.
+
+    A folder that has not changed since holds no new name. So one `stat` of the folder stands for all the paths that
+    were found absent in it (a module may stand in a dozen places), and each present path takes one of its own.
+    """
+
+    def __init__(self, marks: Mapping[str, Mark | None]) -> None:
+        self._present = {path: tuple(kept) for path, kept in marks.items() if kept is not None}
+        self._absent = [path for path, kept in marks.items() if kept is None]
+        # Folders as they were before the absent paths below them were looked at, and the paths for which none stands.
+        self._spared: tuple[dict[str, Mark], list[str]] | None = None
+
+    def __len__(self) -> int:
+        return len(self._present) + len(self._absent)
+
+    def hold(self) -> bool:
+        """Whether everything is as it was. Blocks on `stat`; threads may call it at once."""
+        if any(mark_of(path) != kept for path, kept in self._present.items()):
+            return False
+        if self._spared is not None:
+            folders, alone = self._spared
+            if all(mark_of(folder) == kept for folder, kept in folders.items()):
+                return all(mark_of(path) is None for path in alone)
+        return self._look_at_all()
+
+    def _look_at_all(self) -> bool:
+        """Look at each absent path, and learn which folders stand for them the next time."""
+        missing = {path: _first_missing(path) for path in self._absent}
+        marks = {
+            folder: _settled_mark(folder) for folder in {os.path.dirname(one) for one in missing.values()}
+        }
+        folders: dict[str, Mark] = {}
+        alone: list[str] = []
+        for path, first in missing.items():  # only now that the folders' marks are taken
+            if mark_of(path) is not None:
+                return False
+            kept = marks[os.path.dirname(first)]
+            if kept is None or os.path.lexists(first):  # a dangling link: what it leads to may come elsewhere
+                alone.append(path)
+            else:
+                folders[os.path.dirname(first)] = kept
+        self._spared = (
+            None if None in marks.values() else (folders, alone)
+        )  # a folder may be too young to trust
+        return True
+
+
+def _first_missing(path: str) -> str:
+    """The topmost part of an absent path that is not there, or the path itself."""
+    while (folder := os.path.dirname(path)) != path and not os.path.lexists(folder):
+        path = folder
+    return path
+
+
+def _settled_mark(path: str) -> Mark | None:
+    try:
+        kept = mark_to_keep(os.stat(path))
+    except (OSError, ValueError):
+        return None
+    return kept if kept[0] != _UNSETTLED else None
 
 
 def verify_sources(sources: Iterable[SourceFile], root: str) -> list[str]:

@@ -10,7 +10,7 @@ any time.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -24,7 +24,7 @@ from pwf.protocol.graph import WorkflowDefinition
 from pwf.protocol.operations import Origin
 from pwf.protocol.spawn import Resolved
 from pwf.store.definitions import SaveDefinition, save_definition
-from pwf.watch import Mark, still_valid
+from pwf.watch import Watched
 
 CACHED_MAX = 128
 TEXTS_KEPT_BYTES_MAX = (
@@ -71,7 +71,7 @@ class _Entry:
     """`texts` is emptied once they are in the store."""
 
     definition: WorkflowDefinition
-    watch: Mapping[str, Mark | None]
+    watch: Watched
     path: str
     texts: dict[str, bytes]
     saved: bool = False
@@ -147,7 +147,7 @@ class Definitions:
             if answer.definition is None:
                 raise _failure(answer)
             before = self._entries.get(key)
-            entry = _Entry(answer.definition, answer.watch, key.path, answer.texts)
+            entry = _Entry(answer.definition, Watched(answer.watch), key.path, answer.texts)
             if before is not None and before.definition.definition_id == entry.definition.definition_id:
                 entry.saved = before.saved
             if entry.saved or sum(map(len, entry.texts.values())) > TEXTS_KEPT_BYTES_MAX:
@@ -163,10 +163,10 @@ class Definitions:
             done.set()
 
 
-async def _is_valid(watch: Mapping[str, Mark | None]) -> bool:
+async def _is_valid(watch: Watched) -> bool:
     if len(watch) <= WATCHED_INLINE_MAX:
-        return still_valid(watch)
-    return await trio.to_thread.run_sync(still_valid, watch)
+        return watch.hold()
+    return await trio.to_thread.run_sync(watch.hold)
 
 
 def _failure(answer: Resolved) -> PwfError:
