@@ -19,7 +19,7 @@ from pwf.actors import (
     operations_workflows,
 )
 from pwf.actors.connection import Caller, error_body
-from pwf.actors.services import Answer, Asked, OperationHandler, Services
+from pwf.actors.services import Answer, Asked, OperationHandler, Services, scope_key
 from pwf.errors import (
     ClaimLost,
     Conflict,
@@ -29,11 +29,8 @@ from pwf.errors import (
     StoreBroken,
     Unavailable,
 )
-from pwf.ids import check_key
 from pwf.protocol.frames import Request, Response, ResponseOutcome
 from pwf.protocol.operations import OPERATIONS, Operation, Origin
-from pwf.store.receipts import ReceiptKey
-from pwf.values import canonical, digest, parse
 
 HANDLERS: dict[str, OperationHandler] = {
     **operations_daemon.HANDLERS,
@@ -71,7 +68,7 @@ class Operations:
             answer = await HANDLERS[request.operation](self._services, asked)
         except PwfError as error:
             return Response(request_id=request.request_id, outcome=outcome_of(error), error=error_body(error))
-        return _response(request, answer, asked.receipt)
+        return _response(request, answer, asked.scope_key)
 
     def _asked(self, request: Request, caller: Caller) -> Asked[msgspec.Struct]:
         operation = OPERATIONS.get(request.operation)
@@ -92,7 +89,7 @@ class Operations:
             request=request,
             payload=payload,
             caller=caller,
-            receipt=receipt_key(request) if operation.changes else None,
+            scope_key=scope_key(request) if operation.changes else None,
             actor=f"client:{self._services.user}",
         )
 
@@ -134,23 +131,6 @@ def check_origin(origin: Origin | None) -> None:
             raise InvalidArgument(f"the origin's {what} {path[:80]!r} is not an absolute path")
 
 
-def receipt_key(request: Request) -> ReceiptKey:
-    """What a repeat of this command is recognised by: its key, else its request id.
-
-    An explicit key is scoped to the user, who is the same for every connection; a request id to its client.
-    """
-    if request.idempotency_key is not None:
-        scope = "key:" + check_key(request.idempotency_key)
-    else:
-        scope = "request:" + check_key(f"{request.client_id}:{request.request_id}", "request_id")
-    facts = [request.run_id, request.expected_revision, parse(bytes(request.payload), what="payload")]
-    return ReceiptKey(
-        scope_key=scope,
-        operation=request.operation,
-        payload_digest=digest(canonical(facts, what="payload")),
-    )
-
-
 def outcome_of(error: PwfError) -> ResponseOutcome:
     """The one mapping from errors to outcomes."""
     if isinstance(error, NotFound):
@@ -164,12 +144,12 @@ def outcome_of(error: PwfError) -> ResponseOutcome:
     return "rejected"
 
 
-def _response(request: Request, answer: Answer, receipt: ReceiptKey | None) -> Response:
+def _response(request: Request, answer: Answer, receipt: str | None) -> Response:
     return Response(
         request_id=request.request_id,
         outcome="adopted" if answer.adopted else "accepted",
         revision=getattr(answer.result, "revision", None),
-        receipt=None if receipt is None else receipt.scope_key,
+        receipt=receipt,
         result=msgspec.Raw(_encoder.encode(answer.result)),
     )
 

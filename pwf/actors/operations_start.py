@@ -12,11 +12,10 @@ import msgspec
 
 from pwf.actors.definitions import Known
 from pwf.actors.schemas import as_kept
-from pwf.actors.services import Answer, Asked, OperationHandler, Services
+from pwf.actors.services import Answer, Asked, OperationHandler, Services, scope_key
 from pwf.discovery import Found, project_root
 from pwf.errors import PwfError
 from pwf.ids import check_id
-from pwf.protocol.frames import Request
 from pwf.protocol.operations import Nothing, Origin, RunStarted, StartPayload
 from pwf.store.at_run import AtRun, at_run
 from pwf.store.once import Done
@@ -33,7 +32,7 @@ async def start(services: Services, asked: Asked[StartPayload]) -> Answer:
         check_id(payload.run_id, "run id")
     value = parse_canonical(bytes(payload.input), limit=services.config.max_value_bytes, what="input")
     root = project_root(Path(payload.origin.cwd))
-    receipt = start_receipt(asked.request, payload, value, root)
+    receipt = start_receipt(asked, value, root)
     try:
         known = await services.definitions.find(payload.workflow, payload.origin, root=root)
         value = as_kept(known.definition.graph.input_schema, value)
@@ -60,13 +59,13 @@ async def start(services: Services, asked: Asked[StartPayload]) -> Answer:
     return _started(done, known)
 
 
-def start_receipt(request: Request, payload: StartPayload, value: bytes, root: Path) -> ReceiptKey:
+def start_receipt(asked: Asked[StartPayload], value: bytes, root: Path) -> ReceiptKey:
     """What makes a start the same start: project, workflow, input and id, not when it was typed."""
-    key = request.idempotency_key
-    scope = f"key:{key}" if key is not None else f"request:{request.client_id}:{request.request_id}"
-    facts = [str(root), Path(payload.workflow).stem, digest(value), payload.run_id]
+    facts = [str(root), Path(asked.payload.workflow).stem, digest(value), asked.payload.run_id]
     return ReceiptKey(
-        scope_key=scope, operation=request.operation, payload_digest=digest(canonical(facts, what="start"))
+        scope_key=scope_key(asked.request),
+        operation=asked.request.operation,
+        payload_digest=digest(canonical(facts, what="start")),
     )
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Generic, Literal, Protocol, TypeVar
 
 import msgspec
@@ -24,10 +25,12 @@ from pwf.actors.views import Views
 from pwf.clock import Clock
 from pwf.config import Config
 from pwf.errors import InvalidArgument
+from pwf.ids import check_key
 from pwf.places import Places
 from pwf.protocol.frames import Request
 from pwf.store.explain import Load
 from pwf.store.receipts import ReceiptKey
+from pwf.values import canonical, digest, parse
 
 P = TypeVar("P")
 R = TypeVar("R")
@@ -118,8 +121,13 @@ class Asked(Generic[P]):
     request: Request
     payload: P
     caller: Caller
-    receipt: ReceiptKey | None
+    scope_key: str | None  # what a repeat is recognised by, where the operation changes something
     actor: str
+
+    @cached_property
+    def receipt(self) -> ReceiptKey | None:
+        """The whole key: the same command again is the same scope, operation and payload."""
+        return None if self.scope_key is None else receipt_key(self.request)
 
     @property
     def run_ref(self) -> str:
@@ -135,6 +143,26 @@ class Answer:
 
     result: msgspec.Struct
     adopted: bool = False
+
+
+def scope_key(request: Request) -> str:
+    """What a repeat of this command is recognised by: its key, else its request id.
+
+    An explicit key is scoped to the user, who is the same for every connection; a request id to its client.
+    """
+    if request.idempotency_key is not None:
+        return "key:" + check_key(request.idempotency_key)
+    return "request:" + check_key(f"{request.client_id}:{request.request_id}", "request_id")
+
+
+def receipt_key(request: Request) -> ReceiptKey:
+    """The key under which the answer is kept. A payload is the same when its canonical JSON is."""
+    facts = [request.run_id, request.expected_revision, parse(bytes(request.payload), what="payload")]
+    return ReceiptKey(
+        scope_key=scope_key(request),
+        operation=request.operation,
+        payload_digest=digest(canonical(facts, what="payload")),
+    )
 
 
 OperationHandler = Callable[[Services, Asked[Any]], Awaitable[Answer]]

@@ -16,8 +16,9 @@ from pwf.actors.clock_watch import STEP_MS, TICK_S, ClockWatch, moved
 from pwf.actors.interpreters import Interpreters
 from pwf.actors.lock_file import LockFile, LockRecord
 from pwf.actors.logging import NoLog
-from pwf.actors.operations import missing_handlers, outcome_of, receipt_key
+from pwf.actors.operations import missing_handlers, outcome_of
 from pwf.actors.server_claim import RETRY_S, Claim, ServerClaim
+from pwf.actors.services import receipt_key
 from pwf.actors.supervise import LOOP_DEATHS, SOON_MS, Deaths, cause_of
 from pwf.clock import Now
 from pwf.errors import (

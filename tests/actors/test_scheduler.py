@@ -16,7 +16,7 @@ from pwf.actors.logging import NoLog
 from pwf.actors.operations_runs import pause_
 from pwf.actors.run_supervisor import RETRY_S
 from pwf.actors.scheduler import LOOK_AGAIN_S, REREAD_S, Scheduler
-from pwf.actors.services import Asked
+from pwf.actors.services import Asked, scope_key
 from pwf.actors.store_actor import StoreActor
 from pwf.actors.value_reads import serve_values
 from pwf.config import Config
@@ -31,7 +31,7 @@ from pwf.store.executor import InlineExecutor
 from pwf.store.read_runs import RunQuery, run_view
 from pwf.store.verify import Verify, verify
 from tests.actors.test_pruner import TrioClock
-from tests.store.world import MANUAL, World, graph, key, linear, node
+from tests.store.world import MANUAL, World, graph, linear, node
 
 pytestmark = pytest.mark.trio
 
@@ -215,9 +215,7 @@ async def test_a_late_repeat_of_pause_now_does_not_end_what_was_resumed_since(
     await trio.sleep(0.5)
     services: Any = SimpleNamespace(store=setting.store, scheduler=setting.scheduler)
     request = Request(request_id="1", client_id="c", operation="run.pause", run_id=run_id)
-    asked = Asked(
-        request, PausePayload(now=True), SimpleNamespace(), key(operation="run.pause"), "client:ann"
-    )
+    asked = Asked(request, PausePayload(now=True), SimpleNamespace(), scope_key(request), "client:ann")
     await pause_(services, asked)
     await trio.sleep(5)
     assert (await setting.view(run_id)).summary.status == "paused"
