@@ -243,7 +243,11 @@ class Scheduler:
         """Start to settle every runner that has no supervisor."""
         self._recover_at = trio.current_time() + REREAD_S
         known = self._live.keys() | self._recovering
-        standing: tuple[Standing, ...] = await self._store.read(standing_runners, Ask())
+        try:
+            standing: tuple[Standing, ...] = await self._store.read(standing_runners, Ask())
+        except Unavailable:
+            self._recover_at = 0.0  # what could not be read is read again soon
+            raise
         known |= self._live.keys() | self._recovering  # before and after: one may have ended while we read
         present = {(found.run_id, found.generation) for found in standing}
         self._failed &= present

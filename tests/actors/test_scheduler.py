@@ -96,6 +96,7 @@ class Setting:
         self.world.checked = False
         self.log = NoLog()
         self.pool = Pool()
+        self.config = Config()
 
     def start(self, flow: WorkflowGraph) -> str:
         flow = WorkflowGraph(name=flow.name, start=flow.start, nodes=flow.nodes)
@@ -113,7 +114,7 @@ class Setting:
             store=self.store,
             pool=self.pool,  # type: ignore[arg-type]
             changes=changes,
-            config=Config(),
+            config=self.config,
             log=self.log,
             epoch=self.epoch,
             home_id="h",

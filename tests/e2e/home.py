@@ -23,6 +23,7 @@ from pwf.protocol.runner import MARKER_VARIABLE
 
 T = TypeVar("T")
 
+PWF = ("-m", "pwf.cli.main")
 COMMAND_S_MAX = 60.0
 END_S_MAX = 10.0
 
@@ -67,10 +68,10 @@ class Home:
 
     # --- commands ---
 
-    def spawn(self, *words: str, **options: Any) -> subprocess.Popen[bytes]:
+    def spawn(self, *words: str, program: tuple[str, ...] = PWF, **options: Any) -> subprocess.Popen[bytes]:
         """A command in the background."""
         return subprocess.Popen(
-            [sys.executable, "-m", "pwf.cli.main", *words],
+            [sys.executable, *program, *words],
             cwd=self.project,
             env=self.environment,
             stdin=subprocess.DEVNULL,
@@ -150,12 +151,12 @@ class Home:
         assert not ended(psutil.Process(pid)), "the daemon has ended"
         return pid
 
-    def daemon(self) -> subprocess.Popen[bytes]:
-        """A daemon in the foreground, once it serves; its log goes to the usual file."""
+    def daemon(self, *program: str) -> subprocess.Popen[bytes]:
+        """A daemon in the foreground, once it serves; its log goes to the usual file. `program`: in place of pwf."""
         self.home.mkdir(mode=0o700, exist_ok=True)
         before = self.record
         with (self.home / "daemon.log").open("ab") as log:
-            process = self.spawn("daemon", stdout=log, stderr=log)
+            process = self.spawn("daemon", program=program or PWF, stdout=log, stderr=log)
         self._foreground.append(process)
         wait_for(lambda: process.poll() is not None or self._serves(process.pid), 20.0)
         assert process.poll() is None, (

@@ -90,6 +90,7 @@ class World:
         *,
         run_id: str | None = None,
         key: str | None = None,
+        at_ms: int | None = None,
         cwd: Path | None = None,
         environment: dict[str, str] | None = None,
     ) -> str:
@@ -100,7 +101,11 @@ class World:
             environment={"PATH": os.environ["PATH"], **(environment or {})},
         )
         payload = StartPayload(
-            workflow=workflow, origin=seen_from, input=msgspec.Raw(canonical(input)), run_id=run_id
+            workflow=workflow,
+            origin=seen_from,
+            input=msgspec.Raw(canonical(input)),
+            run_id=run_id,
+            at_ms=at_ms,
         )
         started: RunStarted = self.client.call("run.start", payload, key=key)
         return started.run_id
