@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeVar
 
 import trio
@@ -43,6 +44,7 @@ from pwf.protocol.runner import (
     Ask,
     Finish,
     FromRunner,
+    Launch,
     Leaving,
     Publish,
     PutChunk,
@@ -109,6 +111,7 @@ class RunSupervisor:
         self._childless = False
         self._pure: frozenset[str] = frozenset()
         self._timed_out: int | None = None
+        self._values_wanted: Callable[[], None] | None = None
 
     @property
     def marker(self) -> str:
@@ -206,10 +209,18 @@ class RunSupervisor:
         self._pure = frozenset(node.id for node in nodes if node.kind in PURE_KINDS)
         self._enter(launched.current)
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._serve_values, process)
+            self._values_wanted = partial(nursery.start_soon, self._serve_values, process)
+            if _has_values(launched.launch):
+                self._want_values()
             error = await self._converse(process, encode_line([launched.launch]))
             nursery.cancel_scope.cancel()
         return error
+
+    def _want_values(self) -> None:
+        """From now on there is something that the runner may read: most never have any."""
+        start, self._values_wanted = self._values_wanted, None
+        if start is not None:
+            start()
 
     async def _converse(self, process: RunnerProcess, launch: bytes) -> StepError | None:
         splitter = FrameSplitter(RUNNER_FRAME_BYTES_MAX)
@@ -289,6 +300,7 @@ class RunSupervisor:
             elif isinstance(message, Publish):
                 updates.append(message)
             elif isinstance(message, PutChunk):
+                self._want_values()
                 replies += await self._apply(steps)  # in order: a chunk may belong to a later step
                 steps = []
                 replies += await self._put(message)
@@ -378,6 +390,12 @@ class RunSupervisor:
                     self._world.log.warning("store.unavailable", run_id=self.fence.run_id, code=error.code)
                 warned = True
                 await trio.sleep(RETRY_S)
+
+
+def _has_values(launch: Launch) -> bool:
+    """Whether the runner is told of values that it has to read by digest."""
+    told = (launch.input, *launch.files.values(), *(step.output for step in launch.past))
+    return any(value is not None and value.digest is not None for value in told)
 
 
 def _refuse_changed(facts: LaunchFacts, run_id: str) -> None:

@@ -19,6 +19,9 @@ from pwf.actors.custody import PROOF_TIMEOUT_S, Custody
 from pwf.actors.spawn_link import ExitReport, Exits
 from pwf.host import Identity
 
+REPORT_FIRST_S = (
+    0.25  # a runner so short-lived is heard of from whoever reaps it, for which no descriptor is needed
+)
 STATUS_WAIT_S = 0.25  # from the end of the process to the report of whoever reaped it
 LEAVE_S = 1.0  # design, section 7: one second to exit after being asked
 NO_DESCRIPTOR = -1
@@ -53,6 +56,21 @@ class RunnerProcess:
 
     async def watch(self) -> None:
         """The task that waits for the end of the process. Runs once, in the pool's nursery."""
+        with trio.move_on_after(REPORT_FIRST_S):
+            await self._report.arrived.wait()
+        if not self._report.arrived.is_set():
+            await self._kernel_says()
+        self._died_tick = host.now_tick()
+        self._hear_no_more()
+        if not self._report.arrived.is_set():
+            with trio.move_on_after(STATUS_WAIT_S):
+                await self._report.arrived.wait()
+        self._exits.forget(self.identity)
+        self._status = self._report.status
+        self._exited.set()
+
+    async def _kernel_says(self) -> None:
+        """Wait for the end by the kernel's word, which comes even when nobody is left who would reap it."""
         while (descriptor := self._open_exit()) == NO_DESCRIPTOR:  # noqa: ASYNC110 - nobody says when
             await trio.sleep(DESCRIPTOR_WAIT_S)
         if descriptor is not None:
@@ -60,13 +78,6 @@ class RunnerProcess:
                 await trio.lowlevel.wait_readable(descriptor)
             finally:
                 os.close(descriptor)
-        self._died_tick = host.now_tick()
-        self._hear_no_more()
-        with trio.move_on_after(STATUS_WAIT_S):
-            await self._report.arrived.wait()
-        self._exits.forget(self.identity)
-        self._status = self._report.status
-        self._exited.set()
 
     def _hear_no_more(self) -> None:
         """End both streams behind what was said: a process that the step forked may hold the other ends open."""

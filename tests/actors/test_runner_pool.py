@@ -14,6 +14,7 @@ import trio
 
 import pwf
 from pwf import host
+from pwf.actors import runner_process
 from pwf.actors.runner_pool import RunnerPool
 from pwf.errors import EnvironmentMissing, LoadFailed, RunnerCrashed, Unavailable
 from pwf.host import Identity
@@ -449,6 +450,21 @@ async def test_the_end_of_a_runner_is_noticed_though_descriptors_were_short(
                 raise OSError(errno.EMFILE, "too many open files")
             return real(identity)
 
+        monkeypatch.setattr(runner_process, "REPORT_FIRST_S", 0.0)
         monkeypatch.setattr(host, "open_exit", short)
         assert await project.output() == 1
         assert calls > 1
+
+
+async def test_the_end_of_a_runner_is_noticed_though_nobody_reports_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with running_pool() as pool:
+        project = Project(tmp_path, pool)
+        await project.write("return 1")
+        monkeypatch.setattr(pool._exits, "report", lambda exited: None)
+        process = await project.acquire()
+        process.kill()
+        with trio.fail_after(5):
+            assert await process.exited() is None
+        await process.aclose()
