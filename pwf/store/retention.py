@@ -114,6 +114,7 @@ def _remove(tx: Tx, run_id: str) -> None:
         tx.run(sql, which)
     tx.run(Q.drop_events, which)
     tx.run(Q.drop_entity, which)
+    tx.run(Q.drop_queue, which)
     removed = tx.run(Q.drop_run, which)
     assert removed == 1, f"run {run_id} is not an ended run"
     tx.changed("run:" + run_id)

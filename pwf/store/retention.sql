@@ -47,6 +47,10 @@ DELETE FROM events WHERE entity_id = 'run:' || :run_id
 -- The revision and the generation: the id may be used by a new run from here on.
 DELETE FROM entities WHERE entity_id = 'run:' || :run_id
 
+-- name: drop_queue
+-- An ended run has no such row; one that is there all the same must not keep the whole walk from going on.
+DELETE FROM run_queue WHERE run_id = :run_id
+
 -- name: drop_run
 -- The run itself, if it has ended.
 DELETE FROM runs WHERE run_id = :run_id AND ended_wall_ms IS NOT NULL

@@ -44,8 +44,9 @@ SELECT r.run_id FROM runs r WHERE r.status = 'held' AND (
   OR EXISTS (SELECT 1 FROM entities e WHERE e.entity_id = 'run:' || r.run_id AND e.lease_token IS NOT NULL))
 
 -- name: request_stray
--- An open request is that of the position's open attempt, and its run waits.
-SELECT q.run_id FROM requests q JOIN runs r ON r.run_id = q.run_id WHERE q.status = 'pending' AND (
+-- An open request of a run that has not ended is that of the position's open attempt, and its run waits.
+SELECT q.run_id FROM requests q JOIN runs r ON r.run_id = q.run_id
+WHERE q.status = 'pending' AND r.ended_wall_ms IS NULL AND (
   r.status <> 'waiting' OR q.attempt <> r.attempts OR q.node <> r.node OR q.visit <> r.visit
   OR NOT EXISTS (SELECT 1 FROM attempts a WHERE a.run_id = q.run_id AND a.attempt = q.attempt AND a.status = 'active'))
 
