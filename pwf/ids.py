@@ -5,8 +5,8 @@ The source of randomness is a parameter, so that a simulation can fix every id f
 
 from __future__ import annotations
 
+import os
 import re
-import secrets
 from collections.abc import Callable
 
 from pwf.errors import InvalidArgument
@@ -20,10 +20,15 @@ _ID = re.compile(rf"[A-Za-z0-9][A-Za-z0-9._:-]{{0,{ID_LENGTH_MAX - 1}}}")
 _NODE_ID = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
+def random_bits(count: int) -> int:
+    """So many bits from the system's source. (`secrets` would load `random`, which reseeds at each fork.)"""
+    return int.from_bytes(os.urandom((count + 7) // 8), "big") >> (-count % 8)
+
+
 class Ids:
     """Makes ids from a source of random bits: `random_bits(n)` gives an integer below 2**n."""
 
-    def __init__(self, random_bits: Callable[[int], int] = secrets.randbits) -> None:
+    def __init__(self, random_bits: Callable[[int], int] = random_bits) -> None:
         self._random_bits = random_bits
 
     def new(self) -> str:

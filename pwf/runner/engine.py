@@ -11,11 +11,12 @@ async functions and commands get one, for themselves.
 
 from __future__ import annotations
 
+import functools
 import os
 import signal
 import socket
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -27,10 +28,12 @@ from pwf.runner import action, checkpoint, compute, descendants, limits, observe
 from pwf.runner.failure import plain_error
 from pwf.runner.hangup import HangUpWatcher, end_process
 from pwf.runner.steps import End, Ended, Question, Step, Timer
-from pwf.runner.updates import Updates
 from pwf.runner.wire import DaemonGone, ValueReader, Wire
 from pwf.workflow.context import Context
 from pwf.workflow.workflow import Workflow
+
+if TYPE_CHECKING:
+    from pwf.runner.updates import Updates
 
 _RUN: Mapping[str, Callable[[Step], End]] = {
     "compute": compute.run,
@@ -39,7 +42,7 @@ _RUN: Mapping[str, Callable[[Step], End]] = {
     "wait": wait.run,
     "checkpoint": checkpoint.run,
 }
-_PUBLISHING_KINDS = frozenset({"action", "shell"})
+PUBLISHING_KINDS = frozenset({"action", "shell"})
 
 
 def run_runner(messages: socket.socket, values: socket.socket, workflow: Workflow[Any]) -> None:
@@ -94,7 +97,7 @@ class Engine:
         self._launch = launch
         self._pid = os.getpid()
         self._specs = {spec.id: spec for spec in launch.graph.nodes}
-        self._updates = Updates(wire)
+        self._updates: Updates | None = None
         self._past: dict[str, PastStep] = {}
         self._completed: dict[str, PastStep] = {}
         for step in launch.past:
@@ -117,7 +120,8 @@ class Engine:
         while self._ready():
             step = self._step()
             end = self._execute(step)
-            self._updates.flush()
+            if self._updates is not None:
+                self._updates.flush()
             with limits.lifted():  # the limit is the steps', not ours
                 going_on = self._propose(step, end)
             if not going_on:
@@ -135,7 +139,7 @@ class Engine:
         node = self._workflow.nodes.get(self._node)
         if node is None:
             raise GraphError(f"the code of workflow {self._launch.graph.name!r} has no node {self._node!r}")
-        return Step(node, self._context(self._node, node.kind in _PUBLISHING_KINDS), self._launch)
+        return Step(node, self._context(self._node, node.kind in PUBLISHING_KINDS), self._launch)
 
     def _execute(self, step: Step) -> End:
         try:
@@ -255,16 +259,11 @@ class Engine:
     # --- what a node may see --------------------------------------------------------------------------------
 
     def _context(self, node: str, publishes: bool) -> Context[Any]:
-        attempt = self._attempt
-
-        def publish(kind: str, key: str, data: bytes) -> None:
-            self._updates.publish(attempt, kind, key, data)
-
         return Context(
             run_id=self._launch.run_id,
             node=node,
             visit=self._visit,
-            attempt=attempt,
+            attempt=self._attempt,
             input=self._launch.input,
             input_type=self._workflow.input_type,
             nodes=self._workflow.nodes,
@@ -272,9 +271,15 @@ class Engine:
             completed=self._completed,
             read_value=self._read_value,
             effect_key=self._effect_key,
-            publish=publish if publishes else None,
+            publish=self._publisher() if publishes else None,
             read_file=self._read_file if self._launch.graph.files else None,
         )
+
+    def _publisher(self) -> Callable[[str, str, bytes], None]:
+        from pwf.runner.updates import Updates  # with `threading`, which pure nodes can do without
+
+        updates = self._updates = self._updates or Updates(self._wire)
+        return functools.partial(updates.publish, self._attempt)
 
     def _read_value(self, value: Value) -> bytes:
         digest, data = self._made

@@ -6,12 +6,15 @@ Everything here is bounded and never raises: an exception whose text can not be 
 from __future__ import annotations
 
 import os
-import traceback
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pwf.errors import PwfError
 from pwf.protocol.runner import StepError
+
+if TYPE_CHECKING:
+    import traceback
 
 MESSAGE_BYTES_MAX = 16 * 1024
 TRACEBACK_BYTES_MAX = 46 * 1024  # with the message and the rest: at most 64 KiB
@@ -72,6 +75,8 @@ def bounded(text: str, limit: int) -> str:
 
 def user_traceback(error: BaseException) -> str:
     """The traceback without pwf's and trio's own frames, where any other is left."""
+    import traceback  # when something failed
+
     try:
         shown = traceback.TracebackException.from_exception(error, compact=True)
         _trim(shown, depth=0)
@@ -83,6 +88,8 @@ def user_traceback(error: BaseException) -> str:
 def _trim(shown: traceback.TracebackException, depth: int) -> None:
     if depth > 20:
         return
+    import traceback
+
     kept = [frame for frame in shown.stack if not _is_machinery(frame.filename)]
     if kept:
         shown.stack = traceback.StackSummary.from_list(kept)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import linecache
-import traceback
 from dataclasses import dataclass
 
 from pwf.errors import GraphError, NoWorkflow, PwfError, by_code
@@ -71,9 +70,12 @@ def _where(error: BaseException, path: str, tree: ProjectTree) -> str:
 def _last_user_line(error: BaseException, tree: ProjectTree) -> tuple[str, int] | None:
     """File and line of the innermost frame that is the project's own."""
     found = None
-    for frame, line in traceback.walk_tb(error.__traceback__):
-        if tree.holds(frame.f_code.co_filename):
-            found = (frame.f_code.co_filename, line)
+    at = error.__traceback__
+    while at is not None:
+        file = at.tb_frame.f_code.co_filename
+        if tree.holds(file):
+            found = (file, at.tb_lineno)
+        at = at.tb_next
     return found
 
 

@@ -12,7 +12,6 @@ import resource
 import signal
 import sys
 import time
-import traceback
 from collections.abc import Callable, Sequence
 
 from pwf import host
@@ -42,6 +41,8 @@ def fork(body: Callable[[], int]) -> int:
         status = error.code if isinstance(error.code, int) else EXIT_CRASHED
     except BaseException:  # noqa: BLE001 - nothing may go on in the parent's frames
         with contextlib.suppress(Exception):
+            import traceback
+
             traceback.print_exc()
     finally:
         leave(status)

@@ -8,16 +8,14 @@ compare.
 
 from __future__ import annotations
 
-import importlib.abc
+import importlib
 import importlib.util
 import linecache
 import os
 import sys
-import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from importlib.machinery import EXTENSION_SUFFIXES, ExtensionFileLoader, ModuleSpec
-from importlib.readers import FileReader
 from types import CodeType, ModuleType
 from typing import Any
 
@@ -61,8 +59,12 @@ def show_as(path: str, text: bytes) -> None:
     linecache.cache[path] = (len(source), None, source.splitlines(keepends=True), path)
 
 
-class SourceLoader(importlib.abc.InspectLoader):
-    """Loads one module from a text. `pkgutil.get_data` and `importlib.resources` read other files live."""
+class SourceLoader:
+    """Loads one module from a text. `pkgutil.get_data` and `importlib.resources` read other files live.
+
+    An `InspectLoader` by its methods, not by its class: `importlib.abc` would load half of the library into every
+    runner.
+    """
 
     def __init__(self, name: str, path: str, text: bytes, package: bool, texts: Mapping[str, bytes]) -> None:
         self.name = name
@@ -79,6 +81,10 @@ class SourceLoader(importlib.abc.InspectLoader):
         """Run the text in the module."""
         show_as(self.path, self._text)
         exec(compile_source(self._text, self.path), module.__dict__)
+
+    def load_module(self, fullname: str) -> ModuleType:
+        """The old way in, which some libraries still take."""
+        return importlib.import_module(fullname)
 
     def get_code(self, fullname: str) -> CodeType:
         """The text, compiled."""
@@ -106,6 +112,8 @@ class SourceLoader(importlib.abc.InspectLoader):
 
     def get_resource_reader(self, fullname: str) -> Any:
         """`importlib.resources`: the files beside the module, as they are."""
+        from importlib.readers import FileReader
+
         return FileReader(self)  # type: ignore[arg-type]  # it needs `path` alone
 
 
@@ -118,6 +126,8 @@ class ExtensionLoader(ExtensionFileLoader):
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
         """Map the recorded bytes."""
+        import tempfile
+
         with tempfile.TemporaryDirectory(prefix="pwf-extension-") as folder:
             private = os.path.join(folder, os.path.basename(self.path))
             with open(private, "wb") as file:

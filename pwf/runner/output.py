@@ -7,9 +7,9 @@ limit, so that the runner never makes a second copy of what it will refuse.
 from __future__ import annotations
 
 import dataclasses
-import inspect
 import itertools
-from collections.abc import Iterator
+from collections.abc import Awaitable, Iterator
+from types import AsyncGeneratorType, CoroutineType, GeneratorType
 
 import msgspec
 
@@ -17,6 +17,7 @@ from pwf.errors import InvalidValue, ValueTooLarge
 from pwf.values import DEPTH_MAX
 
 _END = object()
+_PLAIN = frozenset({dict, list, str, int, float, bool, type(None)})
 
 
 def refuse_large(value: object, limit: int, what: str) -> None:
@@ -28,12 +29,14 @@ def refuse_large(value: object, limit: int, what: str) -> None:
 
 def refuse_unrun(value: object, what: str) -> None:
     """Raise `InvalidValue` for a coroutine or a generator: code that has not run."""
-    if inspect.iscoroutine(value):
+    if type(value) in _PLAIN:
+        return
+    if isinstance(value, CoroutineType):
         value.close()  # no "never awaited" warning beside the error
         raise InvalidValue(f"{what} is a coroutine", hint="await it in an `async def` function")
-    if inspect.isgenerator(value) or inspect.isasyncgen(value):
+    if isinstance(value, GeneratorType | AsyncGeneratorType):
         raise InvalidValue(f"{what} is a generator", hint="return a list, and use ctx.publish for progress")
-    if inspect.isawaitable(value):
+    if isinstance(value, Awaitable):
         kind = type(value).__name__
         raise InvalidValue(f"{what} is a {kind}", hint="await it in an `async def` function")
 

@@ -7,15 +7,20 @@ the others are the RECORDs searched, as bytes.
 
 from __future__ import annotations
 
-import importlib.metadata
 import os
 import re
 import sys
 from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import importlib.metadata
 
 
 def distributions_of(names: Iterable[str]) -> dict[str, str]:
     """{distribution: version} of the installed ones that provide these top-level modules."""
+    import importlib.metadata  # megabytes, for some resolvers only: a fork of the zygote would map them each time
+
     found: dict[str, str] = {}
     rest: set[str] = set()
     for name in names:
@@ -35,6 +40,8 @@ def distributions_of(names: Iterable[str]) -> dict[str, str]:
 
 
 def _by_name(module: str) -> tuple[str, str] | None:
+    import importlib.metadata
+
     name = "pwf-workflows" if module == "pwf" else module
     try:
         distribution = importlib.metadata.distribution(name)

@@ -11,7 +11,6 @@ good.
 
 from __future__ import annotations
 
-import importlib.abc
 import os
 import sys
 from collections.abc import Iterator, Sequence
@@ -57,7 +56,7 @@ def load_bundle(bundle: SourceBundle) -> Workflow[object]:
             raise fault.exception() from error
 
 
-class PinnedFinder(importlib.abc.MetaPathFinder):
+class PinnedFinder:
     """Answers for project modules from the recorded bytes, and refuses those that were not recorded."""
 
     def __init__(self, tree: ProjectTree, sources: Sequence[PinnedSource], root_path: str) -> None:
@@ -155,7 +154,7 @@ class PinnedFinder(importlib.abc.MetaPathFinder):
         return PinnedFolder(self, folder)
 
 
-class PinnedFolder(importlib.abc.PathEntryFinder):
+class PinnedFolder:
     """One folder of the project, for `pkgutil.iter_modules`, and where it stands on `sys.path` itself."""
 
     def __init__(self, finder: PinnedFinder, folder: str) -> None:

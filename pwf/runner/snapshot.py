@@ -8,7 +8,6 @@ texts name anywhere.
 
 from __future__ import annotations
 
-import importlib.abc
 import os
 import stat
 import sys
@@ -105,7 +104,7 @@ class Snapshot:
                 self.watch[path] = None
 
 
-class LiveFinder(importlib.abc.MetaPathFinder):
+class LiveFinder:
     """Finds modules as they stand now, and records those of the project."""
 
     def __init__(self, snapshot: Snapshot) -> None:

@@ -19,7 +19,7 @@ from pwf.host import Identity
 from pwf.protocol.runner import MARKER_VARIABLE
 from pwf.protocol.spawn import Forked, ForkRunner, Load, Loaded, ToSpawner
 from pwf.runner import forking, hazards
-from pwf.runner.engine import run_runner
+from pwf.runner.engine import PUBLISHING_KINDS, run_runner
 from pwf.runner.failure import bounded, user_traceback
 from pwf.runner.pinned import load_bundle
 from pwf.runner.reaping import Children, kill_descendants
@@ -73,7 +73,11 @@ def preload(workflow: Workflow[Any]) -> None:
         node.is_async or node.observe_is_async or node.spec.kind == "shell"
         for node in workflow.nodes.values()
     )
-    for name in ("trio", "concurrent.futures.thread", "subprocess") if loops else ():
+    publishes = any(node.spec.kind in PUBLISHING_KINDS for node in workflow.nodes.values())
+    for name in (
+        *(("pwf.runner.updates",) if publishes else ()),
+        *(("trio", "concurrent.futures.thread", "subprocess") if loops else ()),
+    ):
         importlib.import_module(name)
 
 

@@ -10,7 +10,7 @@ Neither ever retries: a closed socket means that the daemon is gone (`DaemonGone
 from __future__ import annotations
 
 import socket
-import threading
+from _thread import allocate_lock  # not threading: it has work to do in each fork
 from collections import deque
 
 import msgspec
@@ -46,7 +46,7 @@ class Wire:
         self._socket = connection
         self._splitter = FrameSplitter(RUNNER_FRAME_BYTES_MAX)
         self._lines: deque[bytes] = deque()
-        self._sending = threading.Lock()
+        self._sending = allocate_lock()
         self._seq = 0
         self._uploads = 0
         self._waiting: deque[int] = deque()
@@ -161,7 +161,7 @@ class ValueReader:
         self._socket = connection
         self._splitter = FrameSplitter(RUNNER_FRAME_BYTES_MAX)
         self._lines: deque[bytes] = deque()
-        self._lock = threading.Lock()
+        self._lock = allocate_lock()
 
     def fetch(self, value: Value, what: str) -> bytes:
         """The bytes of a value, inline or not. `NotFound` when the daemon has not got it."""

@@ -10,7 +10,6 @@ from __future__ import annotations
 import gc
 import importlib
 import os
-import platform
 import sys
 
 import pwf
@@ -46,11 +45,28 @@ def main(arguments: list[str]) -> int:
     for name in PRELOADED:
         importlib.import_module(name)
     hazards.prepare()
+    version = _version()
     zygote = _Zygote(SpawnSocket(descriptor), host.ReservedVariable(MARKER_VARIABLE))
     gc.collect()
     gc.freeze()
-    zygote.run()
+    zygote.run(version)
     return 0
+
+
+def _version() -> str:
+    """pwf's version, read by a child: what it takes to read it, every fork of the zygote would have to map."""
+    read, write = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            os.write(write, pwf.__version__.encode())
+        finally:
+            os._exit(0)
+    os.close(write)
+    with open(read, "rb") as answer:
+        version = answer.read().decode()
+    os.waitpid(pid, 0)
+    return version
 
 
 class _Zygote:
@@ -60,12 +76,12 @@ class _Zygote:
         self._children = Children(self._spares)
         self._fresh_markers: dict[int, str] = {}
 
-    def run(self) -> None:
+    def run(self, version: str) -> None:
         identity = host.process_identity(os.getpid())
         if identity is None:
             raise SystemExit(forking.EXIT_CRASHED)
         self._control.send(
-            ZygoteHello(python=platform.python_version(), pwf=pwf.__version__, identity=identity)
+            ZygoteHello(python=sys.version.split(maxsplit=1)[0], pwf=version, identity=identity)
         )
         try:
             serve(self._control, self._children, self._handle)

@@ -54,6 +54,14 @@ def test_it_leads_a_session_and_is_the_subreaper_of_its_own(zygote: ZygotePeer, 
     assert output_of(zygote, tmp_path, body) == [True, True]
 
 
+def test_nothing_is_loaded_that_has_work_to_do_in_each_fork(zygote: ZygotePeer, tmp_path: Path) -> None:
+    body = """
+    import sys
+    return sorted({"threading", "logging", "random", "tempfile", "importlib.metadata"} & set(sys.modules))
+    """
+    assert output_of(zygote, tmp_path, body) == []
+
+
 def test_it_has_no_descriptors_but_its_two_sockets(zygote: ZygotePeer, tmp_path: Path) -> None:
     body = """
     import os
