@@ -72,9 +72,11 @@ def _network_filesystem(path: Path) -> str | None:
 def _occupied(at: Places, newer: Newer) -> Rejected:
     lost = "it has nothing that the backup has not"
     if newer.made or newer.changed:
-        named = ", ".join(newer.named)
+        more = newer.made + newer.changed - len(newer.named)
+        named = ", ".join(newer.named) + (f", and {more:,} more" if more else "")
+        runs = "1 run" if newer.made == 1 else f"{newer.made:,} runs"
         lost = (
-            f"newer than the backup are {newer.made:,} runs made since, and {newer.changed:,} that went on since, "
+            f"newer than the backup: {runs} made since, {newer.changed:,} that went on since, "
             f"until {_when(newer.newest_ms)}: {named}"
         )
     return Rejected(
@@ -110,5 +112,10 @@ def _when(at_ms: int) -> str:
 
 
 def _ago(ms: int) -> str:
-    hours = max(0, ms) / 1_000 / HOUR_S
+    seconds = max(0, ms) // 1_000
+    if seconds < 120:
+        return f"{seconds} seconds ago"
+    if seconds < 2 * HOUR_S:
+        return f"{seconds // 60} minutes ago"
+    hours = seconds / HOUR_S
     return f"{hours / 24:.1f} days ago" if hours >= 48 else f"{hours:.1f} hours ago"

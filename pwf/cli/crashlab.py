@@ -83,10 +83,9 @@ def crashlab(options: argparse.Namespace, out: Out) -> int:
 
 
 def _bound(typed: str) -> int:
-    number = int(typed)
-    if not 1 <= number <= 10_000:
-        raise argparse.ArgumentTypeError(f"{number} is not between 1 and 10,000")
-    return number
+    if not typed.isdecimal() or not 1 <= int(typed) <= 10_000:
+        raise argparse.ArgumentTypeError(f"{typed} is not a number between 1 and 10,000")
+    return int(typed)
 
 
 def _given(items: list[str], option: str) -> dict[str, tuple[Any, ...]]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from pwf.cli import exits, text
 from pwf.cli.commands import Commands, client
-from pwf.cli.out import Out
+from pwf.cli.out import Out, UsageError
 
 if TYPE_CHECKING:
     from pwf.protocol.operations import PruneResult
@@ -102,7 +102,7 @@ def verify(options: argparse.Namespace, out: Out) -> int:
 def backup(options: argparse.Namespace, out: Out) -> int:
     from pwf.protocol.operations import BackupPayload
 
-    path = os.path.abspath(os.path.expanduser(options.file))
+    path = _path(options.file)
     with client() as daemon:
         made = daemon.call("state.backup", BackupPayload(path=path), timeout_s=LONG_S_MAX)
     if out.as_json:
@@ -116,12 +116,18 @@ def backup(options: argparse.Namespace, out: Out) -> int:
     return exits.OK
 
 
+def _path(typed: str) -> str:
+    if not typed:
+        raise UsageError("FILE is empty", hint="name a file: pwf state --help")
+    return os.path.abspath(os.path.expanduser(typed))
+
+
 def restore(options: argparse.Namespace, out: Out) -> int:
     from pathlib import Path
 
     from pwf.actors.restoring import restore as restore_home
 
-    done = restore_home(Path(os.path.abspath(os.path.expanduser(options.file))))
+    done = restore_home(Path(_path(options.file)))
     if out.as_json:
         out.emit(done)
         return exits.OK

@@ -25,7 +25,7 @@ from pwf.crashlab.home import ScratchHome
 from pwf.crashlab.observe import LabRun, as_json
 from pwf.crashlab.report import Findings, PathReport, Report, StepReport
 from pwf.discovery import find_workflow_file
-from pwf.errors import InvalidInput
+from pwf.errors import InvalidArgument, InvalidInput
 from pwf.places import Places, places
 from pwf.protocol.graph import WorkflowGraph
 from pwf.protocol.operations import WorkflowDescription, WorkflowRef
@@ -87,8 +87,19 @@ class _Lab:
         self._left_out = 0
 
     def _check_given(self) -> None:
-        for node in self._settings.given:
-            self._graph.node(node)
+        can = {node.id for node in self._graph.nodes if node.kind == "checkpoint"}
+        if not self._settings.real:
+            can |= {node.id for node in self._graph.nodes if node.kind in experiments.EFFECT_KINDS}
+        for name in self._settings.given:
+            if name in can:
+                continue
+            node = next((node for node in self._graph.nodes if node.id == name), None)
+            why = f"has no node {name!r}"
+            if node is not None:
+                why = f"gives {name!r} nothing: its kind is {node.kind}, and it is run as it is"
+            names = ", ".join(sorted(can)) or "none"
+            hint = f"--answer is for checkpoints, --output for stand-ins of effects; here: {names}"
+            raise InvalidArgument(f"workflow {self._graph.name!r} {why}", hint=hint)
 
     # --- the whole ------------------------------------------------------------------------------------------
 

@@ -127,6 +127,8 @@ def _refuse_target(database: Path, target: Path) -> None:
         raise InvalidArgument(f"{target} is not an absolute path")
     if not target.parent.is_dir():
         raise InvalidArgument(f"there is no folder {target.parent}", hint=f"mkdir -p {target.parent}")
+    if target.is_dir():
+        raise Conflict(f"{target} is a folder", hint=f"name a new file in it: {target / 'pwf-backup.db'}")
     if target.exists() or target.is_symlink():
         raise Conflict(f"{target} exists", hint="name a new file; a backup never replaces one")
     needed = database.stat().st_size + MARGIN_BYTES

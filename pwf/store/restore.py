@@ -25,6 +25,7 @@ from pwf.store.verify import Verify, integrity, verify
 
 Q = load_queries(__file__)
 
+ANOTHER = "name a file that pwf state backup has written"
 NAMED_MAX = 5  # runs that a refusal names
 
 
@@ -54,9 +55,14 @@ class Newer(msgspec.Struct, frozen=True, kw_only=True):
 def check_backup(file: Path, now: Now) -> Checked:
     """Look through a backup. Raises `StoreRefused` for what can't be served, with the reason."""
     if not file.is_file():
-        raise StoreRefused(f"there is no file {file}", hint="name a file that pwf state backup has written")
-    check_header(file)
-    connection = open_reader(file)
+        what = f"{file} is a folder" if file.is_dir() else f"there is no file {file}"
+        raise StoreRefused(what, hint=ANOTHER)
+    try:
+        check_header(file)
+        connection = open_reader(file)
+    except StoreRefused as error:
+        # What there is to do with a database in its place is not what there is to do with a backup.
+        raise StoreRefused(error.message, hint=error.hint if "newer" in error.message else ANOTHER) from error
     try:
         tx = plain_tx(connection, now)
         schema = int(connection.pragma("user_version"))

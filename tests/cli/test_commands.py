@@ -79,6 +79,13 @@ def test_every_command_of_the_issue_exists() -> None:
         (["run", "w", "--id", "a b"], "--id 'a b' is not allowed", "letters"),
         (["run", "w", "--key", "a\nb"], "--key", "control character"),
         (["logs", "--lines", "-1"], "must not be negative", "pwf logs --help"),
+        (
+            ["crashlab", "w", "--crashes", "x"],
+            "x is not a number between 1 and 10,000",
+            "pwf crashlab --help",
+        ),
+        (["crashlab", "w", "--answer", "ask"], "--answer 'ask' has no NODE=JSON", "--answer ask='true'"),
+        (["state", "backup", ""], "FILE is empty", "pwf state --help"),
     ],
 )
 def test_a_wrong_command_line_is_one_error_with_what_to_type(

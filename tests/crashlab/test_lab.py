@@ -23,6 +23,25 @@ from pwf.protocol.runner import MARKER_VARIABLE, Launch, Value
 from pwf.runner.lab import lab_of
 from tests.crashlab.conftest import Lab
 
+GIVEN = """
+from pwf import *
+flow = Workflow("flow")
+
+@flow.compute
+def add(ctx):
+    return 1
+
+@flow.action(effect=idempotent("send"))
+def send(ctx):
+    return 1
+
+@flow.checkpoint
+def ask(ctx):
+    return "?"
+
+flow.graph(add >> send >> ask)
+"""
+
 EXAMPLES = Path(__file__).parents[2] / "examples" / "workflows"
 
 
@@ -57,6 +76,25 @@ def test_the_examples_pass(
     assert {path["status"] for path in report["paths"]} == {"completed"}
     assert min(report["runner_crashes"], report["daemon_crashes"]) > 0
     assert set(glob.glob(f"{tempfile.gettempdir()}/pwf-crashlab-*")) <= before
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--answer", "nobody=1"), "has no node 'nobody'"),
+        (("--output", "add=1"), "gives 'add' nothing: its kind is compute"),
+        (("--effects", "real", "--output", "send=1"), "gives 'send' nothing: its kind is action"),
+    ],
+)
+def test_what_is_given_to_a_node_that_takes_nothing_is_refused_with_those_that_do(
+    words: tuple[str, ...], said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "flow.py"
+    path.write_text(GIVEN)
+    assert main(["crashlab", str(path), *words]) == exits.USAGE
+    errors = capsys.readouterr().err
+    assert said in errors
+    assert "here: ask" in errors
 
 
 def test_without_an_input_the_smallest_one_is_made_from_its_type(lab: Lab) -> None:

@@ -102,7 +102,7 @@ def test_a_backup_is_restored_into_an_empty_home_and_what_went_on_is_held(
     home.run("stop")
 
     refused = home.run("state", "restore", str(made), code=4)
-    assert "1 runs made since, and 1 that went on since" in refused.stderr
+    assert "1 run made since, 1 that went on since" in refused.stderr
     assert "asked1 (completed)" in refused.stderr
     assert "later1 (completed)" in refused.stderr
     put_aside(home, tmp_path)
@@ -136,8 +136,21 @@ def test_restore_needs_no_daemon_and_starts_none(filled: Home, tmp_path: Path) -
 def test_a_file_that_is_no_backup_is_refused_and_the_home_stays_empty(home: Home, tmp_path: Path) -> None:
     junk = tmp_path / "junk.db"
     junk.write_bytes(b"SQLite format 3\0" + b"x" * 8_000)
-    assert "not a pwf database" in home.run("state", "restore", str(junk), code=8).stderr
-    assert "there is no file" in home.run("state", "restore", str(tmp_path / "none"), code=8).stderr
+    cut = tmp_path / "cut.db"
+    home.run("start")
+    cut.write_bytes(backup(home, tmp_path, "whole.db").read_bytes()[:30_000])
+    home.run("stop")
+    put_aside(home, tmp_path)
+    for file, why in {
+        junk: "not a pwf database",
+        tmp_path / "none": "there is no file",
+        tmp_path: "is a folder",
+        cut: "is damaged",
+    }.items():
+        refused = home.run("state", "restore", str(file), code=8).stderr
+        assert why in refused
+        assert "name a file that pwf state backup has written" in refused
+    assert "FILE is empty" in home.run("state", "restore", "", code=2).stderr
     assert not (home.home / "pwf.db").exists()
 
 

@@ -143,6 +143,8 @@ def test_a_target_that_can_not_be_is_refused_before_anything_is_read(served, fil
         back_up(served, type(file)("b.db"))
     with pytest.raises(InvalidArgument, match="no folder"):
         back_up(served, file.parent / "nowhere" / "b.db")
+    with pytest.raises(Conflict, match="is a folder"):
+        back_up(served, file.parent)
     file.write_text("precious")
     with pytest.raises(Conflict, match="exists"):
         back_up(served, file)
