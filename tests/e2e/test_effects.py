@@ -59,8 +59,9 @@ def test_a_killed_manual_effect_is_ambiguous_and_holds_its_run_until_a_person_sa
 ) -> None:
     run_id, payments = _start(world, "pays_unseen")
     assert world.parked(run_id, "ambiguous").summary.hold == "effect_ambiguous"
-    effect = world.home.json("effects", "--status", "ambiguous")["effects"][0]
-    assert (effect["run_id"], effect["node"], effect["status"]) == (run_id, "pay", "ambiguous")
+    listed = world.home.json("effects", "--status", "ambiguous")["effects"]
+    effect = next(effect for effect in listed if effect["run_id"] == run_id)
+    assert (effect["node"], effect["status"]) == ("pay", "ambiguous")
     refused = world.home.run("resume", run_id, code=4)
     assert "recover" in refused.stderr
     commands = world.home.json("explain", run_id)["explanation"]["commands"]
