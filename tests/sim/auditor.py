@@ -61,6 +61,7 @@ class Auditor:
         self._timers: dict[str, tuple[int, int]] = {}  # run -> revision, and when its time has truly come
         self._revisions: dict[str, tuple[int, int]] = {}
         self._epoch = 0
+        self._epochs: set[int] = set()
         self._minute, self._spins = 0, 0
 
     def check(self, holds: object, rule: str) -> None:
@@ -175,9 +176,12 @@ class Auditor:
     # --- the daemon -----------------------------------------------------------------------------------------
 
     def claimed(self, life: Any, epoch: int) -> None:
-        """A daemon has the claim."""
-        self.check(epoch > self._epoch, f"epochs only grow: {self._epoch} -> {epoch}")
-        self._epoch = epoch
+        """A daemon learns that it has the claim, which may be late: another may have taken it over since."""
+        self.check(epoch not in self._epochs, f"no epoch is given twice: {epoch}")
+        ((stored,),) = self.rows("SELECT generation FROM entities WHERE entity_id = 'daemon'")
+        self.check(epoch <= stored, f"the claim of epoch {epoch} is in the store, which is at {stored}")
+        self._epochs.add(epoch)
+        self._epoch = max(epoch, self._epoch)
 
     def daemon_died(self, life: Any, group: BaseExceptionGroup[Any]) -> None:
         """A daemon may die of a broken disk or a lost claim, and of nothing else."""
