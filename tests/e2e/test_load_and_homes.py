@@ -24,6 +24,16 @@ def add(ctx):
     return 1 + 1
 """
 
+CHILD = """
+import time
+flow = Workflow("child")
+
+@flow.action(effect=idempotent("note"))
+def note(ctx):
+    with open({ran!r}, "w") as file:
+        file.write(str(time.time()))
+"""
+
 ASK = """
 flow = Workflow("ask")
 
@@ -83,24 +93,33 @@ def test_eight_clients_with_two_hundred_commands_each_never_see_an_error(home: H
 def test_a_foreign_lock_of_three_seconds_is_waited_for_warned_about_once_and_loses_nothing(
     home: Home,
 ) -> None:
+    ran = home.project / "ran"
     home.workflow("one", ONE)
+    home.workflow("child", CHILD.format(ran=str(ran)))
     home.run("start")
     home.run("run", "one")
     foreign = sqlite3.connect(home.home / "pwf.db", isolation_level=None, check_same_thread=False)
     foreign.execute("BEGIN IMMEDIATE")
-    threading.Timer(3.0, lambda: foreign.execute("ROLLBACK")).start()
+    released: list[float] = []
+
+    def release() -> None:
+        released.append(time.time())
+        foreign.execute("ROLLBACK")
+
+    threading.Timer(3.0, release).start()
 
     began = time.monotonic()
-    commands = [home.spawn("run", "one") for _ in range(3)]
+    commands = [home.spawn("run", "one") for _ in range(3)] + [home.spawn("run", "child")]
     outputs = [command.communicate(timeout=60) for command in commands]
     waited = time.monotonic() - began
     foreign.close()
 
-    assert [command.returncode for command in commands] == [0] * 3, outputs
+    assert [command.returncode for command in commands] == [0] * 4, outputs
     assert waited > 2
+    assert float(ran.read_text()) > released[0]  # while its row could not be written it had no process
     warnings = [line for line in home.log() if line["level"] == "warning"]
     assert len(warnings) == 1, warnings
-    assert home.json("status")["runs"] == {"completed": 4}
+    assert home.json("status")["runs"] == {"completed": 5}
 
 
 def test_a_database_that_is_not_ours_or_newer_is_refused_and_left_alone(home: Home) -> None:
