@@ -140,6 +140,7 @@ class RunSupervisor:
             try:
                 error = await self._serve(process)
                 proved = await self._end(process)
+                error = error or self._crash(process)
             finally:
                 await process.aclose()
         await self._settle(proved, error)
@@ -149,6 +150,14 @@ class RunSupervisor:
         stopped = self._stop_wanted or self._timed_out is not None
         grace_s = self._world.config.stop_grace_s + LEAVE_MORE_S if stopped else 0.0
         return await process.prove_dead(childless=self._childless and not stopped, grace_s=grace_s)
+
+    def _crash(self, process: RunnerProcess) -> StepError | None:
+        """What a runner died of that ended in the middle of a step, and not by our hand."""
+        if self.current is None or self._over or self._stop_wanted or self._timed_out is not None:
+            return None
+        how = process.died_of or "nobody could tell how"
+        message = f"its runner ended in the middle of the step ({how})"
+        return StepError(code=RunnerCrashed.code, message=message, node=self.current.node)
 
     async def _acquire(self, environment: RunEnvironment, facts: LaunchFacts) -> RunnerProcess:
         if facts.sources:

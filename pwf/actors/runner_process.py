@@ -110,6 +110,18 @@ class RunnerProcess:
         await self._exited.wait()
         return self._status
 
+    @property
+    def died_of(self) -> str:
+        """How it ended, in words; empty while it lives, and where nobody could tell."""
+        if self._status is None:
+            return ""
+        if self._status >= 0:
+            return f"exit status {self._status}"
+        try:
+            return signal.Signals(-self._status).name
+        except ValueError:  # a real-time signal
+            return f"signal {-self._status}"
+
     def terminate(self) -> None:
         """SIGTERM to exactly this process, if it is still there. It stops its step's children itself."""
         with contextlib.suppress(OSError):

@@ -73,7 +73,7 @@ def _settle_interrupted(tx: Tx, run: RunState, command: RunnerGone) -> None:
     run.crashes += not command.stopped and not timed_out
     if active is not None and node.effect is not None and node.effect.mode == "manual":
         if leave_unknown(tx, run, node, None, "timed_out" if timed_out else "interrupted"):
-            _go_on(tx, run)
+            _go_on(tx, run, command.error)
     elif timed_out and command.proved:
         _timed_out(tx, run, graph, node)
     else:  # without proof that the old processes are dead no outcome is committed: the step will run again
@@ -81,8 +81,10 @@ def _settle_interrupted(tx: Tx, run: RunState, command: RunnerGone) -> None:
             error = None if command.error is None else encode(command.error)
             moves.end_attempt(tx, run, "interrupted", attempt=active[0], error=error)
         facts: dict[str, object] = {"node": run.node, "crashes": run.crashes, "stopped": command.stopped}
+        if command.error is not None:
+            facts |= {"code": command.error.code, "why": command.error.message}
         moves.note(tx, run, "runner_gone", "daemon", facts)
-        _go_on(tx, run)
+        _go_on(tx, run, command.error)
     moves.release(tx, run)
     if not command.proved and not run.ended and run.hold is None:
         _hold_unreaped(tx, run)
@@ -106,9 +108,11 @@ def _timed_out(tx: Tx, run: RunState, graph: Graph, node: NodeSpec) -> None:
     moves.note(tx, run, "step_finished", "daemon", moves.after_facts(facts, run, then))
 
 
-def _go_on(tx: Tx, run: RunState) -> None:
+def _go_on(tx: Tx, run: RunState, error: StepError | None) -> None:
     if run.crashes >= CRASHES_MAX:
         detail = f"its runner ended {run.crashes} times in a row at node {run.node!r} without progress"
+        if error is not None:
+            detail += f"; the last time: {error.message}"
         moves.hold(tx, run, "no_progress", detail)
     else:
         moves.queue(tx, run, delay_ms=CRASH_BACKOFF_MS[run.crashes])

@@ -39,6 +39,8 @@ pytestmark = pytest.mark.trio
 class Process:
     """A runner that never says anything; it is dead when asked to be."""
 
+    died_of = ""
+
     def __init__(self, number: int) -> None:
         self.identity = Identity(pid=number, start_tick=number, boot_id="boot-1", session=number)
         self.stream, self.theirs = memory_stream_pair()

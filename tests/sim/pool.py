@@ -67,6 +67,8 @@ class SimCustody:
 class HeldRunner:
     """A runner as its daemon holds it."""
 
+    died_of = "a fault"
+
     def __init__(self, world: Any, pool: SimPool, process: Process, stream: Any, values: Any) -> None:
         self._world = world
         self._pool = pool

@@ -1,0 +1,96 @@
+"""Each class of failure is told apart, and recorded where a person looks (design, section 14).
+
+`source_changed` is shown by test_code.py, `claim_lost` and `unavailable` by the tests of store and listener.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.e2e.world import World
+
+ONE = """
+import os, signal, sys, time
+
+flow = Workflow("{name}")
+
+@flow.action(effect={effect}("x"){options})
+def work(ctx):
+    {body}
+"""
+
+
+def start(world: World, name: str, body: str, effect: str = "idempotent", options: str = "") -> str:
+    world.home.workflow(name, ONE.format(name=name, effect=effect, options=options, body=body))
+    return world.start(name)
+
+
+@pytest.mark.parametrize(
+    ("name", "body", "how"),
+    [
+        ("segfault", "return os.kill(os.getpid(), signal.SIGSEGV) if ctx.attempt == 1 else 1", "SIGSEGV"),
+        ("killed", "return os.kill(os.getpid(), signal.SIGKILL) if ctx.attempt == 1 else 1", "SIGKILL"),
+        ("leaves", "return os._exit(3) if ctx.attempt == 1 else 1", "exit status 3"),
+    ],
+)
+def test_a_runner_that_crashed_says_what_it_died_of(world: World, name: str, body: str, how: str) -> None:
+    run_id = start(world, name, body)
+    world.finish(run_id)
+    crashed, done = world.attempts(run_id)
+    assert (crashed.status, done.status) == ("interrupted", "completed")
+    assert crashed.error is not None
+    assert crashed.error.code == "runner_crashed"
+    assert how in crashed.error.message
+    assert how in crashed.summary
+    gone = next(event for event in world.events(run_id) if event.kind == "runner_gone")
+    assert b"runner_crashed" in bytes(gone.payload)
+
+
+def test_crashes_without_progress_hold_the_run_and_the_reason_says_what_it_died_of(world: World) -> None:
+    run_id = start(world, "hopeless", "os._exit(3)")
+    assert world.parked(run_id, "held").summary.hold == "no_progress"
+    explanation = world.client.call("run.status", run_id=run_id).explanation
+    assert "exit status 3" in explanation.reason
+    assert f"pwf resume {run_id}" in explanation.commands
+
+
+@pytest.mark.parametrize(
+    ("name", "body", "options", "status", "code"),
+    [
+        ("raises", "raise RuntimeError('no')", "", "failed", "node_failed"),
+        ("too_slow", "time.sleep(60)", ", timeout=seconds(0.3)", "timed_out", "runner_timed_out"),
+        (
+            "babbles",  # a step that speaks on its runner's socket is no runner that pwf understands
+            "return [os.write(n, b'rubbish\\n') for n in range(3, 64) if is_socket(n)]",
+            "",
+            "interrupted",
+            "protocol_rejected",
+        ),
+    ],
+)
+def test_a_step_that_failed_has_the_code_of_what_happened(
+    world: World, name: str, body: str, options: str, status: str, code: str
+) -> None:
+    world.home.workflow(
+        name,
+        "import stat\ndef is_socket(n):\n    try:\n        return stat.S_ISSOCK(os.fstat(n).st_mode)\n"
+        "    except OSError:\n        return False\n"
+        + ONE.format(name=name, effect="idempotent", options=options, body=body),
+    )
+    run_id = world.start(name)
+    result = world.client.wait(run_id, until="parked", timeout_s=60)
+    assert result.done
+    first = world.attempts(run_id)[0]
+    assert first.status == status
+    assert first.error is not None
+    assert first.error.code == code
+
+
+def test_an_effect_whose_outcome_nobody_knows_is_ambiguous_with_its_reason(world: World) -> None:
+    run_id = start(world, "unknown", "os.kill(os.getpid(), signal.SIGKILL)", effect="manual")
+    assert world.parked(run_id, "ambiguous").summary.hold == "effect_ambiguous"
+    explanation = world.client.call("run.status", run_id=run_id).explanation
+    assert explanation.code == "effect_ambiguous"
+    assert f"pwf recover {run_id} applied" in explanation.commands
+    assert [effect.status for effect in world.view(run_id).effects] == ["ambiguous"]
+    world.client.call("run.cancel", run_id=run_id)
