@@ -19,6 +19,7 @@ import msgspec
 import trio
 
 from pwf.actors.logging import Log
+from pwf.actors.socket_stream import acquire
 from pwf.errors import FrameTooLarge, ProtocolError, PwfError
 from pwf.protocol.frames import (
     OPEN_REQUESTS_MAX,
@@ -140,7 +141,7 @@ class Connection:
             raise ProtocolError("a second hello")
         if frame.request_id in self._open:
             raise ProtocolError(f"request_id {frame.request_id[:80]!r} is already open on this connection")
-        await self._slots.acquire()
+        await acquire(self._slots)
         self._open.add(frame.request_id)
         started = trio.Event()
         nursery.start_soon(self._answer, frame, self._before, started)
@@ -186,14 +187,15 @@ class Connection:
         await self._send(encode(event))
 
     async def _send(self, data: bytes) -> None:
-        async with self._sending:
-            # Half a frame would spoil all that follows, so once begun it is sent whole or the stream is
-            # closed.
-            try:
-                await self._stream.send_all(data)
-            except trio.Cancelled:
-                await trio.aclose_forcefully(self._stream)
-                raise
+        await acquire(self._sending)
+        # Half a frame would spoil all that follows, so once begun it is sent whole or the stream is closed.
+        try:
+            await self._stream.send_all(data)
+        except trio.Cancelled:
+            await trio.aclose_forcefully(self._stream)
+            raise
+        finally:
+            self._sending.release()
 
     async def _let_end(self) -> None:
         """The client sends no more: answer what is open and comes soon."""

@@ -21,6 +21,7 @@ import trio
 
 from pwf.actors.connection import Connection, Handler, error_body
 from pwf.actors.logging import Log
+from pwf.actors.socket_stream import SocketStream
 from pwf.errors import AlreadyServing, HomeRefused, Unavailable
 from pwf.protocol.frames import ErrorFrame, Hello, encode
 
@@ -141,10 +142,10 @@ class Listener:
                 nursery.start_soon(self._serve, accepted)
 
     async def _serve(self, accepted: trio.socket.SocketType) -> None:
-        stream = trio.SocketStream(accepted)
+        stream = SocketStream(socket.socket(fileno=accepted.detach()))
         self._numbers += 1
         number = self._numbers
-        if not self._welcome(accepted, number):
+        if not self._welcome(stream.socket, number):
             await self._turn_away(stream)
             return
         connection = Connection(
@@ -158,9 +159,9 @@ class Listener:
         finally:
             self._connections.discard(connection)
 
-    def _welcome(self, accepted: trio.socket.SocketType, number: int) -> bool:
+    def _welcome(self, accepted: socket.socket, number: int) -> bool:
         try:
-            uid = self._peer_uid(accepted._sock)  # type: ignore[attr-defined]
+            uid = self._peer_uid(accepted)
         except OSError as error:
             self._log.warning("connection.unknown_peer", connection=number, error=error.strerror)
             return False
@@ -169,7 +170,7 @@ class Listener:
             return False
         return self.clients < CONNECTIONS_MAX
 
-    async def _turn_away(self, stream: trio.SocketStream) -> None:
+    async def _turn_away(self, stream: SocketStream) -> None:
         refused = Unavailable(
             "this connection is not served", hint="it is another user's, or there are too many"
         )

@@ -36,13 +36,15 @@ class Mailbox(Generic[T]):
             raise Unavailable(f"{self._owner} has stopped") from None
 
     async def take(self, most: int) -> list[T]:
-        """Wait for one, then take what else is there, at most `most` in all."""
-        found = [await self._receive.receive()]
+        """Wait for one, then take what else is there, at most `most` in all. A checkpoint only when it waits."""
+        found: list[T] = []
         while len(found) < most:
             try:
                 found.append(self._receive.receive_nowait())
             except trio.WouldBlock:
-                break
+                if found:
+                    break
+                found.append(await self._receive.receive())
         return found
 
     @property

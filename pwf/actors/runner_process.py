@@ -16,6 +16,7 @@ import trio
 
 from pwf import host
 from pwf.actors.custody import PROOF_TIMEOUT_S, Custody
+from pwf.actors.socket_stream import SocketStream
 from pwf.actors.spawn_link import ExitReport, Exits
 from pwf.host import Identity
 
@@ -45,8 +46,8 @@ class RunnerProcess:
         self.identity = identity
         self.marker = marker
         self.isolated = isolated
-        self.stream = trio.SocketStream(trio.socket.from_stdlib_socket(messages))
-        self.values = trio.SocketStream(trio.socket.from_stdlib_socket(values))
+        self.stream = SocketStream(messages)
+        self.values = SocketStream(values)
         self._exits = exits
         self._custody = custody
         self._report: ExitReport = exits.expect(identity)
@@ -95,7 +96,7 @@ class RunnerProcess:
 
     def says_more(self) -> bool:
         """Whether a receive from `stream` would answer at once."""
-        return self.stream.socket.is_readable()
+        return self.stream.is_readable()
 
     @property
     def has_exited(self) -> bool:
@@ -175,6 +176,5 @@ class RunnerProcess:
 
     async def aclose(self) -> None:
         """Close both sockets. A runner that is still there ends itself and its children."""
-        with trio.CancelScope(shield=True):  # closing a socket stream does not wait
-            await self.stream.aclose()
-            await self.values.aclose()
+        self.stream.close()
+        self.values.close()

@@ -6,7 +6,6 @@ keyed by pid and start tick, so that a report can not meet a later process of th
 
 from __future__ import annotations
 
-import array
 import socket
 from collections.abc import Sequence
 from typing import TypeVar
@@ -14,6 +13,7 @@ from typing import TypeVar
 import msgspec
 import trio
 
+from pwf.actors.socket_stream import SocketStream, acquire
 from pwf.errors import ProtocolError, PwfError
 from pwf.host import Identity
 from pwf.protocol.spawn import (
@@ -77,7 +77,8 @@ class SpawnLink:
 
     def __init__(self, exits: Exits, ours: socket.socket, theirs: socket.socket) -> None:
         self.theirs = theirs  # for the process at the other end
-        self._socket = trio.socket.from_stdlib_socket(ours)
+        self._stream = SocketStream(ours)
+        self._received = bytearray()
         self._exits = exits
         self._calls: dict[int, _Call] = {}
         self._last_call = 0
@@ -119,14 +120,14 @@ class SpawnLink:
         try:
             while (message := await self._receive()) is not None:
                 self._take(message)
-        except (OSError, trio.ClosedResourceError, ProtocolError):
+        except (trio.BrokenResourceError, trio.ClosedResourceError, ProtocolError):
             pass
         finally:
             self.close()
 
     def close(self) -> None:
         """Close our end: the process at the other end ends itself. Open calls fail."""
-        self._socket.close()
+        self._stream.close()
         self.theirs.close()
         self.closed.set()
         for call in (*self._calls.values(), self._hello):
@@ -145,45 +146,46 @@ class SpawnLink:
                 call.end(message)
 
     async def _send(self, data: bytes, descriptors: Sequence[int]) -> None:
-        frame = memoryview(len(data).to_bytes(_HEAD, "big") + data)
-        rights = (
-            [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", descriptors))] if descriptors else []
-        )
+        frame = len(data).to_bytes(_HEAD, "big") + data
         # A frame that is begun is sent whole, or the stream would be worth nothing any more.
-        async with self._sending:
-            try:
-                sent = await self._socket.sendmsg([frame], rights)
-                while sent < len(frame):
-                    sent += await self._socket.send(frame[sent:])
-            except (OSError, trio.ClosedResourceError) as error:
-                raise LinkClosed() from error
-            except trio.Cancelled:
-                self.close()
-                raise
+        await acquire(self._sending)
+        try:
+            if descriptors:
+                await self._stream.send_with(frame, descriptors)
+            else:
+                await self._stream.send_all(frame)
+        except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
+            raise LinkClosed() from error
+        except trio.Cancelled:
+            self.close()
+            raise
+        finally:
+            self._sending.release()
 
     async def _receive(self) -> FromSpawner | None:
-        head = await self._exactly(_HEAD)
-        if head is None:
-            return None
-        size = int.from_bytes(head, "big")
-        if size > SPAWN_FRAME_BYTES_MAX:
-            raise ProtocolError(f"a frame of {size:,} bytes; the limit is {SPAWN_FRAME_BYTES_MAX:,}")
-        data = await self._exactly(size)
-        if data is None:
-            return None
+        while (data := self._next_frame()) is None:
+            piece = await self._stream.receive_some(RECEIVE_BYTES)
+            if not piece:
+                return None
+            self._received += piece
         try:
             return from_spawner.decode(data)
         except (msgspec.MsgspecError, RecursionError) as error:
             raise ProtocolError(f"a frame that is not in the protocol: {error}") from error
 
-    async def _exactly(self, size: int) -> bytes | None:
-        data = bytearray()
-        while len(data) < size:
-            piece = await self._socket.recv(min(RECEIVE_BYTES, size - len(data)))
-            if not piece:
-                return None
-            data += piece
-        return bytes(data)
+    def _next_frame(self) -> bytes | None:
+        """What is between a head and the next; None when it has not arrived whole."""
+        if len(self._received) < _HEAD:
+            return None
+        size = int.from_bytes(self._received[:_HEAD], "big")
+        if size > SPAWN_FRAME_BYTES_MAX:
+            raise ProtocolError(f"a frame of {size:,} bytes; the limit is {SPAWN_FRAME_BYTES_MAX:,}")
+        end = _HEAD + size
+        if len(self._received) < end:
+            return None
+        data = bytes(self._received[_HEAD:end])
+        del self._received[:end]
+        return data
 
 
 class _Call:
