@@ -1,0 +1,94 @@
+"""A stream over a Unix socket with few steps between a caller and the kernel: every message of a run passes here.
+
+Owns the socket. Promises what `trio.abc.Stream` does, for one sender and one receiver at a time, but for one thing:
+neither call is a checkpoint when it need not wait. Callers answer to the store between two messages, which is one.
+"""
+
+from __future__ import annotations
+
+import array
+import select
+import socket
+from collections.abc import Sequence
+
+import trio
+
+RECEIVE_BYTES = 64 * 1024
+
+
+class SocketStream(trio.abc.Stream):
+    """Takes over a connected stream socket."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        connection.setblocking(False)
+        self.socket = connection
+
+    async def receive_some(self, max_bytes: int | None = None) -> bytes:
+        """What has arrived, at least one byte; empty at the end of the stream.
+
+        Raises `trio.BrokenResourceError` (the connection failed) or `trio.ClosedResourceError`.
+        """
+        while True:
+            try:
+                return self.socket.recv(max_bytes or RECEIVE_BYTES)
+            except BlockingIOError:
+                await trio.lowlevel.wait_readable(self.socket)
+            except OSError as error:
+                raise self._fault() from error
+
+    async def send_all(self, data: bytes | bytearray | memoryview) -> None:
+        """Send everything. Cancelled: some of it may have been sent. Raises as `receive_some`."""
+        rest = memoryview(data)
+        while rest:
+            try:
+                rest = rest[self.socket.send(rest) :]
+            except BlockingIOError:
+                await trio.lowlevel.wait_writable(self.socket)
+            except OSError as error:
+                raise self._fault() from error
+
+    async def send_with(self, data: bytes, descriptors: Sequence[int]) -> None:
+        """Send everything, the descriptors with its first byte. Raises as `receive_some`."""
+        rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", descriptors))]
+        while True:
+            try:
+                sent = self.socket.sendmsg([data], rights)
+            except BlockingIOError:
+                await trio.lowlevel.wait_writable(self.socket)
+            except OSError as error:
+                raise self._fault() from error
+            else:
+                await self.send_all(memoryview(data)[sent:])
+                return
+
+    async def wait_send_all_might_not_block(self) -> None:
+        """Until there is room."""
+        await trio.lowlevel.wait_writable(self.socket)
+
+    def is_readable(self) -> bool:
+        """Whether a receive would answer at once."""
+        poll = select.poll()
+        poll.register(self.socket, select.POLLIN)
+        return bool(poll.poll(0))
+
+    async def aclose(self) -> None:
+        """Close; whoever waits on it gets `trio.ClosedResourceError`. Does not wait, but is a checkpoint."""
+        self.close()
+        await trio.lowlevel.checkpoint()
+
+    def close(self) -> None:
+        """The same, at once."""
+        if self.socket.fileno() >= 0:
+            trio.lowlevel.notify_closing(self.socket)
+            self.socket.close()
+
+    def _fault(self) -> trio.BrokenResourceError | trio.ClosedResourceError:
+        return trio.ClosedResourceError() if self.socket.fileno() < 0 else trio.BrokenResourceError()
+
+
+async def acquire(lock: trio.Lock | trio.StrictFIFOLock | trio.Semaphore) -> None:
+    """Take a lock or a semaphore. A checkpoint only when it must wait, which it mostly need not."""
+    try:
+        lock.acquire_nowait()
+    except trio.WouldBlock:
+        await lock.acquire()
