@@ -1,37 +1,28 @@
-"""Wake-ups by key: one subscription to the store's changes, handed to whoever waits for a run.
+"""Wake-ups by key: the store's changes, handed to whoever waits for a run.
 
-Owns its map of waiters. Promises: a commit that changed `run:<id>` wakes the waiters of that run, at a cost
-that does not grow with the others; a wake-up may be doubled, so a waiter reads the store again. Must never
-carry facts.
-In: the store's change sets. Out: wake-ups. If it dies, the daemon ends.
+Owns its map of waiters; it is called in the store's task and has none of its own. Promises: a commit that changed
+`run:<id>` wakes the waiters of that run, at a cost that does not grow with the others; a wake-up may be doubled, so
+a waiter reads the store again. Must never carry facts.
+In: the keys of each commit. Out: wake-ups.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Protocol
 
 import trio
 
 REREAD_S = 5.0  # a lost wake-up costs at most this (design, section 3)
-EVERYTHING = "*"  # from the store: some keys were dropped, so anything may have changed
 ANY_RUN = "runs"  # to watch: a change of any run
 
 
-class ChangeSubscription(Protocol):
-    """What the store gives its subscribers."""
-
-    async def wait(self) -> frozenset[str]:
-        """The keys changed since the last call; `EVERYTHING` among them when some were dropped."""
-        ...
-
-
 class ChangeSource(Protocol):
-    """The part of the store's handle that this actor needs."""
+    """The part of the store's handle that this needs."""
 
-    def subscribe(self, *prefixes: str) -> AbstractContextManager[ChangeSubscription]:
-        """Begin to listen, to the keys that begin with one of the prefixes."""
+    def on_change(self, listener: Callable[[frozenset[str]], None]) -> None:
+        """Call `listener` with the keys that each commit has changed."""
         ...
 
 
@@ -56,37 +47,33 @@ class Watch:
 
 
 class Changes:
-    """The actor and its handle in one: `run` is its task, `watch` is for everyone."""
+    """For everyone: `watch` to wait for a key, `call` to be called."""
 
     def __init__(self, source: ChangeSource) -> None:
-        self._source = source
-        self._watches: dict[str, set[Watch]] = {}
-
-    async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Until cancelled."""
-        with self._source.subscribe() as subscription:
-            task_status.started()
-            while True:
-                self._wake(await subscription.wait())
+        self._wakes: dict[str, dict[object, Callable[[], None]]] = {}
+        source.on_change(self._wake)
 
     @contextmanager
     def watch(self, key: str) -> Iterator[Watch]:
         """Listen for one key; begin before the state is read, so that no change falls between."""
         watch = Watch()
-        self._watches.setdefault(key, set()).add(watch)
+        self._wakes.setdefault(key, {})[watch] = watch.wake
         try:
             yield watch
         finally:
-            waiting = self._watches[key]
-            waiting.discard(watch)
+            waiting = self._wakes[key]
+            del waiting[watch]
             if not waiting:
-                del self._watches[key]
+                del self._wakes[key]
+
+    def call(self, key: str, wake: Callable[[], None]) -> None:
+        """Call `wake` at each change of a key, from now on. It must only set an event."""
+        self._wakes.setdefault(key, {})[object()] = wake
 
     def _wake(self, keys: frozenset[str]) -> None:
-        if EVERYTHING in keys:
-            keys = frozenset(self._watches)
-        elif any(key.startswith("run:") for key in keys):
-            keys |= {ANY_RUN}
         for key in keys:
-            for watch in self._watches.get(key, ()):
-                watch.wake()
+            for wake in self._wakes.get(key, {}).values():
+                wake()
+        if ANY_RUN in self._wakes and any(key.startswith("run:") for key in keys):
+            for wake in self._wakes[ANY_RUN].values():
+                wake()

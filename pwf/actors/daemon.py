@@ -229,7 +229,6 @@ class Daemon:
         life = actors.services.life
         life.why_degraded = self._deaths.why_degraded()
         async with trio.open_nursery() as nursery:
-            await nursery.start(actors.changes.run)
             nursery.start_soon(claim.run)
             await nursery.start(actors.pool.run)
             await nursery.start(actors.listener.run)

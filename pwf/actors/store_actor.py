@@ -3,7 +3,7 @@
 Owns: the executor, and with it the two SQLite connections.
 Promises: a command is answered after its commit and never before; what waits together is committed together; a
 caller that is cancelled before its command was taken leaves no trace, and one that is cancelled later learns the
-outcome first; after each commit the changed keys go to every subscription.
+outcome first; after each commit the changed keys go to every listener.
 In: commands (`StoreHandle.write`) and reads (`StoreHandle.read`). Out: answers, changed keys.
 If it dies: waiting callers get `Unavailable`, and the daemon ends and recovers from the file. It dies of
 `StoreBroken` (a commit that failed other than by busy or a full disk, or a damaged file).
@@ -13,11 +13,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, TypeVar
 
 import trio
-from trio_util import RepeatedEvent
 
 from pwf.actors.mailbox import Mailbox
 from pwf.errors import Unavailable
@@ -31,8 +29,6 @@ R = TypeVar("R")
 
 INBOX_MAX = 1024
 BATCH_MAX = 256
-KEYS_MAX = 1024  # of one subscription; beyond it stands EVERYTHING alone
-EVERYTHING = "*"  # anything may have changed: read again
 BALLAST_RETRY_S = 5.0
 
 
@@ -72,72 +68,13 @@ class _Entry:
         return trio.lowlevel.Abort.SUCCEEDED
 
 
-class ChangeSubscription:
-    """Changed keys since the last `wait`, as a set. Register (enter) before the snapshot is read.
-
-    When more than `KEYS_MAX` keys pile up they are dropped and `EVERYTHING` stands for them.
-    """
-
-    def __init__(self, publisher: _Publisher, prefixes: tuple[str, ...]) -> None:
-        self._publisher = publisher
-        self._prefixes = prefixes
-        self._event = RepeatedEvent()
-        self._keys: set[str] = set()
-
-    def __enter__(self) -> Self:
-        self._publisher.subscriptions[self] = None
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._publisher.subscriptions.pop(self, None)
-
-    @property
-    def keys(self) -> frozenset[str]:
-        """What has changed and was not yet taken by `wait`."""
-        return frozenset(self._keys)
-
-    async def wait(self) -> frozenset[str]:
-        """Wait until something has changed; take the keys. Cancelled: the keys stay."""
-        if self._keys:
-            await trio.lowlevel.checkpoint()
-        while not self._keys:
-            await self._event.wait()
-        keys, self._keys = frozenset(self._keys), set()
-        return keys
-
-    def add(self, changed: frozenset[str]) -> None:
-        """For the publisher: some keys have changed."""
-        if self._prefixes and EVERYTHING not in changed:
-            wanted = {key for key in changed if key.startswith(self._prefixes)}
-        else:
-            wanted = set(changed)
-        if not wanted:
-            return
-        self._keys |= wanted
-        if len(self._keys) > KEYS_MAX or EVERYTHING in self._keys:
-            self._keys = {EVERYTHING}
-        self._event.set()
-
-
-class _Publisher:
-    def __init__(self) -> None:
-        self.subscriptions: dict[ChangeSubscription, None] = {}
-
-    def publish(self, changed: frozenset[str]) -> None:
-        if changed:
-            for subscription in self.subscriptions:
-                subscription.add(changed)
-
-
 class StoreHandle:
     """What other actors hold of the store."""
 
-    def __init__(self, inbox: Mailbox[_Entry], executor: Executor, publisher: _Publisher) -> None:
+    def __init__(self, inbox: Mailbox[_Entry], executor: Executor) -> None:
         self._inbox = inbox
         self._executor = executor
-        self._publisher = publisher
+        self._listeners: list[Callable[[frozenset[str]], None]] = []
         self.disk_full = False  # admission and uploads stop while it is
 
     async def write(self, handler: Callable[[Tx, C], R], command: C, *, before_claim: bool = False) -> R:
@@ -165,9 +102,18 @@ class StoreHandle:
         """The same on a connection of its own: for what reads everything, which nobody else should wait for."""
         return await self._executor.read_apart(handler, query, limit_s=limit_s)
 
-    def subscribe(self, *prefixes: str) -> ChangeSubscription:
-        """Hear of changed keys, or only of those that begin with one of the prefixes. Use as a context."""
-        return ChangeSubscription(self._publisher, prefixes)
+    def on_change(self, listener: Callable[[frozenset[str]], None]) -> None:
+        """From now on, `listener` gets the keys that each commit has changed, in the store's own task.
+
+        It must only wake others: neither raise nor take long.
+        """
+        self._listeners.append(listener)
+
+    def tell(self, changed: frozenset[str]) -> None:
+        """For the actor: these keys have changed."""
+        if changed:
+            for listener in self._listeners:
+                listener(changed)
 
     async def hold_claim(self, claim: Claim) -> None:
         """From now on every batch first checks that the daemon's epoch is still this one.
@@ -187,9 +133,8 @@ class StoreActor:
     def __init__(self, executor: Executor) -> None:
         self._executor = executor
         self._inbox: Mailbox[_Entry] = Mailbox(INBOX_MAX, "the store")
-        self._publisher = _Publisher()
         self._retry_space_at = math.inf
-        self.handle = StoreHandle(self._inbox, executor, self._publisher)
+        self.handle = StoreHandle(self._inbox, executor)
 
     async def run(self, *, task_status: trio.TaskStatus[StoreHandle] = trio.TASK_STATUS_IGNORED) -> None:
         """Open the store, then serve until cancelled. Raises `StoreRefused` at the start, `StoreBroken` later."""
@@ -205,9 +150,12 @@ class StoreActor:
 
     async def _serve(self) -> None:
         entries: list[_Entry] = []
-        with trio.CancelScope(deadline=self._retry_space_at):
+        if self._retry_space_at == math.inf:
             entries = await self._inbox.take(BATCH_MAX)
-        if trio.current_time() >= self._retry_space_at:
+        else:
+            with trio.CancelScope(deadline=self._retry_space_at):
+                entries = await self._inbox.take(BATCH_MAX)
+        if self.handle.disk_full and trio.current_time() >= self._retry_space_at:
             regained = await self._executor.call(lambda writer: writer.rebuild_ballast())
             self._note_space(not regained)
         taken = [entry for entry in entries if not entry.withdrawn]
@@ -217,7 +165,7 @@ class StoreActor:
     def _note_space(self, disk_full: bool, *, again: bool = True) -> None:
         if disk_full != self.handle.disk_full:
             self.handle.disk_full = disk_full
-            self._publisher.publish(frozenset({"daemon"}))
+            self.handle.tell(frozenset({"daemon"}))
         elif not again:
             return
         self._retry_space_at = trio.current_time() + BALLAST_RETRY_S if disk_full else math.inf
@@ -233,7 +181,7 @@ class StoreActor:
             raise
         for entry, answer in zip(entries, batch.answers, strict=True):
             entry.settle(answer)
-        self._publisher.publish(batch.changed)
+        self.handle.tell(batch.changed)
         self._note_space(batch.disk_full, again=False)
         if batch.broken is not None:
             raise batch.broken

@@ -38,7 +38,6 @@ from pwf.protocol.frames import PROTOCOL, Hello
 class Actors:
     """What the daemon runs."""
 
-    changes: Changes
     pool: RunnerPool
     scheduler: Scheduler
     listener: Listener
@@ -110,7 +109,7 @@ def wire(
         log=log,
     )
     clock_watch = ClockWatch(clock, scheduler.wake, log)
-    return Actors(changes, pool, scheduler, listener, clock_watch, pruner, services)
+    return Actors(pool, scheduler, listener, clock_watch, pruner, services)
 
 
 def _pruner(

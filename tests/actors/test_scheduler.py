@@ -111,7 +111,6 @@ class Setting:
         self.world.close()
         self.store = await nursery.start(StoreActor(InlineExecutor(self.world.spec)).run)
         changes = Changes(self.store)
-        await nursery.start(changes.run)
         self.scheduler = Scheduler(
             store=self.store,
             pool=self.pool,  # type: ignore[arg-type]

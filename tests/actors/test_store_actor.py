@@ -8,7 +8,7 @@ import trio
 import trio.testing
 
 from pwf.actors import store_actor
-from pwf.actors.store_actor import EVERYTHING, KEYS_MAX, StoreActor
+from pwf.actors.store_actor import BALLAST_RETRY_S, StoreActor
 from pwf.errors import ClaimLost, NotFound, OutcomeUnknown, Rejected, StoreBroken, StoreRefused, Unavailable
 from pwf.store.batch import Claim
 from pwf.store.executor import InlineExecutor, ThreadExecutor, seeded_pause
@@ -103,14 +103,13 @@ async def test_many_callers_at_once_each_get_their_own_answer(actor, nursery):
 
 async def test_changed_keys_are_published_after_the_commit(actor, nursery):
     store = await nursery.start(actor.run)
-    with store.subscribe() as changes:
-        await store.write(put, "a")
-        await store.write(put, "b")
-        with pytest.raises(Rejected):
-            await store.write(put_then_raise, ("c", Rejected("no")))
-        assert changes.keys == {"meta:a", "meta:b"}
-        assert await changes.wait() == {"meta:a", "meta:b"}
-        assert changes.keys == frozenset()
+    heard: list[frozenset[str]] = []
+    store.on_change(heard.append)
+    await store.write(put, "a")
+    await store.write(put, "b")
+    with pytest.raises(Rejected):
+        await store.write(put_then_raise, ("c", Rejected("no")))
+    assert heard == [{"meta:a"}, {"meta:b"}]
 
 
 async def test_a_store_that_stops_answers_whoever_still_waits(actor):
@@ -238,53 +237,6 @@ async def test_a_store_that_is_stopped_during_a_batch_still_answers_it(inline, p
     assert outcome == ["a"]
 
 
-# --- changed keys ---------------------------------------------------------------------------------------------
-
-
-async def test_a_subscription_hears_only_of_its_prefixes(inline, nursery):
-    store = await nursery.start(inline.run)
-    with store.subscribe("meta:b", "run:") as changes:
-        await store.write(put, "a")
-        assert changes.keys == frozenset()
-        await store.write(put, "b")
-        assert await changes.wait() == {"meta:b"}
-
-
-async def test_a_waiting_subscriber_is_woken(inline, nursery):
-    store = await nursery.start(inline.run)
-    heard = []
-
-    async def listen():
-        with store.subscribe() as changes:
-            nursery.start_soon(store.write, put, "a")
-            heard.append(await changes.wait())
-
-    with trio.fail_after(5):
-        await listen()
-    assert heard == [{"meta:a"}]
-
-
-async def test_too_many_keys_are_dropped_for_one_that_means_everything(inline, nursery):
-    def many(tx, count):
-        for number in range(count):
-            tx.changed(f"run:{number}")
-
-    store = await nursery.start(inline.run)
-    with store.subscribe("run:") as changes:
-        await store.write(many, KEYS_MAX)
-        assert len(changes.keys) == KEYS_MAX
-        await store.write(lambda tx, _: tx.changed("run:more"), None)
-        assert await changes.wait() == {EVERYTHING}
-
-
-async def test_a_subscription_that_was_left_hears_nothing(inline, nursery):
-    store = await nursery.start(inline.run)
-    with store.subscribe() as changes:
-        pass
-    await store.write(put, "a")
-    assert changes.keys == frozenset()
-
-
 # --- the claim ------------------------------------------------------------------------------------------------
 
 
@@ -351,13 +303,16 @@ async def test_a_full_disk_is_flagged_and_cleared_without_a_restart(
     faulty, disk, nursery, tmp_path, autojump_clock
 ):
     store = await nursery.start(faulty.run)
-    with store.subscribe("daemon") as changes:
-        disk.full(times=1)
-        assert await store.write(put, "a") == "a"  # the ballast made room for it
-        assert store.disk_full
-        assert not (tmp_path / "ballast").exists()
-        assert await changes.wait() == {"daemon"}
-        assert await changes.wait() == {"daemon"}  # within seconds, when there is space again
+    heard: list[frozenset[str]] = []
+    store.on_change(heard.append)
+    disk.full(times=1)
+    assert await store.write(put, "a") == "a"  # the ballast made room for it
+    assert store.disk_full
+    assert not (tmp_path / "ballast").exists()
+    assert {"daemon"} in heard
+    heard.clear()
+    await trio.sleep(BALLAST_RETRY_S + 1)  # within seconds, when there is space again
+    assert heard == [{"daemon"}]
     assert not store.disk_full
     assert (tmp_path / "ballast").exists()
     assert await store.write(put, "b") == "b"

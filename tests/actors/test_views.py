@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from typing import Any
 
 import msgspec
@@ -11,7 +11,7 @@ import pytest
 import trio
 import trio.testing
 
-from pwf.actors.changes import ANY_RUN, EVERYTHING, Changes
+from pwf.actors.changes import ANY_RUN, Changes
 from pwf.actors.connection import Caller
 from pwf.actors.logging import NoLog
 from pwf.actors.views import EVENTS_PER_S, SUBSCRIPTIONS_MAX, Views
@@ -33,17 +33,14 @@ class Source:
     """A store whose changes the test makes."""
 
     def __init__(self) -> None:
-        self._send, self._receive = trio.open_memory_channel[frozenset[str]](100)
+        self._listeners: list[Callable[[frozenset[str]], None]] = []
 
-    @contextmanager
-    def subscribe(self, *prefixes: str) -> Iterator[Source]:
-        yield self
-
-    async def wait(self) -> frozenset[str]:
-        return await self._receive.receive()
+    def on_change(self, listener: Callable[[frozenset[str]], None]) -> None:
+        self._listeners.append(listener)
 
     def publish(self, *keys: str) -> None:
-        self._send.send_nowait(frozenset(keys))
+        for listener in self._listeners:
+            listener(frozenset(keys))
 
 
 class Client:
@@ -100,7 +97,6 @@ async def world() -> AsyncIterator[World]:
     source, client = Source(), Client()
     changes = Changes(source)
     async with trio.open_nursery() as nursery:
-        await nursery.start(changes.run)
         client.caller.nursery = nursery
         yield World(changes, source, client)
         nursery.cancel_scope.cancel()
@@ -130,15 +126,16 @@ async def test_a_change_of_another_run_reads_nothing(autojump_clock: trio.testin
         assert at.reads == before
 
 
-async def test_a_list_hears_of_every_run_and_everyone_hears_of_lost_wake_ups(
+async def test_a_list_hears_of_every_run_and_of_nothing_else(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     async with world() as at:
         at.subscribe("list", ANY_RUN)
         await trio.sleep(1)
         await at.change(Doc(n=1), key="run:b")
-        await at.change(Doc(n=2), key=EVERYTHING)
-        assert at.client.document["n"] == 2
+        assert at.client.document["n"] == 1
+        await at.change(Doc(n=2), key="daemon")
+        assert at.client.document["n"] == 1
 
 
 async def test_what_looks_the_same_is_not_sent(autojump_clock: trio.testing.MockClock) -> None:
@@ -246,7 +243,6 @@ async def test_a_change_between_listening_and_waiting_is_not_lost(
     source = Source()
     changes = Changes(source)
     async with trio.open_nursery() as nursery:
-        await nursery.start(changes.run)
         with changes.watch("run:a") as watch:
             source.publish("run:a")
             await trio.sleep(1)

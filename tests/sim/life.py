@@ -6,11 +6,10 @@ files, clocks. A crash ends everything at once, and what the dying tasks still d
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import random
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -91,33 +90,37 @@ class SimExecutor(InlineExecutor):
 
 
 class FlakyChanges:
-    """A source of wake-ups that loses, doubles and delays them."""
+    """A source of wake-ups that loses, doubles and delays them. `run` passes them on."""
 
     def __init__(self, store: Any, world: Any, chance: random.Random) -> None:
         self._store = store
         self._world = world
         self._chance = chance
+        self._pending: set[str] = set()
+        self._some = trio.Event()
+        self._listener: Callable[[frozenset[str]], None] = lambda keys: None
 
-    @contextlib.contextmanager
-    def subscribe(self, *prefixes: str) -> Iterator[Any]:
-        with self._store.subscribe(*prefixes) as subscription:
-            self._subscription = subscription
-            self._double: frozenset[str] | None = None
-            yield self
+    def on_change(self, listener: Callable[[frozenset[str]], None]) -> None:
+        self._listener = listener
+        self._store.on_change(self._hear)
 
-    async def wait(self) -> frozenset[str]:
-        if self._double is not None:
-            keys, self._double = self._double, None
-            await trio.lowlevel.checkpoint()
-            return keys
+    def _hear(self, keys: frozenset[str]) -> None:
+        self._pending |= keys
+        self._some.set()
+
+    async def run(self) -> None:
         while True:
-            keys = await self._subscription.wait()
+            await self._some.wait()
+            self._some = trio.Event()
+            keys, self._pending = frozenset(self._pending), set()
             if self._chance.random() < self._world.rate("wake_late"):
                 await trio.sleep(self._chance.random() * 4.0)
-            if self._chance.random() < self._world.rate("wake_doubled"):
-                self._double = keys
+            doubled = self._chance.random() < self._world.rate("wake_doubled")
             if self._chance.random() >= self._world.rate("wake_lost"):
-                return keys
+                self._listener(keys)
+            if doubled:
+                await trio.lowlevel.checkpoint()
+                self._listener(keys)
 
 
 class SimDefinitions:
@@ -310,7 +313,8 @@ class Life:
         return Claim(token=token, epoch=claimed.epoch, home_id=claimed.home_id)
 
     async def _with_actors(self, store: Any, claim: ServerClaim, config: Config) -> None:
-        changes = Changes(FlakyChanges(store, self.world, self._chance))
+        flaky = FlakyChanges(store, self.world, self._chance)
+        changes = Changes(flaky)
         self.scheduler = scheduler = Scheduler(
             store=store,
             pool=self.pool,
@@ -324,7 +328,7 @@ class Life:
         state = LifeState(started_wall_ms=self.world.machine.now().wall_ms, stop=self.stop)
         self._operations = Operations(self._services(store, claim, changes, scheduler, state, config))
         async with trio.open_nursery() as nursery:
-            await nursery.start(changes.run)
+            nursery.start_soon(flaky.run)
             nursery.start_soon(claim.run)
             self._clients = nursery
             self.serving = True
