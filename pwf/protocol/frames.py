@@ -11,6 +11,7 @@ from typing import Literal
 import msgspec
 
 from pwf.errors import FrameTooLarge, ProtocolError
+from pwf.protocol.nesting import NESTING_MAX, is_too_deep
 from pwf.protocol.raw import OptionalRaw, empty
 
 PROTOCOL = "pwf.client.v1"
@@ -108,6 +109,8 @@ def encode(frame: ClientFrame | DaemonFrame) -> bytes:
 
 def decode_client_frame(line: bytes) -> ClientFrame:
     """What a client sent."""
+    if is_too_deep(line):
+        raise ProtocolError(f"not a {PROTOCOL} frame: it is nested more than {NESTING_MAX} deep")
     try:
         return _client.decode(_text(line))
     except (msgspec.MsgspecError, RecursionError) as error:

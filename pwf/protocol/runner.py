@@ -17,6 +17,7 @@ import msgspec
 
 from pwf.errors import ProtocolError
 from pwf.protocol.graph import Outcome, WorkflowGraph
+from pwf.protocol.nesting import NESTING_MAX, is_too_deep
 from pwf.protocol.raw import OptionalRaw
 
 RUNNER_FRAME_BYTES_MAX = 8 * 1024 * 1024
@@ -213,6 +214,8 @@ value_answer = msgspec.json.Decoder(ValueChunk)
 
 def decode_from_runner(line: bytes) -> FromRunner:
     """What a runner sent. Raises `ProtocolError` for anything else, whatever the code of a step wrote there."""
+    if is_too_deep(line):
+        raise ProtocolError(f"not a runner's message: it is nested more than {NESTING_MAX} deep")
     try:
         if not line.isascii():
             line.decode("utf-8")  # msgspec.Raw is passed through unread
