@@ -15,10 +15,12 @@ import trio
 from trio.testing import MockClock
 
 import pwf.store.runner_end
+from tests.sim.__main__ import main as simulation
 from tests.sim.determinism import HASH_SEED, pinned_scheduler
 from tests.sim.disk import Disk
 from tests.sim.machine import Machine
-from tests.sim.world import run_seed
+from tests.sim.mix import draw_mix
+from tests.sim.world import Result, run_seed
 
 SAMPLE_S = 60
 SEEDS_TO_CATCH = 120
@@ -36,6 +38,25 @@ def test_fresh_seeds_break_no_rule():
     done = simulate("--campaign", 5_000, "--from", first, "--seconds", SAMPLE_S)
     print(done.stdout)  # each failing seed, with the command that replays it
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_a_campaign_prints_each_failing_seed_with_the_command_that_replays_it(monkeypatch, capsys):
+    def run(seed):
+        broken = "two owners at once" if seed in (8, 11) else None
+        return Result(seed=seed, mix=draw_mix(random.Random(seed)), violation=broken)
+
+    monkeypatch.setenv("PYTHONHASHSEED", HASH_SEED)
+    monkeypatch.setattr("tests.sim.__main__.run_seed", run)
+    monkeypatch.setattr("tests.sim.__main__.with_fixed_hash_seed", lambda arguments: None)
+    assert simulation(["--campaign", "10", "--from", "5"]) == 1
+    said = capsys.readouterr().out
+    assert re.findall(
+        r"FAILED seed (\d+): two owners at once\n  replay: python -m tests.sim (\d+)\n", said
+    ) == [
+        ("8", "8"),
+        ("11", "11"),
+    ]
+    assert "10 seeds from 5, 2 failed" in said
 
 
 @pytest.mark.slow
