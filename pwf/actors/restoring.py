@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
+from shlex import quote
 
 import msgspec
 
@@ -79,9 +80,10 @@ def _occupied(at: Places, newer: Newer) -> Rejected:
             f"newer than the backup: {runs} made since, {newer.changed:,} that went on since, "
             f"until {_when(newer.newest_ms)}: {named}"
         )
+    aside = quote(f"{at.home}.old")
     return Rejected(
         f"{at.home} has a database already; {lost}",
-        hint=f"to put it aside: mkdir {at.home}.old && mv {at.database}* {at.home}.old/",
+        hint=f"to put it aside: mkdir {aside} && mv {quote(str(at.database))}* {aside}/",
         details=msgspec.to_builtins(newer),
     )
 
