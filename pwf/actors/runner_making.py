@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Generic, Protocol, TypeVar
 
 import trio
@@ -78,7 +79,7 @@ class Acquire:
     isolate: str
     reply: Reply[RunnerProcess] = field(default_factory=Reply)
 
-    @property
+    @cached_property
     def key(self) -> TemplateKey:
         """What one template serves: loading may depend on the environment."""
         return self.interpreter, self.bundle_key, tuple(sorted(self.environment.items()))

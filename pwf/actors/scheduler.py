@@ -33,6 +33,7 @@ from pwf.store.runs import EnvironmentOf, RunEnvironment, environment_of
 # --- limits ---------------------------------------------------------------------------------------------------
 
 REREAD_S = 5.0  # a lost wake-up costs at most this (design, section 3)
+LOOK_S = 0.05  # from a wake-up that finds every runner in use to the look at what is due
 UNAVAILABLE_S = 0.5  # pause after the store could not take an admission
 RECOVERY_BATCH = 200  # ends settled in one transaction
 FACTS_MAX = 256
@@ -168,7 +169,13 @@ class Scheduler:
 
     async def _admit(self, nursery: trio.Nursery, *, woken: bool) -> bool:
         """Admit what fits. Whether there is more to do at once."""
-        free = max(0, self.capacity - self.used) if self._why_stopped() is None else 0
+        stopped = self._why_stopped() is not None
+        free = 0 if stopped else max(0, self.capacity - self.used)
+        now = trio.current_time()
+        if woken and not free and not stopped and now < self._next_due:
+            # Nothing can be admitted. Whether an earlier time has come to be due is looked up once for many wake-ups.
+            self._next_due = min(self._next_due, now + LOOK_S)
+            return False
         if not (woken and free):  # a wake-up mostly means work; everything else looks first, on the reader
             answer = await self._store.read(look, Due())
             self._note_due(answer.next_in_ms)

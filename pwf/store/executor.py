@@ -139,7 +139,10 @@ class ThreadExecutor:
 
     async def read(self, handler: Callable[[Tx, Any], R], query: object, *, limit_s: float) -> R:
         reading = Reading(limit_s)
-        await self._reads_open.acquire()
+        try:
+            self._reads_open.acquire_nowait()  # acquire() is a checkpoint even when it need not wait
+        except trio.WouldBlock:
+            await self._reads_open.acquire()
         try:
             return await self._read_thread.call(
                 lambda: self._read_now(handler, query, reading), given_up=reading.stop

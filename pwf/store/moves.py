@@ -171,22 +171,23 @@ def enter(tx: Tx, run: RunState, graph: Graph, node_id: str) -> bool:
 
 
 def begin_attempt(tx: Tx, run: RunState, node: NodeSpec, generation: int) -> None:
-    """Start a try at the position, with its effect reserved."""
+    """Start a try at the position, with its effect reserved.
+
+    Its row may wait for its end, which mostly comes in the same command: `write_attempt` is owed then.
+    """
     run.attempts += 1
     run.tries += 1
-    tx.run(
-        Q.begin_attempt,
-        {
-            "run_id": run.run_id,
-            "attempt": run.attempts,
-            "node": run.node,
-            "visit": run.visit,
-            "tries": run.tries,
-            "generation": generation,
-            "now": tx.now.wall_ms,
-        },
-    )
+    run.unwritten = {
+        "run_id": run.run_id,
+        "attempt": run.attempts,
+        "node": run.node,
+        "visit": run.visit,
+        "tries": run.tries,
+        "generation": generation,
+        "started": tx.now.wall_ms,
+    }
     if node.effect is not None:
+        write_attempt(tx, run)
         tx.run(
             Q.reserve_effect,
             {
@@ -199,6 +200,13 @@ def begin_attempt(tx: Tx, run: RunState, node: NodeSpec, generation: int) -> Non
                 "now": tx.now.wall_ms,
             },
         )
+
+
+def write_attempt(tx: Tx, run: RunState) -> None:
+    """Write the row of an attempt that has begun and goes on."""
+    if run.unwritten is not None:
+        tx.run(Q.begin_attempt, run.unwritten)
+        run.unwritten = None
 
 
 def end_attempt(
@@ -214,9 +222,10 @@ def end_attempt(
     verdict: str | None = None,
 ) -> bool:
     """Close the active attempt. False: it had ended already, and nothing was written."""
+    begun, run.unwritten = run.unwritten, None
     return bool(
         tx.run(
-            Q.end_attempt,
+            Q.end_attempt if begun is None else Q.whole_attempt,
             {
                 "run_id": run.run_id,
                 "attempt": run.attempts if attempt is None else attempt,
@@ -228,6 +237,7 @@ def end_attempt(
                 "error": error,
                 "seq": seq,
                 "verdict": verdict,
+                **(begun or {}),
             },
         )
     )

@@ -14,7 +14,14 @@ DELETE FROM run_queue WHERE run_id = :run_id
 -- name: begin_attempt
 -- One try at the present visit.
 INSERT INTO attempts(run_id, attempt, node, visit, tries, status, generation, started_wall_ms)
-VALUES (:run_id, :attempt, :node, :visit, :tries, 'active', :generation, :now)
+VALUES (:run_id, :attempt, :node, :visit, :tries, 'active', :generation, :started)
+
+-- name: whole_attempt
+-- One try that began and ended in the same command.
+INSERT INTO attempts(run_id, attempt, node, visit, tries, status, generation, started_wall_ms, ended_wall_ms, active_ms,
+  output, output_digest, error, seq, verdict)
+VALUES (:run_id, :attempt, :node, :visit, :tries, :status, :generation, :started, :now, :active_ms,
+  :output, :output_digest, :error, :seq, :verdict)
 
 -- name: end_attempt
 -- The outcome of the active attempt; zero rows when it has ended already.

@@ -111,6 +111,7 @@ def _begin(tx: Tx, command: RunnerStarted) -> Launched | Parked:
     )
     past = _past(tx, run) if run.attempts else ()
     moves.begin_attempt(tx, run, node, run.generation)
+    moves.write_attempt(tx, run)
     if run.started_wall_ms is None:
         run.started_wall_ms, run.placed = tx.now.wall_ms, True
     save_position(tx, run)

@@ -102,6 +102,7 @@ class RunState(msgspec.Struct):
     generation: int
     lease_token: str | None
     placed: bool = False  # status, hold or due time has changed
+    unwritten: dict[str, object] | None = None  # an attempt that has begun in this command and has no row yet
 
     @property
     def entity_id(self) -> str:

@@ -46,7 +46,7 @@ def apply_messages(tx: Tx, command: RunnerMessages) -> Applied:
     run = load_run(tx, fence.run_id)
     graph = graph_of(tx, run.definition_id)
     replies: list[Reply] = []
-    verdict, fault, applied = "go", None, False
+    verdict, fault, applied = "go", None, 0
     for message in command.messages:
         if verdict == "go":
             if run.generation != fence.generation:
@@ -59,12 +59,18 @@ def apply_messages(tx: Tx, command: RunnerMessages) -> Applied:
             elif (fault := _fault(tx, run, graph, message)) is not None:
                 verdict = "refused"
             else:
-                run.revision = tx.fence(run.entity_id, generation=fence.generation, token=fence.token)
+                if not applied:  # nobody comes between two messages of one command
+                    run.revision = tx.fence(run.entity_id, generation=fence.generation, token=fence.token)
+                else:
+                    run.revision += 1
                 verdict = _apply(tx, run, graph, message, may_go=not command.drain)
-                applied = True
+                applied += 1
         replies.append(Reply(seq=message.seq, verdict=verdict, error=fault))  # type: ignore[arg-type]
     if applied:
+        moves.write_attempt(tx, run)
         save_position(tx, run)
+    if applied > 1:
+        tx.count_writes(run.entity_id, applied - 1)
     current = None
     if verdict == "go" and run.status == "running":
         current = current_of(run, graph.node(run.node))
@@ -135,6 +141,7 @@ def _apply(tx: Tx, run: RunState, graph: Graph, message: Sequenced, *, may_go: b
         run.title = message.title[:200]
     if isinstance(message, Finish):
         return _finish(tx, run, graph, message, may_go=may_go)
+    moves.write_attempt(tx, run)
     if isinstance(message, Ask):
         _ask(tx, run, message)
     else:

@@ -108,6 +108,10 @@ class Tx:
             return int(row[0])
         raise self._fenced_off(entity_id, generation, token, expected_revision)
 
+    def count_writes(self, entity_id: str, count: int) -> None:
+        """Count further protected writes of the same command, each with an event of its own. Only after its `fence`."""
+        self.run(Q.count_writes, {"entity_id": entity_id, "count": count})
+
     def take_lease(
         self, entity_id: str, *, token: str, owner: str, until_awake_ms: int, dead_owner: str | None = None
     ) -> tuple[int, int]:

@@ -10,6 +10,10 @@ WHERE entity_id = :entity_id
   AND (:expected_revision IS NULL OR revision = :expected_revision)
 RETURNING revision
 
+-- name: count_writes
+-- Further writes under the fence that this command has passed.
+UPDATE entities SET revision = revision + :count WHERE entity_id = :entity_id
+
 -- name: entity
 -- Why a fence or a lease found nothing, and the state of a lease.
 SELECT revision, generation, lease_token, lease_owner, lease_until_awake_ms, lease_boot_id

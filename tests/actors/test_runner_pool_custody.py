@@ -112,8 +112,8 @@ async def test_a_fork_that_holds_its_sockets_does_not_hide_that_the_runner_has_e
         process = await project.acquire()
         await project.launch(process)
         child = await escaped(tmp_path)
-        for template in named("pwf-template"):  # nobody is left who knows the child for the runner's
-            host.kill_identity(template)
+        for spawner in (*named("pwf-zygote"), *named("pwf-template")):  # nobody is left who would end the child
+            host.kill_identity(spawner)
         os.kill(process.identity.pid, signal.SIGKILL)
         with trio.fail_after(5):
             assert await process.stream.receive_some() == b""
