@@ -184,22 +184,6 @@ def test_a_daemon_that_is_frozen_while_it_stops_is_killed_and_succeeded(home: Ho
     home.run("cancel", run_id)
 
 
-def test_a_daemon_that_was_stopped_for_three_leases_goes_on_as_the_same(home: Home) -> None:
-    home.config("lease_s = 2\nlease_renew_s = 0.5\n")
-    home.workflow("step", STEP.format(seconds=1))
-    daemon = home.daemon()
-    lines = len(home.log())
-    daemon.send_signal(signal.SIGSTOP)
-    time.sleep(6)
-    daemon.send_signal(signal.SIGCONT)
-
-    home.run("run", "step")
-
-    assert home.pid == daemon.pid
-    assert len(home.log()) - lines <= 5
-    assert home.json("status")["lease_left_ms"] > 0
-
-
 def test_a_command_that_follows_a_run_sees_a_killed_daemon_as_a_pause(home: Home) -> None:
     home.workflow("step", STEP.format(seconds=4))
     following = home.spawn("run", "step")

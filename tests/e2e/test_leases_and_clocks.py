@@ -160,7 +160,7 @@ def test_a_daemon_that_wakes_while_another_waits_for_its_lease_goes_on_and_the_o
     kill(first.pid, signal.SIGSTOP)
     second = short.spawn("daemon")
     try:
-        time.sleep(1.0)
+        time.sleep(0.8)
         assert second.poll() is None  # it waits: the lease has not ended
         kill(first.pid, signal.SIGCONT)
         _, errors = second.communicate(timeout=20)
@@ -234,9 +234,9 @@ def test_a_wall_clock_that_steps_a_day_and_is_corrected_takes_no_lease_repeats_n
 ) -> None:
     daemon = stepped_daemon(short, clock)
     gate = Gate(world)
-    timer = world.start("timer", 3)
+    timer = world.start("timer", 4)
     world.until(timer, "due_later")
-    at_ms = clock.now_ms() + 3_000
+    at_ms = clock.now_ms() + 4_000
     absolute = world.start("one", at_ms=at_ms)
     epoch = world.client.call("daemon.status").epoch
 
