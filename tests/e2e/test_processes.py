@@ -85,6 +85,41 @@ def test_a_pause_now_stops_the_step_and_resume_runs_it_again(world: World) -> No
     assert [status for _, status in world.steps(run_id)] == ["interrupted", "active"]
 
 
+FORKS = """
+import multiprocessing, os
+
+flow = Workflow("forks")
+
+def fork():
+    if (pid := os.fork()) == 0:
+        os._exit(0)
+    os.waitpid(pid, 0)
+    child = multiprocessing.get_context("fork").Process(target=int)
+    child.start()
+    child.join()
+    return child.exitcode
+
+@flow.compute
+def plain(ctx):
+    return fork()
+
+@flow.compute
+async def in_a_loop(ctx):
+    import trio
+    await trio.to_thread.run_sync(int)
+    return fork()
+
+flow.graph(plain >> in_a_loop)
+"""
+
+
+def test_a_step_that_forks_has_no_warning_of_threads_in_the_daemons_log(world: World) -> None:
+    # From Python 3.12 on, os.fork warns where there is another thread, as there is in every runner.
+    world.home.workflow("forks", FORKS)
+    assert world.output(world.start("forks")) == 0
+    assert "multi-threaded" not in (world.home.home / "daemon.log").read_text()
+
+
 PRINTS = """
 import sys
 
