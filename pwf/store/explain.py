@@ -75,7 +75,7 @@ _HOLDS: dict[str, tuple[str, str, tuple[str, ...]]] = {
         ("pwf resume {run}", "pwf cancel {run}"),
     ),
     "restored": (
-        "its database was restored from a backup, and what happened since then is unknown",
+        "a person must look at it before it goes on",
         "when a person resumes it",
         ("pwf resume {run}", "pwf cancel {run}"),
     ),

@@ -23,7 +23,7 @@ from pwf.store.tx import Tx
 Q = load_queries(__file__)
 
 NOWHERE = "0 0 nowhere"  # the place of a backup: no folder is it
-DETAIL = "the database was copied or restored: what the run did after that is unknown"
+DETAIL = "its database was copied or restored, and what it did after that is unknown"
 
 
 class ClaimHome(msgspec.Struct, frozen=True, kw_only=True):

@@ -234,9 +234,9 @@ def test_a_wall_clock_that_steps_a_day_and_is_corrected_takes_no_lease_repeats_n
 ) -> None:
     daemon = stepped_daemon(short, clock)
     gate = Gate(world)
-    timer = world.start("timer", 4)
+    timer = world.start("timer", 5)
     world.until(timer, "due_later")
-    at_ms = clock.now_ms() + 4_000
+    at_ms = clock.now_ms() + 5_000
     absolute = world.start("one", at_ms=at_ms)
     epoch = world.client.call("daemon.status").epoch
 
