@@ -121,11 +121,29 @@ def children(pid: int) -> list[int]:
     found: list[int] = []
     try:
         for thread in os.listdir(f"/proc/{pid}/task"):
-            with open(f"/proc/{pid}/task/{thread}/children", "rb", buffering=0) as file:
-                found += map(int, file.read().split())
+            found += _children_of_thread(f"/proc/{pid}/task/{thread}/children")
     except (FileNotFoundError, ProcessLookupError):
         pass
     return found
+
+
+def own_children() -> list[int]:
+    """The pids of this process's children (zombies included), where it has one thread only."""
+    try:
+        return _children_of_thread("/proc/thread-self/children")
+    except FileNotFoundError:  # a kernel without these lists
+        return []
+
+
+def _children_of_thread(path: str) -> list[int]:
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        text = b""
+        while piece := os.read(fd, 4096):
+            text += piece
+    finally:
+        os.close(fd)
+    return [int(pid) for pid in text.split()]
 
 
 def descendants(pid: int) -> list[Identity]:

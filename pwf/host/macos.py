@@ -109,6 +109,11 @@ def children(pid: int) -> list[int]:
         return []
 
 
+def own_children() -> list[int]:
+    """The pids of this process's children, where it has one thread only."""
+    return children(os.getpid())
+
+
 def descendants(pid: int) -> list[Identity]:
     """Every living process below `pid`."""
     try:

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import functools
 import os
-import signal
 import socket
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
@@ -24,7 +23,7 @@ from pwf.errors import EnvironmentMissing, GraphError, NotFound
 from pwf.protocol.crashlab import LAB_VARIABLE
 from pwf.protocol.graph import PURE_KINDS, NodeSpec, RoutingFailed, route
 from pwf.protocol.runner import Ask, Finish, Launch, Leaving, PastStep, StepError, Value, WaitUntil
-from pwf.runner import action, checkpoint, compute, descendants, limits, observe, shell, wait
+from pwf.runner import action, checkpoint, compute, descendants, forking, limits, observe, shell, wait
 from pwf.runner.failure import plain_error
 from pwf.runner.hangup import HangUpWatcher, end_process
 from pwf.runner.steps import End, Ended, Question, Step, Timer
@@ -77,7 +76,7 @@ def _engine(wire: Wire, values: ValueReader, workflow: Workflow[Any], launch: La
 
 def _enter(launch: Launch) -> None:
     """Make this process the run's: its folder and its memory limit."""
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    forking.default_termination()
     if launch.root:
         try:
             os.chdir(launch.root)

@@ -1,10 +1,14 @@
 """What a forked child does before it is anybody: a session of its own, no inherited state, a way out by `os._exit`.
 
+Each page that a forked process touches first is copied for it, and a Python object is touched by being looked at. So
+what every runner passes here is as plain as it can be: few objects, few calls.
+
 Owns the order of these acts. Must never return into the frames of the process that forked it.
 """
 
 from __future__ import annotations
 
+import _signal  # type: ignore[import-not-found]  # `signal` wraps each of its functions in enums
 import contextlib
 import io
 import os
@@ -28,9 +32,10 @@ _RESTORED = (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, sign
 def fork(body: Callable[[], int]) -> int:
     """Fork; the child runs `body` and leaves with its status. Returns the child's pid, in the parent only.
 
+    The caller has flushed what it wrote, or the child would write it once more.
+
     What the child raises is written to stderr and becomes `EXIT_CRASHED`.
     """
-    _flush()
     pid = os.fork()
     if pid:
         return pid
@@ -52,7 +57,7 @@ def fork(body: Callable[[], int]) -> int:
 def leave(status: int) -> None:
     """End this process without the exit handlers that it inherited, after flushing what it wrote."""
     try:
-        _flush()
+        flush()
         logging = sys.modules.get("logging")
         if logging is not None:
             logging.shutdown()
@@ -63,15 +68,12 @@ def leave(status: int) -> None:
 def detach(keep: Sequence[int], name: str) -> list[int]:
     """Become a process of its own: session, subreaper, signals; close all descriptors but `keep` and 0, 1, 2.
 
-    Few acts, since each page that a forked process touches first has to be copied.
-
     Returns the kept descriptors' new numbers, which are 3, 4, … in the order given.
     """
     os.setsid()
     host.set_subreaper()
-    signal.set_wakeup_fd(-1)
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # all that a spawner changes
-    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+    _signal.set_wakeup_fd(-1)
+    _signal.signal(_SIGCHLD, _SIG_DFL)  # all that a spawner changes
     host.set_process_name(name)
     return keep_descriptors(keep)
 
@@ -81,16 +83,22 @@ def restore_signals() -> None:
     for signum in _RESTORED:
         signal.signal(signum, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+
+
+def default_termination() -> None:
+    """SIGTERM ends this process from now on, whatever was loaded."""
+    _signal.signal(_SIGTERM, _SIG_DFL)
 
 
 def keep_descriptors(keep: Sequence[int], *, inheritable: bool = False) -> list[int]:
     """Close all descriptors but 0, 1, 2 and `keep`, which get the numbers 3, 4, … in the order given."""
-    clear = max((FIRST_OWN_DESCRIPTOR + len(keep), *(fd + 1 for fd in keep)))
-    moved = [os.dup2(fd, clear + index, inheritable=False) for index, fd in enumerate(keep)]
-    wanted = [
-        os.dup2(fd, FIRST_OWN_DESCRIPTOR + index, inheritable=inheritable) for index, fd in enumerate(moved)
-    ]
-    os.closerange(FIRST_OWN_DESCRIPTOR + len(keep), _descriptors_end())
+    end = FIRST_OWN_DESCRIPTOR + len(keep)
+    if min(keep) < end:  # one may stand where another has to go
+        clear = max(end, max(keep) + 1)
+        keep = [os.dup2(fd, clear + index, False) for index, fd in enumerate(keep)]
+    wanted = [os.dup2(fd, FIRST_OWN_DESCRIPTOR + index, inheritable) for index, fd in enumerate(keep)]
+    os.closerange(end, _DESCRIPTORS_END)
     return wanted
 
 
@@ -103,10 +111,7 @@ def set_environment(environment: dict[str, str], marker: str) -> None:
 
 
 def reseed() -> None:
-    """Give known generators of random numbers a state of their own, which a fork would share."""
-    random = sys.modules.get("random")
-    if random is not None:
-        random.seed()
+    """Give known generators of random numbers a state of their own, where they don't see to it at a fork themselves."""
     numpy_random = sys.modules.get("numpy.random")
     if numpy_random is not None:
         numpy_random.seed()
@@ -131,13 +136,20 @@ def write_lines_at_once() -> None:
         sys.stdout.reconfigure(line_buffering=True, errors="backslashreplace")
 
 
-def _flush() -> None:
+def flush() -> None:
+    """Write what is still in the buffers of stdout and stderr."""
     for stream in (sys.stdout, sys.stderr):
-        with contextlib.suppress(OSError, ValueError, AttributeError):
+        try:
             stream.flush()
+        except (OSError, ValueError, AttributeError):  # closed, or replaced by something else
+            continue
 
 
 def _descriptors_end() -> int:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     known = [limit for limit in (soft, hard) if limit != resource.RLIM_INFINITY]
     return max(known, default=1_048_576)
+
+
+_DESCRIPTORS_END = _descriptors_end()  # the hard limit, which no process here can raise
+_SIGCHLD, _SIGTERM, _SIG_DFL = int(signal.SIGCHLD), int(signal.SIGTERM), int(signal.SIG_DFL)

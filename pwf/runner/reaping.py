@@ -42,10 +42,11 @@ class Children:
 
     def reap(self) -> list[Exited]:
         """Reap what has ended, end the orphans that this left, and report those that had an identity."""
-        ended = self._collect()
+        ended: list[tuple[Identity, int, bool]] = []
+        childless = self._collect(ended)
         if not ended:
             return []
-        clean = self._sweep(ended)
+        clean = childless or self._sweep(ended)
         return [
             Exited(pid=identity.pid, start_tick=identity.start_tick, status=status, clean=clean and was_known)
             for identity, status, was_known in ended
@@ -55,21 +56,20 @@ class Children:
         """End every descendant, known or not. Whether none is left, after `rounds` times 10 ms at most."""
         for _ in range(rounds):
             kill_each(host.descendants(os.getpid()))
-            self._collect()
-            if not host.has_children():
+            if self._collect([]):
                 return True
             time.sleep(0.01)
         return False
 
-    def _collect(self) -> list[tuple[Identity, int, bool]]:
-        ended: list[tuple[Identity, int, bool]] = []
+    def _collect(self, ended: list[tuple[Identity, int, bool]]) -> bool:
+        """Reap what has ended; whether no child at all is left."""
         while True:
             try:
                 found = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
             except ChildProcessError:
-                return ended
+                return True
             if found is None:
-                return ended
+                return False
             pid = found.si_pid
             known = self._known.pop(pid, None)
             identity = known or host.process_identity(pid)  # still there: it is reaped only below
@@ -88,15 +88,14 @@ class Children:
                 identity = host.process_identity(orphan)
                 kill_each([identity] if identity is not None else [])
             time.sleep(0.001)
-            ended += self._collect()
+            if self._collect(ended):
+                return True
         return False
 
     def _orphans(self) -> list[int]:
-        if not host.has_children():
-            return []
         seen: list[int] | None = None
         while True:  # the kernel's list may skip a child while another one ends: believe it when it repeats
-            found = host.children(os.getpid())
+            found = host.own_children()
             if found == seen:
                 break
             seen = found

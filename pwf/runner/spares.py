@@ -82,9 +82,7 @@ class Spares:
     def _forget_taken(self) -> None:
         """Drop the sockets that their other ends have closed, which they do once they are runners."""
         for hand_over in list(self._handed):
-            poll = select.poll()
-            poll.register(hand_over.fileno(), select.POLLIN)
-            if poll.poll(0):
+            if hand_over.is_closed_there():
                 self._handed.remove(hand_over)
                 hand_over.close()
 

@@ -27,7 +27,7 @@ class SpawnSocket:
     """One end of the control socket, by its descriptor."""
 
     def __init__(self, descriptor: int) -> None:
-        self._socket = socket.socket(fileno=descriptor)
+        self._socket = stream_socket(descriptor)
         self._socket.setblocking(True)
 
     def fileno(self) -> int:
@@ -35,6 +35,15 @@ class SpawnSocket:
 
     def close(self) -> None:
         self._socket.close()
+
+    def is_closed_there(self) -> bool:
+        """Whether the other end, which has sent nothing that is still to be read, has closed."""
+        try:
+            return not self._socket.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            return False
+        except ConnectionError:
+            return True
 
     def send(self, message: FromSpawner | ForkRunner, descriptors: Sequence[int] = ()) -> None:
         """Send one frame. Another end that is gone raises `ConnectionError`."""
@@ -85,11 +94,17 @@ class SpawnSocket:
         return bytes(data)
 
 
+def stream_socket(descriptor: int) -> socket.socket:
+    """The Unix stream socket with this descriptor. What kind it is need not be asked of the kernel."""
+    return socket.socket(socket.AF_UNIX, socket.SOCK_STREAM, 0, descriptor)
+
+
 def _descriptors(ancillary: list[tuple[int, int, bytes]]) -> list[int]:
     found = array.array("i")
     for level, kind, data in ancillary:
         if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
             found.frombytes(data[: len(data) - len(data) % found.itemsize])
-    for descriptor in found:
-        os.set_inheritable(descriptor, False)
+    if not _FLAGS:
+        for descriptor in found:
+            os.set_inheritable(descriptor, False)
     return found.tolist()

@@ -10,7 +10,6 @@ from __future__ import annotations
 import gc
 import importlib
 import os
-import socket
 from typing import Any
 
 from pwf import host
@@ -24,7 +23,7 @@ from pwf.runner.failure import bounded, user_traceback
 from pwf.runner.pinned import load_bundle
 from pwf.runner.reaping import Children, kill_descendants
 from pwf.runner.spares import Spares, wait_to_be_used
-from pwf.runner.spawn_io import SpawnSocket
+from pwf.runner.spawn_io import SpawnSocket, stream_socket
 from pwf.runner.spawner_loop import serve
 from pwf.workflow.workflow import Workflow
 
@@ -57,6 +56,7 @@ def run_template(descriptor: int, reserved: host.ReservedVariable) -> int:
         control.send(answer)
         return 0
     preload(workflow)
+    forking.flush()
     gc.collect()
     gc.freeze()  # what is loaded lives as long as the process: never walk it again, so that its pages stay shared
     gc.disable()
@@ -113,6 +113,8 @@ class _Template:
         """Have a runner with the two sockets that came along: a spare, or one forked now."""
         if not isinstance(request, ForkRunner) or len(descriptors) != 2:
             raise SystemExit(forking.EXIT_CRASHED)
+        if request.environment == self._environment:
+            request = ForkRunner(call=request.call, environment=None, marker=request.marker)
         identity = self.spares.use(request, descriptors)
         answer = Forked(call=request.call, identity=identity)
         if identity is None:
@@ -142,7 +144,7 @@ class _Template:
 
     def _enter_environment(self, request: ForkRunner) -> None:
         """The environment that the workflow was loaded in, with what loading changed in it, as in a fresh process."""
-        if request.environment == self._environment:
+        if request.environment is None:
             os.environ[MARKER_VARIABLE] = request.marker
         else:
             forking.set_environment(request.environment, request.marker)
@@ -169,6 +171,6 @@ class _Template:
 
 def run(messages: int, values: int, workflow: Workflow[Any]) -> int:
     """Be the runner: from its `Launch` to its end."""
-    with socket.socket(fileno=messages) as messages_socket, socket.socket(fileno=values) as values_socket:
+    with stream_socket(messages) as messages_socket, stream_socket(values) as values_socket:
         run_runner(messages_socket, values_socket, workflow)
     return 0

@@ -19,6 +19,7 @@ from pwf.protocol.runner import MARKER_VARIABLE
 from pwf.protocol.spawn import Fork, Forked, Resolve, Resolved, StartFresh, ToSpawner, ZygoteHello
 from pwf.runner import forking, hazards
 from pwf.runner.reaping import Children, kill_descendants
+from pwf.runner.rehearsal import rehearse
 from pwf.runner.spawn_io import SpawnSocket
 from pwf.runner.spawner_loop import serve
 
@@ -44,6 +45,7 @@ def main(arguments: list[str]) -> int:
     forking.write_lines_at_once()
     for name in PRELOADED:
         importlib.import_module(name)
+    rehearse()
     hazards.prepare()
     version = _version()
     zygote = _Zygote(SpawnSocket(descriptor), host.ReservedVariable(MARKER_VARIABLE))
