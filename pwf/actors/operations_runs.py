@@ -205,7 +205,7 @@ async def wait(services: Services, asked: Asked[WaitPayload]) -> Answer:
 
 
 async def _look_at(services: Services, ref: str, until: str) -> WaitResult:
-    return await services.store.read(
+    return await services.store.glance(
         at_run, AtRun(ref, _look, lambda run_id: _Look(run_id=run_id, until=until))
     )
 

@@ -177,7 +177,7 @@ class Scheduler:
             self._next_due = min(self._next_due, now + LOOK_S)
             return False
         if not (woken and free):  # a wake-up mostly means work; everything else looks first, on the reader
-            answer = await self._store.read(look, Due())
+            answer = await self._store.glance(look, Due())
             self._note_due(answer.next_in_ms)
             if answer.next_in_ms != 0 and not (answer.due_now and free):
                 return False

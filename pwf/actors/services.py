@@ -51,6 +51,10 @@ class Store(Protocol):
         """Run one query on the reader."""
         ...
 
+    async def glance(self, handler: Callable[[Any, Any], R], query: Any) -> R:
+        """Run one query of a row or two at once."""
+        ...
+
     async def read_apart(self, handler: Callable[[Any, Any], R], query: Any, *, limit_s: float) -> R:
         """Run one long query on a connection of its own."""
         ...

@@ -98,6 +98,10 @@ class StoreHandle:
         """
         return await self._executor.read(handler, query, limit_s=limit_s)
 
+    async def glance(self, handler: Callable[[Tx, C], R], query: C) -> R:
+        """The same for a row or two by their keys: done at once, in this thread, when it can be. No checkpoint then."""
+        return await self._executor.glance(handler, query, limit_s=READ_LIMIT_S)
+
     async def read_apart(self, handler: Callable[[Tx, C], R], query: C, *, limit_s: float) -> R:
         """The same on a connection of its own: for what reads everything, which nobody else should wait for."""
         return await self._executor.read_apart(handler, query, limit_s=limit_s)

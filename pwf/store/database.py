@@ -121,13 +121,17 @@ def open_writer(
     return connection
 
 
-def open_reader(path: Path, *, vfs: str | None = None) -> apsw.Connection:
-    """A second connection that can't write. The writer has opened the same file before."""
+def open_reader(path: Path, *, vfs: str | None = None, waits: bool = True) -> apsw.Connection:
+    """A further connection that can't write. The writer has opened the same file before.
+
+    `waits`: while the file is locked for a moment, rather than fail at once.
+    """
     try:
         connection = apsw.Connection(
             str(path), flags=apsw.SQLITE_OPEN_READONLY, vfs=vfs, statementcachesize=STATEMENTS_CACHED
         )
-        connection.set_busy_handler(BusyWait(no_warning))
+        if waits:
+            connection.set_busy_handler(BusyWait(no_warning))
         _harden(connection)
         connection.pragma("query_only", True)
     except apsw.Error as error:

@@ -21,6 +21,7 @@ from typing import Any, Protocol, Self, TypeVar, cast
 import trio
 
 from pwf.clock import Clock
+from pwf.errors import Unavailable
 from pwf.ids import Ids
 from pwf.store.ballast import Ballast
 from pwf.store.batch import Batch, Job, Writer
@@ -30,6 +31,7 @@ from pwf.store.tx import Tx
 
 R = TypeVar("R")
 
+GLANCE_S = 0.005  # a read in the event loop's own thread may take so long
 READS_OPEN_MAX = 256  # queued or running; further callers wait
 PAUSE_S_MAX = 1.0  # how long the writer waits for the read in progress before it does without a pause
 
@@ -59,9 +61,9 @@ class StoreSpec:
             warn=self.warn,
         )
 
-    def reader(self) -> Reader:
-        """Open the reader, after the writer."""
-        return Reader(open_reader(self.path, vfs=self.vfs), clock=self.clock, ids=self.ids)
+    def reader(self, *, waits: bool = True) -> Reader:
+        """Open a reader, after the writer."""
+        return Reader(open_reader(self.path, vfs=self.vfs, waits=waits), clock=self.clock, ids=self.ids)
 
 
 class Executor(Protocol):
@@ -85,6 +87,10 @@ class Executor(Protocol):
         """Run a read on its own snapshot; a cancelled caller interrupts it."""
         ...
 
+    async def glance(self, handler: Callable[[Tx, Any], R], query: object, *, limit_s: float) -> R:
+        """A read of a row or two: the hand-over to a thread would cost more than it."""
+        ...
+
     async def read_apart(self, handler: Callable[[Tx, Any], R], query: object, *, limit_s: float) -> R:
         """The same on a connection of its own, so that a long read holds up no other."""
         ...
@@ -105,6 +111,7 @@ class ThreadExecutor:
         self._reads_open = trio.Semaphore(READS_OPEN_MAX)
         self._writer: Writer
         self._reader: Reader
+        self._near: Reader  # for glances, in the event loop's own thread
 
     async def __aenter__(self) -> Self:
         self._write_thread.start()
@@ -112,7 +119,12 @@ class ThreadExecutor:
         try:
             self._writer = await self._write_thread.call(self._spec.writer)
             try:
-                self._reader = await self._read_thread.call(self._spec.reader)
+                self._near = self._spec.reader(waits=False)
+                try:
+                    self._reader = await self._read_thread.call(self._spec.reader)
+                except BaseException:
+                    self._near.close()
+                    raise
             except BaseException:
                 await self._write_thread.call(self._writer.close)
                 raise
@@ -125,6 +137,7 @@ class ThreadExecutor:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         # The reader first: the last connection to close moves the WAL into the file.
+        self._near.close()
         await self._read_thread.call(self._reader.close)
         await self._write_thread.call(self._writer.close)
         self._stop_threads()
@@ -149,6 +162,12 @@ class ThreadExecutor:
             )
         finally:
             self._reads_open.release()
+
+    async def glance(self, handler: Callable[[Tx, Any], R], query: object, *, limit_s: float) -> R:
+        try:
+            return self._near.run(handler, query, Reading(GLANCE_S))
+        except Unavailable:  # it takes longer, or the file is locked for a moment
+            return await self.read(handler, query, limit_s=limit_s)
 
     async def read_apart(self, handler: Callable[[Tx, Any], R], query: object, *, limit_s: float) -> R:
         reading = Reading(limit_s)
@@ -227,6 +246,9 @@ class InlineExecutor:
     async def read(self, handler: Callable[[Tx, Any], R], query: object, *, limit_s: float) -> R:
         await self._pause("read")
         return self._reader.run(handler, query, Reading(limit_s))
+
+    async def glance(self, handler: Callable[[Tx, Any], R], query: object, *, limit_s: float) -> R:
+        return await self.read(handler, query, limit_s=limit_s)
 
     async def read_apart(self, handler: Callable[[Tx, Any], R], query: object, *, limit_s: float) -> R:
         return await self.read(handler, query, limit_s=limit_s)

@@ -65,6 +65,35 @@ async def test_what_a_read_raises_reaches_its_caller(executor):
         assert await executor.read(keys, None, limit_s=LIMIT_S) == []
 
 
+async def test_a_glance_sees_what_is_committed(executor):
+    async with executor:
+        assert await executor.glance(keys, None, limit_s=LIMIT_S) == []
+        await executor.run([Job(put, "a")])
+        assert await executor.glance(keys, None, limit_s=LIMIT_S) == ["a"]
+        with pytest.raises(NotFound):
+            await executor.glance(_missing, None, limit_s=LIMIT_S)
+
+
+async def test_a_glance_that_takes_longer_goes_on_in_the_readers_thread(threads):
+    where = []
+
+    def long_first(tx, _):
+        where.append(threading.current_thread().name)
+        if len(where) == 1:
+            tx.one(ENDLESS)
+        return "seen"
+
+    async with threads:
+        assert await threads.glance(long_first, None, limit_s=LIMIT_S) == "seen"
+        assert where == [threading.current_thread().name, "pwf-store-reader"]
+        with pytest.raises(Unavailable, match="longer than"):
+            await threads.glance(lambda tx, _: tx.one(ENDLESS), None, limit_s=0.05)
+
+
+def _missing(tx, _):
+    raise NotFound("nothing here")
+
+
 async def test_a_read_has_a_limit(executor):
     async with executor:
         with pytest.raises(Unavailable, match=r"longer than 0\.05 s"):
