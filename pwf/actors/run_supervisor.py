@@ -93,6 +93,7 @@ class Supervision:
     log: Log
     home_id: str
     draining: Callable[[], bool]
+    freed: Callable[[], None]  # a runner is proved dead
 
 
 class RunSupervisor:
@@ -111,6 +112,7 @@ class RunSupervisor:
         self._childless = False
         self._pure: frozenset[str] = frozenset()
         self._timed_out: int | None = None
+        self.runner_is_gone = False  # proved; what is left is to say so to the store
         self._values_wanted: Callable[[], None] | None = None
 
     @property
@@ -143,6 +145,9 @@ class RunSupervisor:
                 error = error or self._crash(process)
             finally:
                 await process.aclose()
+        if proved:
+            self.runner_is_gone = True
+            self._world.freed()
         await self._settle(proved, error)
 
     async def _end(self, process: RunnerProcess) -> bool:

@@ -84,6 +84,7 @@ class Scheduler:
             log=log,
             home_id=home_id,
             draining=lambda: self.stopped is not None,
+            freed=self.wake,
         )
 
     # --- the handle: any task ---
@@ -91,7 +92,7 @@ class Scheduler:
     @property
     def used(self) -> int:
         """Launches and live runners, those that are still being proved dead included."""
-        return len(self._live)
+        return sum(not supervisor.runner_is_gone for supervisor in self._live.values())
 
     def load(self) -> Load:
         """What a run's reason depends on besides its rows."""

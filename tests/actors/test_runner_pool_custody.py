@@ -112,7 +112,10 @@ async def test_a_fork_that_holds_its_sockets_does_not_hide_that_the_runner_has_e
         process = await project.acquire()
         await project.launch(process)
         child = await escaped(tmp_path)
-        for spawner in (*named("pwf-zygote"), *named("pwf-template")):  # nobody is left who would end the child
+        for spawner in (
+            *named("pwf-zygote"),
+            *named("pwf-template"),
+        ):  # nobody is left who would end the child
             host.kill_identity(spawner)
         os.kill(process.identity.pid, signal.SIGKILL)
         with trio.fail_after(5):
