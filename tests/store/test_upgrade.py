@@ -4,7 +4,9 @@ Until the first release there is one schema, which changes in place: a database 
 what to do. The migration here is made up; it does to today's schema what a later one will do.
 """
 
+import os
 import subprocess
+import sys
 from pathlib import Path
 
 import apsw
@@ -111,6 +113,50 @@ def test_a_database_of_the_previous_commits_schema_is_refused_untouched_with_wha
     assert "first difference" in caught.value.message
     assert "move it away" in caught.value.hint
     assert path.read_bytes() == before
+
+
+def test_what_the_previous_commit_wrote_is_opened_with_every_row(tmp_path):
+    code = tmp_path / "previous"
+    if not check_out("HEAD~1", code):
+        pytest.skip("this copy of pwf has no previous commit")
+    schema = (code / SCHEMA).read_text()
+    if not same_form(schema):
+        pytest.skip("it had another schema, which is refused until the first release: the test above")
+    home = tmp_path / "home"
+    home.mkdir()
+    fill = (
+        "import pathlib, sys; from tests.store.test_upgrade import filled; filled(pathlib.Path(sys.argv[1]))"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(code)}
+    subprocess.run([sys.executable, "-c", fill, str(home)], cwd=code, env=environment, check=True)
+    written = rows_of(home / "pwf.db")
+    assert written["runs"]
+
+    world = World(home)
+
+    assert world.dump() == written
+    world.check()
+    assert world.launch().finish() == "end"
+    world.close()
+
+
+def check_out(commit, folder):
+    """That commit's files. False where there is no such commit."""
+    done = subprocess.run(["git", "-C", str(ROOT), "archive", commit], capture_output=True, check=False)
+    if done.returncode != 0:
+        return False
+    folder.mkdir()
+    subprocess.run(["tar", "-x", "-C", str(folder)], input=done.stdout, check=True)
+    return True
+
+
+def rows_of(path):
+    connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
+    try:
+        tables = [row[0] for row in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")]
+        return {table: connection.execute(f"SELECT * FROM {table}").fetchall() for table in sorted(tables)}
+    finally:
+        connection.close()
 
 
 def same_form(schema):
