@@ -41,6 +41,7 @@ _RUN: Mapping[str, Callable[[Step], End]] = {
     "wait": wait.run,
     "checkpoint": checkpoint.run,
 }
+HELD_TIMEOUT_MS_MIN = 60_000
 PUBLISHING_KINDS = frozenset({"action", "shell"})
 
 
@@ -55,7 +56,8 @@ def run_runner(messages: socket.socket, values: socket.socket, workflow: Workflo
         launch = wire.receive_launch()
     except DaemonGone:
         return
-    watcher = HangUpWatcher(messages, end_process)
+    wire.will_tick()
+    watcher = HangUpWatcher(messages, end_process, wire.tick)
     try:
         _enter(launch)
         _engine(wire, ValueReader(values), workflow, launch).run()
@@ -212,12 +214,24 @@ class Engine:
             title=self._take_title(),
             active_ms=step.active_ms,
         )
-        self._wire.send_sequenced(finish, seq)
+        self._wire.send_sequenced(finish, seq, hold=end.outcome == "completed" and self._may_hold(following))
         # A failed try may be tried again, which the daemon decides: never go past one without its word.
         if following is None or (end.outcome != "completed" and not self._wire.settle()):
             return False
         self._move(following, end, output)
         return True
+
+    def _may_hold(self, following: str | None) -> bool:
+        """Whether the end of this step may be told a moment after the next one has begun.
+
+        Until then the daemon takes this step for the one that runs. So not where it would soon end it for its time,
+        which a step that never lets go of the interpreter could bring about; and not after an interruption, so that
+        the step that ends its process again is the one that is blamed.
+        """
+        if following is None or self._launch.tries > 1:
+            return False
+        here, there = self._specs[self._node], self._specs[following]
+        return _unhurried(here) and _unhurried(there)
 
     def _follow(self, end: Ended) -> tuple[str | None, StepError | None]:
         """The node that the run should enter. A failed effect has a way out only if it surely did not happen."""
@@ -307,3 +321,8 @@ class Engine:
     def _take_title(self) -> str | None:
         title, self._title = self._title, None
         return title
+
+
+def _unhurried(spec: NodeSpec) -> bool:
+    """Whether it is a pure node whose time limit, if it has one, is far off when it begins."""
+    return spec.kind in PURE_KINDS and (spec.timeout_ms is None or spec.timeout_ms >= HELD_TIMEOUT_MS_MIN)

@@ -68,6 +68,7 @@ class LabEngine(Engine):
     ) -> None:
         super().__init__(wire, values, workflow, launch)
         self._folder, self._plan = lab
+        wire.hold_nothing()  # a point lies right behind what was told
         self._watch = Watch(refuse=self._plan.stand_ins)
 
     def run(self) -> None:

@@ -4,6 +4,11 @@
 the first reply that is not `go`. `ValueReader` owns the values socket: blocking reads of larger values,
 verified by digest. Only the main thread receives on the messages socket; any thread may send.
 
+A run of quick pure steps would wake the daemon at each of them. So their transitions may be held back, and leave with
+the next message, before anything is waited for, or at the next tick of whoever ticks: the hang-up watcher, within
+moments also when the main thread is in a step that blocks. When it has ticked without need it stops, and from then
+on nothing is held. What is held when the process dies was never said: pure steps, which run again.
+
 Neither ever retries: a closed socket means that the daemon is gone (`DaemonGone`), and the runner ends.
 """
 
@@ -32,6 +37,8 @@ from pwf.protocol.runner import (
 )
 
 UNACKNOWLEDGED_MAX = 64  # transitions that may be under way at once
+IDLE_TICKS_MAX = 5
+HELD_MAX = 16  # transitions held back, so that the daemon has something to do meanwhile
 RECEIVE_BYTES = 64 * 1024  # below what the allocator maps and unmaps each time
 
 
@@ -47,6 +54,8 @@ class Wire:
         self._splitter = FrameSplitter(RUNNER_FRAME_BYTES_MAX)
         self._lines: deque[bytes] = deque()
         self._sending = allocate_lock()
+        self._held: list[bytes] = []  # with what follows under the lock `_sending`
+        self._ticks = 0  # as many more times somebody calls `tick` at least
         self._seq = 0
         self._uploads = 0
         self._waiting: deque[int] = deque()
@@ -68,22 +77,63 @@ class Wire:
     def send(self, message: FromRunner) -> None:
         """Send a message that has no reply. Any thread may call this."""
         data = encode_line([message])
+        with self._sending:
+            self._held.append(data)
+            self._flush()
+
+    def send_sequenced(self, message: FromRunner, seq: int, *, hold: bool = False) -> None:
+        """Send a message that is answered, first waiting for room among the unacknowledged.
+
+        With `hold` it may leave a moment later, while somebody ticks.
+        """
+        while len(self._waiting) >= UNACKNOWLEDGED_MAX and self.stop is None:
+            self._apply(self._receive(blocking=True))
+        data = encode_line([message])
+        self._waiting.append(seq)
+        with self._sending:
+            self._held.append(data)
+            if not hold or not self._ticks or len(self._held) >= HELD_MAX:
+                self._flush()
+            else:
+                self._ticks = IDLE_TICKS_MAX
+
+    def will_tick(self) -> None:
+        """Somebody calls `tick` every few milliseconds from now on, until it says no."""
+        self._ticks = IDLE_TICKS_MAX
+
+    def hold_nothing(self) -> None:
+        """Send each transition at once from now on, whoever ticks."""
+        self._ticks = 0
+
+    def tick(self) -> bool:
+        """Send what is held. False when nothing was for some ticks: then nothing is held any more.
+
+        Any thread may call this. It waits for nothing but the socket, whose hang-up ends that too.
+        """
+        if not self._sending.acquire(blocking=False):
+            return True  # somebody sends, and what is held with it
         try:
-            with self._sending:
-                self._socket.sendall(data)
+            self._ticks = max(0, self._ticks - 1)
+            self._flush()
+            return self._ticks > 0
+        except DaemonGone:
+            return False
+        finally:
+            self._sending.release()
+
+    def _flush(self) -> None:
+        if not self._held:
+            return
+        data = b"".join(self._held)
+        self._held.clear()
+        try:
+            self._socket.sendall(data)
         except OSError as error:
             raise DaemonGone from error
 
-    def send_sequenced(self, message: FromRunner, seq: int) -> None:
-        """Send a message that is answered, first waiting for room among the unacknowledged."""
-        while len(self._waiting) >= UNACKNOWLEDGED_MAX and self.stop is None:
-            self._apply(self._receive(blocking=True))
-        self._waiting.append(seq)
-        self.send(message)
-
     def drain(self) -> bool:
         """Take the replies that have arrived, without blocking. False when the runner must stop."""
-        while self._waiting and self.stop is None:
+        while len(self._waiting) > len(self._held) and self.stop is None:
             message = self._receive(blocking=False)
             if message is None:
                 break
@@ -134,9 +184,14 @@ class Wire:
         self._waiting.popleft()
         if message.verdict != "go":
             self.stop = message
+            with self._sending:
+                self._held.clear()  # thrown away, as is what it would lead to
 
     def _receive(self, *, blocking: bool) -> Launch | Reply | None:
         """The next frame; None when none has arrived whole and `blocking` is off."""
+        if blocking and self._held:
+            with self._sending:
+                self._flush()
         while not self._lines:
             try:
                 data = self._socket.recv(RECEIVE_BYTES, 0 if blocking else socket.MSG_DONTWAIT)

@@ -13,9 +13,10 @@ import pytest
 from tests.e2e.home import ended, gone, wait_for
 from tests.e2e.world import PATIENCE_S, World, kill, lines, serving
 
-# Each step notes that it begins, and dies right there when it was told to: after the commit of the step before.
+# Each step notes that it begins, and dies right there when it was told to: at once, or after the commit of the step
+# before, which for pure steps takes a moment.
 FOUR = """
-import os, signal
+import os, signal, time
 from pathlib import Path
 
 flow = Workflow("{name}")
@@ -28,6 +29,8 @@ def step(ctx):
         (folder / ("kill-" + ctx.node)).unlink()
     except FileNotFoundError:
         return ctx.node
+    if (folder / "wait").exists():
+        time.sleep(0.2)
     os.kill(os.getpid(), signal.SIGKILL)
 
 s1, s2, s3, s4 = (flow.{kind}(id="s%d" % number)(step) for number in (1, 2, 3, 4))
@@ -91,6 +94,7 @@ def test_a_runner_killed_after_the_commit_of_a_step_goes_on_with_the_next_within
     folder = world.folder(f"four-{kind}-{committed}")
     victim = NODES[committed]
     (folder / f"kill-{victim}").touch()
+    (folder / "wait").touch()
 
     run_id = world.start(_four(world, kind), str(folder))
     world.finish(run_id)
@@ -103,6 +107,23 @@ def test_a_runner_killed_after_the_commit_of_a_step_goes_on_with_the_next_within
         event.at_ms for event in world.events(run_id) if event.kind == "launched" and event.at_ms >= seen
     )
     assert again - seen < 1_000
+
+
+def test_pure_steps_that_ended_moments_before_their_runner_was_killed_may_run_again_and_are_committed_once(
+    world: World,
+) -> None:
+    folder = world.folder("four-at-once")
+    for node in NODES:
+        (folder / f"kill-{node}").touch()
+
+    run_id = world.start(_four(world, "compute"), str(folder))
+    world.finish(run_id)
+
+    statuses = world.steps(run_id)
+    assert [node for node, status in statuses if status == "completed"] == NODES
+    assert sum(1 for _, status in statuses if status == "interrupted") == len(NODES)
+    journal = Counter(lines(folder / "journal"))
+    assert all(2 <= journal[node] <= 1 + len(NODES) for node in NODES)
 
 
 def test_a_runner_killed_at_every_step_still_commits_each_step_once(world: World) -> None:
