@@ -47,7 +47,7 @@ class Watch:
 
 
 class Changes:
-    """For everyone: `watch` to wait for a key, `call` to be called."""
+    """For everyone: `watch` to wait for a key, `calling` to be called."""
 
     def __init__(self, source: ChangeSource) -> None:
         self._wakes: dict[str, dict[object, Callable[[], None]]] = {}
@@ -57,18 +57,21 @@ class Changes:
     def watch(self, key: str) -> Iterator[Watch]:
         """Listen for one key; begin before the state is read, so that no change falls between."""
         watch = Watch()
-        self._wakes.setdefault(key, {})[watch] = watch.wake
-        try:
+        with self.calling(key, watch.wake):
             yield watch
+
+    @contextmanager
+    def calling(self, key: str, wake: Callable[[], None]) -> Iterator[None]:
+        """Call `wake` at each change of a key. It must only wake others: it runs in the store's task."""
+        me = object()
+        self._wakes.setdefault(key, {})[me] = wake
+        try:
+            yield
         finally:
             waiting = self._wakes[key]
-            del waiting[watch]
+            del waiting[me]
             if not waiting:
                 del self._wakes[key]
-
-    def call(self, key: str, wake: Callable[[], None]) -> None:
-        """Call `wake` at each change of a key, from now on. It must only set an event."""
-        self._wakes.setdefault(key, {})[object()] = wake
 
     def _wake(self, keys: frozenset[str]) -> None:
         for key in keys:

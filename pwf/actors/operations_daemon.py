@@ -147,7 +147,8 @@ async def subscribe(services: Services, asked: Asked[SubscribePayload]) -> Answe
         async def runs() -> msgspec.Struct:
             return await services.store.read(list_runs, query)
 
-        services.views.subscribe(asked.caller, payload.id, ANY_RUN, runs)
+        view = ("runs", msgspec.json.encode(query))
+        services.views.subscribe(asked.caller, payload.id, ANY_RUN, view, runs)
         return Answer(Nothing())
     run_id = await services.store.read(resolve_ref, RunRef(ref=asked.run_ref))
 
@@ -155,7 +156,7 @@ async def subscribe(services: Services, asked: Asked[SubscribePayload]) -> Answe
         found = await services.store.read(run_view, RunQuery(run_id=run_id, load=services.scheduler.load()))
         return await with_newer_code(services, found)
 
-    services.views.subscribe(asked.caller, payload.id, f"run:{run_id}", run)
+    services.views.subscribe(asked.caller, payload.id, f"run:{run_id}", ("run", run_id), run)
     return Answer(Nothing())
 
 

@@ -140,26 +140,26 @@ class Scheduler:
         """Recover, then admit, until cancelled."""
         rebased = False
         async with trio.open_nursery() as nursery:
-            self._changes.call("queue", self.wake)
-            task_status.started()
-            while True:
-                woken = self._event.is_set()
-                self._event = trio.Event()
-                try:
-                    if not rebased:
-                        await self._store.write(rebase, Rebase())
-                        rebased = True
-                    if trio.current_time() >= self._recover_at:
-                        await self._recover(nursery)
-                    more = await self._admit(nursery, woken=woken)
-                except OutcomeUnknown:
-                    raise
-                except Unavailable as error:
-                    self._log.warning("scheduler.unavailable", code=error.code)
-                    await trio.sleep(UNAVAILABLE_S)
-                    continue
-                if not more:
-                    await self._wait()
+            with self._changes.calling("queue", self.wake):
+                task_status.started()
+                while True:
+                    woken = self._event.is_set()
+                    self._event = trio.Event()
+                    try:
+                        if not rebased:
+                            await self._store.write(rebase, Rebase())
+                            rebased = True
+                        if trio.current_time() >= self._recover_at:
+                            await self._recover(nursery)
+                        more = await self._admit(nursery, woken=woken)
+                    except OutcomeUnknown:
+                        raise
+                    except Unavailable as error:
+                        self._log.warning("scheduler.unavailable", code=error.code)
+                        await trio.sleep(UNAVAILABLE_S)
+                        continue
+                    if not more:
+                        await self._wait()
 
     async def _wait(self) -> None:
         """Until a wake-up, the nearest due time, or the bound."""

@@ -1,6 +1,7 @@
 """Subscriptions: a snapshot of a run or of a list of runs, then patches.
 
-Owns, per subscription, the document that its client has. Promises: it listens before the snapshot is read,
+Owns, per subscription, the document that its client has, and per view the newest one: however many follow it, a change
+is read once and its patch is made once. Promises: it listens before the snapshot is read,
 so no change is missed; revisions are consecutive; a slow client gets the newest state when it is ready for
 one, never a queue of old ones; at most `EVENTS_PER_S` go to one subscription. Null and absent are the same
 in a view's own fields; where a patch would lose a null that means something, a whole snapshot is sent.
@@ -9,7 +10,7 @@ In: wake-ups of `Changes`. Out: events on the client's connection. A subscriptio
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Hashable
 from typing import Any
 
 import msgspec
@@ -37,10 +38,12 @@ class Views:
     def __init__(self, changes: Changes, log: Log) -> None:
         self._changes = changes
         self._log = log
+        self._topics: dict[Hashable, _Topic] = {}
         self.subscriptions = 0
 
-    def subscribe(self, caller: Caller, subscription: str, key: str, read: Read) -> None:
-        """Begin: the first event is the snapshot. `key` is what wakes it; `read` gives the newest state.
+    def subscribe(self, caller: Caller, subscription: str, key: str, view: Hashable, read: Read) -> None:
+        """Begin: the first event is the snapshot. `key` is what wakes it; `read` gives the newest state of `view`,
+        which stands for the same state for every subscriber.
 
         Raises `Conflict` for an id that is in use on this connection.
         """
@@ -48,16 +51,22 @@ class Views:
             raise Conflict(f"subscription {subscription!r} exists on this connection")
         if len(caller.subscriptions) >= SUBSCRIPTIONS_MAX:
             raise Rejected(f"a connection has at most {SUBSCRIPTIONS_MAX} subscriptions")
-        follower = _Follower(caller, subscription, read, self._log)
+        topic = self._topics.setdefault(view, _Topic(read))
+        follower = _Follower(caller, subscription, topic, self._log)
+        topic.followers += 1
         caller.subscriptions[subscription] = follower.end
 
         async def follow() -> None:
             self.subscriptions += 1
             try:
-                with self._changes.watch(key) as follower.watch:
+                with self._changes.calling(key, topic.change), self._changes.watch(key) as follower.watch:
+                    topic.change()  # whoever comes anew sees what is, also where nobody says that it changes
                     await follower.run()
             finally:
                 self.subscriptions -= 1
+                topic.followers -= 1
+                if not topic.followers:
+                    self._topics.pop(view, None)
                 if caller.subscriptions.get(subscription) == follower.end:
                     del caller.subscriptions[subscription]
 
@@ -71,11 +80,57 @@ class Views:
         end()
 
 
+class _Topic:
+    """One view's newest state, for all who follow it."""
+
+    def __init__(self, read: Read) -> None:
+        self.followers = 0
+        self._read = read
+        self._changes = 0
+        self._shown = -1  # the changes that `_document` surely has
+        self._document: Document = {}
+        self._reading: trio.Event | None = None
+        self._patch: tuple[Document, Document, bytes | None] | None = None
+
+    def change(self) -> None:
+        """What was read before may be old."""
+        self._changes += 1
+
+    async def document(self) -> Document:
+        """The state as it is now or later; the very same object while nothing has changed.
+
+        A cancelled reader leaves it to the next. Raises what reading raises.
+        """
+        wanted = self._changes
+        while self._shown < wanted:
+            if self._reading is not None:
+                await self._reading.wait()
+                continue
+            reading = self._reading = trio.Event()
+            has = self._changes
+            try:
+                document = as_document(await self._read())
+            finally:
+                self._reading = None
+                reading.set()
+            self._shown = has
+            if document != self._document:
+                self._document = document
+        return self._document
+
+    def patch(self, old: Document, new: Document) -> bytes | None:
+        """The encoded patch from one state to the other; None where a snapshot must be sent."""
+        if self._patch is None or self._patch[0] is not old or self._patch[1] is not new:
+            found = diff(old, new)
+            self._patch = (old, new, None if found is None else msgspec.json.encode(found))
+        return self._patch[2]
+
+
 class _Follower:
-    def __init__(self, caller: Caller, subscription: str, read: Read, log: Log) -> None:
+    def __init__(self, caller: Caller, subscription: str, topic: _Topic, log: Log) -> None:
         self._caller = caller
         self._subscription = subscription
-        self._read = read
+        self._topic = topic
         self._log = log
         self._revision = 0
         self._sent: Document = {}
@@ -93,42 +148,40 @@ class _Follower:
             if told is None:
                 return
             await trio.sleep(1 / EVENTS_PER_S)
-            await self.watch.wait(REREAD_S if told else RETRY_S)
+            if not await self.watch.wait(REREAD_S if told else RETRY_S):
+                self._topic.change()  # nobody says so when files or the load change, or a wake-up was lost
 
     async def _tell(self) -> bool | None:
         """Send what is new. False: the state could not be read just now. None: the subscription has ended."""
         try:
-            document = as_document(await self._read())
+            document = await self._topic.document()
         except NotFound:
-            await self._send("end", {})
+            await self._send("end", b"{}")
             return None
         except PwfError as error:
             self._log.warning("view.unreadable", subscription=self._subscription, code=error.code)
             return False
-        if self._revision and document == self._sent:
+        if self._revision and document is self._sent:
             return True
         try:
             await self._change(document)
         except FrameTooLarge:
             self._log.warning("view.too_large", subscription=self._subscription)
-            await self._send("end", {})
+            await self._send("end", b"{}")
             return None
         return True
 
     async def _change(self, document: Document) -> None:
-        patch = diff(self._sent, document) if self._revision else None
+        patch = self._topic.patch(self._sent, document) if self._revision else None
         if patch is None:
-            await self._send("snapshot", document)
-        elif patch:
+            await self._send("snapshot", msgspec.json.encode(document))
+        elif patch != b"{}":
             await self._send("patch", patch)
         self._sent = document
 
-    async def _send(self, kind: Any, body: Document) -> None:
+    async def _send(self, kind: Any, body: bytes) -> None:
         event = Event(
-            subscription=self._subscription,
-            kind=kind,
-            revision=self._revision + 1,
-            body=msgspec.Raw(msgspec.json.encode(body)),
+            subscription=self._subscription, kind=kind, revision=self._revision + 1, body=msgspec.Raw(body)
         )
         await self._caller.send_event(event)
         self._revision += 1

@@ -89,7 +89,7 @@ class World:
     def subscribe(
         self, name: str = "s", key: str = "run:a", read: Callable[[], Awaitable[Doc]] | None = None
     ) -> None:
-        self.views.subscribe(self.client.caller, name, key, read or self.read)
+        self.views.subscribe(self.client.caller, name, key, read or key, read or self.read)
 
 
 @asynccontextmanager
@@ -249,3 +249,60 @@ async def test_a_change_between_listening_and_waiting_is_not_lost(
             assert await watch.wait(5)
             assert not await watch.wait(5)
         nursery.cancel_scope.cancel()
+
+
+async def test_a_change_is_read_once_however_many_follow(autojump_clock: trio.testing.MockClock) -> None:
+    async with world() as at:
+        clients = [Client() for _ in range(20)]
+        for client in clients:
+            client.caller.nursery = at.client.caller.nursery
+            at.views.subscribe(client.caller, "s", "run:a", "run:a", at.read)
+        await trio.sleep(1)
+        before = at.reads
+
+        await at.change(Doc(n=1))
+        await at.change(Doc(n=2))
+
+        assert at.reads == before + 2
+        assert all(client.kinds == ["snapshot", "patch", "patch"] for client in clients)
+        assert all(client.document["n"] == 2 for client in clients)
+
+
+async def test_a_change_during_a_read_is_read_again_for_whoever_it_woke(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    async with world() as at:
+
+        async def slow() -> Doc:
+            at.reads += 1
+            now = at.now
+            await trio.sleep(1)
+            return now
+
+        at.subscribe(read=slow)
+        await trio.sleep(0.5)
+        await at.change(Doc(n=1), after_s=5)
+
+        assert at.client.document["n"] == 1
+        assert at.reads == 2
+
+
+async def test_a_reader_that_goes_leaves_the_read_to_the_next(autojump_clock: trio.testing.MockClock) -> None:
+    async with world() as at:
+
+        async def slow() -> Doc:
+            await trio.sleep(1)
+            return Doc(n=7)
+
+        with trio.CancelScope() as gone:
+            async with trio.open_nursery() as nursery:
+                other = Client()
+                other.caller.nursery = nursery
+                at.views.subscribe(other.caller, "gone", "run:a", slow, slow)
+                at.subscribe(read=slow)
+                await trio.sleep(0.5)
+                gone.cancel()
+        await trio.sleep(3)
+
+        assert other.events == []
+        assert at.client.document["n"] == 7
