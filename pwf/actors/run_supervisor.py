@@ -38,7 +38,6 @@ from pwf.errors import (
     ValueTooLarge,
 )
 from pwf.protocol.frames import FrameSplitter
-from pwf.protocol.graph import PURE_KINDS
 from pwf.protocol.runner import (
     RUNNER_FRAME_BYTES_MAX,
     Ask,
@@ -79,7 +78,6 @@ STOPS_ITSELF_S = 2.0  # more for a runner that can end the step itself, besides 
 LEAVE_MORE_S = 0.25  # for the runner itself, besides the time that it gives the step's children
 RETRY_S = 1.0  # while the store can't take a write (disk full): the outcome waits, it is not lost
 RECEIVE_BYTES = 256 * 1024
-GATHER_S = 0.001
 CHANGED_NAMED_MAX = 5  # files that a hold's reason names
 
 
@@ -109,8 +107,8 @@ class RunSupervisor:
         self._stop_wanted = False
         self._stopped_with_daemon = False
         self._over = False  # the runner has its last answer
+        self._has_left = False  # its last word: it ends by itself now
         self._childless = False
-        self._pure: frozenset[str] = frozenset()
         self._timed_out: int | None = None
         self.runner_is_gone = False  # proved; what is left is to say so to the store
         self._values_wanted: Callable[[], None] | None = None
@@ -219,8 +217,6 @@ class RunSupervisor:
         if not isinstance(launched, Launched):
             self._stop_wanted = True
             return None
-        nodes = launched.launch.graph.nodes
-        self._pure = frozenset(node.id for node in nodes if node.kind in PURE_KINDS)
         self._enter(launched.current)
         async with trio.open_nursery() as nursery:
             self._values_wanted = partial(nursery.start_soon, self._serve_values, process)
@@ -248,9 +244,6 @@ class RunSupervisor:
                 return None
             try:
                 messages = [decode_from_runner(line) for line in splitter.feed(data)]
-                if self._goes_on(messages):
-                    data = await self._gather(process)
-                    messages += [decode_from_runner(line) for line in splitter.feed(data)]
                 replies = await self._handle(messages)
             except ProtocolError as error:
                 self._world.log.error("runner.protocol", run_id=self.fence.run_id, error=str(error))
@@ -260,6 +253,8 @@ class RunSupervisor:
             except ClaimLost:
                 return None
             if replies and not await self._send(process, encode_line(replies)):
+                return None
+            if self._has_left:
                 return None
 
     async def _receive(self, process: RunnerProcess) -> bytes | None:
@@ -277,21 +272,6 @@ class RunSupervisor:
         if not self._stop_wanted and not self._over and self.current is not None:
             self._timed_out = self.current.attempt
         return None
-
-    def _goes_on(self, messages: list[FromRunner]) -> bool:
-        """Whether the runner is in a pure node already, and needs no reply before it says more."""
-        last = messages[-1] if messages else None
-        return isinstance(last, Finish) and last.outcome == "completed" and last.next in self._pure
-
-    async def _gather(self, process: RunnerProcess) -> bytes:
-        """What a runner says within moments: a chain of quick nodes becomes one command in place of many.
-
-        Nothing is answered meanwhile, so nothing can be lost by it. An end or a stop is seen by the next receive.
-        """
-        await trio.sleep(GATHER_S)
-        if not process.says_more():
-            return b""
-        return await self._receive(process) or b""
 
     async def _send(self, process: RunnerProcess, data: bytes) -> bool:
         try:
@@ -319,7 +299,7 @@ class RunSupervisor:
                 steps = []
                 replies += await self._put(message)
             elif isinstance(message, Leaving):
-                self._childless = message.childless
+                self._has_left, self._childless = True, message.childless
         if updates and not self._over:
             dropped = await self._write(
                 publish_updates, PublishUpdates(fence=self.fence, updates=tuple(updates))

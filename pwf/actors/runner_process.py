@@ -94,10 +94,6 @@ class RunnerProcess:
         except OSError:  # too many are open
             return NO_DESCRIPTOR
 
-    def says_more(self) -> bool:
-        """Whether a receive from `stream` would answer at once."""
-        return self.stream.is_readable()
-
     @property
     def has_exited(self) -> bool:
         """Whether `exited` would answer at once."""

@@ -7,7 +7,6 @@ neither call is a checkpoint when it need not wait. Callers answer to the store 
 from __future__ import annotations
 
 import array
-import select
 import socket
 from collections.abc import Sequence
 
@@ -64,12 +63,6 @@ class SocketStream(trio.abc.Stream):
     async def wait_send_all_might_not_block(self) -> None:
         """Until there is room."""
         await trio.lowlevel.wait_writable(self.socket)
-
-    def is_readable(self) -> bool:
-        """Whether a receive would answer at once."""
-        poll = select.poll()
-        poll.register(self.socket, select.POLLIN)
-        return bool(poll.poll(0))
 
     async def aclose(self) -> None:
         """Close; whoever waits on it gets `trio.ClosedResourceError`. Does not wait, but is a checkpoint."""

@@ -78,10 +78,6 @@ class HeldRunner:
         self.stream = DaemonEnd(world, pool, stream)
         self.values = values
 
-    def says_more(self) -> bool:
-        """As `RunnerProcess.says_more`."""
-        return self.stream.peek()
-
     async def prove_dead(
         self, childless: bool = False, *, grace_s: float = 0.0, timeout_s: float = PROOF_TIMEOUT_S
     ) -> bool:
@@ -111,17 +107,6 @@ class DaemonEnd:
         self._world = world
         self._life = pool.life
         self._stream = stream
-        self._ahead = b""
-
-    def peek(self) -> bool:
-        """Whether a receive would answer at once."""
-        if not self._ahead:
-            try:
-                # trio's memory streams have no public look ahead
-                self._ahead = bytes(self._stream.receive_stream._incoming.get_nowait())
-            except (trio.WouldBlock, trio.ClosedResourceError):
-                return False
-        return bool(self._ahead)
 
     async def send_all(self, data: bytes) -> None:
         self._life.perhaps_crash("before send")
@@ -129,10 +114,6 @@ class DaemonEnd:
         self._life.perhaps_crash("after send")
 
     async def receive_some(self, most: int | None = None) -> bytes:
-        if self._ahead:
-            await trio.lowlevel.checkpoint()
-            ahead, self._ahead = self._ahead, b""
-            return ahead
         return bytes(await self._stream.receive_some(most))
 
     def close(self) -> None:

@@ -63,11 +63,14 @@ class SimRunner:
         self._waiting: deque[tuple[int, Any]] = deque()
         self._answered: dict[int, str] = {}
         self._stop: Reply | None = None
+        self._sending = trio.Lock()
+        self._held = b""  # ends of pure steps that leave a moment later, or never if the process dies before
 
     async def run(self) -> None:
         """The whole life of the process; the caller marks its end."""
         try:
             async with trio.open_nursery() as nursery:
+                self._nursery = nursery
                 nursery.start_soon(self._listen)
                 await self._live()
                 nursery.cancel_scope.cancel()
@@ -95,19 +98,36 @@ class SimRunner:
 
     async def _next(self) -> Launch | Reply:
         while not self._lines:
+            await self._flush()
             self._news = trio.Event()
-            await self._news.wait()
+            if not self._lines:
+                await self._news.wait()
         return self._lines.popleft()
 
-    async def _send(self, message: Any) -> None:
-        await self._process.breathe(self._latency())
+    async def _send(self, message: Any, *, hold: bool = False) -> None:
+        if not hold:
+            await self._process.breathe(self._latency())
         data = encode_line([message])
         if not isinstance(message, PutChunk | Leaving | Publish) and self._chance.random() < self._world.rate(
             "double_message"
         ):
             data += data
+        self._held += data
+        if hold:
+            self._nursery.start_soon(self._tick)
+        else:
+            await self._flush()
+
+    async def _tick(self) -> None:
+        await self._process.breathe(self._chance.random() * 0.05)
+        await self._flush()
+
+    async def _flush(self) -> None:
         try:
-            await self._stream.send_all(data)
+            async with self._sending:
+                data, self._held = self._held, b""
+                if data:
+                    await self._stream.send_all(data)
         except (trio.BrokenResourceError, trio.ClosedResourceError):
             await self._process.breathe(self._chance.random() * 0.05)
             raise ProcessEnds from None
@@ -141,9 +161,9 @@ class SimRunner:
             self._take(await self._next())
         return self._stop is None
 
-    async def _say(self, message: Any) -> None:
+    async def _say(self, message: Any, *, may_hold: bool = False) -> None:
         self._waiting.append((message.seq, message))
-        await self._send(message)
+        await self._send(message, hold=may_hold and self._happens("hold"))
 
     # --- the loop over nodes ------------------------------------------------------------------------------
 
@@ -221,13 +241,19 @@ class SimRunner:
                 settled=end.settled,
                 observed=end.observed,
                 active_ms=1,
-            )
+            ),
+            may_hold=end.outcome == "completed"
+            and following is not None
+            and self._both_pure(node, following),
         )
         if following is None or (end.outcome != "completed" and not await self._settle()):
             return False
         self._node, self._attempt, self._steps = following, self._attempt + 1, self._steps + 1
         self._visit = self._visits[following] = self._visits.get(following, 0) + 1
         return True
+
+    def _both_pure(self, node: NodeModel, following: str) -> bool:
+        return node.kind == "compute" and self._model.nodes[following].kind == "compute"
 
     async def _put(self, output: dict[str, Any]) -> Value:
         data = canonical(output)
