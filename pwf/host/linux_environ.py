@@ -15,7 +15,7 @@ ENVIRON_BYTES_MAX = 4 * 1024 * 1024  # the kernel's own limit for arguments and 
 EXEC_MAX_S = 2.0  # exec takes well under a millisecond, unless another process has the processor meanwhile
 _EXEC_PAUSE_S = 0.0005
 _KERNEL_THREAD = 0x0020_0000  # PF_KTHREAD
-_STAT_STATE, _STAT_FLAGS, _STAT_START_CODE = 0, 6, 23
+_STAT_STATE, _STAT_FLAGS, _STAT_THREADS, _STAT_START_CODE = 0, 6, 17, 23
 _STAT_ENV_START, _STAT_ENV_END = 47, 48
 
 
@@ -28,8 +28,10 @@ def read_variable(pid: int, variable: str) -> str | None:
     """The value that `variable` had when the process last called exec (or that it wrote there itself)."""
     give_up_at: float | None = None
     while True:
-        data = _environment(pid)
+        data = _environment(f"/proc/{pid}/environ")
         if data or not _has_environment(pid):
+            return _value_in(data, variable)
+        if data := _environment_of_threads(pid):
             return _value_in(data, variable)
         now = time.monotonic()
         give_up_at = give_up_at or now + EXEC_MAX_S
@@ -38,10 +40,10 @@ def read_variable(pid: int, variable: str) -> str | None:
         time.sleep(_EXEC_PAUSE_S)
 
 
-def _environment(pid: int) -> bytes:
+def _environment(path: str) -> bytes:
     """The start environment; empty when there is none or it may not be read."""
     try:
-        fd = os.open(f"/proc/{pid}/environ", os.O_RDONLY | os.O_CLOEXEC)
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
         return b""
     data = b""
@@ -55,6 +57,15 @@ def _environment(pid: int) -> bytes:
     return data
 
 
+def _environment_of_threads(pid: int) -> bytes:
+    """What any thread shows: a leader that has ended shows none, and its process goes on until the last one ends."""
+    try:
+        threads = os.listdir(f"/proc/{pid}/task")
+    except OSError:
+        return b""
+    return next(filter(None, (_environment(f"/proc/{pid}/task/{thread}/environ") for thread in threads)), b"")
+
+
 def _has_environment(pid: int) -> bool:
     """Whether a process that showed no environment has one: within exec there is none to show for an instant.
 
@@ -65,7 +76,10 @@ def _has_environment(pid: int) -> bool:
     except (FileNotFoundError, ProcessLookupError):
         return False
     if fields[_STAT_STATE] in b"ZXx" or int(fields[_STAT_FLAGS]) & _KERNEL_THREAD:
-        return False
+        # A killed runner is so for an instant, until its other threads are gone too and its children have left it.
+        # Another user's is not waited for: it can not be read.
+        goes_on = fields[_STAT_STATE] == b"Z" and int(fields[_STAT_THREADS]) > 1
+        return goes_on and os.access(f"/proc/{pid}/environ", os.R_OK)
     code = int(fields[_STAT_START_CODE])
     if code == 1:  # the kernel's word for a process that this one may not look into
         return False

@@ -64,7 +64,7 @@ def test_a_zombie_is_dead_and_still_has_its_identity(sleeper: subprocess.Popen[b
     assert identity_of(sleeper.pid) == identity, "not reaped yet"
 
 
-def test_a_leader_that_ended_while_a_thread_goes_on_is_alive() -> None:
+def test_a_process_whose_leader_ended_while_a_thread_goes_on_is_alive_and_bears_its_marker() -> None:
     code = (
         "import threading, time, ctypes\n"
         "threading.Thread(target=time.sleep, args=(60,)).start()\n"
@@ -72,10 +72,11 @@ def test_a_leader_that_ended_while_a_thread_goes_on_is_alive() -> None:
     )
     if os.uname().machine != "x86_64":
         pytest.skip("the number of the system call")
-    process = subprocess.Popen([sys.executable, "-c", code])
+    process = subprocess.Popen([sys.executable, "-c", code], env={**os.environ, MARKER: "one:two:3"})
     try:
         assert until(lambda: b") Z" in Path(f"/proc/{process.pid}/stat").read_bytes())
         assert host.is_alive(identity_of(process.pid))
+        assert host.read_variable(process.pid, MARKER) == "one:two:3"
     finally:
         process.kill()
         process.wait()
