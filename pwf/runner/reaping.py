@@ -31,10 +31,10 @@ class Children:
         found = host.process_identity(pid)
         if found is None:
             return None
-        self._known[pid] = identity = Identity(
-            pid=pid, start_tick=found.start_tick, boot_id=found.boot_id, session=pid
-        )
-        return identity
+        if found.session != pid:  # it has not come to that yet
+            found = Identity(pid=pid, start_tick=found.start_tick, boot_id=found.boot_id, session=pid)
+        self._known[pid] = found
+        return found
 
     def knows(self, pid: int) -> bool:
         """Whether this is a child that was forked here and not reaped yet."""

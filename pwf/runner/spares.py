@@ -54,7 +54,7 @@ class Spares:
         if identity is None:
             ours.close()
         else:
-            self._waiting.append(Spare(identity, SpawnSocket(ours.detach())))
+            self._waiting.append(Spare(identity, SpawnSocket(ours)))
 
     def use(self, request: ForkRunner, descriptors: list[int]) -> Identity | None:
         """Hand a request over to a spare that still lives. None when there is none."""

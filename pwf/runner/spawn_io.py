@@ -24,11 +24,14 @@ _FLAGS = socket.MSG_CMSG_CLOEXEC if sys.platform == "linux" else 0
 
 
 class SpawnSocket:
-    """One end of the control socket, by its descriptor."""
+    """One end of the control socket, by its descriptor, or as a socket that blocks."""
 
-    def __init__(self, descriptor: int) -> None:
-        self._socket = stream_socket(descriptor)
-        self._socket.setblocking(True)
+    def __init__(self, end: int | socket.socket) -> None:
+        if isinstance(end, int):
+            self._socket = stream_socket(end)
+            self._socket.setblocking(True)
+        else:
+            self._socket = end
 
     def fileno(self) -> int:
         return self._socket.fileno()

@@ -16,6 +16,7 @@ from pwf.protocol.spawn import ToSpawner
 from pwf.runner.reaping import Children
 from pwf.runner.spawn_io import SpawnSocket
 
+WAKE_BYTES = 512  # one for each child that ended; what is more wakes again
 IDLE_MS = 4  # with nothing to do for so long, there is time for what can wait
 
 
@@ -35,18 +36,19 @@ def serve(
     os.write(write, b"\0")  # a child may have ended before the handler stood
     with contextlib.suppress(ConnectionError):
         while True:
-            ready = {fd for fd, _ in poll.poll(IDLE_MS if idle is not None and idle.wanted() else None)}
+            ready = poll.poll(IDLE_MS if idle is not None and idle.wanted() else None)
             if not ready and idle is not None:
                 idle.refill()
-            if control.fileno() in ready:
+            for descriptor, _ in ready:
+                if descriptor == wake:
+                    os.read(wake, WAKE_BYTES)
+                    for exited in children.reap():
+                        control.send(exited)
+                    continue
                 request = control.receive()
                 if request is None:
                     return
                 handle(*request)
-            if wake in ready:
-                _drain(wake)
-                for exited in children.reap():
-                    control.send(exited)
 
 
 class Idle(Protocol):
@@ -61,12 +63,6 @@ class Idle(Protocol):
 
 def _noticed(signum: int, frame: object) -> None:
     """The wake-up descriptor says it; the handler only has to be there."""
-
-
-def _drain(wake: int) -> None:
-    with contextlib.suppress(BlockingIOError):
-        while os.read(wake, 512):
-            pass
 
 
 def _pipe() -> tuple[int, int]:

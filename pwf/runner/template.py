@@ -156,7 +156,7 @@ class _Template:
         (descriptor,) = forking.detach((descriptor,), "pwf-spare")
         forking.reseed()
         gc.enable()
-        hand_over = SpawnSocket(descriptor)
+        hand_over = SpawnSocket(stream_socket(descriptor))
         used = wait_to_be_used(hand_over)
         if used is None:
             return 0
