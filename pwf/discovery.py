@@ -83,13 +83,13 @@ def project_root(cwd: Path) -> Path:
         folder = above
 
 
-def find_workflow_file(name_or_path: str, cwd: Path, config_dir: Path, *, root: Path | None = None) -> Found:
+def find_workflow_file(name_or_path: str, cwd: Path, config_dir: Path) -> Found:
     """The file that the text names: a path, or a name in the project's, the user's or the built-in workflows.
 
-    `config_dir` is the folder of the user's configuration file; `root`: of `cwd`, where it is known. Raises
-    `NotFound` with the nearest names and where it looked.
+    `config_dir` is the folder of the user's configuration file. Raises `NotFound` with the nearest names and where
+    it looked.
     """
-    root = project_root(cwd) if root is None else root
+    root = project_root(cwd)
     if _is_path(name_or_path):
         path = Path(os.path.abspath(cwd / os.path.expanduser(name_or_path)))
         if fault := _path_fault(path):

@@ -17,6 +17,7 @@ ID_LENGTH_MAX = 128
 KEY_LENGTH_MAX = 512
 
 _ID = re.compile(rf"[A-Za-z0-9][A-Za-z0-9._:-]{{0,{ID_LENGTH_MAX - 1}}}")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _NODE_ID = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
@@ -53,7 +54,7 @@ def check_id(text: str, what: str = "id") -> str:
 
 def check_key(text: str, what: str = "idempotency key") -> str:
     """Return `text` when it may be an idempotency key: any text without control characters, bounded."""
-    if not 1 <= len(text) <= KEY_LENGTH_MAX or any(ord(c) < 32 or ord(c) == 127 for c in text):
+    if not 1 <= len(text) <= KEY_LENGTH_MAX or _CONTROL.search(text):
         raise InvalidArgument(
             f"{what} {text[:40]!r} is not allowed",
             hint=f"use 1 to {KEY_LENGTH_MAX} characters, none of them a control character",

@@ -18,7 +18,8 @@ from typing import Any, Protocol
 import msgspec
 import trio
 
-from pwf.discovery import Found, choose_interpreter, find_workflow_file
+from pwf.actors.whereabouts import Where, Whereabouts
+from pwf.discovery import Found
 from pwf.errors import LoadFailed, PwfError, by_code
 from pwf.protocol.graph import WorkflowDefinition
 from pwf.protocol.operations import Origin
@@ -85,22 +86,28 @@ class Definitions:
     ) -> None:
         self._resolver = resolver
         self._store = store
-        self._config_folder = config_folder
-        self._interpreter = interpreter
+        self._whereabouts = Whereabouts(config_folder, interpreter)
         self._entries: OrderedDict[_Key, _Entry] = OrderedDict()
         self._resolving: dict[_Key, trio.Event] = {}
 
-    async def find(self, workflow: str, origin: Origin, *, root: Path | None = None) -> Known:
-        """The workflow that `workflow` (a name or a path) means for somebody at `origin`, whose project is `root`.
+    def where(self, workflow: str, origin: Origin) -> Where:
+        """What `workflow` (a name or a path) means for somebody at `origin`.
 
-        Raises `NotFound`, `EnvironmentMissing`, `LoadFailed` or `GraphError`, and leaves no trace then.
+        Raises `NotFound` or `EnvironmentMissing`.
         """
-        found = find_workflow_file(workflow, Path(origin.cwd), self._config_folder, root=root)
-        return await self.at(found, origin)
+        return self._whereabouts.find(workflow, origin)
 
-    async def at(self, found: Found, origin: Origin) -> Known:
-        """The same, for a file that has been found."""
-        interpreter = choose_interpreter(Path(found.root), self._interpreter, origin.python)
+    def chosen(self, found: Found, origin: Origin) -> Where:
+        """The same, for a file that is known. Raises `EnvironmentMissing`."""
+        return self._whereabouts.chosen(found, origin)
+
+    async def find(self, workflow: str, origin: Origin) -> Known:
+        """What `workflow` means, with the definition that a run would be bound to. Leaves no trace when it raises."""
+        return await self.at(self.where(workflow, origin), origin)
+
+    async def at(self, where: Where, origin: Origin) -> Known:
+        """The definition of what has been found. Raises `LoadFailed` or `GraphError`."""
+        found, interpreter = where
         key = _Key(
             str(found.path),
             str(found.root),

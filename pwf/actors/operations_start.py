@@ -31,10 +31,14 @@ async def start(services: Services, asked: Asked[StartPayload]) -> Answer:
     if payload.run_id is not None:
         check_id(payload.run_id, "run id")
     value = parse_canonical(bytes(payload.input), limit=services.config.max_value_bytes, what="input")
-    root = project_root(Path(payload.origin.cwd))
-    receipt = start_receipt(asked, value, root)
     try:
-        known = await services.definitions.find(payload.workflow, payload.origin, root=root)
+        where = services.definitions.where(payload.workflow, payload.origin)
+    except PwfError as error:
+        receipt = start_receipt(asked, value, project_root(Path(payload.origin.cwd)))
+        return await _stored_start(services, receipt, error)
+    receipt = start_receipt(asked, value, where.found.root)
+    try:
+        known = await services.definitions.at(where, payload.origin)
         value = as_kept(known.definition.graph.input_schema, value)
         services.schemas.check_input(known.definition.graph.input_schema, value)
         environment = await environment_of(services, known, payload.origin)
@@ -137,7 +141,7 @@ async def _present_code(services: Services, facts: RestartFacts) -> tuple[Known,
     )
     path = Path(facts.path)
     found = Found(name=path.stem, path=path, scope="path", root=Path(facts.root))
-    return await services.definitions.at(found, origin), origin
+    return await services.definitions.at(services.definitions.chosen(found, origin), origin), origin
 
 
 HANDLERS: dict[str, OperationHandler] = {"run.start": start, "run.restart": restart}

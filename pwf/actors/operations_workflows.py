@@ -72,7 +72,8 @@ async def list_(services: Services, asked: Asked[WorkflowListPayload]) -> Answer
 async def _line(services: Services, found: Found, origin: Origin) -> WorkflowLine | None:
     scope = SCOPES[found.scope]
     try:
-        definition = (await services.definitions.at(found, origin)).definition
+        where = services.definitions.chosen(found, origin)
+        definition = (await services.definitions.at(where, origin)).definition
     except PwfError as error:
         if error.code == NO_WORKFLOW:
             return None

@@ -32,6 +32,7 @@ from pwf.actors.services import Life as LifeState
 from pwf.actors.services import Services
 from pwf.actors.store_actor import StoreActor
 from pwf.actors.views import Views
+from pwf.actors.whereabouts import Where
 from pwf.config import Config
 from pwf.discovery import Found
 from pwf.errors import NotFound
@@ -45,6 +46,7 @@ from pwf.store.daemon import Release, release
 from pwf.store.definitions import SaveDefinition, save_definition
 from pwf.store.executor import InlineExecutor, StoreSpec
 from pwf.store.home import ClaimHome, claim_home
+from pwf.watch import Watched
 from tests.sim.pool import SimPool
 
 BALLAST_BYTES = 64 * 1024
@@ -131,17 +133,20 @@ class SimDefinitions:
         self._store = store
         self._saved: set[str] = set()
 
-    async def find(self, workflow: str, origin: Any, *, root: Path | None = None) -> Known:
-        await trio.lowlevel.checkpoint()
+    def where(self, workflow: str, origin: Any) -> Where:
         if workflow not in self._world.models:
             raise NotFound(f"there is no workflow {workflow!r}")
         path = Path(self._world.models[workflow].path)
-        return await self.at(Found(name=workflow, path=path, scope="path", root=Path("/")), origin)
+        return self.chosen(Found(name=workflow, path=path, scope="path", root=Path("/")), origin)
 
-    async def at(self, found: Found, origin: Any) -> Known:
+    def chosen(self, found: Found, origin: Any) -> Where:
+        return Where(found, sys.executable)
+
+    async def at(self, where: Where, origin: Any) -> Known:
         await trio.lowlevel.checkpoint()
+        found = where.found
         model = self._world.models[found.path.stem]
-        entry = _Entry(model.definition, {}, model.path, model.texts)
+        entry = _Entry(model.definition, Watched({}), model.path, model.texts)
         return Known(found, sys.executable, model.definition, entry)
 
     def forget(self, definition_ids: Any) -> None:

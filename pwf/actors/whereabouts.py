@@ -1,0 +1,102 @@
+"""Which project, file and interpreter a start means, looked up afresh only when a folder on the way has changed.
+
+Owns a memory that may be lost at any time. Promises: its answer is what `pwf.discovery` would give now. What that
+looks at are names in folders, so the marks of the folders on the way stand for it: a name comes or goes, or a
+folder is moved, and a mark differs. Must never read a project's files.
+"""
+
+from __future__ import annotations
+
+import glob
+import os
+from collections import OrderedDict
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from pwf.discovery import BUILTIN_WORKFLOWS, Found, choose_interpreter, find_workflow_file
+from pwf.protocol.operations import Origin
+from pwf.watch import Mark, Watched, mark_to_keep
+
+KEPT_MAX = 256
+
+
+class Where(NamedTuple):
+    """A workflow's file, with the project that a run of it belongs to, and the Python that the project uses."""
+
+    found: Found
+    interpreter: str
+
+
+class Whereabouts:
+    """Handle; it has no task of its own."""
+
+    def __init__(self, config_folder: Path, interpreter: str | None) -> None:
+        self._config_folder = config_folder
+        self._interpreter = interpreter
+        self._kept: OrderedDict[tuple[str, str, str], tuple[Watched, Where]] = OrderedDict()
+
+    def find(self, workflow: str, origin: Origin) -> Where:
+        """Raises `NotFound` or `EnvironmentMissing`. Blocks on a few `stat`."""
+        key = (workflow, origin.cwd, origin.python)
+        kept = self._kept.get(key)
+        if kept is not None and kept[0].hold():
+            return kept[1]
+        self._kept.pop(key, None)
+        where = self._look(workflow, origin)
+        marks = _marks(self._on_the_way(where, origin))
+        if self._look(workflow, origin) == where:  # so it still was when the marks had been taken
+            self._kept[key] = (Watched(marks), where)
+            while len(self._kept) > KEPT_MAX:
+                self._kept.popitem(last=False)
+        return where
+
+    def _look(self, workflow: str, origin: Origin) -> Where:
+        return self.chosen(find_workflow_file(workflow, Path(origin.cwd), self._config_folder), origin)
+
+    def chosen(self, found: Found, origin: Origin) -> Where:
+        """The same for a file that is known, looked up now. Raises `EnvironmentMissing`."""
+        return Where(found, choose_interpreter(found.root, self._interpreter, origin.python))
+
+    def _on_the_way(self, where: Where, origin: Origin) -> Iterator[str]:
+        """Every folder in which a name was looked for, and what was found."""
+        root = str(where.found.root)
+        yield from _with_parents(os.path.abspath(origin.cwd))
+        yield from _with_parents(root)
+        for folder in (os.path.join(root, ".pwf"), str(self._config_folder)):
+            yield folder
+            yield os.path.join(folder, "workflows")
+        yield str(BUILTIN_WORKFLOWS)
+        yield str(where.found.path)
+        yield where.interpreter
+        venv = os.path.join(root, ".venv")
+        yield from (venv, os.path.join(venv, "bin"), os.path.join(venv, "bin", "python"))
+        for library in ("lib", "lib64"):
+            yield os.path.join(venv, library)
+            yield from glob.glob(os.path.join(glob.escape(venv), library, "python3*"))
+            yield from glob.glob(os.path.join(glob.escape(venv), library, "python3*", "site-packages"))
+            yield from glob.glob(os.path.join(glob.escape(venv), library, "python3*", "site-packages", "pwf"))
+
+
+def _with_parents(folder: str) -> Iterator[str]:
+    while True:
+        yield folder
+        above = os.path.dirname(folder)
+        if above == folder:
+            return
+        folder = above
+
+
+def _marks(paths: Iterator[str]) -> dict[str, Mark | None]:
+    marks: dict[str, Mark | None] = {}
+    for path in paths:
+        try:
+            marks.setdefault(path, mark_to_keep(os.stat(path)))
+        except (OSError, ValueError):
+            marks.setdefault(path, None)
+    # A name that is absent in a folder which is itself watched needs no look of its own.
+    return {
+        path: kept
+        for path, kept in marks.items()
+        if kept is not None or os.path.lexists(path) or marks.get(os.path.dirname(path)) is None
+    }

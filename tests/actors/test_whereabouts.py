@@ -1,0 +1,124 @@
+"""What a start means is remembered, and never otherwise than a fresh look would say."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pwf import watch
+from pwf.actors import whereabouts
+from pwf.actors.whereabouts import Where, Whereabouts
+from pwf.discovery import choose_interpreter, find_workflow_file
+from pwf.errors import NotFound, PwfError
+from pwf.protocol.operations import Origin
+
+PAUSE_S = 0.012  # between two changes: longer than any file system's tick here
+
+
+@pytest.fixture(autouse=True)
+def _soon_trusted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watch, "SETTLED_NS", 10_000_000)
+
+
+class Place:
+    """A project two folders deep, and who asks from within it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.top = folder / "home"
+        self.project = self.top / "project"
+        self.cwd = self.project / "src"
+        self.config = folder / "config"
+        self.file = self.project / ".pwf" / "workflows" / "flow.py"
+        self.cwd.mkdir(parents=True)
+        self.file.parent.mkdir(parents=True)
+        self.file.write_text("# Workflow")
+        self.whereabouts = Whereabouts(self.config, None)
+        self.origin = Origin(cwd=str(self.cwd), python=sys.executable)
+        time.sleep(PAUSE_S)
+
+    def now(self) -> Where | str:
+        try:
+            found = find_workflow_file("flow", self.cwd, self.config)
+            return Where(found, choose_interpreter(found.root, None, sys.executable))
+        except PwfError as error:
+            return error.code
+
+    def remembered(self) -> Where | str:
+        try:
+            return self.whereabouts.find("flow", self.origin)
+        except PwfError as error:
+            return error.code
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    return Place(tmp_path)
+
+
+def test_what_has_not_changed_is_not_looked_up_again(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = place.whereabouts.find("flow", place.origin)
+
+    def never(*_: Any) -> Any:
+        raise AssertionError("looked up")
+
+    monkeypatch.setattr(whereabouts, "find_workflow_file", never)
+    monkeypatch.setattr(whereabouts, "choose_interpreter", never)
+
+    assert place.whereabouts.find("flow", place.origin) is first
+    assert first.found.root == place.project
+
+
+def test_a_refusal_is_not_remembered(place: Place) -> None:
+    with pytest.raises(NotFound):
+        place.whereabouts.find("later", place.origin)
+    place.file.with_name("later.py").write_text("# Workflow")
+
+    assert place.whereabouts.find("later", place.origin).found.name == "later"
+
+
+def test_a_project_that_was_moved_and_linked_back_has_its_new_root(place: Place) -> None:
+    assert place.whereabouts.find("flow", place.origin).found.root == place.project
+    moved = place.project.with_name("moved")
+    place.project.rename(moved)
+    place.project.symlink_to(moved)
+
+    assert place.whereabouts.find("flow", place.origin).found.root == moved
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_answer_is_always_that_of_a_fresh_look(place: Place, seed: int) -> None:
+    source = random.Random(seed)
+    for _ in range(50):
+        change(source, place)
+        time.sleep(PAUSE_S)
+        assert place.remembered() == place.now()
+        assert place.remembered() == place.now()
+
+
+def change(source: random.Random, place: Place) -> None:
+    venv = place.project / ".venv"
+    names = [
+        *(folder / ".pwf" / "workflows" / "flow.py" for folder in (place.top, place.project, place.cwd)),
+        *(folder / ".pwf" for folder in (place.top, place.project, place.cwd)),
+        *(folder / ".git" for folder in (place.top, place.project, place.cwd)),
+        place.config / "workflows" / "flow.py",
+        venv / "bin" / "python",
+        venv / "lib" / "python3.11" / "site-packages" / "pwf" / "__init__.py",
+        venv,
+    ]
+    name = source.choice(names)
+    if os.path.lexists(name):
+        shutil.rmtree(name) if name.is_dir() else name.unlink()
+    elif name.name in (".pwf", ".git", ".venv"):
+        name.mkdir(parents=True, exist_ok=True)
+    else:
+        name.parent.mkdir(parents=True, exist_ok=True)
+        name.write_text("")
+        name.chmod(source.choice((0o755, 0o644)))
