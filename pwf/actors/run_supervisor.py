@@ -202,11 +202,12 @@ class RunSupervisor:
             self.stop(with_daemon=True)
         if self._stop_wanted:  # while it was made; no step has begun, and none begins now
             return None
-        limits = {
+        limits: dict[str, int | str | None] = {
             "value_bytes_max": self._world.config.max_value_bytes,
             "output_bytes_max": self._world.config.max_output_bytes,
             "memory_bytes_max": self._world.config.runner_memory_bytes,
             "stop_grace_ms": int(self._world.config.stop_grace_s * 1000),
+            "marker": self.marker,
         }
         started = RunnerStarted(fence=self.fence, identity=process.identity, limits=limits)
         try:

@@ -6,7 +6,6 @@ Owns each process from its start until the caller has it; one that nobody took i
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Generic, Protocol, TypeVar
@@ -16,13 +15,17 @@ import trio
 from pwf.actors.custody import Custody
 from pwf.actors.runner_process import RunnerProcess
 from pwf.actors.spawn_link import Exits, LinkClosed
-from pwf.actors.template import Origin, Sockets, Template, open_sockets
+from pwf.actors.template import WAITING_MARKER, Origin, Sockets, Template, open_sockets
 from pwf.actors.warm import LoadBundle, Slot, TemplateKey, WarmProcesses
 from pwf.errors import LoadFailed, PwfError, RunnerCrashed
 from pwf.host import Identity
 from pwf.protocol.spawn import Resolved
 
 LOADING_MAX = 4  # workflow files that are resolved or loaded into fresh processes at once
+WAITING_MAX = 1  # runners of a template that wait for a run
+WAITING_HURRIED_MAX = 2
+AHEAD_S = 0.004  # after a run has begun, so as not to be in its way
+HURRY_S = 1.0  # since a run found nobody waiting
 ATTEMPTS_MAX = 2  # to fork: a template may die between two runs; a second death in a row is its own fault
 
 T = TypeVar("T")
@@ -172,19 +175,64 @@ class Makers:
                 if template.unsafe is not None:
                     self._log_unsafe(message, template.unsafe)
                     return None
-                sockets = open_sockets()
+                self._note_demand(template)
                 try:
-                    identity = await template.fork_runner(
-                        message.environment, message.marker, sockets.runner_descriptors
-                    )
+                    process = await self._fork(template)
                 except LinkClosed:  # it died, or made room for another, since it was last used
-                    sockets.close()
-                except BaseException:
-                    sockets.close()
-                    raise
-                else:
-                    return self._hold(identity, message, sockets, template.zygote, slot)
+                    continue
+                self._give(process, message.marker, template.zygote, slot)
+                self._fork_ahead(slot, template)
+                return process
         raise RunnerCrashed("the template ended while it forked a runner")
+
+    async def _fork(self, template: Template) -> RunnerProcess:
+        sockets = open_sockets()
+        try:
+            identity = await template.fork_runner(sockets.runner_descriptors)
+        except BaseException:
+            sockets.close()
+            raise
+        return self._hold(identity, WAITING_MARKER, sockets)
+
+    # --- runners that wait for a run ---
+
+    def take_waiting(self, message: Acquire) -> RunnerProcess | None:
+        """A runner that was forked ahead, with the next one on its way. Does not wait."""
+        if not self._may_fork or message.isolate == "spawn":
+            return None
+        found = self._warm.waiting_runner(message.key)
+        if found is None:
+            return None
+        slot, template, process = found
+        self._give(process, message.marker, template.zygote, slot)
+        self._fork_ahead(slot, template)
+        return process
+
+    def _note_demand(self, template: Template) -> None:
+        """A run found nobody waiting. While this happens, not only now and then, more are kept, and made at once."""
+        if template.is_used:
+            template.hurries_until = trio.current_time() + HURRY_S
+        template.is_used = True
+
+    def _fork_ahead(self, slot: Slot[Template], template: Template) -> None:
+        hurries = trio.current_time() < template.hurries_until
+        wanted = WAITING_HURRIED_MAX if hurries else WAITING_MAX
+        for _ in range(wanted - len(template.waiting) - template.coming):
+            template.coming += 1
+            self._nursery.start_soon(self._fork_one_ahead, slot, template, 0.0 if hurries else AHEAD_S)
+
+    async def _fork_one_ahead(self, slot: Slot[Template], template: Template, after_s: float) -> None:
+        try:
+            if after_s:
+                await trio.sleep(after_s)
+            if not template.is_usable:
+                return
+            with self._warm.using(slot):
+                template.keep(await self._fork(template))
+        except (LinkClosed, RunnerCrashed):
+            pass  # whoever needs one meets the same, and is told
+        finally:
+            template.coming -= 1
 
     async def _start_fresh(self, message: Acquire) -> RunnerProcess:
         async with self._loading:
@@ -204,39 +252,42 @@ class Makers:
                 except BaseException:
                     sockets.close()
                     raise
-                return self._hold(identity, message, sockets, zygote, None)
+                process = self._hold(identity, message.marker, sockets, isolated=True)
+                self._give(process, message.marker, zygote, None)
+                return process
 
     def _log_unsafe(self, message: Acquire, reason: str) -> None:
         if self._log is not None:
             self._log("template.unsafe", definition_id=message.bundle_key, reason=reason)
 
     def _hold(
-        self,
-        identity: Identity,
-        message: Acquire,
-        sockets: Sockets,
-        zygote: Origin,
-        slot: Slot[Template] | None,
+        self, identity: Identity, marker: str, sockets: Sockets, *, isolated: bool = False
     ) -> RunnerProcess:
         """The new runner, with a task that waits for its end."""
         sockets.close_runner_ends()
         process = RunnerProcess(
             identity,
-            message.marker,
+            marker,
             sockets.messages,
             sockets.values,
             exits=self._exits,
             custody=self._custody,
-            isolated=slot is None,
+            isolated=isolated,
         )
-        self._nursery.start_soon(self._watch, process, self._warm.runner_started(zygote, slot))
+        self._nursery.start_soon(self._watch, process)
         return process
 
-    async def _watch(self, process: RunnerProcess, ended: Callable[[], None]) -> None:
+    def _give(self, process: RunnerProcess, marker: str, zygote: Origin, slot: Slot[Template] | None) -> None:
+        """From now on it is a run's, and what it came from is in use until it ends."""
+        process.marker = marker
+        process.on_end = self._warm.runner_started(zygote, slot)
+
+    async def _watch(self, process: RunnerProcess) -> None:
         try:
             await process.watch()
         finally:
-            ended()
+            if process.on_end is not None:
+                process.on_end()
 
 
 def _check_root(root: str) -> None:

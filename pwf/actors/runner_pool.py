@@ -63,6 +63,7 @@ class RunnerPool:
         self._zygote_idle_s = zygote_idle_s
         self._inbox: Mailbox[Acquire | ResolveFile] = Mailbox(INBOX_MAX, "the runner pool")
         self._exits = Exits()
+        self._makers: Makers | None = None
 
     async def acquire(
         self,
@@ -82,6 +83,9 @@ class RunnerPool:
         process could be made). A caller that is cancelled leaves no process behind.
         """
         message = Acquire(bundle_key, load_bundle, interpreter, environment, root, marker, isolate)
+        waiting = self._makers.take_waiting(message) if self._makers is not None else None
+        if waiting is not None:
+            return waiting
         await self._inbox.put(message)
         return await message.reply.wait()
 
@@ -122,7 +126,7 @@ class RunnerPool:
                 zygote_idle_s=self._zygote_idle_s,
                 load_deadline_s=self._load_deadline_s,
             )
-            makers = Makers(
+            makers = self._makers = Makers(
                 warm,
                 nursery,
                 self._exits,
@@ -138,6 +142,7 @@ class RunnerPool:
                     for message in await self._inbox.take(TAKE_MAX):
                         nursery.start_soon(makers.handle, message)
             finally:
+                self._makers = None
                 for message in self._inbox.close():
                     message.reply.fail(RunnerCrashed("the runner pool has stopped"))
                 warm.close_all()

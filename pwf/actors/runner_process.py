@@ -11,6 +11,7 @@ import os
 import signal
 import socket
 import sys
+from collections.abc import Callable
 
 import trio
 
@@ -48,6 +49,7 @@ class RunnerProcess:
         self.isolated = isolated
         self.stream = SocketStream(messages)
         self.values = SocketStream(values)
+        self.on_end: Callable[[], None] | None = None
         self._exits = exits
         self._custody = custody
         self._report: ExitReport = exits.expect(identity)
@@ -171,6 +173,10 @@ class RunnerProcess:
         await self.aclose()
 
     async def aclose(self) -> None:
+        """As `close`."""
+        self.close()
+
+    def close(self) -> None:
         """Close both sockets. A runner that is still there ends itself and its children."""
         self.stream.close()
         self.values.close()

@@ -7,17 +7,20 @@ from __future__ import annotations
 
 import signal
 import socket
+from collections import deque
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
 import trio
 
+from pwf.actors.runner_process import RunnerProcess
 from pwf.actors.spawn_link import Exits, SpawnLink
 from pwf.errors import RunnerCrashed
 from pwf.host import Identity
 from pwf.protocol.spawn import Forked, ForkRunner
 
 FORK_TIMEOUT_S = 10.0
+WAITING_MARKER = "pwf:waiting:0"  # of a runner that has no run yet, in the form of a run's marker
 
 
 class Sockets(NamedTuple):
@@ -74,12 +77,19 @@ class Origin(Protocol):
 
 
 class Template:
-    """A process that has loaded one workflow and forks its runners. `unsafe`: why it must not (it is gone then)."""
+    """A process that has loaded one workflow and forks its runners. `unsafe`: why it must not (it is gone then).
+
+    `waiting`: runners that have no run yet. They end with the template, by their sockets.
+    """
 
     def __init__(self, zygote: Origin, link: SpawnLink, identity: Identity, exits: Exits) -> None:
         self.zygote = zygote
         self.identity = identity
         self.unsafe: str | None = None
+        self.waiting: deque[RunnerProcess] = deque()
+        self.coming = 0  # that are being forked
+        self.is_used = False
+        self.hurries_until = 0.0
         self._link = link
         self._exits = exits
 
@@ -88,11 +98,9 @@ class Template:
         """Whether it lives, and still stands for what its interpreter is. Its zygote may be gone."""
         return not self._link.closed.is_set() and self.zygote.is_current
 
-    async def fork_runner(
-        self, environment: dict[str, str], marker: str, descriptors: Sequence[int]
-    ) -> Identity:
+    async def fork_runner(self, descriptors: Sequence[int]) -> Identity:
         """Fork a runner, which gets its messages and values sockets. Raises `LinkClosed` or `RunnerCrashed`."""
-        request = ForkRunner(call=self._link.next_call(), environment=environment, marker=marker)
+        request = ForkRunner(call=self._link.next_call(), marker=WAITING_MARKER)
         try:
             with trio.fail_after(FORK_TIMEOUT_S):
                 answer = await self._link.call(request, Forked, descriptors)
@@ -103,9 +111,18 @@ class Template:
             raise RunnerCrashed(f"no runner could be forked: {answer.error}")
         return answer.identity
 
+    def keep(self, process: RunnerProcess) -> None:
+        """Have a runner of it wait for a run."""
+        if self._link.closed.is_set():
+            process.close()
+        else:
+            self.waiting.append(process)
+
     def close(self) -> None:
-        """Close its socket: the template ends; its runners go on."""
+        """Close its socket: the template ends; its runners go on, but for those that wait for a run."""
         self._link.close()
+        while self.waiting:
+            self.waiting.popleft().close()
         self._exits.forget(self.identity)
 
 

@@ -12,6 +12,7 @@ from typing import Any, Generic, TypeVar
 
 import trio
 
+from pwf.actors.runner_process import RunnerProcess
 from pwf.actors.spawn_link import Exits
 from pwf.actors.spawner import Zygote
 from pwf.actors.template import Origin, Template
@@ -123,6 +124,19 @@ class WarmProcesses:
             self._bound_templates()
         slot.touch()
         return slot
+
+    def waiting_runner(self, key: TemplateKey) -> tuple[Slot[Template], Template, RunnerProcess] | None:
+        """Take a runner of this definition that waits for a run, if there is one that lives."""
+        slot = self._templates.get(key)
+        if slot is None or slot.value is None or not slot.value.is_usable:
+            return None
+        while slot.value.waiting:
+            process = slot.value.waiting.popleft()
+            if not process.has_exited:
+                slot.touch()
+                return slot, slot.value, process
+            process.close()
+        return None
 
     def drop_template(self, key: TemplateKey) -> None:
         """End the template; its runners go on."""

@@ -117,11 +117,11 @@ class Loaded(_Message, frozen=True, kw_only=True, forbid_unknown_fields=True, ta
 class ForkRunner(_Message, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="fork_runner"):
     """To a template: fork a runner. Its two sockets (messages, values) travel as the frame's descriptors.
 
-    From a template to a spare of its own the environment is None where it is the one that was loaded in.
+    It has the environment that the template was loaded in, and no run before its `Launch`. `marker`: what it bears
+    until then.
     """
 
     call: int
-    environment: dict[str, str] | None
     marker: str
 
 

@@ -45,8 +45,12 @@ HELD_TIMEOUT_MS_MIN = 60_000
 PUBLISHING_KINDS = frozenset({"action", "shell"})
 
 
-def run_runner(messages: socket.socket, values: socket.socket, workflow: Workflow[Any]) -> None:
+def run_runner(
+    messages: socket.socket, values: socket.socket, workflow: Workflow[Any], become: Callable[[str], None]
+) -> None:
     """Execute one generation: from its `Launch` to `Leaving`. Called once, in a process of its own.
+
+    `become` makes this process bear the run's marker; nothing of the workflow has run before.
 
     Returns when the run is parked or has ended, when this runner is stale, or when the daemon is gone before
     the launch; once launched, the loss of the daemon kills this process and all its descendants.
@@ -56,6 +60,8 @@ def run_runner(messages: socket.socket, values: socket.socket, workflow: Workflo
         launch = wire.receive_launch()
     except DaemonGone:
         return
+    if launch.marker:
+        become(launch.marker)
     wire.will_tick()
     watcher = HangUpWatcher(messages, end_process, wire.tick)
     try:

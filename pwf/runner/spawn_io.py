@@ -9,12 +9,11 @@ import array
 import os
 import socket
 import sys
-from collections.abc import Sequence
 
 import msgspec
 
 from pwf.errors import FrameTooLarge, ProtocolError
-from pwf.protocol.spawn import SPAWN_FRAME_BYTES_MAX, ForkRunner, FromSpawner, ToSpawner, encoder, to_spawner
+from pwf.protocol.spawn import SPAWN_FRAME_BYTES_MAX, FromSpawner, ToSpawner, encoder, to_spawner
 
 DESCRIPTORS_MAX = 4  # with one frame
 _HEAD = 4
@@ -39,26 +38,13 @@ class SpawnSocket:
     def close(self) -> None:
         self._socket.close()
 
-    def is_closed_there(self) -> bool:
-        """Whether the other end, which has sent nothing that is still to be read, has closed."""
-        try:
-            return not self._socket.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
-        except BlockingIOError:
-            return False
-        except ConnectionError:
-            return True
-
-    def send(self, message: FromSpawner | ForkRunner, descriptors: Sequence[int] = ()) -> None:
+    def send(self, message: FromSpawner) -> None:
         """Send one frame. Another end that is gone raises `ConnectionError`."""
         data = encoder.encode(message)
         if len(data) > SPAWN_FRAME_BYTES_MAX:
             raise FrameTooLarge(f"the answer has {len(data):,} bytes; the limit is {SPAWN_FRAME_BYTES_MAX:,}")
         frame = len(data).to_bytes(_HEAD, "big") + data
-        if descriptors:
-            rights = (socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", descriptors))
-            frame = frame[self._socket.sendmsg([frame], [rights]) :]
-        if frame:  # sending nothing to an end that has what it needs, and is gone, would be an error
-            self._socket.sendall(frame)
+        self._socket.sendall(frame)
 
     def receive(self) -> tuple[ToSpawner, list[int]] | None:
         """The next request with its descriptors (close-on-exec), or None when the daemon has closed its end."""

@@ -10,21 +10,18 @@ import os
 import select
 import signal
 from collections.abc import Callable
-from typing import Protocol
 
 from pwf.protocol.spawn import ToSpawner
 from pwf.runner.reaping import Children
 from pwf.runner.spawn_io import SpawnSocket
 
 WAKE_BYTES = 512  # one for each child that ended; what is more wakes again
-IDLE_MS = 4  # with nothing to do for so long, there is time for what can wait
 
 
 def serve(
     control: SpawnSocket,
     children: Children,
     handle: Callable[[ToSpawner, list[int]], None],
-    idle: Idle | None = None,
 ) -> None:
     """Give each request to `handle` and report each child that ended, until the daemon is gone."""
     wake, write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK) if hasattr(os, "pipe2") else _pipe()
@@ -36,10 +33,7 @@ def serve(
     os.write(write, b"\0")  # a child may have ended before the handler stood
     with contextlib.suppress(ConnectionError):
         while True:
-            ready = poll.poll(IDLE_MS if idle is not None and idle.wanted() else None)
-            if not ready and idle is not None:
-                idle.refill()
-            for descriptor, _ in ready:
+            for descriptor, _ in poll.poll():
                 if descriptor == wake:
                     os.read(wake, WAKE_BYTES)
                     for exited in children.reap():
@@ -49,16 +43,6 @@ def serve(
                 if request is None:
                     return
                 handle(*request)
-
-
-class Idle(Protocol):
-    """Work that can wait."""
-
-    def wanted(self) -> bool:
-        """Whether there is any."""
-
-    def refill(self) -> None:
-        """Do a piece of it."""
 
 
 def _noticed(signum: int, frame: object) -> None:

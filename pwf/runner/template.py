@@ -10,11 +10,11 @@ from __future__ import annotations
 import gc
 import importlib
 import os
+from collections.abc import Callable
 from typing import Any
 
 from pwf import host
 from pwf.errors import PwfError
-from pwf.host import Identity
 from pwf.protocol.runner import MARKER_VARIABLE
 from pwf.protocol.spawn import Forked, ForkRunner, Load, Loaded, ToSpawner
 from pwf.runner import forking, hazards
@@ -22,12 +22,12 @@ from pwf.runner.engine import PUBLISHING_KINDS, run_runner
 from pwf.runner.failure import bounded, user_traceback
 from pwf.runner.pinned import load_bundle
 from pwf.runner.reaping import Children, kill_descendants
-from pwf.runner.spares import Spares, wait_to_be_used
 from pwf.runner.spawn_io import SpawnSocket, stream_socket
 from pwf.runner.spawner_loop import serve
 from pwf.workflow.workflow import Workflow
 
 RUNNER_NAME = "pwf-runner"
+WAITING_NAME = "pwf-spare"  # until its launch
 ROLE = "template"  # what stands in the marker of a process that loads, and of all that loading starts
 ERROR_BYTES_MAX = 64 * 1024
 
@@ -60,10 +60,9 @@ def run_template(descriptor: int, reserved: host.ReservedVariable) -> int:
     gc.collect()
     gc.freeze()  # what is loaded lives as long as the process: never walk it again, so that its pages stay shared
     gc.disable()
-    template = _Template(control, workflow, request.environment, reserved)
+    template = _Template(control, workflow, reserved)
     control.send(answer)
-    serve(control, template.children, template.handle, template.spares)
-    template.spares.settle()
+    serve(control, template.children, template.handle)
     return 0
 
 
@@ -99,78 +98,51 @@ class _Template:
         self,
         control: SpawnSocket,
         workflow: Workflow[Any],
-        environment: dict[str, str],
         reserved: host.ReservedVariable,
     ) -> None:
         self.children = Children()
-        self.spares = Spares(self._fork_spare)
         self._control = control
         self._workflow = workflow
-        self._environment = environment
         self._reserved = reserved
 
     def handle(self, request: ToSpawner, descriptors: list[int]) -> None:
-        """Have a runner with the two sockets that came along: a spare, or one forked now."""
+        """Fork a runner, which gets the two sockets that came along."""
         if not isinstance(request, ForkRunner) or len(descriptors) != 2:
             raise SystemExit(forking.EXIT_CRASHED)
-        if request.environment == self._environment:
-            request = ForkRunner(call=request.call, environment=None, marker=request.marker)
-        identity = self.spares.use(request, descriptors)
-        answer = Forked(call=request.call, identity=identity)
-        if identity is None:
-            try:
-                answer = Forked(call=request.call, identity=self._fork_runner(request, descriptors))
-            except OSError as error:  # no memory, or too many processes
-                answer = Forked(call=request.call, error=str(error))
+        # Written before the fork: without a template, whoever does not bear it would be ended as nobody's.
+        self._reserved.write(request.marker)
+        try:
+            identity = self.children.add(forking.fork(lambda: self._be_runner(descriptors)))
+            answer = Forked(call=request.call, identity=identity)
+        except OSError as error:  # no memory, or too many processes
+            answer = Forked(call=request.call, error=str(error))
+        finally:
+            self._reserved.write(ROLE)
         for descriptor in descriptors:
             os.close(descriptor)
         self._control.send(answer)
 
-    def _fork_runner(self, request: ForkRunner, descriptors: list[int]) -> Identity | None:
-        # Written before the fork, so that there is no moment at which the runner can not be told by its marker.
-        if not self._reserved.write(request.marker) and self._reserved.room >= 0:
+    def _be_runner(self, descriptors: list[int]) -> int:
+        messages, values = forking.detach(descriptors, WAITING_NAME)
+        forking.reseed()
+        gc.enable()
+        return run(messages, values, self._workflow, self._become)
+
+    def _become(self, marker: str) -> None:
+        """Bear the run's marker, in the environment as loading the workflow has left it."""
+        if not self._reserved.write(marker) and self._reserved.room >= 0:
             raise OSError(f"the marker has more than {self._reserved.room} bytes")
-        try:
-            return self.children.add(forking.fork(lambda: self._be_runner(request, descriptors)))
-        finally:
-            self._reserved.write(ROLE)
-
-    def _be_runner(self, request: ForkRunner, descriptors: list[int]) -> int:
-        messages, values = forking.detach(descriptors, RUNNER_NAME)
-        forking.reseed()
-        self._enter_environment(request)
-        gc.enable()
-        return run(messages, values, self._workflow)
-
-    def _enter_environment(self, request: ForkRunner) -> None:
-        """The environment that the workflow was loaded in, with what loading changed in it, as in a fresh process."""
-        if request.environment is None:
-            os.environ[MARKER_VARIABLE] = request.marker
-        else:
-            forking.set_environment(request.environment, request.marker)
-
-    def _fork_spare(self, descriptor: int) -> Identity | None:
-        return self.children.add(forking.fork(lambda: self._be_spare(descriptor)))
-
-    def _be_spare(self, descriptor: int) -> int:
-        (descriptor,) = forking.detach((descriptor,), "pwf-spare")
-        forking.reseed()
-        gc.enable()
-        hand_over = SpawnSocket(stream_socket(descriptor))
-        used = wait_to_be_used(hand_over)
-        if used is None:
-            return 0
-        request, descriptors = used
-        self._reserved.write(request.marker)
+        bear(marker)
         host.set_process_name(RUNNER_NAME)
-        self._enter_environment(request)
-        hand_over.close()  # from now on the template need not wait for us
-        messages, values = descriptors
-        return run(messages, values, self._workflow)
 
 
-def run(messages: int, values: int, workflow: Workflow[Any]) -> int:
+def bear(marker: str) -> None:
+    """Pass the marker on to whatever is started from here."""
+    os.environ[MARKER_VARIABLE] = marker
+
+
+def run(messages: int, values: int, workflow: Workflow[Any], become: Callable[[str], None] = bear) -> int:
     """Be the runner: from its `Launch` to its end."""
     with stream_socket(messages) as messages_socket, stream_socket(values) as values_socket:
-        run_runner(messages_socket, values_socket, workflow)
+        run_runner(messages_socket, values_socket, workflow, become)
     return 0

@@ -56,11 +56,11 @@ class Current(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RunnerStarted(msgspec.Struct, frozen=True, kw_only=True):
-    """A process stands ready. `limits` fills the launch's limits (`Launch` field names)."""
+    """A process stands ready. `limits` fills what of the launch the daemon alone knows (`Launch` field names)."""
 
     fence: Fence
     identity: Identity
-    limits: dict[str, int | None] = {}
+    limits: dict[str, int | str | None] = {}
 
 
 class Launched(msgspec.Struct, frozen=True, kw_only=True):

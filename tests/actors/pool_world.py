@@ -95,6 +95,7 @@ class Project:
             visit=1,
             attempt=1,
             root=str(self.root),
+            marker=process.marker,
         )
         await process.stream.send_all(encode_line([launch]))
 

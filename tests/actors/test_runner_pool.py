@@ -15,9 +15,11 @@ import trio
 import pwf
 from pwf import host
 from pwf.actors import runner_process
+from pwf.actors.runner_making import AHEAD_S
 from pwf.actors.runner_pool import RunnerPool
 from pwf.errors import EnvironmentMissing, LoadFailed, RunnerCrashed, Unavailable
 from pwf.host import Identity
+from pwf.protocol.runner import MARKER_VARIABLE
 from tests.actors.pool_world import Project, named, running_pool, until_dead
 
 pytestmark = [pytest.mark.trio, pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")]
@@ -202,6 +204,8 @@ async def test_a_template_that_died_is_made_anew(tmp_path: Path) -> None:
         assert await project.output() == 1
         (template,) = named("pwf-template")
         host.kill_identity(template)
+        assert await until_dead([template])
+        assert await project.output() == 1
         assert await project.output() == 1
         assert project.loads == 2
 
@@ -423,12 +427,15 @@ async def test_a_shortage_of_descriptors_fails_one_run_and_not_the_pool(
         project = Project(tmp_path, pool)
         await project.write("return 1")
         assert await project.output() == 1
+        await waiting_runner()
 
         def none_left(*args: object) -> None:
             raise OSError(errno.EMFILE, "too many open files")
 
         with monkeypatch.context() as patch:
             patch.setattr(socket, "socketpair", none_left)
+            await (await project.acquire()).aclose()  # the one that waited
+            await trio.sleep(20 * AHEAD_S)  # the next one can not be made
             for isolate in ("fork", "spawn"):
                 with pytest.raises(RunnerCrashed, match="too many open files"):
                     await project.acquire(isolate=isolate)
@@ -468,3 +475,76 @@ async def test_the_end_of_a_runner_is_noticed_though_nobody_reports_it(
         with trio.fail_after(5):
             assert await process.exited() is None
         await process.aclose()
+
+
+# --- runners that wait for a run ----------------------------------------------------------------------------
+
+
+async def waiting_runner() -> Identity:
+    """The one that waits, once it is there."""
+    with trio.fail_after(5):
+        while len(found := named("pwf-spare")) != 1:  # noqa: ASYNC110 - nobody says when
+            await trio.sleep(0.005)
+    return found[0]
+
+
+def bearers(marker: str) -> list[int]:
+    return [one.identity.pid for one in host.find_bearers(MARKER_VARIABLE) if one.marker == marker]
+
+
+async def test_a_run_takes_the_runner_that_waits_and_the_next_is_forked(tmp_path: Path) -> None:
+    async with running_pool() as pool:
+        project = Project(tmp_path, pool)
+        await project.write("return 1")
+        process = await project.acquire()
+        assert await project.run(process) == 1
+        await process.aclose()
+        for _ in range(3):
+            waits = await waiting_runner()
+            process = await project.acquire()
+            assert process.identity == waits
+            assert await project.run(process) == 1
+            assert await process.exited() == 0
+            await process.aclose()
+
+
+async def test_a_waiting_runner_that_died_is_not_given_to_a_run(tmp_path: Path) -> None:
+    async with running_pool() as pool:
+        project = Project(tmp_path, pool)
+        await project.write("return 1")
+        assert await project.output() == 1
+        waits = await waiting_runner()
+        host.kill_identity(waits)
+        assert await until_dead([waits])
+        await trio.sleep(0.1)  # its end is told
+        process = await project.acquire()
+        assert process.identity != waits
+        assert await project.run(process) == 1
+        await process.aclose()
+
+
+async def test_a_waiting_runner_ends_with_its_template_and_keeps_none_from_being_idle(tmp_path: Path) -> None:
+    async with running_pool(idle_s=0.3, zygote_idle_s=60.0) as pool:
+        project = Project(tmp_path, pool)
+        await project.write("return 1")
+        assert await project.output() == 1
+        waits = await waiting_runner()
+        assert await until_dead([waits, *named("pwf-template")])
+
+
+async def test_what_comes_of_what_waits_is_its_runs_own(tmp_path: Path) -> None:
+    async with running_pool() as pool:
+        project = Project(tmp_path, pool)
+        await project.write("import os, time\nif os.fork() == 0:\n    os.setsid()\ntime.sleep(60)")
+        process = await project.acquire()
+        await project.launch(process)
+        await waiting_runner()
+        other = await project.acquire()
+        await project.launch(other)
+        with trio.fail_after(5):
+            while len(bearers(other.marker)) < 2:  # noqa: ASYNC110 - nobody says when
+                await trio.sleep(0.005)
+        assert process.marker != other.marker
+        for one in (process, other):
+            assert await one.prove_dead()
+            await one.aclose()

@@ -330,7 +330,7 @@ def fork_runner(
         host.set_subreaper()
         for other in others:
             other.close()
-        run_runner(theirs, their_values, flow)
+        run_runner(theirs, their_values, flow, lambda marker: None)
         status = 0
     finally:
         os._exit(status)

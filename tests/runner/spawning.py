@@ -114,6 +114,9 @@ class Link:
         return data
 
 
+WAITING_MARKER = "pwf:waiting:0"
+
+
 class ZygotePeer(Link):
     """A real zygote of this interpreter."""
 
@@ -181,10 +184,10 @@ class TemplatePeer:
         self.runners = runners
         self.identity = identity
 
-    def fork(self, marker: str = "home:run:1", environment: dict[str, str] | None = None) -> RunnerPeer:
-        runner = RunnerPeer()
+    def fork(self, marker: str = "home:run:1") -> RunnerPeer:
+        runner = RunnerPeer(marker)
         self.runners.append(runner)
-        request = ForkRunner(call=self.link.call(), environment=environment or ENVIRONMENT, marker=marker)
+        request = ForkRunner(call=self.link.call(), marker=WAITING_MARKER)
         self.link.send(request, runner.descriptors)
         runner.started(self.link.answer(Forked))
         return runner
@@ -195,7 +198,8 @@ class RunnerPeer:
 
     identity: Identity
 
-    def __init__(self) -> None:
+    def __init__(self, marker: str = "") -> None:
+        self.marker = marker  # that its launch gives it
         self.messages, self._messages = socket.socketpair()
         self.values, self._values = socket.socketpair()
         self.messages.settimeout(WAIT_S)
@@ -218,6 +222,7 @@ class RunnerPeer:
             visit=1,
             attempt=1,
             root=root,
+            marker=self.marker,
         )
         self.messages.sendall(encode_line([launch]))
 

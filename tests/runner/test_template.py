@@ -14,9 +14,9 @@ from pwf import host
 from pwf.protocol.runner import MARKER_VARIABLE
 from tests.runner.spawning import (
     ENVIRONMENT,
+    WAITING_MARKER,
     Gone,
     RunnerPeer,
-    TemplatePeer,
     ZygotePeer,
     bundle_of_text,
     graph_of,
@@ -102,9 +102,9 @@ def test_runners_draw_different_random_numbers(zygote: ZygotePeer, tmp_path: Pat
 def test_it_has_the_runs_environment_and_time_zone_and_no_other(zygote: ZygotePeer, tmp_path: Path) -> None:
     body = "import os, time\nreturn [dict(os.environ), time.tzname[0], os.popen('date +%Z').read().strip()]"
     bundle = one_node(tmp_path, body=body)
-    template, _ = zygote.template(bundle)
     environment = {**ENVIRONMENT, "TZ": "XYZ-3", "GIVEN": "value"}
-    given, zone, shown = template.fork(marker="h:r:5", environment=environment).run(graph_of(bundle))
+    template, _ = zygote.template(bundle, environment)
+    given, zone, shown = template.fork(marker="h:r:5").run(graph_of(bundle))
     assert given == {**environment, MARKER_VARIABLE: "h:r:5"}
     assert (zone, shown) == ("XYZ", "XYZ")
 
@@ -141,72 +141,45 @@ def test_the_marker_can_be_seen_in_a_runner_and_in_what_it_forks_without_exec(
     assert template.link.exit_of(runner.identity).clean
 
 
-# --- runners forked ahead -----------------------------------------------------------------------------------
+# --- a runner that waits for its launch ---------------------------------------------------------------------
 
 
-def spares_of(template: TemplatePeer) -> list[host.Identity]:
-    below = host.descendants(template.identity.pid)
-    return [one for one in below if Path(f"/proc/{one.pid}/comm").read_text() == "pwf-spare\n"]
+def comm(identity: host.Identity) -> str:
+    return Path(f"/proc/{identity.pid}/comm").read_text().strip()
 
 
-def spare_of(template: TemplatePeer) -> host.Identity:
-    """The one that the template keeps ready once it is used."""
-    assert until(lambda: len(spares_of(template)) == 1)
-    return spares_of(template)[0]
-
-
-def test_a_template_that_is_used_keeps_one_runner_ready(zygote: ZygotePeer, tmp_path: Path) -> None:
-    body = f"import os, random\nreturn [os.getpid(), os.environ[{MARKER_VARIABLE!r}], random.random()]"
-    bundle = one_node(tmp_path, body=body)
-    template, _ = zygote.template(bundle)
-    graph = graph_of(bundle)
-    time.sleep(0.05)
-    assert host.descendants(template.identity.pid) == [], "not before it is used"
-    drawn = {template.fork(marker="h:first:1").run(graph)[2]}
-    for number in range(3):
-        spare = spare_of(template)
-        runner = template.fork(marker=f"h:run:{number}")
-        assert runner.identity == spare
-        pid, marker, random = runner.run(graph)
-        assert (pid, marker) == (spare.pid, f"h:run:{number}")
-        assert template.link.exit_of(spare).clean
-        drawn.add(random)
-    assert len(drawn) == 4
-
-
-def test_a_spare_that_died_is_not_missed(zygote: ZygotePeer, tmp_path: Path) -> None:
-    bundle = one_node(tmp_path, body="return 1")
-    template, _ = zygote.template(bundle)
-    graph = graph_of(bundle)
-    assert template.fork().run(graph) == 1
-    spare = spare_of(template)
-    host.kill_identity(spare)
-    assert until(lambda: not host.is_alive(spare))
-    runner = template.fork()
-    assert runner.identity != spare
-    assert runner.run(graph) == 1
-
-
-def test_a_spare_ends_with_its_template_and_one_just_handed_over_does_not(
+def test_it_has_no_run_until_its_launch_and_its_runs_name_and_marker_from_then_on(
     zygote: ZygotePeer, tmp_path: Path
 ) -> None:
+    body = f"""
+    import os
+    from pwf import host
+    own = host.read_variable(os.getpid(), {MARKER_VARIABLE!r})
+    return [own, os.environ[{MARKER_VARIABLE!r}], open('/proc/self/comm').read().strip()]
+    """
+    bundle = one_node(tmp_path, body=body)
+    template, _ = zygote.template(bundle)
+    runner = template.fork(marker="h:run:7")
+    assert until(lambda: comm(runner.identity) == "pwf-spare")
+    assert host.read_variable(runner.identity.pid, MARKER_VARIABLE) == WAITING_MARKER
+    assert runner.run(graph_of(bundle)) == ["h:run:7", "h:run:7", "pwf-runner"]
+
+
+def test_it_ends_when_nobody_wants_it(zygote: ZygotePeer, tmp_path: Path) -> None:
+    template, _ = zygote.template(one_node(tmp_path, body="return 1"))
+    runner = template.fork()
+    runner.close()
+    assert template.link.exit_of(runner.identity).clean
+
+
+def test_it_does_not_end_with_its_template(zygote: ZygotePeer, tmp_path: Path) -> None:
     bundle = one_node(tmp_path, body="return 1")
-    graph = graph_of(bundle)
     template, _ = zygote.template(bundle)
-    assert template.fork().run(graph) == 1
-    spare = spare_of(template)
+    runner = template.fork()
+    assert until(lambda: host.read_variable(runner.identity.pid, MARKER_VARIABLE) == WAITING_MARKER)
     template.link.close()
-    assert until(lambda: not host.is_alive(spare))
-    template, _ = zygote.template(bundle)
-    assert template.fork().run(graph) == 1
-    spare = spare_of(template)
-    host.kill_identity(spare, signal.SIGSTOP)
-    runner = template.fork(marker="h:late:1")
-    template.link.close()
-    host.kill_identity(spare, signal.SIGCONT)
     assert zygote.exit_of(template.identity).status == 0
-    assert runner.identity == spare
-    assert runner.run(graph) == 1
+    assert runner.run(graph_of(bundle)) == 1
 
 
 # --- what a runner leaves -----------------------------------------------------------------------------------
@@ -236,17 +209,7 @@ def test_what_a_killed_runner_leaves_is_ended_before_its_exit_is_reported(
     exited = template.link.exit_of(runner.identity)
     assert (exited.status, exited.clean) == (-signal.SIGKILL, True)
     assert not any(host.is_alive(identity) for identity in left)
-    # A spare that is forked at this moment does not bear its name yet.
-    assert until(
-        lambda: (
-            pids(host.descendants(template.identity.pid)) - pids(spares_of(template)) == {other.identity.pid}
-        )
-    )
-
-
-def pids(identities: list[host.Identity]) -> set[int]:
-    """Their process ids."""
-    return {identity.pid for identity in identities}
+    assert [one.pid for one in host.descendants(template.identity.pid)] == [other.identity.pid]
 
 
 def test_runners_outlive_their_template(zygote: ZygotePeer, tmp_path: Path) -> None:
