@@ -24,7 +24,7 @@ from pwf.protocol.spawn import Resolved
 LOADING_MAX = 4  # workflow files that are resolved or loaded into fresh processes at once
 WAITING_MAX = 1  # runners of a template that wait for a run
 WAITING_HURRIED_MAX = 2
-AHEAD_S = 0.004  # after a run has begun, so as not to be in its way
+AHEAD_S = 0.0005  # the run that has just begun is first
 HURRY_S = 1.0  # since a run found nobody waiting
 ATTEMPTS_MAX = 2  # to fork: a template may die between two runs; a second death in a row is its own fault
 
@@ -209,7 +209,7 @@ class Makers:
         return process
 
     def _note_demand(self, template: Template) -> None:
-        """A run found nobody waiting. While this happens, not only now and then, more are kept, and made at once."""
+        """A run found nobody waiting. While this happens, and not for the first run alone, more are kept."""
         if template.is_used:
             template.hurries_until = trio.current_time() + HURRY_S
         template.is_used = True
@@ -219,12 +219,11 @@ class Makers:
         wanted = WAITING_HURRIED_MAX if hurries else WAITING_MAX
         for _ in range(wanted - len(template.waiting) - template.coming):
             template.coming += 1
-            self._nursery.start_soon(self._fork_one_ahead, slot, template, 0.0 if hurries else AHEAD_S)
+            self._nursery.start_soon(self._fork_one_ahead, slot, template)
 
-    async def _fork_one_ahead(self, slot: Slot[Template], template: Template, after_s: float) -> None:
+    async def _fork_one_ahead(self, slot: Slot[Template], template: Template) -> None:
         try:
-            if after_s:
-                await trio.sleep(after_s)
+            await trio.sleep(AHEAD_S)
             if not template.is_usable:
                 return
             with self._warm.using(slot):

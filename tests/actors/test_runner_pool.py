@@ -427,7 +427,7 @@ async def test_a_shortage_of_descriptors_fails_one_run_and_not_the_pool(
         project = Project(tmp_path, pool)
         await project.write("return 1")
         assert await project.output() == 1
-        await waiting_runner()
+        await waiting_runner(pool)
 
         def none_left(*args: object) -> None:
             raise OSError(errno.EMFILE, "too many open files")
@@ -480,12 +480,18 @@ async def test_the_end_of_a_runner_is_noticed_though_nobody_reports_it(
 # --- runners that wait for a run ----------------------------------------------------------------------------
 
 
-async def waiting_runner() -> Identity:
-    """The one that waits, once it is there."""
+async def waiting_runner(pool: RunnerPool) -> Identity:
+    """The one that waits, once the pool has it."""
     with trio.fail_after(5):
-        while len(found := named("pwf-spare")) != 1:  # noqa: ASYNC110 - nobody says when
+        while not (waiting := _waiting(pool)):  # noqa: ASYNC110 - nobody says when
             await trio.sleep(0.005)
-    return found[0]
+    return waiting[0]
+
+
+def _waiting(pool: RunnerPool) -> list[Identity]:
+    assert pool._makers is not None
+    slots = pool._makers._warm._templates.values()
+    return [process.identity for slot in slots if slot.value is not None for process in slot.value.waiting]
 
 
 def bearers(marker: str) -> list[int]:
@@ -500,7 +506,7 @@ async def test_a_run_takes_the_runner_that_waits_and_the_next_is_forked(tmp_path
         assert await project.run(process) == 1
         await process.aclose()
         for _ in range(3):
-            waits = await waiting_runner()
+            waits = await waiting_runner(pool)
             process = await project.acquire()
             assert process.identity == waits
             assert await project.run(process) == 1
@@ -513,7 +519,7 @@ async def test_a_waiting_runner_that_died_is_not_given_to_a_run(tmp_path: Path) 
         project = Project(tmp_path, pool)
         await project.write("return 1")
         assert await project.output() == 1
-        waits = await waiting_runner()
+        waits = await waiting_runner(pool)
         host.kill_identity(waits)
         assert await until_dead([waits])
         await trio.sleep(0.1)  # its end is told
@@ -528,7 +534,7 @@ async def test_a_waiting_runner_ends_with_its_template_and_keeps_none_from_being
         project = Project(tmp_path, pool)
         await project.write("return 1")
         assert await project.output() == 1
-        waits = await waiting_runner()
+        waits = await waiting_runner(pool)
         assert await until_dead([waits, *named("pwf-template")])
 
 
@@ -538,7 +544,7 @@ async def test_what_comes_of_what_waits_is_its_runs_own(tmp_path: Path) -> None:
         await project.write("import os, time\nif os.fork() == 0:\n    os.setsid()\ntime.sleep(60)")
         process = await project.acquire()
         await project.launch(process)
-        await waiting_runner()
+        await waiting_runner(pool)
         other = await project.acquire()
         await project.launch(other)
         with trio.fail_after(5):
