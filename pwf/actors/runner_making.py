@@ -1,6 +1,6 @@
-"""What the RunnerPool is asked for, and the tasks that make it: one per message.
+"""What the RunnerPool is asked for, and the tasks that make it: one per message, and one per runner forked ahead.
 
-Owns each process from its start until the caller has it; one that nobody took is ended.
+Owns each process from its start until the caller or its template has it; one that nobody took is ended.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Reply(Generic[T]):
             self.abandoned = True
             for value in self._value:  # given in the same instant
                 if isinstance(value, RunnerProcess):
-                    await value.discard()
+                    value.discard()
             raise
         if self._error is not None:
             raise self._error
@@ -138,7 +138,7 @@ class Makers:
             message.reply.fail(error)
             return
         if message.reply.abandoned:
-            await process.discard()
+            process.discard()
         else:
             message.reply.give(process)
 
@@ -228,7 +228,7 @@ class Makers:
                 return
             with self._warm.using(slot):
                 template.keep(await self._fork(template))
-        except (LinkClosed, RunnerCrashed):
+        except PwfError:
             pass  # whoever needs one meets the same, and is told
         finally:
             template.coming -= 1

@@ -3,7 +3,8 @@
 Owns: the zygotes and templates, and every process from its start until a caller has it.
 Promises: a runner does nothing before its `Launch`; one that nobody took (a cancelled caller) is ended; workflow
 code never runs in the daemon; templates and zygotes are bounded in number and end when idle.
-In: `acquire`, `resolve` (from any task; they put a message into the inbox). Out: `RunnerProcess`, `Resolved`.
+In: `acquire`, `resolve` (from any task; they take a runner that waits, or put a message into the inbox).
+Out: `RunnerProcess`, `Resolved`.
 If it dies: the daemon ends, and with its sockets every zygote, template and runner.
 """
 

@@ -1,7 +1,8 @@
 """One runner process, as the daemon holds it: its sockets, its end, and the proof that nothing of it is left.
 
-Owns its descriptors. The end is learned from the kernel, and the status from whoever reaped it, if that comes
-within a short bound. Whoever holds it calls `aclose` at last; sockets that close make the runner end itself.
+Owns its descriptors. The end is learned with its status from whoever reaped it, or else from the kernel, which says
+it even when nobody is left to reap; the status comes within a short bound then, or never. Whoever holds it calls
+`aclose` at last; sockets that close make the runner end itself.
 """
 
 from __future__ import annotations
@@ -21,9 +22,7 @@ from pwf.actors.socket_stream import SocketStream
 from pwf.actors.spawn_link import ExitReport, Exits
 from pwf.host import Identity
 
-REPORT_FIRST_S = (
-    0.25  # a runner so short-lived is heard of from whoever reaps it, for which no descriptor is needed
-)
+REPORT_FIRST_S = 0.25  # a runner so short-lived costs no descriptor: whoever reaps it says so
 STATUS_WAIT_S = 0.25  # from the end of the process to the report of whoever reaped it
 LEAVE_S = 1.0  # design, section 7: one second to exit after being asked
 NO_DESCRIPTOR = -1
@@ -167,10 +166,10 @@ class RunnerProcess:
         with trio.move_on_after(seconds):
             await self._exited.wait()
 
-    async def discard(self) -> None:
+    def discard(self) -> None:
         """For a runner that nobody wants: it has not been launched, so nothing of it needs a proof."""
-        self.kill()
-        await self.aclose()
+        self.kill()  # one that was stopped would not see that its sockets close
+        self.close()
 
     async def aclose(self) -> None:
         """As `close`."""

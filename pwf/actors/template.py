@@ -79,7 +79,7 @@ class Origin(Protocol):
 class Template:
     """A process that has loaded one workflow and forks its runners. `unsafe`: why it must not (it is gone then).
 
-    `waiting`: runners that have no run yet. They end with the template, by their sockets.
+    `waiting`: runners that have no run yet, which are ended when it is closed.
     """
 
     def __init__(self, zygote: Origin, link: SpawnLink, identity: Identity, exits: Exits) -> None:
@@ -114,7 +114,7 @@ class Template:
     def keep(self, process: RunnerProcess) -> None:
         """Have a runner of it wait for a run."""
         if self._link.closed.is_set():
-            process.close()
+            process.discard()
         else:
             self.waiting.append(process)
 
@@ -122,7 +122,7 @@ class Template:
         """Close its socket: the template ends; its runners go on, but for those that wait for a run."""
         self._link.close()
         while self.waiting:
-            self.waiting.popleft().close()
+            self.waiting.popleft().discard()
         self._exits.forget(self.identity)
 
 

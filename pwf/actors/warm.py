@@ -1,7 +1,8 @@
 """Zygotes and templates that are kept warm: made once for all who ask, bounded in number, ended when idle.
 
-Owns both tables; only the pool's tasks touch them. A zygote with live runners is never closed (they would end with
-it): one that is of no more use is retired until they have ended. A template may be closed at any time.
+Owns both tables; only the pool's tasks change them, though a caller may take a runner that waits. A zygote with live
+runners is never closed (they would end with it): one that is of no more use is retired until they have ended. A
+template may be closed at any time.
 """
 
 from __future__ import annotations

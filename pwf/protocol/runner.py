@@ -92,9 +92,7 @@ class Launch(_Message, frozen=True, kw_only=True, forbid_unknown_fields=True, ta
     output_bytes_max: int = 4 * 1024 * 1024  # captured stdout and stderr, each
     memory_bytes_max: int | None = None
     stop_grace_ms: int = 1_000  # SIGTERM to SIGKILL
-    marker: str = (
-        ""  # what every process of the run bears from here on; empty: it is in the environment already
-    )
+    marker: str = ""  # what all of the run bears from here on; empty: it is in the environment already
 
 
 class Reply(_Message, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="reply"):

@@ -27,7 +27,7 @@ from pwf.runner.spawner_loop import serve
 from pwf.workflow.workflow import Workflow
 
 RUNNER_NAME = "pwf-runner"
-WAITING_NAME = "pwf-spare"  # until its launch
+WAITING_NAME = "pwf-waiting"  # until its launch
 ROLE = "template"  # what stands in the marker of a process that loads, and of all that loading starts
 ERROR_BYTES_MAX = 64 * 1024
 

@@ -103,7 +103,8 @@ class Wire:
 
     def hold_nothing(self) -> None:
         """Send each transition at once from now on, whoever ticks."""
-        self._ticks = 0
+        with self._sending:
+            self._ticks = 0
 
     def tick(self) -> bool:
         """Send what is held. False when nothing was for some ticks: then nothing is held any more.

@@ -538,6 +538,19 @@ async def test_a_waiting_runner_ends_with_its_template_and_keeps_none_from_being
         assert await until_dead([waits, *named("pwf-template")])
 
 
+async def test_a_waiting_runner_that_is_stopped_ends_with_its_template_too(tmp_path: Path) -> None:
+    async with running_pool(templates_max=1) as pool:
+        first, second = Project(tmp_path / "a", pool), Project(tmp_path / "b", pool)
+        for project in (first, second):
+            project.root.mkdir()
+            await project.write(f"return {project.root.name!r}")
+        assert await first.output() == "a"
+        waits = await waiting_runner(pool)
+        host.kill_identity(waits, signal.SIGSTOP)
+        assert await second.output() == "b", "whose template takes the room"
+        assert await until_dead([waits])
+
+
 async def test_what_comes_of_what_waits_is_its_runs_own(tmp_path: Path) -> None:
     async with running_pool() as pool:
         project = Project(tmp_path, pool)

@@ -234,7 +234,7 @@ async def test_ending_what_nobody_wants_survives_a_shortage_of_descriptors(
         with monkeypatch.context() as patch:
             patch.setattr(host, "is_alive", none_left)
             patch.setattr(host, "kill_identity", none_left)
-            await process.discard()
+            process.discard()
             assert (await project.write("return 2")).error is None
         with trio.fail_after(5):
             await process.exited()

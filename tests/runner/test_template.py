@@ -160,7 +160,7 @@ def test_it_has_no_run_until_its_launch_and_its_runs_name_and_marker_from_then_o
     bundle = one_node(tmp_path, body=body)
     template, _ = zygote.template(bundle)
     runner = template.fork(marker="h:run:7")
-    assert until(lambda: comm(runner.identity) == "pwf-spare")
+    assert until(lambda: comm(runner.identity) == "pwf-waiting")
     assert host.read_variable(runner.identity.pid, MARKER_VARIABLE) == WAITING_MARKER
     assert runner.run(graph_of(bundle)) == ["h:run:7", "h:run:7", "pwf-runner"]
 

@@ -1,0 +1,49 @@
+"""The daemon's own stream: no step between a caller and the kernel that is not needed, and none too few."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+
+import pytest
+import trio
+import trio.testing
+
+from pwf.actors.socket_stream import AT_ONCE_MAX, SocketStream
+
+pytestmark = pytest.mark.trio
+
+Ends = tuple[SocketStream, socket.socket]
+
+
+@pytest.fixture
+def ends() -> Iterator[Ends]:
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        yield SocketStream(ours), theirs
+
+
+async def test_an_end_that_talks_without_pause_keeps_the_loop_from_nobody(ends: Ends) -> None:
+    stream, theirs = ends
+    theirs.sendall(bytes(10 * AT_ONCE_MAX))
+    heard = 0
+    with trio.CancelScope() as others:
+        others.cancel()
+        for _ in range(10 * AT_ONCE_MAX):
+            heard += len(await stream.receive_some(1))
+    assert others.cancelled_caught
+    assert heard < AT_ONCE_MAX
+    assert await stream.receive_some() == bytes(10 * AT_ONCE_MAX - heard), "and nothing is lost by it"
+
+
+async def test_whoever_waits_for_more_is_told_when_the_stream_is_closed(ends: Ends) -> None:
+    stream, _ = ends
+    async with trio.open_nursery() as nursery:
+
+        async def receive() -> None:
+            with pytest.raises(trio.ClosedResourceError):
+                await stream.receive_some()
+
+        nursery.start_soon(receive)
+        await trio.testing.wait_all_tasks_blocked()
+        stream.close()
