@@ -44,7 +44,7 @@ class Whereabouts:
             return kept[1]
         self._kept.pop(key, None)
         where = self._look(workflow, origin)
-        marks = _marks(self._on_the_way(where, origin))
+        marks = _marks(self._on_the_way(workflow, where, origin))
         if self._look(workflow, origin) == where:  # so it still was when the marks had been taken
             self._kept[key] = (Watched(marks), where)
             while len(self._kept) > KEPT_MAX:
@@ -58,14 +58,20 @@ class Whereabouts:
         """The same for a file that is known, looked up now. Raises `EnvironmentMissing`."""
         return Where(found, choose_interpreter(found.root, self._interpreter, origin.python))
 
-    def _on_the_way(self, where: Where, origin: Origin) -> Iterator[str]:
-        """Every folder in which a name was looked for, and what was found."""
+    def _on_the_way(self, workflow: str, where: Where, origin: Origin) -> Iterator[str]:
+        """Every folder in which a name was looked for, and what was found.
+
+        Also each name that may be a link: what it leads to comes or goes in another folder.
+        """
         root = str(where.found.root)
-        yield from _with_parents(os.path.abspath(origin.cwd))
-        yield from _with_parents(root)
-        for folder in (os.path.join(root, ".pwf"), str(self._config_folder)):
+        yield from _with_parents(origin.cwd)  # by its name: a link in it may come to lead elsewhere
+        for folder in _with_parents(os.path.realpath(origin.cwd)):
             yield folder
-            yield os.path.join(folder, "workflows")
+            names = (os.path.join(folder, name) for name in (".pwf", ".git"))
+            yield from filter(os.path.islink, names)  # of others it only counts that they are there
+        for folder in (os.path.join(root, ".pwf"), str(self._config_folder)):
+            yield from (folder, os.path.join(folder, "workflows"))
+            yield os.path.join(folder, "workflows", f"{workflow}.py")
         yield str(BUILTIN_WORKFLOWS)
         yield str(where.found.path)
         yield where.interpreter
@@ -73,9 +79,10 @@ class Whereabouts:
         yield from (venv, os.path.join(venv, "bin"), os.path.join(venv, "bin", "python"))
         for library in ("lib", "lib64"):
             yield os.path.join(venv, library)
-            yield from glob.glob(os.path.join(glob.escape(venv), library, "python3*"))
-            yield from glob.glob(os.path.join(glob.escape(venv), library, "python3*", "site-packages"))
-            yield from glob.glob(os.path.join(glob.escape(venv), library, "python3*", "site-packages", "pwf"))
+            for python in glob.glob(os.path.join(glob.escape(venv), library, "python3*")):
+                packages = os.path.join(python, "site-packages")
+                package = os.path.join(packages, "pwf")
+                yield from (python, packages, package, os.path.join(package, "__init__.py"))
 
 
 def _with_parents(folder: str) -> Iterator[str]:
@@ -94,9 +101,9 @@ def _marks(paths: Iterator[str]) -> dict[str, Mark | None]:
             marks.setdefault(path, mark_to_keep(os.stat(path)))
         except (OSError, ValueError):
             marks.setdefault(path, None)
-    # A name that is absent in a folder which is itself watched needs no look of its own.
+    # A name that is absent in a folder which is itself watched, or absent there in turn, needs no look of its own.
     return {
         path: kept
         for path, kept in marks.items()
-        if kept is not None or os.path.lexists(path) or marks.get(os.path.dirname(path)) is None
+        if kept is not None or os.path.lexists(path) or os.path.dirname(path) not in marks
     }

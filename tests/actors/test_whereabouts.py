@@ -43,6 +43,11 @@ class Place:
         self.origin = Origin(cwd=str(self.cwd), python=sys.executable)
         time.sleep(PAUSE_S)
 
+    def ask_from(self, cwd: Path) -> None:
+        cwd.parent.mkdir(exist_ok=True)
+        self.cwd = cwd
+        self.origin = Origin(cwd=str(cwd), python=sys.executable)
+
     def now(self) -> Where | str:
         try:
             found = find_workflow_file("flow", self.cwd, self.config)
@@ -90,6 +95,58 @@ def test_a_project_that_was_moved_and_linked_back_has_its_new_root(place: Place)
     place.project.symlink_to(moved)
 
     assert place.whereabouts.find("flow", place.origin).found.root == moved
+
+
+@pytest.mark.parametrize("name", [".pwf", ".git"])
+@pytest.mark.parametrize("cwd", ["link", "link/.."])
+def test_a_folder_that_only_a_link_leads_into_is_on_the_way(tmp_path: Path, name: str, cwd: str) -> None:
+    place = Place(tmp_path / "here")
+    below = place.project / "a" / "b" / "c"
+    below.mkdir(parents=True)
+    place.ask_from(tmp_path / "elsewhere" / "link")
+    place.cwd.symlink_to(below)
+    place.ask_from(tmp_path / "elsewhere" / cwd)
+    (place.config / "workflows").mkdir(parents=True)
+    (place.config / "workflows" / "flow.py").write_text("# Workflow")
+    time.sleep(PAUSE_S)
+    first = place.remembered()
+    assert place.remembered() == first
+
+    (place.project / "a" / name).mkdir()
+
+    assert place.remembered() == place.now()
+
+
+@pytest.mark.parametrize(
+    "link",
+    [
+        "src/.pwf",
+        ".pwf/workflows/flow.py",
+        ".venv/bin/python",
+        ".venv/lib/python3.11/site-packages/pwf",
+        ".venv/lib/python3.11/site-packages/pwf/__init__.py",
+    ],
+)
+def test_what_a_dangling_link_leads_to_may_come_later(tmp_path: Path, link: str) -> None:
+    place = Place(tmp_path / "here")
+    (place.config / "workflows").mkdir(parents=True)
+    shutil.copy(place.file, place.config / "workflows")
+    for name in (".venv/bin/python", ".venv/lib/python3.11/site-packages/pwf/__init__.py"):
+        (place.project / name).parent.mkdir(parents=True, exist_ok=True)
+        (place.project / name).touch(0o755)
+    named = place.project / link
+    target = tmp_path / "elsewhere" / "target"
+    target.parent.mkdir()
+    if named.exists():
+        named.rename(target.with_name("kept"))
+    named.symlink_to(target)
+    time.sleep(PAUSE_S)
+    before = place.remembered()
+    assert place.remembered() == before
+
+    target.mkdir() if link.endswith(".pwf") else target.with_name("kept").rename(target)
+
+    assert place.remembered() == place.now() != before
 
 
 @pytest.mark.parametrize("seed", range(4))
