@@ -1,6 +1,6 @@
 """StoreActor: runs every transaction, one at a time and in order, and says what changed.
 
-Owns: the executor, and with it the two SQLite connections.
+Owns: the executor, and with it the SQLite connections.
 Promises: a command is answered after its commit and never before; what waits together is committed together; a
 caller that is cancelled before its command was taken leaves no trace, and one that is cancelled later learns the
 outcome first; after each commit the changed keys go to every listener.

@@ -1,9 +1,10 @@
 """Where the store's blocking calls run: on two dedicated threads, or inline in virtual time.
 
 `ThreadExecutor` is the real one: one thread owns the writer connection, another the reader's; a batch costs one
-hop there and one back. `InlineExecutor` runs the same code in the caller's task and awaits a delay at `taken`,
-`executed`, `committed` and `replied`, so that under a virtual clock batches form and callers are cancelled or
-crash between them. One test suite runs on both.
+hop there and one back. A third connection is the event loop's own, for reads that cost less than a hop.
+`InlineExecutor` runs the same code in the caller's task and awaits a delay at `taken`, `executed`, `committed` and
+`replied`, so that under a virtual clock batches form and callers are cancelled or crash between them. One test suite
+runs on both.
 """
 
 from __future__ import annotations
@@ -136,7 +137,7 @@ class ThreadExecutor:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        # The reader first: the last connection to close moves the WAL into the file.
+        # The readers first: the last connection to close moves the WAL into the file.
         self._near.close()
         await self._read_thread.call(self._reader.close)
         await self._write_thread.call(self._writer.close)
@@ -164,10 +165,12 @@ class ThreadExecutor:
             self._reads_open.release()
 
     async def glance(self, handler: Callable[[Tx, Any], R], query: object, *, limit_s: float) -> R:
-        try:
-            return self._near.run(handler, query, Reading(GLANCE_S))
-        except Unavailable:  # it takes longer, or the file is locked for a moment
-            return await self.read(handler, query, limit_s=limit_s)
+        if not self._gate.is_closed:
+            try:
+                return self._near.run(handler, query, Reading(GLANCE_S))
+            except Unavailable:  # it takes longer, or the file is locked for a moment
+                pass
+        return await self.read(handler, query, limit_s=limit_s)
 
     async def read_apart(self, handler: Callable[[Tx, Any], R], query: object, *, limit_s: float) -> R:
         reading = Reading(limit_s)
@@ -280,6 +283,11 @@ class _Gate:
         self._in_use = threading.Lock()
         self._open = threading.Event()
         self._open.set()
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether no read may begin now. One that takes no part in the gate heeds this, and is short."""
+        return not self._open.is_set()
 
     @contextmanager
     def reading(self) -> Iterator[None]:

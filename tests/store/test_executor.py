@@ -2,13 +2,15 @@
 
 import random
 import threading
+from functools import partial
 
 import apsw
 import pytest
 import trio
+import trio.testing
 
 from pwf.errors import NotFound, Rejected, StoreRefused, Unavailable
-from pwf.store.batch import WAL_IDLE_BYTES, WAL_PAUSE_BYTES, Job
+from pwf.store.batch import WAL_IDLE_BYTES, WAL_PAUSE_BYTES, Job, Writer
 from pwf.store.executor import InlineExecutor, ThreadExecutor, seeded_pause
 from tests.store.support import keys, put, put_then_raise
 from tests.store.test_reading import ENDLESS
@@ -88,6 +90,30 @@ async def test_a_glance_that_takes_longer_goes_on_in_the_readers_thread(threads)
         assert where == [threading.current_thread().name, "pwf-store-reader"]
         with pytest.raises(Unavailable, match="longer than"):
             await threads.glance(lambda tx, _: tx.one(ENDLESS), None, limit_s=0.05)
+
+
+async def test_while_the_wal_is_cut_off_a_glance_waits_like_any_read(threads, monkeypatch):
+    begun, go_on, where = threading.Event(), threading.Event(), []
+
+    def slow_checkpoint(writer, *, cut):
+        begun.set()
+        go_on.wait(LIMIT_S)
+
+    monkeypatch.setattr(Writer, "wants_checkpoint", lambda writer, *, idle: True)
+    monkeypatch.setattr(Writer, "wants_pause", True)
+    monkeypatch.setattr(Writer, "checkpoint", slow_checkpoint)
+
+    def look(tx, _):
+        where.append(threading.current_thread().name)
+
+    async with threads, trio.open_nursery() as nursery:
+        nursery.start_soon(partial(threads.settle, idle=False))
+        await trio.to_thread.run_sync(begun.wait)
+        nursery.start_soon(partial(threads.glance, look, None, limit_s=LIMIT_S))
+        await trio.testing.wait_all_tasks_blocked()
+        assert where == []
+        go_on.set()
+    assert where == ["pwf-store-reader"]
 
 
 def _missing(tx, _):
