@@ -71,15 +71,30 @@ def _has_environment(pid: int) -> bool:
 
     Taken at its word then, it would be no bearer of the marker that it shows again right after.
     """
-    try:
-        fields = stat_fields(Path(f"/proc/{pid}/stat").read_bytes())
-    except (FileNotFoundError, ProcessLookupError):
+    fields = _stat(f"/proc/{pid}/stat")
+    if fields is None or fields[_STAT_STATE] in b"Xx" or int(fields[_STAT_FLAGS]) & _KERNEL_THREAD:
         return False
-    if fields[_STAT_STATE] in b"ZXx" or int(fields[_STAT_FLAGS]) & _KERNEL_THREAD:
-        # A killed runner is so for an instant, until its other threads are gone too and its children have left it.
-        # Another user's is not waited for: it can not be read.
-        goes_on = fields[_STAT_STATE] == b"Z" and int(fields[_STAT_THREADS]) > 1
-        return goes_on and os.access(f"/proc/{pid}/environ", os.R_OK)
+    if fields[_STAT_STATE] != b"Z":
+        return _may_show_one(fields)
+    if int(fields[_STAT_THREADS]) <= 1 or not os.access(f"/proc/{pid}/environ", os.R_OK):
+        return False  # another user's is not waited for: it can not be read
+    # A killed runner is so for an instant, until its other threads are gone too and its children have left it.
+    try:
+        threads = [_stat(f"/proc/{pid}/task/{thread}/stat") for thread in os.listdir(f"/proc/{pid}/task")]
+    except OSError:
+        return False
+    alive = [thread for thread in threads if thread is not None and thread[_STAT_STATE] not in b"ZXx"]
+    return not alive or any(map(_may_show_one, alive))
+
+
+def _stat(path: str) -> list[bytes] | None:
+    try:
+        return stat_fields(Path(path).read_bytes())
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+
+
+def _may_show_one(fields: list[bytes]) -> bool:
     code = int(fields[_STAT_START_CODE])
     if code == 1:  # the kernel's word for a process that this one may not look into
         return False

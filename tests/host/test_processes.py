@@ -141,6 +141,23 @@ def test_a_process_without_any_environment_is_not_waited_for() -> None:
     process.wait()
 
 
+def test_a_process_without_any_environment_is_not_waited_for_though_its_leader_ended() -> None:
+    code = (
+        "import threading, time, ctypes\n"
+        "threading.Thread(target=time.sleep, args=(60,)).start()\n"
+        "ctypes.CDLL(None).pthread_exit(None)\n"
+    )
+    process = subprocess.Popen([sys.executable, "-c", code], env={})
+    try:
+        assert until(lambda: b") Z" in Path(f"/proc/{process.pid}/stat").read_bytes())
+        before = time.monotonic()
+        assert host.read_variable(process.pid, MARKER) is None
+        assert time.monotonic() - before < 0.1
+    finally:
+        process.kill()
+        process.wait()
+
+
 def test_a_variable_whose_name_only_begins_alike_is_not_taken(sleeper: subprocess.Popen[bytes]) -> None:
     assert host.read_variable(sleeper.pid, MARKER[:-1]) is None
     assert host.read_variable(sleeper.pid, MARKER) == "one:two:3"
