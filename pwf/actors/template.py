@@ -5,6 +5,7 @@ Owns its control socket, and the pairs of sockets that runners are given.
 
 from __future__ import annotations
 
+import contextlib
 import signal
 import socket
 from collections import deque
@@ -13,6 +14,7 @@ from typing import NamedTuple, Protocol
 
 import trio
 
+from pwf import host
 from pwf.actors.runner_process import RunnerProcess
 from pwf.actors.spawn_link import Exits, SpawnLink
 from pwf.errors import RunnerCrashed
@@ -106,6 +108,8 @@ class Template:
                 answer = await self._link.call(request, Forked, descriptors)
         except trio.TooSlowError:
             self.close()
+            with contextlib.suppress(OSError):  # one that was stopped does not see that its socket closes
+                host.kill_identity(self.identity)
             raise RunnerCrashed(f"the template did not fork within {FORK_TIMEOUT_S:g} s") from None
         if answer.identity is None:
             raise RunnerCrashed(f"no runner could be forked: {answer.error}")

@@ -210,6 +210,23 @@ async def test_a_template_that_died_is_made_anew(tmp_path: Path) -> None:
         assert project.loads == 2
 
 
+async def test_a_template_that_is_stopped_is_ended_and_made_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pwf.actors.template.FORK_TIMEOUT_S", 0.3)
+    async with running_pool() as pool:
+        project = Project(tmp_path, pool)
+        await project.write("return 1")
+        assert await project.output() == 1
+        (template,) = named("pwf-template")
+        host.kill_identity(template, signal.SIGSTOP)
+        for _ in range(2):  # the runner that waited may still serve one
+            process = await project.acquire()
+            assert await project.run(process) == 1
+            await process.aclose()
+        assert await until_dead([template])
+
+
 async def test_a_zygote_that_died_takes_no_run_with_it(tmp_path: Path) -> None:
     async with running_pool() as pool:
         project = Project(tmp_path, pool)
