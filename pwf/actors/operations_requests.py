@@ -47,6 +47,7 @@ async def recover(services: Services, asked: Asked[RecoverPayload]) -> Answer:
     """`effect.recover`: settle the ambiguous effect of a run."""
     payload = asked.payload
     output = parse_canonical(bytes(payload.output), limit=services.config.max_value_bytes, what="output")
+    receipt = asked.receipt  # made here and not in the store's transaction
     done = await services.store.write(
         at_run,
         AtRun(
@@ -58,7 +59,7 @@ async def recover(services: Services, asked: Asked[RecoverPayload]) -> Answer:
                 output=output,
                 expected_revision=asked.request.expected_revision,
                 actor=asked.actor,
-                receipt=asked.receipt,
+                receipt=receipt,
             ),
         ),
     )

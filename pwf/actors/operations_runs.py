@@ -151,6 +151,8 @@ async def _control(
     reason: str | None = None,
     sources_ok: bool = False,
 ) -> Done[RunChanged]:
+    receipt = asked.receipt  # made here and not in the store's transaction
+
     def command(run_id: str) -> Control:
         return Control(
             run_id=run_id,
@@ -159,7 +161,7 @@ async def _control(
             now=now,
             reason=reason,
             sources_ok=sources_ok,
-            receipt=asked.receipt,
+            receipt=receipt,
         )
 
     return await services.store.write(at_run, AtRun(asked.run_ref, handler, command))

@@ -100,12 +100,13 @@ def _started(done: Done[RunStarted], known: Known) -> Answer:
 async def restart(services: Services, asked: Asked[Nothing]) -> Answer:
     """`run.restart`: the original input and environment, the present code."""
     expected = asked.request.expected_revision
+    receipt = asked.receipt  # made here and not in the store's transaction
     looked = await services.store.write(
         at_run,
         AtRun(
             asked.run_ref,
             look_restart,
-            lambda run_id: LookRestart(run_id=run_id, expected_revision=expected, receipt=asked.receipt),
+            lambda run_id: LookRestart(run_id=run_id, expected_revision=expected, receipt=receipt),
         ),
     )
     if looked.done is not None:
@@ -126,7 +127,7 @@ async def restart(services: Services, asked: Asked[Nothing]) -> Answer:
         parent_run=run_id,
         root_run=facts.root_run,
         restart_no=facts.restart_no,
-        receipt=asked.receipt,
+        receipt=receipt,
         actor=asked.actor,
         state_bytes_max=services.config.max_state_size,
     )
