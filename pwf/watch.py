@@ -95,9 +95,8 @@ class Watched:
                 alone.append(path)
             else:
                 folders[os.path.dirname(first)] = kept
-        self._spared = (
-            None if None in marks.values() else (folders, alone)
-        )  # a folder may be too young to trust
+        # A folder may be too young to trust: then all is looked at the next time, too.
+        self._spared = None if None in marks.values() else (folders, alone)
         return True
 
 
