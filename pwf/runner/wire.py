@@ -117,6 +117,8 @@ class Wire:
             self._ticks = max(0, self._ticks - 1)
             self._flush()
             return self._ticks > 0
+        except MemoryError:  # the step has taken all there is: what is held stays, and the watcher must go on
+            return True
         except DaemonGone:
             return False
         finally:

@@ -188,7 +188,7 @@ def test_a_command_that_follows_a_run_sees_a_killed_daemon_as_a_pause(home: Home
     home.workflow("step", STEP.format(seconds=4))
     following = home.spawn("run", "step")
     run_id = wait_for(lambda: [run["run_id"] for run in _runs(home)], 20)[0]
-    home.wait_status(run_id, "running")
+    home.wait_step(run_id)
 
     home.kill_daemon()
 

@@ -111,6 +111,27 @@ def test_ticks_without_need_end_the_holding(ends: Ends) -> None:
     assert said(ours) == [1]
 
 
+def test_a_tick_that_finds_no_memory_says_it_later(ends: Ends) -> None:
+    class NoMemoryAtFirst(list[bytes]):
+        tries = 0
+
+        def __iter__(self) -> Iterator[bytes]:
+            self.tries += 1
+            if self.tries == 1:
+                raise MemoryError
+            return super().__iter__()
+
+    ours, theirs = ends
+    wire = Wire(theirs)
+    wire.will_tick()
+    wire._held = NoMemoryAtFirst()
+    hold(wire)
+    assert wire.tick(), "or the watcher would end"
+    assert said(ours) == []
+    assert wire.tick()
+    assert said(ours) == [1]
+
+
 def test_what_is_held_is_thrown_away_once_the_runner_must_stop(ends: Ends) -> None:
     ours, theirs = ends
     wire = Wire(theirs)
