@@ -178,7 +178,7 @@ class Makers:
                 self._note_demand(template)
                 try:
                     process = await self._fork(template)
-                except LinkClosed:  # it died, or made room for another, since it was last used
+                except LinkClosed:  # it died or was stopped, or made room for another, since it was last used
                     continue
                 self._give(process, message.marker, template.zygote, slot)
                 self._fork_ahead(slot, template)

@@ -16,7 +16,7 @@ import trio
 
 from pwf import host
 from pwf.actors.runner_process import RunnerProcess
-from pwf.actors.spawn_link import Exits, SpawnLink
+from pwf.actors.spawn_link import Exits, LinkClosed, SpawnLink
 from pwf.errors import RunnerCrashed
 from pwf.host import Identity
 from pwf.protocol.spawn import Forked, ForkRunner
@@ -101,7 +101,11 @@ class Template:
         return not self._link.closed.is_set() and self.zygote.is_current
 
     async def fork_runner(self, descriptors: Sequence[int]) -> Identity:
-        """Fork a runner, which gets its messages and values sockets. Raises `LinkClosed` or `RunnerCrashed`."""
+        """Fork a runner, which gets its messages and values sockets.
+
+        Raises `LinkClosed` when the template is gone, or is ended because it did not fork in time; `RunnerCrashed` when
+        it can fork nothing.
+        """
         request = ForkRunner(call=self._link.next_call(), marker=WAITING_MARKER)
         try:
             with trio.fail_after(FORK_TIMEOUT_S):
@@ -110,7 +114,7 @@ class Template:
             self.close()
             with contextlib.suppress(OSError):  # one that was stopped does not see that its socket closes
                 host.kill_identity(self.identity)
-            raise RunnerCrashed(f"the template did not fork within {FORK_TIMEOUT_S:g} s") from None
+            raise LinkClosed(f"the template did not fork within {FORK_TIMEOUT_S:g} s") from None
         if answer.identity is None:
             raise RunnerCrashed(f"no runner could be forked: {answer.error}")
         return answer.identity
