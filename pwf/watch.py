@@ -48,6 +48,14 @@ def mark_to_keep(found: os.stat_result) -> Mark:
     return mark(found)
 
 
+def mark_to_keep_of(path: str) -> Mark | None:
+    """The same for what the path leads to, or None where nothing can be reached."""
+    try:
+        return mark_to_keep(os.stat(path))
+    except (OSError, ValueError):
+        return None
+
+
 def still_valid(watch: Mapping[str, Mark | None]) -> bool:
     """Whether every watched path is as it was, and every absent one still absent."""
     return Watched(watch).hold()
@@ -108,11 +116,8 @@ def _first_missing(path: str) -> str:
 
 
 def _settled_mark(path: str) -> Mark | None:
-    try:
-        kept = mark_to_keep(os.stat(path))
-    except (OSError, ValueError):
-        return None
-    return kept if kept[0] != _UNSETTLED else None
+    kept = mark_to_keep_of(path)
+    return kept if kept is not None and kept[0] != _UNSETTLED else None
 
 
 def verify_sources(sources: Iterable[SourceFile], root: str) -> list[str]:

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from pwf.discovery import BUILTIN_WORKFLOWS, Found, choose_interpreter, find_workflow_file
 from pwf.protocol.operations import Origin
-from pwf.watch import Mark, Watched, mark_to_keep
+from pwf.watch import Mark, Watched, mark_to_keep_of
 
 KEPT_MAX = 256
 
@@ -96,11 +96,9 @@ def _with_parents(folder: str) -> Iterator[str]:
 
 def _marks(paths: Iterator[str]) -> dict[str, Mark | None]:
     marks: dict[str, Mark | None] = {}
-    for path in paths:
-        try:
-            marks.setdefault(path, mark_to_keep(os.stat(path)))
-        except (OSError, ValueError):
-            marks.setdefault(path, None)
+    for path in paths:  # some are named more than once
+        if path not in marks:
+            marks[path] = mark_to_keep_of(path)
     # A name that is absent in a folder which is itself watched, or absent there in turn, needs no look of its own.
     return {
         path: kept

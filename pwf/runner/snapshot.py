@@ -31,7 +31,7 @@ from pwf.errors import LoadFailed
 from pwf.runner.imports import Findings, findings
 from pwf.runner.loading import RESERVED, ROOT_MODULE, is_extension, namespace_spec, spec_of
 from pwf.runner.tree import ProjectTree, is_library
-from pwf.watch import Mark, mark_of, mark_to_keep
+from pwf.watch import Mark, mark_of, mark_to_keep, mark_to_keep_of
 
 SOURCE_BYTES_MAX = 16 * 1024 * 1024
 SOURCES_MAX = 5_000
@@ -98,10 +98,7 @@ class Snapshot:
     def look_at(self, path: str) -> None:
         """Watch a path as it is now, present or absent. The first look counts."""
         if path not in self.watch and len(self.watch) < WATCHED_MAX:
-            try:
-                self.watch[path] = mark_to_keep(os.stat(path))
-            except (OSError, ValueError):
-                self.watch[path] = None
+            self.watch[path] = mark_to_keep_of(path)
 
 
 class LiveFinder:
