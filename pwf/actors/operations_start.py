@@ -21,7 +21,7 @@ from pwf.store.at_run import AtRun, at_run
 from pwf.store.once import Done
 from pwf.store.receipts import ReceiptKey, find_receipt
 from pwf.store.restart import LookRestart, RestartRun, look_restart, restart_run
-from pwf.store.runs import RestartFacts, RunEnvironment, StartRun, start_run
+from pwf.store.runs import RestartFacts, RunEnvironment, StartRun
 from pwf.values import canonical, digest, parse_canonical
 
 
@@ -58,9 +58,7 @@ async def start(services: Services, asked: Asked[StartPayload]) -> Answer:
         actor=asked.actor,
         state_bytes_max=services.config.max_state_size,
     )
-    done = await services.store.write(start_run, command)
-    services.scheduler.wake()
-    return _started(done, known)
+    return _started(await services.scheduler.start(command), known)
 
 
 def start_receipt(asked: Asked[StartPayload], value: bytes, root: Path) -> ReceiptKey:

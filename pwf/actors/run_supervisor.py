@@ -53,20 +53,14 @@ from pwf.protocol.runner import (
     WaitUntil,
     decode_from_runner,
     encode_line,
+    run_marker,
 )
 from pwf.store.control import HoldRun, hold_run
 from pwf.store.definitions import DefinitionRef, LaunchFacts, load_bundle
+from pwf.store.launch import Launched, LaunchTerms, Parked, RunnerStarted, runner_started
 from pwf.store.queue import Admission
 from pwf.store.runner_end import RunnerGone, runner_gone
-from pwf.store.runners import (
-    Current,
-    Fence,
-    Launched,
-    PublishUpdates,
-    RunnerStarted,
-    publish_updates,
-    runner_started,
-)
+from pwf.store.runners import Current, Fence, PublishUpdates, publish_updates
 from pwf.store.runs import RunEnvironment
 from pwf.store.transitions import RunnerMessages, apply_messages
 from pwf.store.values import PutValueChunk, put_chunk
@@ -89,7 +83,7 @@ class Supervision:
     pool: RunnerPool
     config: Config
     log: Log
-    home_id: str
+    terms: LaunchTerms
     draining: Callable[[], bool]
     freed: Callable[[], None]  # a runner is proved dead
 
@@ -97,11 +91,14 @@ class Supervision:
 class RunSupervisor:
     """`run` is the task. `stop` may be called by any task, at any time, more than once."""
 
-    def __init__(self, admission: Admission, world: Supervision) -> None:
+    def __init__(
+        self, admission: Admission, world: Supervision, process: RunnerProcess | None = None
+    ) -> None:
         self.admission = admission
         self.fence = Fence(run_id=admission.run_id, generation=admission.generation, token=admission.token)
         self.current: Current | None = None
         self._world = world
+        self._process = process  # one that stood by, and was launched with the admission
         self._deadline = float("inf")
         self._receiving: trio.CancelScope | None = None
         self._stop_wanted = False
@@ -116,7 +113,7 @@ class RunSupervisor:
     @property
     def marker(self) -> str:
         """What every process of this runner bears in its environment."""
-        return f"{self._world.home_id}:{self.fence.run_id}:{self.fence.generation}"
+        return run_marker(self._world.terms.home_id, self.fence.run_id, self.fence.generation)
 
     def stop(self, *, with_daemon: bool = False) -> None:
         """End the runner now. What it left open is settled from the last boundary."""
@@ -130,11 +127,12 @@ class RunSupervisor:
     async def run(self, environment: RunEnvironment, facts: LaunchFacts) -> None:
         """Launch, serve, settle. Returns when the runner is proved dead, or its run is held since that failed."""
         error: StepError | None = None
-        process: RunnerProcess | None = None
-        try:
-            process = await self._acquire(environment, facts)
-        except PwfError as refusal:
-            error = await self._not_launched(refusal)
+        process = self._process
+        if process is None:
+            try:
+                process = await self._acquire(environment, facts)
+            except PwfError as refusal:
+                error = await self._not_launched(refusal)
         proved = True
         if process is not None:
             try:
@@ -144,9 +142,19 @@ class RunSupervisor:
             finally:
                 await process.aclose()
         if proved:
+            self._free_capacity()
+        await self._settle(proved, error)
+
+    def _free_capacity(self) -> None:
+        """The runner is proved dead. What is left is for the store to say, for which nobody else need wait."""
+        if not self.runner_is_gone:
             self.runner_is_gone = True
             self._world.freed()
-        await self._settle(proved, error)
+
+    def _note_exit(self, process: RunnerProcess) -> None:
+        """One that has left, and left nothing behind, needs no other proof: its last word may still be on its way."""
+        if self._childless and process.has_left:
+            self._free_capacity()
 
     async def _end(self, process: RunnerProcess) -> bool:
         """Whether the runner, and all that it started, is proved dead: asked to end first, then ended."""
@@ -202,23 +210,12 @@ class RunSupervisor:
             self.stop(with_daemon=True)
         if self._stop_wanted:  # while it was made; no step has begun, and none begins now
             return None
-        limits: dict[str, int | str | None] = {
-            "value_bytes_max": self._world.config.max_value_bytes,
-            "output_bytes_max": self._world.config.max_output_bytes,
-            "memory_bytes_max": self._world.config.runner_memory_bytes,
-            "stop_grace_ms": int(self._world.config.stop_grace_s * 1000),
-            "marker": self.marker,
-        }
-        started = RunnerStarted(fence=self.fence, identity=process.identity, limits=limits)
-        try:
-            launched = await self._write(runner_started, started)
-        except ClaimLost:
-            self._stop_wanted = True
-            return None
+        launched = self.admission.launched or await self._launch(process)
         if not isinstance(launched, Launched):
             self._stop_wanted = True
             return None
         self._enter(launched.current)
+        process.on_exit = partial(self._note_exit, process)
         async with trio.open_nursery() as nursery:
             self._values_wanted = partial(nursery.start_soon, self._serve_values, process)
             if _has_values(launched.launch):
@@ -226,6 +223,14 @@ class RunSupervisor:
             error = await self._converse(process, encode_line([launched.launch]))
             nursery.cancel_scope.cancel()
         return error
+
+    async def _launch(self, process: RunnerProcess) -> Launched | Parked | None:
+        """Record custody and begin the attempt. None: the run has another owner by now."""
+        started = RunnerStarted(fence=self.fence, identity=process.identity, terms=self._world.terms)
+        try:
+            return await self._write(runner_started, started)
+        except ClaimLost:
+            return None
 
     def _want_values(self) -> None:
         """From now on there is something that the runner may read: most never have any."""
@@ -245,6 +250,7 @@ class RunSupervisor:
                 return None
             try:
                 messages = [decode_from_runner(line) for line in splitter.feed(data)]
+                self._note_leaving(messages, process)
                 replies = await self._handle(messages)
             except ProtocolError as error:
                 self._world.log.error("runner.protocol", run_id=self.fence.run_id, error=str(error))
@@ -253,9 +259,9 @@ class RunSupervisor:
                 )
             except ClaimLost:
                 return None
-            if replies and not await self._send(process, encode_line(replies)):
-                return None
             if self._has_left:
+                return None
+            if replies and not await self._send(process, encode_line(replies)):
                 return None
 
     async def _receive(self, process: RunnerProcess) -> bytes | None:
@@ -285,6 +291,12 @@ class RunSupervisor:
 
     # --- messages ---
 
+    def _note_leaving(self, messages: list[FromRunner], process: RunnerProcess) -> None:
+        for message in messages:
+            if isinstance(message, Leaving):
+                self._has_left, self._childless = True, message.childless
+                self._note_exit(process)
+
     async def _handle(self, messages: list[FromRunner]) -> list[Reply]:
         replies: list[Reply] = []
         steps: list[Sequenced] = []
@@ -299,8 +311,6 @@ class RunSupervisor:
                 replies += await self._apply(steps)  # in order: a chunk may belong to a later step
                 steps = []
                 replies += await self._put(message)
-            elif isinstance(message, Leaving):
-                self._has_left, self._childless = True, message.childless
         if updates and not self._over:
             dropped = await self._write(
                 publish_updates, PublishUpdates(fence=self.fence, updates=tuple(updates))

@@ -16,7 +16,7 @@ from pwf.actors.custody import Custody
 from pwf.actors.runner_process import RunnerProcess
 from pwf.actors.spawn_link import Exits, LinkClosed
 from pwf.actors.template import WAITING_MARKER, Origin, Sockets, Template, open_sockets
-from pwf.actors.warm import LoadBundle, Slot, TemplateKey, WarmProcesses
+from pwf.actors.warm import LoadBundle, Slot, TemplateKey, WarmProcesses, template_key
 from pwf.errors import LoadFailed, PwfError, RunnerCrashed
 from pwf.host import Identity
 from pwf.protocol.spawn import Resolved
@@ -84,8 +84,7 @@ class Acquire:
 
     @cached_property
     def key(self) -> TemplateKey:
-        """What one template serves: loading may depend on the environment."""
-        return self.interpreter, self.bundle_key, tuple(sorted(self.environment.items()))
+        return template_key(self.interpreter, self.bundle_key, self.environment)
 
 
 @dataclass(frozen=True)
@@ -181,7 +180,7 @@ class Makers:
                 except LinkClosed:  # it died or was stopped, or made room for another, since it was last used
                     continue
                 self._give(process, message.marker, template.zygote, slot)
-                self._fork_ahead(slot, template)
+                self.fork_ahead(slot, template)
                 return process
         raise RunnerCrashed("the template ended while it forked a runner")
 
@@ -196,17 +195,14 @@ class Makers:
 
     # --- runners that wait for a run ---
 
-    def take_waiting(self, message: Acquire) -> RunnerProcess | None:
-        """A runner that was forked ahead, with the next one on its way. Does not wait."""
-        if not self._may_fork or message.isolate == "spawn":
-            return None
-        found = self._warm.waiting_runner(message.key)
+    def reserve(self, key: TemplateKey) -> Reserved | None:
+        """A runner that was forked ahead, if one lives. Does not wait."""
+        found = self._warm.waiting_runner(key) if self._may_fork else None
         if found is None:
             return None
         slot, template, process = found
-        self._give(process, message.marker, template.zygote, slot)
-        self._fork_ahead(slot, template)
-        return process
+        process.on_end = self._warm.runner_started(template.zygote, slot)
+        return Reserved(self, slot, template, process)
 
     def _note_demand(self, template: Template) -> None:
         """A run found nobody waiting. While this happens, and not for the first run alone, more are kept."""
@@ -214,7 +210,8 @@ class Makers:
             template.hurries_until = trio.current_time() + HURRY_S
         template.is_used = True
 
-    def _fork_ahead(self, slot: Slot[Template], template: Template) -> None:
+    def fork_ahead(self, slot: Slot[Template], template: Template) -> None:
+        """Have as many wait as may soon be wanted."""
         hurries = trio.current_time() < template.hurries_until
         wanted = WAITING_HURRIED_MAX if hurries else WAITING_MAX
         for _ in range(wanted - len(template.waiting) - template.coming):
@@ -287,6 +284,34 @@ class Makers:
         finally:
             if process.on_end is not None:
                 process.on_end()
+
+
+class Reserved:
+    """A runner that waits, kept for whoever is admitted next: to be taken or put back at once after that."""
+
+    def __init__(
+        self, makers: Makers, slot: Slot[Template], template: Template, process: RunnerProcess
+    ) -> None:
+        self.process = process
+        self._makers = makers
+        self._slot = slot
+        self._template = template
+
+    def take(self, marker: str) -> RunnerProcess:
+        """It is a run's from now on, and the next one is on its way."""
+        self.process.marker = marker
+        self._makers.fork_ahead(self._slot, self._template)
+        return self.process
+
+    def put_back(self) -> None:
+        """Nobody needed it."""
+        if self.process.has_exited:
+            self.process.close()
+            return
+        released, self.process.on_end = self.process.on_end, None
+        assert released is not None
+        released()
+        self._template.keep(self.process)
 
 
 def _check_root(root: str) -> None:

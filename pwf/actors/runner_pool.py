@@ -15,7 +15,7 @@ import trio
 from pwf import host
 from pwf.actors.custody import PROOF_TIMEOUT_S, Custody
 from pwf.actors.mailbox import Mailbox
-from pwf.actors.runner_making import Acquire, EventLog, Makers, ResolveFile
+from pwf.actors.runner_making import Acquire, EventLog, Makers, Reserved, ResolveFile
 from pwf.actors.runner_process import RunnerProcess
 from pwf.actors.spawn_link import Exits
 from pwf.actors.warm import (
@@ -25,6 +25,7 @@ from pwf.actors.warm import (
     ZYGOTE_IDLE_S,
     ZYGOTES_MAX,
     LoadBundle,
+    TemplateKey,
     WarmProcesses,
 )
 from pwf.errors import RunnerCrashed
@@ -84,11 +85,15 @@ class RunnerPool:
         process could be made). A caller that is cancelled leaves no process behind.
         """
         message = Acquire(bundle_key, load_bundle, interpreter, environment, root, marker, isolate)
-        waiting = self._makers.take_waiting(message) if self._makers is not None else None
+        waiting = self.reserve(message.key) if isolate != "spawn" else None
         if waiting is not None:
-            return waiting
+            return waiting.take(marker)
         await self._inbox.put(message)
         return await message.reply.wait()
+
+    def reserve(self, key: TemplateKey) -> Reserved | None:
+        """A runner that waits for a run, if one lives; the caller takes it or puts it back. Does not wait."""
+        return self._makers.reserve(key) if self._makers is not None else None
 
     async def resolve(
         self,

@@ -48,11 +48,13 @@ class RunnerProcess:
         self.isolated = isolated
         self.stream = SocketStream(messages)
         self.values = SocketStream(values)
-        self.on_end: Callable[[], None] | None = None
+        self.on_end: Callable[[], None] | None = None  # for where it came from
+        self.on_exit: Callable[[], None] | None = None  # for its holder
         self._exits = exits
         self._custody = custody
         self._report: ExitReport = exits.expect(identity)
         self._died_tick: int | None = None
+        self._was_signalled = False
         self._exited = trio.Event()
         self._status: int | None = None
 
@@ -70,6 +72,8 @@ class RunnerProcess:
         self._exits.forget(self.identity)
         self._status = self._report.status
         self._exited.set()
+        if self.on_exit is not None:
+            self.on_exit()
 
     async def _kernel_says(self) -> None:
         """Wait for the end by the kernel's word, which comes even when nobody is left who would reap it."""
@@ -100,6 +104,11 @@ class RunnerProcess:
         """Whether `exited` would answer at once."""
         return self._exited.is_set()
 
+    @property
+    def has_left(self) -> bool:
+        """Whether it has ended, and not by our hand."""
+        return self._exited.is_set() and not self._was_signalled
+
     async def exited(self) -> int | None:
         """Wait until the process has ended.
 
@@ -122,11 +131,13 @@ class RunnerProcess:
 
     def terminate(self) -> None:
         """SIGTERM to exactly this process, if it is still there. It stops its step's children itself."""
+        self._was_signalled = True
         with contextlib.suppress(OSError):
             host.kill_identity(self.identity, signal.SIGTERM)
 
     def kill(self) -> None:
         """SIGKILL to exactly this process and what is below it now. What flees is left to `prove_dead`."""
+        self._was_signalled = True
         below: list[Identity] = []
         with contextlib.suppress(OSError):  # no descriptors just now
             below = host.descendants(self.identity.pid) if host.is_alive(self.identity) else []

@@ -1,15 +1,18 @@
 """Scheduler: admits runs while there is capacity, and settles what has no supervisor.
 
 Owns: the capacity, one RunSupervisor per live run, the nearest due time. Promises: an admission is one transaction
-whose cost does not grow with the backlog; a full batch is followed at once by another; recovery is a loop, not a
-pass at start: whatever stands in the store as a runner and has no supervisor here is proved dead and settled.
+whose cost does not grow with the backlog, and while there is capacity it is that of the run's start; a full batch is
+followed at once by another; recovery is a loop, not a pass at start: whatever stands in the store as a runner and has
+no supervisor here is proved dead and settled.
 Must never hold a run in memory only: what it knows, it reads from the store again at every wake-up.
-In: wake-ups (the store's key "queue", `wake`), `stop_run`, `drain`. Out: supervisors, commands to the store.
+In: wake-ups (the store's key "queue", `wake`), `start`, `stop_run`, `drain`. Out: supervisors, commands to the store.
 If it dies: the daemon ends, and the next one recovers.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import trio
@@ -18,17 +21,22 @@ from pwf import host
 from pwf.actors.changes import Changes
 from pwf.actors.custody import PROOF_TIMEOUT_S
 from pwf.actors.logging import Log
+from pwf.actors.offers import Offer, Offers
 from pwf.actors.run_supervisor import RunSupervisor, Supervision
 from pwf.actors.runner_pool import RunnerPool
 from pwf.config import Config
 from pwf.errors import OutcomeUnknown, Unavailable
 from pwf.host import Identity
+from pwf.protocol.operations import RunStarted
+from pwf.protocol.runner import run_marker
 from pwf.store.daemon import Ask, RunnersGone, Standing, owner_of, runners_gone, standing_runners
 from pwf.store.definitions import DefinitionRef, LaunchFacts, launch_facts
 from pwf.store.explain import Load
-from pwf.store.queue import Admission, Admit, Due, Rebase, admit, look, rebase
+from pwf.store.launch import LaunchTerms
+from pwf.store.once import Done
+from pwf.store.queue import Admitted, Due, Rebase, StartAdmitted, admit, look, rebase, start_admitted
 from pwf.store.runner_end import RunnerGone
-from pwf.store.runs import EnvironmentOf, RunEnvironment, environment_of
+from pwf.store.runs import EnvironmentOf, RunEnvironment, StartRun, environment_of, start_run
 
 # --- limits ---------------------------------------------------------------------------------------------------
 
@@ -64,7 +72,6 @@ class Scheduler:
         self._changes = changes
         self._config = config
         self._log = log
-        self._epoch = epoch
         self._home_id = home_id
         self._pool = pool
         self._live: dict[tuple[str, int], RunSupervisor] = {}
@@ -77,12 +84,16 @@ class Scheduler:
         self._environments: dict[str, RunEnvironment] = {}
         self._next_due = float("inf")  # trio's clock
         self._recover_at = 0.0
+        self._nursery: trio.Nursery | None = None  # of the supervisors, while this runs
+        self._backlog = True  # more may be ready than was admitted
+        terms = LaunchTerms(home_id=home_id, limits=_limits(config))
+        self._offers = Offers(pool, epoch, owner_of(epoch), int(config.lease_s * 1000), terms)
         self._world = Supervision(
             store=store,
             pool=pool,
             config=config,
             log=log,
-            home_id=home_id,
+            terms=terms,
             draining=lambda: self.stopped is not None,
             freed=self.wake,
         )
@@ -93,6 +104,13 @@ class Scheduler:
     def used(self) -> int:
         """Launches and live runners, those that are still being proved dead included."""
         return sum(not supervisor.runner_is_gone for supervisor in self._live.values())
+
+    @property
+    def free(self) -> int:
+        """How many runs may be admitted now."""
+        if self._why_stopped() is not None or self._nursery is None:
+            return 0
+        return max(0, self.capacity - self.used - self._offers.promised)
 
     def load(self) -> Load:
         """What a run's reason depends on besides its rows."""
@@ -106,6 +124,23 @@ class Scheduler:
     def wake(self) -> None:
         """Look at the queue. May be lost or doubled."""
         self._event.set()
+
+    async def start(self, command: StartRun) -> Done[RunStarted]:
+        """Start a run: while there is capacity it is admitted, and even launched, in the same transaction."""
+        if not self.free:
+            self._backlog = True
+            return await self._store.write(start_run, command)  # type: ignore[no-any-return]
+        used = 0
+        try:
+            with self._offers.open(1) as offer:
+                both = StartAdmitted(start=command, admit=offer.admit)
+                done, admitted = await self._store.write(start_admitted, both)
+                used = len(admitted.runs)
+                self._accept(admitted, offer)
+        finally:
+            if not used:
+                self.wake()  # who came meanwhile has found no capacity
+        return done  # type: ignore[no-any-return]
 
     def live_leases(self) -> list[tuple[str, int, str]]:
         """(run, generation, token) of every run whose supervisor is alive."""
@@ -140,7 +175,7 @@ class Scheduler:
         """Recover, then admit, until cancelled."""
         rebased = False
         async with trio.open_nursery() as nursery:
-            with self._changes.calling("queue", self.wake):
+            with self._changes.calling("queue", self.wake), self._closed_at_the_end():
                 task_status.started()
                 while True:
                     woken = self._event.is_set()
@@ -149,9 +184,10 @@ class Scheduler:
                         if not rebased:
                             await self._store.write(rebase, Rebase())
                             rebased = True
+                            self._nursery = nursery  # from now on what is due can be told
                         if trio.current_time() >= self._recover_at:
                             await self._recover(nursery)
-                        more = await self._admit(nursery, woken=woken)
+                        more = await self._admit(woken=woken)
                     except OutcomeUnknown:
                         raise
                     except Unavailable as error:
@@ -161,6 +197,14 @@ class Scheduler:
                     if not more:
                         await self._wait()
 
+    @contextmanager
+    def _closed_at_the_end(self) -> Iterator[None]:
+        """Whoever starts a run must not open a supervisor here any more."""
+        try:
+            yield
+        finally:
+            self._nursery = None
+
     async def _wait(self) -> None:
         """Until a wake-up, the nearest due time, or the bound."""
         with trio.move_on_at(min(self._next_due, trio.current_time() + REREAD_S)):
@@ -168,48 +212,49 @@ class Scheduler:
 
     # --- admission ---
 
-    async def _admit(self, nursery: trio.Nursery, *, woken: bool) -> bool:
+    async def _admit(self, *, woken: bool) -> bool:
         """Admit what fits. Whether there is more to do at once."""
-        stopped = self._why_stopped() is not None
-        free = 0 if stopped else max(0, self.capacity - self.used)
+        free = self.free
         now = trio.current_time()
-        if woken and not free and not stopped and now < self._next_due:
+        if woken and not free and self._why_stopped() is None and now < self._next_due:
             # Nothing can be admitted. Whether an earlier time has come to be due is looked up once for many wake-ups.
             self._next_due = min(self._next_due, now + LOOK_S)
+            self._backlog = True
             return False
-        if not (woken and free):  # a wake-up mostly means work; everything else looks first, on the reader
+        if not (woken and free and self._backlog):  # then there is work, mostly; everything else looks first
             answer = await self._store.glance(look, Due())
             self._note_due(answer.next_in_ms)
             if answer.next_in_ms != 0 and not (answer.due_now and free):
                 return False
-        command = Admit(
-            limit=free,
-            epoch=self._epoch,
-            owner=owner_of(self._epoch),
-            lease_ms=int(self._config.lease_s * 1000),
-        )
-        admitted = await self._store.write(admit, command)
-        for admission in admitted.runs:
-            self._start(admission, nursery)
-        self._note_due(admitted.next_in_ms)
+        with self._offers.open(self.free) as offer:
+            admitted = await self._store.write(admit, offer.admit)
+            self._accept(admitted, offer)
+        self._backlog = len(admitted.runs) >= offer.admit.limit
         return bool(admitted.more)
+
+    def _accept(self, admitted: Admitted, offer: Offer) -> None:
+        """Runs are ours from now on. Registered at once: their leases are renewed, and recovery leaves them alone."""
+        if self._nursery is None:
+            return  # the daemon ends, and the next one recovers
+        for admission in admitted.runs:
+            self.admissions += 1
+            supervisor = RunSupervisor(admission, self._world, offer.take(admission))
+            key = (admission.run_id, admission.generation)
+            self._live[key] = supervisor
+            self._nursery.start_soon(self._supervise, key, supervisor)
+        self._note_due(admitted.next_in_ms)
 
     def _note_due(self, next_in_ms: int | None) -> None:
         self._next_due = float("inf") if next_in_ms is None else trio.current_time() + next_in_ms / 1000
-
-    def _start(self, admission: Admission, nursery: trio.Nursery) -> None:
-        key = (admission.run_id, admission.generation)
-        self.admissions += 1
-        # Registered before its task runs: from here on its lease is renewed and recovery leaves it alone.
-        supervisor = self._live[key] = RunSupervisor(admission, self._world)
-        nursery.start_soon(self._supervise, key, supervisor)
 
     async def _supervise(self, key: tuple[str, int], supervisor: RunSupervisor) -> None:
         """Run one supervisor. One that fails ends alone: its lease is an orphan, which recovery settles."""
         try:
             admission = supervisor.admission
             environment = await self._environment(admission.environment_id)
-            await supervisor.run(environment, await self._launch_facts(admission.definition_id))
+            facts = await self._launch_facts(admission.definition_id)
+            self._offers.learn(admission, facts, environment)
+            await supervisor.run(environment, facts)
         except OutcomeUnknown:
             raise
         except (
@@ -250,6 +295,7 @@ class Scheduler:
         except Unavailable:
             self._recover_at = 0.0  # what could not be read is read again soon
             raise
+        await self._offers.all_closed()  # which may have committed what we have read, and not said so yet
         known |= self._live.keys() | self._recovering  # before and after: one may have ended while we read
         present = {(found.run_id, found.generation) for found in standing}
         self._failed &= present
@@ -266,7 +312,7 @@ class Scheduler:
 
         async def prove(orphan: Standing) -> None:
             identity = orphan.identity or Identity(pid=-1, start_tick=0, boot_id=host.boot_id(), session=-1)
-            marker = f"{self._home_id}:{orphan.run_id}:{orphan.generation}"
+            marker = run_marker(self._home_id, orphan.run_id, orphan.generation)
             key = (orphan.run_id, orphan.generation)
             timeout_s = LOOK_AGAIN_S if key in self._unproved else PROOF_TIMEOUT_S
             proved[key] = await self._pool.custody.prove_dead(identity, marker, timeout_s=timeout_s)
@@ -295,6 +341,16 @@ class Scheduler:
             self._log.warning("recovery.unavailable", code=error.code)
         finally:
             self._recovering.difference_update((orphan.run_id, orphan.generation) for orphan in batch)
+
+
+def _limits(config: Config) -> dict[str, int | None]:
+    """What a runner is allowed, as `Launch` has it."""
+    return {
+        "value_bytes_max": config.max_value_bytes,
+        "output_bytes_max": config.max_output_bytes,
+        "memory_bytes_max": config.runner_memory_bytes,
+        "stop_grace_ms": int(config.stop_grace_s * 1000),
+    }
 
 
 def _remember(cache: dict[str, Any], key: str, value: object) -> None:

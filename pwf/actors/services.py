@@ -28,8 +28,11 @@ from pwf.errors import InvalidArgument
 from pwf.ids import check_key
 from pwf.places import Places
 from pwf.protocol.frames import Request
+from pwf.protocol.operations import RunStarted
 from pwf.store.explain import Load
+from pwf.store.once import Done
 from pwf.store.receipts import ReceiptKey
+from pwf.store.runs import StartRun
 from pwf.values import canonical, digest, parse
 
 P = TypeVar("P")
@@ -73,6 +76,10 @@ class Admission(Protocol):
 
     def load(self) -> Load:
         """What a run's reason depends on besides its rows."""
+        ...
+
+    async def start(self, command: StartRun) -> Done[RunStarted]:
+        """Start a run, at once where there is capacity."""
         ...
 
     def wake(self) -> None:

@@ -33,6 +33,11 @@ TemplateKey = tuple[str, str, tuple[tuple[str, str], ...]]  # interpreter, defin
 T = TypeVar("T")
 
 
+def template_key(interpreter: str, bundle_key: str, environment: dict[str, str]) -> TemplateKey:
+    """What one template serves: loading may depend on the environment."""
+    return interpreter, bundle_key, tuple(sorted(environment.items()))
+
+
 class Slot(Generic[T]):
     """One process that is being made or is there.
 

@@ -3,7 +3,8 @@
 A runner talks NDJSON over one stream socket that it inherits. The daemon sends `Launch`, then one `Reply` for each
 message with a `seq`. The runner sends transitions, which the daemon applies in the order of `seq` (1, 2, 3 …) under
 run and generation. A runner may go on to a pure node before the reply to its last message, and must wait for every
-reply before an effect, a request, a timer or the end.
+reply before an effect, a request or a timer. Its last transition may come together with `Leaving`, and is not answered
+then.
 
 Reads of larger outputs and files go over a second inherited socket, the *values* socket, with blocking calls:
 `ReadValue` -> `ValueChunk`…
@@ -21,7 +22,12 @@ from pwf.protocol.nesting import NESTING_MAX, is_too_deep
 from pwf.protocol.raw import OptionalRaw
 
 RUNNER_FRAME_BYTES_MAX = 8 * 1024 * 1024
-MARKER_VARIABLE = "PWF_RUN_MARKER"  # "<home_id>:<run_id>:<generation>" in every process of a runner
+MARKER_VARIABLE = "PWF_RUN_MARKER"  # `run_marker`, in every process of a runner
+
+
+def run_marker(home_id: str, run_id: str, generation: int) -> str:
+    """What every process of a runner bears in its environment."""
+    return f"{home_id}:{run_id}:{generation}"
 
 
 class _Message(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="type"):

@@ -2,8 +2,8 @@
 
 Owns: the position while this generation lasts. Promises: nothing but a pure node starts before every
 earlier transition is acknowledged; after any reply but `go` nothing more runs; when it leaves, no process
-of its own is left, or it does not claim so. If it dies: the daemon goes on from the last committed
-transition.
+of its own is left, or it does not claim so. Its last word needs no answer: nothing here would come of it. If it
+dies: the daemon goes on from the last committed transition.
 
 A plain blocking loop. Starting an event loop costs more than a whole run of one step may take, so only
 async functions and commands get one, for themselves.
@@ -121,7 +121,7 @@ class Engine:
         self._observe = launch.observe
 
     def run(self) -> None:
-        """Run nodes until the run parks, ends, or is no longer ours. Each transition has its reply then."""
+        """Run nodes until the run parks, ends, or is no longer ours. The last transition may still be held."""
         if self._launch.graph.titled and self._steps_taken == 0:
             self._title = self._make_title()
         while self._ready():
@@ -133,7 +133,6 @@ class Engine:
                 going_on = self._propose(step, end)
             if not going_on:
                 break
-        self._wire.settle()
 
     def _ready(self) -> bool:
         """Whether the node at the position may start."""
@@ -177,6 +176,7 @@ class Engine:
                     active_ms=step.active_ms,
                 ),
                 seq,
+                hold=True,
             )
             return False
         if isinstance(end, Question):
@@ -198,7 +198,7 @@ class Engine:
             title=self._take_title(),
             active_ms=step.active_ms,
         )
-        self._wire.send_sequenced(ask, seq)
+        self._wire.send_sequenced(ask, seq, hold=True)
 
     def _finish(self, step: Step, end: Ended) -> bool:
         output = self._wire.put(end.output) if end.output is not None else None
@@ -220,24 +220,26 @@ class Engine:
             title=self._take_title(),
             active_ms=step.active_ms,
         )
-        self._wire.send_sequenced(finish, seq, hold=end.outcome == "completed" and self._may_hold(following))
+        self._wire.send_sequenced(finish, seq, hold=self._may_hold(end, following))
         # A failed try may be tried again, which the daemon decides: never go past one without its word.
         if following is None or (end.outcome != "completed" and not self._wire.settle()):
             return False
         self._move(following, end, output)
         return True
 
-    def _may_hold(self, following: str | None) -> bool:
-        """Whether the end of this step may be told a moment after the next one has begun.
+    def _may_hold(self, end: Ended, following: str | None) -> bool:
+        """Whether the end of this step may be told a moment later: after the next one has begun, or with `Leaving`.
 
         Until then the daemon takes this step for the one that runs. So not where it would soon end it for its time,
         which a step that never lets go of the interpreter could bring about; and not after an interruption, so that
         the step that ends its process again is the one that is blamed.
         """
-        if following is None or self._launch.tries > 1:
+        here = self._specs[self._node]
+        if following is None:
+            return here.kind in PURE_KINDS
+        if end.outcome != "completed" or self._launch.tries > 1:
             return False
-        here, there = self._specs[self._node], self._specs[following]
-        return _unhurried(here) and _unhurried(there)
+        return _unhurried(here) and _unhurried(self._specs[following])
 
     def _follow(self, end: Ended) -> tuple[str | None, StepError | None]:
         """The node that the run should enter. A failed effect has a way out only if it surely did not happen."""

@@ -13,9 +13,9 @@ from functools import partial
 import msgspec
 
 from pwf.store import moves
+from pwf.store.broken import alone
 from pwf.store.daemon import Claim, Claimed, claim
 from pwf.store.queries import load_queries
-from pwf.store.queue import alone
 from pwf.store.runner_end import RunnerGone, runner_gone
 from pwf.store.state import load_run, save_position
 from pwf.store.tx import Tx

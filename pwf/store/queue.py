@@ -6,19 +6,20 @@ indexes of their own.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
-from typing import TypeVar
 
 import msgspec
 
-from pwf.errors import PwfError, Unavailable
+from pwf.protocol.operations import RunStarted
+from pwf.protocol.spawn import Identity
 from pwf.store import moves
+from pwf.store.broken import alone
+from pwf.store.launch import Launched, LaunchTerms, Parked, add_runner, launch_admitted
+from pwf.store.once import Done
 from pwf.store.queries import load_queries
+from pwf.store.runs import StartRun, start_run
 from pwf.store.state import RunState, encode, graph_of, load_run, save_position
 from pwf.store.tx import Tx
-
-R = TypeVar("R")
 
 Q = load_queries(__file__)
 
@@ -26,23 +27,38 @@ DUE_BATCH = 500  # rows that become due in one transaction; more follow in the n
 ADMIT_BATCH = 64
 
 
+class Standby(msgspec.Struct, frozen=True, kw_only=True):
+    """A process that has loaded a definition in an environment, and stands by for any run of these."""
+
+    definition_id: str
+    environment_id: str
+    identity: Identity
+
+
 class Admit(msgspec.Struct, frozen=True, kw_only=True):
-    """Admit up to `limit` runs for the daemon of `epoch`, leased to `owner` until `lease_ms` from now."""
+    """Admit up to `limit` runs for the daemon of `epoch`, leased to `owner` until `lease_ms` from now.
+
+    Those that find a process among the `standbys` are launched at once, on these `terms`.
+    """
 
     limit: int
     epoch: int
     owner: str
     lease_ms: int
+    standbys: tuple[Standby, ...] = ()
+    terms: LaunchTerms = LaunchTerms()
 
 
 class Admission(msgspec.Struct, frozen=True, kw_only=True):
-    """A run that is ours now."""
+    """A run that is ours now. `launched`: for the process `identity`, which stood by; else it has no process yet."""
 
     run_id: str
     generation: int
     token: str
     definition_id: str
     environment_id: str
+    identity: Identity | None = None
+    launched: Launched | Parked | None = None
 
 
 class Admitted(msgspec.Struct, frozen=True, kw_only=True):
@@ -75,8 +91,11 @@ def admit(tx: Tx, command: Admit) -> Admitted:
     limit = 0 if tx.disk_full else min(command.limit, ADMIT_BATCH)
     rows = tx.all(Q.ready, {"limit": limit}) if limit > 0 else []
     runs: list[Admission] = []
-    for row in rows:
-        admission = alone(tx, row[0], partial(_admit_one, tx, command, *row))
+    standbys = list(command.standbys)
+    for run_id, definition_id, environment_id in rows:
+        standby = _take_standby(standbys, definition_id, environment_id)
+        act = partial(_admit_one, tx, command, run_id, definition_id, environment_id, standby)
+        admission = alone(tx, run_id, act)
         if admission is not None:
             runs.append(admission)
     full_batch = fired >= DUE_BATCH or (len(rows) == ADMIT_BATCH and command.limit > ADMIT_BATCH)
@@ -87,27 +106,56 @@ def admit(tx: Tx, command: Admit) -> Admitted:
     )
 
 
-def _admit_one(tx: Tx, command: Admit, run_id: str, definition_id: str, environment_id: str) -> Admission:
+def _take_standby(standbys: list[Standby], definition_id: str, environment_id: str) -> Standby | None:
+    for index, standby in enumerate(standbys):
+        if standby.definition_id == definition_id and standby.environment_id == environment_id:
+            return standbys.pop(index)
+    return None
+
+
+def _admit_one(
+    tx: Tx, command: Admit, run_id: str, definition_id: str, environment_id: str, standby: Standby | None
+) -> Admission:
     token = tx.ids.token()
     entity_id = "run:" + run_id
     revision, generation = tx.take_lease(
         entity_id, token=token, owner=command.owner, until_awake_ms=tx.now.awake_ms + command.lease_ms
     )
     tx.run(Q.make_live, {"run_id": run_id})
-    tx.run(Q.set_running, {"run_id": run_id})
-    tx.run(
-        Q.add_runner,
-        {"run_id": run_id, "generation": generation, "epoch": command.epoch, "now": tx.now.wall_ms},
-    )
     tx.event(entity_id, revision, "admitted", "daemon", generation, b"{}")
-    tx.changed(entity_id)
+    launched = None
+    if standby is None:
+        tx.run(Q.set_running, {"run_id": run_id})
+        add_runner(tx, run_id, generation, command.epoch)
+        tx.changed(entity_id)
+    else:
+        launched = launch_admitted(tx, run_id, standby.identity, command.terms, command.epoch)
     return Admission(
         run_id=run_id,
         generation=generation,
         token=token,
         definition_id=definition_id,
         environment_id=environment_id,
+        identity=None if standby is None else standby.identity,
+        launched=launched,
     )
+
+
+class StartAdmitted(msgspec.Struct, frozen=True, kw_only=True):
+    """Start a run while there is capacity, so that it need not wait for another transaction."""
+
+    start: StartRun
+    admit: Admit
+
+
+def start_admitted(tx: Tx, command: StartAdmitted) -> tuple[Done[RunStarted], Admitted]:
+    """Start a run, then admit what is first in the queue, which may be another."""
+    done = start_run(tx, command.start)
+    admitted = admit(tx, command.admit)
+    started = None if done.adopted else done.result
+    if started is not None and any(admission.run_id == started.run_id for admission in admitted.runs):
+        tx.unchanged("queue")  # it waits for nobody
+    return done, admitted
 
 
 def fire_due(tx: Tx) -> int:
@@ -118,18 +166,6 @@ def fire_due(tx: Tx) -> int:
     for (run_id,) in rows:
         alone(tx, run_id, partial(_fire, tx, run_id))
     return len(rows)
-
-
-def alone(tx: Tx, run_id: str, act: Callable[[], R]) -> R | None:
-    """Act on one run of many: a row that can't be handled parks its own run, and stops nobody else's."""
-    try:
-        with tx.savepoint():
-            return act()
-    except Unavailable:  # not this run's fault
-        raise
-    except (PwfError, msgspec.MsgspecError) as error:
-        break_run(tx, run_id, str(error))
-        return None
 
 
 def _fire(tx: Tx, run_id: str) -> None:
@@ -155,23 +191,6 @@ def complete_parked(tx: Tx, run: RunState, output: bytes, *, actor: str) -> None
     moves.end_attempt(tx, run, "completed", output=value)
     moves.take(tx, run, graph, then, "completed", value, error, go=False)
     moves.note(tx, run, "step_finished", actor, moves.after_facts(facts, run, then))
-
-
-def break_run(tx: Tx, run_id: str, detail: str) -> None:
-    """Park a run that can't be handled, without loading it: its row may be what can't be read.
-
-    An open attempt stays open. If the run is ever resumed, its next runner can't begin, and the end of that one
-    settles the attempt with its effect, by the rules.
-    """
-    entity_id, detail = "run:" + run_id, detail[:2000]
-    if not tx.run(Q.break_run, {"run_id": run_id, "detail": detail}):
-        return  # it has ended
-    tx.run(moves.Q.dequeue, {"run_id": run_id})
-    tx.release_lease(entity_id)
-    revision = tx.fence(entity_id)
-    tx.event(entity_id, revision, "held", "daemon", 0, {"hold": "broken", "detail": detail})
-    tx.changed(entity_id)
-    tx.changed("stand:" + run_id)
 
 
 def _next_in_ms(tx: Tx) -> int | None:

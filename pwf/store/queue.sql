@@ -37,19 +37,9 @@ UPDATE run_queue SET state = 'live' WHERE run_id = :run_id AND state = 'ready'
 UPDATE runs SET status = 'running', seq = 0, due_wall_ms = NULL, due_elapsed_ms = NULL, due_boot_id = NULL
 WHERE run_id = :run_id
 
--- name: add_runner
--- A place for the runner's identity, before it exists.
-INSERT INTO runners(run_id, generation, epoch, state, created_wall_ms)
-VALUES (:run_id, :generation, :epoch, 'launching', :now)
-
 -- name: active_visit
 -- The open attempt of a run, if there is one.
 SELECT attempt FROM attempts WHERE run_id = :run_id AND status = 'active'
-
--- name: break_run
--- Park a run whose rows can't be handled.
-UPDATE runs SET status = 'held', hold = 'broken', hold_detail = :detail
-WHERE run_id = :run_id AND ended_wall_ms IS NULL
 
 -- name: rebase
 -- After a reboot, relative times go by the wall clock.

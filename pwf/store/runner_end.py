@@ -13,7 +13,7 @@ import msgspec
 from pwf.protocol.graph import NodeSpec
 from pwf.protocol.runner import StepError
 from pwf.store import moves
-from pwf.store.queue import alone
+from pwf.store.broken import alone
 from pwf.store.runners import Q, leave_unknown
 from pwf.store.state import Graph, RunState, encode, graph_of, load_run, save_position
 from pwf.store.tx import Tx
@@ -42,17 +42,19 @@ def runner_gone(tx: Tx, command: RunnerGone) -> None:
 
     A run whose rows can't be read is parked as `broken`, so that one recovery settles all others.
     """
-    alone(tx, command.run_id, partial(_settle, tx, command))
+    waits = alone(tx, command.run_id, partial(_settle, tx, command))
     if command.proved:
         tx.run(Q.delete_runner, {"run_id": command.run_id, "generation": command.generation})
         tx.run(Q.drop_holds, {"run_id": command.run_id, "generation": command.generation})
     else:
         tx.run(Q.runner_ending, {"run_id": command.run_id, "generation": command.generation})
-    tx.changed("queue")
+    if waits:
+        tx.changed("queue")
     tx.changed("run:" + command.run_id)
 
 
-def _settle(tx: Tx, command: RunnerGone) -> None:
+def _settle(tx: Tx, command: RunnerGone) -> bool:
+    """Whether the run may be in the queue, where it was not to be admitted before this."""
     run = load_run(tx, command.run_id)
     if run.generation == command.generation and run.status == "running":
         run.revision = tx.fence(run.entity_id, generation=command.generation)
@@ -63,6 +65,7 @@ def _settle(tx: Tx, command: RunnerGone) -> None:
         _hold_unreaped(tx, run)
         save_position(tx, run)
         moves.note(tx, run, "held", "daemon", {"hold": "process_unreaped"})
+    return not run.ended
 
 
 def _settle_interrupted(tx: Tx, run: RunState, command: RunnerGone) -> None:

@@ -1,29 +1,23 @@
-"""Between a run and its runner: custody and launch, updates, and what becomes of an effect of unknown outcome.
+"""Between a run and its runner: who owns it, its updates, and what becomes of an effect of unknown outcome.
 
-What a runner says is decided in `transitions`, its end in `runner_end`.
+A runner's launch is in `launch`, what it says is decided in `transitions`, its end in `runner_end`.
 """
 
 from __future__ import annotations
 
 import msgspec
 
-from pwf.errors import ClaimLost, GraphError, Rejected
+from pwf.errors import ClaimLost
 from pwf.protocol.graph import NodeSpec
 from pwf.protocol.runner import (
     Finish,
-    Launch,
-    PastStep,
     Publish,
     StepError,
-    Value,
 )
-from pwf.protocol.spawn import Identity
 from pwf.store import moves
 from pwf.store.queries import load_queries
-from pwf.store.queue import break_run
-from pwf.store.state import RunState, encode, graph_of, load_run, save_position
+from pwf.store.state import RunState, encode, load_run
 from pwf.store.tx import Tx
-from pwf.store.values import value_of
 
 Q = load_queries(__file__)
 
@@ -52,132 +46,12 @@ class Current(msgspec.Struct, frozen=True, kw_only=True):
     stops_itself: bool = False
 
 
-# --- launch ---------------------------------------------------------------------------------------------------
-
-
-class RunnerStarted(msgspec.Struct, frozen=True, kw_only=True):
-    """A process stands ready. `limits` fills what of the launch the daemon alone knows (`Launch` field names)."""
-
-    fence: Fence
-    identity: Identity
-    limits: dict[str, int | str | None] = {}
-
-
-class Launched(msgspec.Struct, frozen=True, kw_only=True):
-    launch: Launch
-    current: Current
-
-
-class Parked(msgspec.Struct, frozen=True, kw_only=True):
-    """A pause came before the launch, or the run can't be launched: the runner is not needed."""
-
-
-def runner_started(tx: Tx, command: RunnerStarted) -> Launched | Parked:
-    """Record custody, begin the attempt at the position, and say everything that the runner needs.
-
-    A run whose rows can't be read is parked as `broken`, instead of being launched again and again.
-    """
-    try:
-        with tx.savepoint():
-            return _begin(tx, command)
-    except (GraphError, Rejected, msgspec.MsgspecError) as error:
-        if not _holds_lease(tx, command.fence):
-            raise
-        break_run(tx, command.fence.run_id, str(error))
-        return Parked()
-
-
-def _begin(tx: Tx, command: RunnerStarted) -> Launched | Parked:
-    run = owned(tx, command.fence)
-    if run.pause_requested:
-        moves.hold(tx, run, "paused", None)
-        part(tx, run)
-        save_position(tx, run)
-        moves.note(tx, run, "held", "daemon", {"hold": "paused"})
-        return Parked()
-    graph = graph_of(tx, run.definition_id)
-    node = graph.node(run.node)
-    identity = command.identity
-    tx.run(
-        Q.runner_started,
-        {
-            "run_id": run.run_id,
-            "generation": run.generation,
-            "pid": identity.pid,
-            "start_tick": identity.start_tick,
-            "boot_id": identity.boot_id,
-            "session": identity.session,
-        },
-    )
-    past = _past(tx, run) if run.attempts else ()
-    moves.begin_attempt(tx, run, node, run.generation)
-    moves.write_attempt(tx, run)
-    if run.started_wall_ms is None:
-        run.started_wall_ms, run.placed = tx.now.wall_ms, True
-    save_position(tx, run)
-    moves.note(
-        tx,
-        run,
-        "launched",
-        "daemon",
-        {"node": run.node, "attempt": run.attempts, "visit": run.visit, "pid": identity.pid},
-    )
-    row = tx.one(Q.input, {"run_id": run.run_id})
-    assert row is not None
-    reports = run.observe in ("failed", "timed_out")
-    launch = Launch(
-        run_id=run.run_id,
-        generation=run.generation,
-        graph=graph.graph,
-        input=value_of(row[0], row[1], row[2]),
-        node=run.node,
-        visit=run.visit,
-        attempt=run.attempts,
-        tries=run.tries,
-        observe=run.observe is not None,
-        observe_then=run.observe if reports else None,  # type: ignore[arg-type]
-        observe_error=unknown_error(tx, run, node) if reports else None,
-        effect_key=run.effect_key if node.effect is not None else None,
-        attempt_started_wall_ms=tx.now.wall_ms,
-        past=past,
-        visits=run.visits,
-        steps_taken=run.steps - 1,
-        root=row[3],
-        files=_data_files(tx, run) if graph.graph.files else {},
-        **command.limits,  # type: ignore[arg-type]
-    )
-    return Launched(launch=launch, current=current_of(run, node))
-
-
-def _past(tx: Tx, run: RunState) -> tuple[PastStep, ...]:
-    latest: dict[tuple[str, bool], PastStep] = {}
-    for node, visit, status, output, output_digest, size, error in tx.all(Q.past, {"run_id": run.run_id}):
-        done = status == "completed"
-        step = PastStep(
-            node=node,
-            visit=visit,
-            outcome=status,
-            output=value_of(output, output_digest, size) if done else None,
-            error=moves.decode_error(error),
-        )
-        if done:
-            latest.pop((node, False), None)  # an older failure says nothing any more
-        latest.pop((node, done), None)
-        latest[node, done] = step
-    return tuple(latest.values())
-
-
 def unknown_error(tx: Tx, run: RunState, node: NodeSpec) -> StepError | None:
     """Why the attempt ended whose effect is to be observed. One whose runner we ended has left no word."""
     row = tx.one(Q.unknown_error, {"run_id": run.run_id, "node": run.node, "visit": run.visit})
     if row is not None:
         return moves.decode_error(row[0])
     return moves.took_too_long(node) if run.observe == "timed_out" else None
-
-
-def _data_files(tx: Tx, run: RunState) -> dict[str, Value]:
-    rows = tx.all(Q.data_files, {"definition_id": run.definition_id})
-    return {path: Value(digest=digest, size=size) for path, digest, size in rows}
 
 
 def current_of(run: RunState, node: NodeSpec) -> Current:
@@ -200,7 +74,8 @@ def owned(tx: Tx, fence: Fence, *, expected_status: str = "running") -> RunState
     return run
 
 
-def _holds_lease(tx: Tx, fence: Fence) -> bool:
+def holds_lease(tx: Tx, fence: Fence) -> bool:
+    """Whether the run is still the writer's, without counting a write."""
     owner = {"entity_id": f"run:{fence.run_id}", "generation": fence.generation, "token": fence.token}
     return tx.one(Q.lease_holder, owner) is not None
 
@@ -266,7 +141,7 @@ def publish_updates(tx: Tx, command: PublishUpdates) -> int:
     Updates count no revision: they are no step of the run, and views read them from their rows.
     """
     fence = command.fence
-    if not _holds_lease(tx, fence):
+    if not holds_lease(tx, fence):
         raise ClaimLost(f"run {fence.run_id} has another owner by now")
     dropped = 0
     for update in command.updates:

@@ -1,10 +1,5 @@
 -- Runners: custody of the one process per run generation, and what it reports.
 
--- name: runner_started
--- Custody before work: the identity stands here before the runner is told to begin.
-UPDATE runners SET state = 'live', pid = :pid, start_tick = :start_tick, boot_id = :boot_id, session = :session
-WHERE run_id = :run_id AND generation = :generation
-
 -- name: runner_ending
 -- The runner's work is over; the process is still to be proved dead.
 UPDATE runners SET state = 'ending' WHERE run_id = :run_id AND generation = :generation
@@ -17,28 +12,11 @@ DELETE FROM runners WHERE run_id = :run_id AND generation = :generation
 -- Every runner: as many as there is capacity, and those that an earlier daemon left.
 SELECT run_id, generation, epoch, state, pid, start_tick, boot_id, session FROM runners
 
--- name: past
--- The results so far, in order.
-SELECT a.node, a.visit, a.status, a.output, a.output_digest, c.size, a.error
-FROM attempts a LEFT JOIN contents c ON c.digest = a.output_digest
-WHERE a.run_id = :run_id AND a.status IN ('completed', 'failed', 'timed_out', 'cancelled')
-ORDER BY a.attempt
-
 -- name: unknown_error
 -- The error of the attempt whose effect is to be observed.
 SELECT error FROM attempts
 WHERE run_id = :run_id AND node = :node AND visit = :visit AND status = 'unknown' AND error IS NOT NULL
 ORDER BY attempt DESC LIMIT 1
-
--- name: input
--- The run's input, root and pinned data files' home.
-SELECT r.input, r.input_digest, c.size, d.root
-FROM runs r JOIN definitions d ON d.definition_id = r.definition_id LEFT JOIN contents c ON c.digest = r.input_digest
-WHERE r.run_id = :run_id
-
--- name: data_files
--- The data files that are pinned with the definition.
-SELECT path, digest, size FROM definition_sources WHERE definition_id = :definition_id AND kind = 'data'
 
 -- name: put_update
 -- A record replaces the current item of its kind and key.

@@ -144,37 +144,33 @@ def load_run(tx: Tx, run_id: str) -> RunState:
 
 def save_position(tx: Tx, run: RunState) -> None:
     """Write position and counters; and status, hold and due time where they changed."""
-    tx.run(
-        Q.save_position,
-        {
-            "run_id": run.run_id,
-            "title": run.title,
-            "node": run.node,
-            "visit": run.visit,
-            "visits": encode(run.visits),
-            "steps": run.steps,
-            "attempts": run.attempts,
-            "tries": run.tries,
-            "failures": run.failures,
-            "crashes": run.crashes,
-            "observe": run.observe,
-            "seq": run.seq,
-            "pause_requested": run.pause_requested,
-        },
-    )
-    if run.placed and not run.ended:
-        tx.run(
-            Q.save_status,
-            {
-                "run_id": run.run_id,
-                "status": run.status,
-                "hold": run.hold,
-                "hold_detail": run.hold_detail,
-                "due_wall_ms": run.due_wall_ms,
-                "due_elapsed_ms": run.due_elapsed_ms,
-                "due_boot_id": run.due_boot_id,
-                "started_wall_ms": run.started_wall_ms,
-                "reason": run.reason,
-            },
-        )
-        run.placed = False
+    position = {
+        "run_id": run.run_id,
+        "title": run.title,
+        "node": run.node,
+        "visit": run.visit,
+        "visits": encode(run.visits),
+        "steps": run.steps,
+        "attempts": run.attempts,
+        "tries": run.tries,
+        "failures": run.failures,
+        "crashes": run.crashes,
+        "observe": run.observe,
+        "seq": run.seq,
+        "pause_requested": run.pause_requested,
+    }
+    if not run.placed or run.ended:
+        tx.run(Q.save_position, position)
+        return
+    place = {
+        "status": run.status,
+        "hold": run.hold,
+        "hold_detail": run.hold_detail,
+        "due_wall_ms": run.due_wall_ms,
+        "due_elapsed_ms": run.due_elapsed_ms,
+        "due_boot_id": run.due_boot_id,
+        "started_wall_ms": run.started_wall_ms,
+        "reason": run.reason,
+    }
+    tx.run(Q.save_all, {**position, **place})
+    run.placed = False

@@ -60,6 +60,10 @@ class Tx:
         """Tell subscribers about `key` ("run:<id>", "queue", "daemon", "requests") once this is committed."""
         self.changed_keys.append(key)
 
+    def unchanged(self, key: str) -> None:
+        """Take back one `changed(key)` of this command, which has itself done what it would wake somebody for."""
+        self.changed_keys.remove(key)
+
     @contextmanager
     def savepoint(self) -> Iterator[None]:
         """A part of a command that is undone alone when it raises; the exception goes on.

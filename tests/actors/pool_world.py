@@ -114,7 +114,8 @@ class Project:
                     assert message.output is not None
                     assert message.output.json is not None
                     output = msgspec.json.decode(message.output.json)
-                    await process.stream.send_all(encode_line([Reply(seq=message.seq, verdict="end")]))
+                    if message.next is not None:
+                        await process.stream.send_all(encode_line([Reply(seq=message.seq, verdict="go")]))
                 else:
                     assert isinstance(message, Leaving)
         return output

@@ -82,6 +82,9 @@ class Pool:
         self.takes_s = 0.01
         self.error: Callable[[], Exception] | None = None
 
+    def reserve(self, _key: Any) -> None:
+        """Nobody stands by."""
+
     async def acquire(self, **_facts: Any) -> Process:
         self.asked += 1
         await trio.sleep(self.takes_s)

@@ -23,7 +23,6 @@ from pwf.protocol.runner import (
     FromRunner,
     Launch,
     Leaving,
-    Reply,
     Value,
     encode_line,
 )
@@ -238,7 +237,6 @@ class RunnerPeer:
         finish = self.receive()
         assert isinstance(finish, Finish), finish
         assert finish.error is None, finish.error
-        self.messages.sendall(encode_line([Reply(seq=finish.seq, verdict="end")]))
         assert isinstance(self.receive(), Leaving)
         assert finish.output is not None
         assert finish.output.json is not None

@@ -213,11 +213,13 @@ def test_a_run_of_quick_pure_steps_is_told_in_few_messages() -> None:
         splitter = FrameSplitter(RUNNER_FRAME_BYTES_MAX)
         messages.settimeout(LONG_S)
         while data := messages.recv(1 << 20):
-            replies = [run.receive(from_runner.decode(line)) for line in splitter.feed(data)]
-            answers = [reply for reply in replies if reply is not None]
+            said = [from_runner.decode(line) for line in splitter.feed(data)]
+            answers = [reply for message in said if (reply := run.receive(message)) is not None]
             if answers:
                 sends.append(len(answers))
-                messages.sendall(encode_line(answers))
+            if isinstance(said[-1], Leaving):  # nobody is there to be answered
+                break
+            messages.sendall(encode_line(answers))
         os.waitpid(pid, 0)
     assert sum(sends) == 10
     assert len(sends) <= 4  # one, where nobody else wants the processor

@@ -13,6 +13,7 @@ from typing import Any
 import apsw
 import trio
 
+from pwf.actors.template import WAITING_MARKER
 from pwf.protocol.frames import Request, Response
 from tests.sim.model import RunModel, path_fault
 from tests.sim.promises import Promises
@@ -262,8 +263,9 @@ class Auditor:
         return [run for run in self.runs.values() if run.status not in ENDED]
 
     def at_rest(self) -> None:
-        """After everything has ended nothing is left: no process, no capacity in use, no runner row."""
-        living = [process.marker for process in self._world.machine.living()]
+        """After everything has ended nothing of it is left: no process, no capacity in use, no runner row."""
+        standing_by = WAITING_MARKER  # has no run yet
+        living = [p.marker for p in self._world.machine.living() if p.marker != standing_by]
         self.check(not living, f"no process is left: {living}")
         rows = self.rows("SELECT run_id, state FROM runners")
         self.check(not rows, f"no runner row is left: {rows}")

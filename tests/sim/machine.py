@@ -6,7 +6,7 @@ a reboot begins a new boot id and ends every process.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 import trio
@@ -87,6 +87,7 @@ class Process:
     marker: str
     scope: trio.CancelScope = field(default_factory=trio.CancelScope)
     ended: trio.Event = field(default_factory=trio.Event)
+    on_ended: Callable[[], None] | None = None
     running: trio.Event = field(default_factory=trio.Event)
     immortal_until: float = 0.0  # the kernel can't end it before
     kill_s: float = 0.0  # from the signal to its end

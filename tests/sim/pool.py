@@ -9,6 +9,8 @@ from typing import Any
 import trio
 from trio.testing import memory_stream_pair
 
+from pwf.actors.template import WAITING_MARKER
+from pwf.actors.warm import TemplateKey, template_key
 from pwf.errors import EnvironmentMissing, LoadFailed, RunnerCrashed
 from pwf.host.identity import Identity
 from tests.sim.machine import Process
@@ -77,6 +79,22 @@ class HeldRunner:
         self.marker = process.marker
         self.stream = DaemonEnd(world, pool, stream)
         self.values = values
+        self.on_exit: Callable[[], None] | None = None
+        process.on_ended = self._tell_exit
+
+    @property
+    def alive(self) -> bool:
+        """Whether the process is there; nobody may have noticed its end."""
+        return self._process.alive
+
+    @property
+    def has_left(self) -> bool:
+        """As `RunnerProcess.has_left`."""
+        return not self._process.alive and not self._process.killed
+
+    def _tell_exit(self) -> None:
+        if self.on_exit is not None:
+            self.on_exit()
 
     async def prove_dead(
         self, childless: bool = False, *, grace_s: float = 0.0, timeout_s: float = PROOF_TIMEOUT_S
@@ -95,6 +113,7 @@ class HeldRunner:
 
     def close(self) -> None:
         """The same at once, as when the daemon's process ends."""
+        self.on_exit = None
         self.stream.close()
         _close(self.values)
         self._pool.held.pop(self, None)
@@ -125,6 +144,25 @@ def _close(stream: Any) -> None:
     stream.receive_stream.close()
 
 
+class SimReserved:
+    """As `Reserved`."""
+
+    def __init__(self, pool: SimPool, key: TemplateKey, held: HeldRunner) -> None:
+        self.process = held
+        self._pool = pool
+        self._key = key
+
+    def take(self, marker: str) -> HeldRunner:
+        """It is a run's from now on."""
+        self.process.marker = marker
+        self._pool.stand_by(self._key)
+        return self.process
+
+    def put_back(self) -> None:
+        """Nobody needed it."""
+        self._pool.waiting.setdefault(self._key, []).append(self.process)
+
+
 class SimPool:
     """What the Scheduler and the RunSupervisors need of a RunnerPool, for one life of the daemon."""
 
@@ -134,6 +172,7 @@ class SimPool:
         self._chance = world.stream(f"pool:{life.number}")
         self.custody = SimCustody(world, self._chance)
         self.held: dict[HeldRunner, None] = {}
+        self.waiting: dict[TemplateKey, list[HeldRunner]] = {}
         self._loaded: set[str] = set()
 
     async def acquire(
@@ -158,6 +197,28 @@ class SimPool:
         if self._chance.random() < self._world.rate("launch_refused"):
             self._world.fault("launch_refused", marker=marker)
             raise self._chance.choice(REFUSALS)("it can't be launched just now")
+        held = self._start(marker)
+        await trio.sleep(self._chance.random() * 0.02)
+        self.stand_by(template_key(interpreter, bundle_key, environment))
+        return held
+
+    def reserve(self, key: TemplateKey) -> SimReserved | None:
+        """As `RunnerPool.reserve`."""
+        waiting = self.waiting.get(key, [])
+        while waiting:
+            held = waiting.pop()
+            if held.alive or self._chance.random() < 0.5:  # the end of one may not be known yet
+                return SimReserved(self, key, held)
+            held.close()
+        return None
+
+    def stand_by(self, key: TemplateKey) -> None:
+        """Perhaps have a process wait for the next run."""
+        if self._chance.random() < self._world.rate("stand_by") and not self.waiting.get(key):
+            self.waiting.setdefault(key, []).append(self._start(WAITING_MARKER))
+
+    def _start(self, marker: str) -> HeldRunner:
+        """A process that waits for its launch."""
         process = self._world.machine.add_process(marker)
         if self._chance.random() < self._world.rate("slow_kill"):
             process.kill_s = self._chance.random() * 4.0
@@ -175,7 +236,6 @@ class SimPool:
                 _close(their_values)
 
         self._world.start_process(process, live)
-        await trio.sleep(self._chance.random() * 0.02)
         return held
 
     def close_all(self) -> None:

@@ -170,6 +170,7 @@ class SimRunner:
     async def _live(self) -> None:
         launch = await self._next()
         assert isinstance(launch, Launch)
+        self._process.marker = launch.marker
         self._world.auditor.launched(self._process, launch)
         self._model = self._world.models[launch.graph.name]
         self._run_id = launch.run_id
@@ -177,7 +178,8 @@ class SimRunner:
         self._visits = {launch.node: launch.visit, **launch.visits}
         self._steps = launch.steps_taken
         await self._loop(launch)
-        await self._settle()
+        if not self._happens("leave_early"):
+            await self._settle()
         children = [p for p in self._world.machine.bearers(self._process.marker) if p is not self._process]
         for child in children:
             child.kill()
@@ -242,9 +244,7 @@ class SimRunner:
                 observed=end.observed,
                 active_ms=1,
             ),
-            may_hold=end.outcome == "completed"
-            and following is not None
-            and self._both_pure(node, following),
+            may_hold=self._may_hold(node, end, following),
         )
         if following is None or (end.outcome != "completed" and not await self._settle()):
             return False
@@ -252,8 +252,12 @@ class SimRunner:
         self._visit = self._visits[following] = self._visits.get(following, 0) + 1
         return True
 
-    def _both_pure(self, node: NodeModel, following: str) -> bool:
-        return node.kind == "compute" and self._model.nodes[following].kind == "compute"
+    def _may_hold(self, node: NodeModel, end: Ended, following: str | None) -> bool:
+        if node.kind != "compute":
+            return False
+        if following is None:
+            return True
+        return end.outcome == "completed" and self._model.nodes[following].kind == "compute"
 
     async def _put(self, output: dict[str, Any]) -> Value:
         data = canonical(output)

@@ -126,6 +126,8 @@ class World:
                     await work()
             finally:
                 process.ended.set()
+                if process.on_ended is not None:
+                    process.on_ended()
                 self.note("process.ended", marker=process.marker, pid=process.identity.pid)
 
         self.note("process.started", marker=process.marker, pid=process.identity.pid)

@@ -22,13 +22,14 @@ from pwf.store.control import Control, cancel, pause, resume
 from pwf.store.definitions import SaveDefinition, save_definition
 from pwf.store.effects import RecoverEffect, recover_effect
 from pwf.store.explain import Load
+from pwf.store.launch import Launched, Parked, RunnerStarted, runner_started
 from pwf.store.once import Done
 from pwf.store.queue import Admission, Admit, Admitted, Rebase, admit, rebase
 from pwf.store.read_runs import RunQuery, run_summary, run_view
 from pwf.store.receipts import ReceiptKey
 from pwf.store.requests import Answer, answer
 from pwf.store.runner_end import RunnerGone, runner_gone
-from pwf.store.runners import Current, Fence, Launched, Parked, RunnerStarted, runner_started
+from pwf.store.runners import Current, Fence
 from pwf.store.runs import RunEnvironment, StartRun, start_run
 from pwf.store.transitions import Applied, RunnerMessages, apply_messages
 from pwf.store.verify import Verify, verify

@@ -1,0 +1,174 @@
+"""Launch: custody of a runner's process, the attempt that it begins, and everything that it must be told.
+
+A process that stood by is launched in the command that admits its run (`queue.admit`). A run that was admitted
+without one is launched when its process stands ready (`runner_started`).
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from pwf.errors import GraphError, Rejected
+from pwf.protocol.runner import Launch, PastStep, Value, run_marker
+from pwf.protocol.spawn import Identity
+from pwf.store import moves
+from pwf.store.broken import break_run
+from pwf.store.queries import load_queries
+from pwf.store.runners import Current, Fence, current_of, holds_lease, owned, part, unknown_error
+from pwf.store.state import RunState, graph_of, load_run, save_position
+from pwf.store.tx import Tx
+from pwf.store.values import value_of
+
+Q = load_queries(__file__)
+
+
+class LaunchTerms(msgspec.Struct, frozen=True, kw_only=True):
+    """What of each launch the daemon alone knows. `limits`: fields of `Launch`."""
+
+    home_id: str = ""
+    limits: dict[str, int | None] = {}
+
+
+class RunnerStarted(msgspec.Struct, frozen=True, kw_only=True):
+    """A process stands ready for a run that was admitted without one."""
+
+    fence: Fence
+    identity: Identity
+    terms: LaunchTerms = LaunchTerms()
+
+
+class Launched(msgspec.Struct, frozen=True, kw_only=True):
+    launch: Launch
+    current: Current
+
+
+class Parked(msgspec.Struct, frozen=True, kw_only=True):
+    """A pause came before the launch, or the run can't be launched: the runner is not needed."""
+
+
+def runner_started(tx: Tx, command: RunnerStarted) -> Launched | Parked:
+    """Record custody, begin the attempt at the position, and say everything that the runner needs.
+
+    A run whose rows can't be read is parked as `broken`, instead of being launched again and again.
+    """
+    try:
+        with tx.savepoint():
+            run = owned(tx, command.fence)
+            tx.run(Q.runner_started, _custody(run, command.identity))
+            return _begin(tx, run, command.identity, command.terms)
+    except (GraphError, Rejected, msgspec.MsgspecError) as error:
+        if not holds_lease(tx, command.fence):
+            raise
+        break_run(tx, command.fence.run_id, str(error))
+        return Parked()
+
+
+def add_runner(tx: Tx, run_id: str, generation: int, epoch: int) -> None:
+    """A place for a runner's identity, before it exists."""
+    tx.run(
+        Q.add_runner,
+        {
+            "run_id": run_id,
+            "generation": generation,
+            "epoch": epoch,
+            "state": "launching",
+            "now": tx.now.wall_ms,
+            "pid": None,
+            "start_tick": None,
+            "boot_id": None,
+            "session": None,
+        },
+    )
+
+
+def launch_admitted(
+    tx: Tx, run_id: str, identity: Identity, terms: LaunchTerms, epoch: int
+) -> Launched | Parked:
+    """The same for a run whose lease this command has taken. Raises what `break_run` is for."""
+    run = load_run(tx, run_id)
+    run.revision = tx.fence(run.entity_id)
+    run.status, run.seq, run.placed = "running", 0, True  # the runner numbers its messages from 1
+    run.due_wall_ms = run.due_elapsed_ms = run.due_boot_id = None
+    facts = {"epoch": epoch, "state": "live", "now": tx.now.wall_ms}
+    tx.run(Q.add_runner, {**_custody(run, identity), **facts})
+    return _begin(tx, run, identity, terms)
+
+
+def _custody(run: RunState, identity: Identity) -> dict[str, object]:
+    return {
+        "run_id": run.run_id,
+        "generation": run.generation,
+        "pid": identity.pid,
+        "start_tick": identity.start_tick,
+        "boot_id": identity.boot_id,
+        "session": identity.session,
+    }
+
+
+def _begin(tx: Tx, run: RunState, identity: Identity, terms: LaunchTerms) -> Launched | Parked:
+    """The fence is passed, and custody is recorded."""
+    if run.pause_requested:
+        moves.hold(tx, run, "paused", None)
+        part(tx, run)
+        save_position(tx, run)
+        moves.note(tx, run, "held", "daemon", {"hold": "paused"})
+        return Parked()
+    graph = graph_of(tx, run.definition_id)
+    node = graph.node(run.node)
+    past = _past(tx, run) if run.attempts else ()
+    moves.begin_attempt(tx, run, node, run.generation)
+    moves.write_attempt(tx, run)
+    if run.started_wall_ms is None:
+        run.started_wall_ms, run.placed = tx.now.wall_ms, True
+    save_position(tx, run)
+    facts = {"node": run.node, "attempt": run.attempts, "visit": run.visit, "pid": identity.pid}
+    moves.note(tx, run, "launched", "daemon", facts)
+    row = tx.one(Q.input, {"run_id": run.run_id})
+    assert row is not None
+    reports = run.observe in ("failed", "timed_out")
+    launch = Launch(
+        run_id=run.run_id,
+        generation=run.generation,
+        graph=graph.graph,
+        input=value_of(row[0], row[1], row[2]),
+        node=run.node,
+        visit=run.visit,
+        attempt=run.attempts,
+        tries=run.tries,
+        observe=run.observe is not None,
+        observe_then=run.observe if reports else None,  # type: ignore[arg-type]
+        observe_error=unknown_error(tx, run, node) if reports else None,
+        effect_key=run.effect_key if node.effect is not None else None,
+        attempt_started_wall_ms=tx.now.wall_ms,
+        past=past,
+        visits=run.visits,
+        steps_taken=run.steps - 1,
+        root=row[3],
+        files=_data_files(tx, run) if graph.graph.files else {},
+        marker=run_marker(terms.home_id, run.run_id, run.generation),
+        **terms.limits,  # type: ignore[arg-type]
+    )
+    return Launched(launch=launch, current=current_of(run, node))
+
+
+def _past(tx: Tx, run: RunState) -> tuple[PastStep, ...]:
+    latest: dict[tuple[str, bool], PastStep] = {}
+    for node, visit, status, output, output_digest, size, error in tx.all(Q.past, {"run_id": run.run_id}):
+        done = status == "completed"
+        step = PastStep(
+            node=node,
+            visit=visit,
+            outcome=status,
+            output=value_of(output, output_digest, size) if done else None,
+            error=moves.decode_error(error),
+        )
+        if done:
+            latest.pop((node, False), None)  # an older failure says nothing any more
+        latest.pop((node, done), None)
+        latest[node, done] = step
+    return tuple(latest.values())
+
+
+def _data_files(tx: Tx, run: RunState) -> dict[str, Value]:
+    rows = tx.all(Q.data_files, {"definition_id": run.definition_id})
+    return {path: Value(digest=digest, size=size) for path, digest, size in rows}
