@@ -31,8 +31,14 @@ class Offer:
     def __init__(self, admit: Admit, reserved: list[Reserved]) -> None:
         self.admit = admit
         self.closed = trio.Event()
+        self.stops: set[tuple[str, int | None]] = set()
         self._home_id = admit.terms.home_id
         self._reserved = {one.process.identity: one for one in reserved}
+
+    def is_stopped(self, admission: Admission) -> bool:
+        """Whether the end of its runner was asked for before anybody here knew of it."""
+        run_id = admission.run_id
+        return bool(self.stops & {(run_id, None), (run_id, admission.generation)})
 
     def take(self, admission: Admission) -> RunnerProcess | None:
         """The process that was launched for this run; None: it has none yet."""
@@ -115,6 +121,11 @@ class Offers:
         finally:
             self._open.discard(offer)
             offer.close()
+
+    def stop(self, run_id: str, generation: int | None) -> None:
+        """For a run that an open offer may just have admitted: its end may be committed with its admission."""
+        for offer in self._open:
+            offer.stops.add((run_id, generation))
 
     async def all_closed(self) -> None:
         """Wait for the offers that are open now. What they admit is known to the scheduler then."""

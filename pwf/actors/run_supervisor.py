@@ -103,6 +103,7 @@ class RunSupervisor:
         self._receiving: trio.CancelScope | None = None
         self._stop_wanted = False
         self._stopped_with_daemon = False
+        self._told = False  # the runner may have begun
         self._over = False  # the runner has its last answer
         self._has_left = False  # its last word: it ends by itself now
         self._childless = False
@@ -121,6 +122,11 @@ class RunSupervisor:
         self._stopped_with_daemon |= with_daemon
         if self._receiving is not None:
             self._receiving.cancel()
+
+    def close(self) -> None:
+        """Whatever became of it: hang up on a process that stood by and was never served."""
+        if self._process is not None:
+            self._process.close()
 
     # --- one generation ---
 
@@ -208,7 +214,7 @@ class RunSupervisor:
         """Talk with the runner until its socket closes or its time is over. What went wrong, if something did."""
         if self._world.draining():
             self.stop(with_daemon=True)
-        if self._stop_wanted:  # while it was made; no step has begun, and none begins now
+        if self._stop_wanted:  # while it was made or admitted; no step has begun, and none begins now
             return None
         launched = self.admission.launched or await self._launch(process)
         if not isinstance(launched, Launched):
@@ -240,7 +246,10 @@ class RunSupervisor:
 
     async def _converse(self, process: RunnerProcess, launch: bytes) -> StepError | None:
         splitter = FrameSplitter(RUNNER_FRAME_BYTES_MAX)
-        if self._stop_wanted or not await self._send(process, launch):
+        if self._stop_wanted:
+            return None
+        self._told = True
+        if not await self._send(process, launch):
             return None
         while True:
             data = await self._receive(process)
@@ -378,6 +387,7 @@ class RunSupervisor:
             proved=proved,
             timed_out=self._timed_out,
             stopped=self._stopped_with_daemon or self._stop_wanted,
+            begun=self._told,
             error=error,
         )
         await self._write(runner_gone, gone)

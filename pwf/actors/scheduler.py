@@ -151,6 +151,7 @@ class Scheduler:
         for (live_id, live_generation), supervisor in self._live.items():
             if live_id == run_id and generation in (None, live_generation):
                 supervisor.stop()
+        self._offers.stop(run_id, generation)
         self.wake()
 
     async def drain(self, deadline_s: float, why: str = "the daemon is stopping") -> None:
@@ -165,6 +166,7 @@ class Scheduler:
             await self._wait_empty()
 
     async def _wait_empty(self) -> None:
+        await self._offers.all_closed()  # what they admit is to be settled, too
         while self._live:
             self._emptied = trio.Event()
             await self._emptied.wait()
@@ -239,6 +241,8 @@ class Scheduler:
         for admission in admitted.runs:
             self.admissions += 1
             supervisor = RunSupervisor(admission, self._world, offer.take(admission))
+            if offer.is_stopped(admission):
+                supervisor.stop()
             key = (admission.run_id, admission.generation)
             self._live[key] = supervisor
             self._nursery.start_soon(self._supervise, key, supervisor)
@@ -266,6 +270,7 @@ class Scheduler:
             self._failed.add(key)
             self._recover_at = 0.0
         finally:
+            supervisor.close()
             del self._live[key]
             self._emptied.set()
             self.wake()

@@ -62,11 +62,15 @@ class Admission(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Admitted(msgspec.Struct, frozen=True, kw_only=True):
-    """`next_in_ms`: until the nearest due time, None when nothing is due later. `more`: come again at once."""
+    """`next_in_ms`: until the nearest due time, None when nothing is due later. `more`: come again at once.
+
+    `fired`: rows whose time had come, whose runs may still be ready.
+    """
 
     runs: tuple[Admission, ...]
     next_in_ms: int | None = None
     more: bool = False
+    fired: int = 0
 
 
 class Due(msgspec.Struct, frozen=True, kw_only=True):
@@ -93,23 +97,27 @@ def admit(tx: Tx, command: Admit) -> Admitted:
     runs: list[Admission] = []
     standbys = list(command.standbys)
     for run_id, definition_id, environment_id in rows:
-        standby = _take_standby(standbys, definition_id, environment_id)
+        standby = _standby_for(standbys, definition_id, environment_id)
         act = partial(_admit_one, tx, command, run_id, definition_id, environment_id, standby)
         admission = alone(tx, run_id, act)
-        if admission is not None:
-            runs.append(admission)
+        if admission is None:
+            continue  # whatever stands by for it may serve the next one
+        runs.append(admission)
+        if standby is not None:
+            standbys.remove(standby)
     full_batch = fired >= DUE_BATCH or (len(rows) == ADMIT_BATCH and command.limit > ADMIT_BATCH)
     return Admitted(
         runs=tuple(runs),
         next_in_ms=_next_in_ms(tx),
         more=full_batch,
+        fired=fired,
     )
 
 
-def _take_standby(standbys: list[Standby], definition_id: str, environment_id: str) -> Standby | None:
-    for index, standby in enumerate(standbys):
+def _standby_for(standbys: list[Standby], definition_id: str, environment_id: str) -> Standby | None:
+    for standby in standbys:
         if standby.definition_id == definition_id and standby.environment_id == environment_id:
-            return standbys.pop(index)
+            return standby
     return None
 
 
@@ -153,8 +161,9 @@ def start_admitted(tx: Tx, command: StartAdmitted) -> tuple[Done[RunStarted], Ad
     done = start_run(tx, command.start)
     admitted = admit(tx, command.admit)
     started = None if done.adopted else done.result
-    if started is not None and any(admission.run_id == started.run_id for admission in admitted.runs):
-        tx.unchanged("queue")  # it waits for nobody
+    is_admitted = started is not None and any(one.run_id == started.run_id for one in admitted.runs)
+    if is_admitted and not admitted.fired:
+        tx.unchanged("queue")  # it waits for nobody, and nobody else waits since this
     return done, admitted
 
 

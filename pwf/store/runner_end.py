@@ -26,7 +26,8 @@ class RunnerGone(msgspec.Struct, frozen=True, kw_only=True):
     """A runner's process has ended. `proved`: it and all that it started are dead.
 
     `timed_out`: we ended it because the attempt's time was over. `stopped`: it was ended with or by the daemon or
-    the machine, which counts against nobody. `error` is kept with an interrupted attempt.
+    the machine, which counts against nobody. `begun`: it may have been told to begin; else its effect has not
+    happened. `error` is kept with an interrupted attempt.
     """
 
     run_id: str
@@ -34,6 +35,7 @@ class RunnerGone(msgspec.Struct, frozen=True, kw_only=True):
     proved: bool
     timed_out: int | None = None  # the attempt
     stopped: bool = False
+    begun: bool = True
     error: StepError | None = None
 
 
@@ -74,12 +76,15 @@ def _settle_interrupted(tx: Tx, run: RunState, command: RunnerGone) -> None:
     timed_out = active is not None and command.timed_out == active[0]
     node = graph.node(run.node)
     run.crashes += not command.stopped and not timed_out
-    if active is not None and node.effect is not None and node.effect.mode == "manual":
+    manual = active is not None and node.effect is not None and node.effect.mode == "manual"
+    if manual and command.begun:
         if leave_unknown(tx, run, node, None, "timed_out" if timed_out else "interrupted"):
             _go_on(tx, run, command.error)
     elif timed_out and command.proved:
         _timed_out(tx, run, graph, node)
     else:  # without proof that the old processes are dead no outcome is committed: the step will run again
+        if manual and run.observe is None:  # else an earlier attempt's is still to be observed
+            moves.settle_effect(tx, run, "cancelled")
         if active is not None:
             error = None if command.error is None else encode(command.error)
             moves.end_attempt(tx, run, "interrupted", attempt=active[0], error=error)

@@ -61,8 +61,11 @@ class Tx:
         self.changed_keys.append(key)
 
     def unchanged(self, key: str) -> None:
-        """Take back one `changed(key)` of this command, which has itself done what it would wake somebody for."""
-        self.changed_keys.remove(key)
+        """Take back the last `changed(key)`, of this command, which has itself done what somebody would wake for."""
+        for index in reversed(range(len(self.changed_keys))):
+            if self.changed_keys[index] == key:
+                del self.changed_keys[index]  # what comes before stands where a savepoint has counted it
+                return
 
     @contextmanager
     def savepoint(self) -> Iterator[None]:
