@@ -6,6 +6,7 @@ Owns each process from its start until the caller or its template has it; one th
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Generic, Protocol, TypeVar
@@ -22,8 +23,6 @@ from pwf.host import Identity
 from pwf.protocol.spawn import Resolved
 
 LOADING_MAX = 4  # workflow files that are resolved or loaded into fresh processes at once
-WAITING_MAX = 1  # runners of a template that wait for a run
-WAITING_HURRIED_MAX = 2
 AHEAD_S = 0.0005  # the run that has just begun is first
 HURRY_S = 1.0  # since a run found nobody waiting
 ATTEMPTS_MAX = 2  # to fork: a template may die between two runs; a second death in a row is its own fault
@@ -176,7 +175,7 @@ class Makers:
                     return None
                 self._note_demand(template)
                 try:
-                    process = await self._fork(template)
+                    (process,) = await self._fork(template, 1)
                 except LinkClosed:  # it died or was stopped, or made room for another, since it was last used
                     continue
                 self._give(process, message.marker, template.zygote, slot)
@@ -184,14 +183,17 @@ class Makers:
                 return process
         raise RunnerCrashed("the template ended while it forked a runner")
 
-    async def _fork(self, template: Template) -> RunnerProcess:
-        sockets = open_sockets()
+    async def _fork(self, template: Template, count: int) -> list[RunnerProcess]:
+        sockets: list[Sockets] = []
+        identities: tuple[Identity, ...] = ()
         try:
-            identity = await template.fork_runner(sockets.runner_descriptors)
-        except BaseException:
-            sockets.close()
-            raise
-        return self._hold(identity, WAITING_MARKER, sockets)
+            for _ in range(count):
+                sockets.append(open_sockets())
+            identities = await template.fork_runners(sockets)
+        finally:
+            for unused in sockets[len(identities) :]:
+                unused.close()
+        return [self._hold(*made, WAITING_MARKER) for made in zip(identities, sockets, strict=False)]
 
     # --- runners that wait for a run ---
 
@@ -201,8 +203,8 @@ class Makers:
         if found is None:
             return None
         slot, template, process = found
-        process.on_end = self._warm.runner_started(template.zygote, slot)
-        return Reserved(self, slot, template, process)
+        ended = process.on_end = self._warm.runner_started(template.zygote, slot)
+        return Reserved(self, slot, template, process, ended)
 
     def _note_demand(self, template: Template) -> None:
         """A run found nobody waiting. While this happens, and not for the first run alone, more are kept."""
@@ -212,23 +214,23 @@ class Makers:
 
     def fork_ahead(self, slot: Slot[Template], template: Template) -> None:
         """Have as many wait as may soon be wanted."""
-        hurries = trio.current_time() < template.hurries_until
-        wanted = WAITING_HURRIED_MAX if hurries else WAITING_MAX
-        for _ in range(wanted - len(template.waiting) - template.coming):
-            template.coming += 1
-            self._nursery.start_soon(self._fork_one_ahead, slot, template)
+        missing = template.missing
+        if missing:
+            template.coming += missing
+            self._nursery.start_soon(self._fork_some_ahead, slot, template, missing)
 
-    async def _fork_one_ahead(self, slot: Slot[Template], template: Template) -> None:
+    async def _fork_some_ahead(self, slot: Slot[Template], template: Template, count: int) -> None:
         try:
             await trio.sleep(AHEAD_S)
             if not template.is_usable:
                 return
             with self._warm.using(slot):
-                template.keep(await self._fork(template))
+                for process in await self._fork(template, count):
+                    template.keep(process)
         except PwfError:
             pass  # whoever needs one meets the same, and is told
         finally:
-            template.coming -= 1
+            template.coming -= count
 
     async def _start_fresh(self, message: Acquire) -> RunnerProcess:
         async with self._loading:
@@ -248,7 +250,7 @@ class Makers:
                 except BaseException:
                     sockets.close()
                     raise
-                process = self._hold(identity, message.marker, sockets, isolated=True)
+                process = self._hold(identity, sockets, message.marker, isolated=True)
                 self._give(process, message.marker, zygote, None)
                 return process
 
@@ -257,7 +259,7 @@ class Makers:
             self._log("template.unsafe", definition_id=message.bundle_key, reason=reason)
 
     def _hold(
-        self, identity: Identity, marker: str, sockets: Sockets, *, isolated: bool = False
+        self, identity: Identity, sockets: Sockets, marker: str, *, isolated: bool = False
     ) -> RunnerProcess:
         """The new runner, with a task that waits for its end."""
         sockets.close_runner_ends()
@@ -290,27 +292,34 @@ class Reserved:
     """A runner that waits, kept for whoever is admitted next: to be taken or put back at once after that."""
 
     def __init__(
-        self, makers: Makers, slot: Slot[Template], template: Template, process: RunnerProcess
+        self,
+        makers: Makers,
+        slot: Slot[Template],
+        template: Template,
+        process: RunnerProcess,
+        ended: Callable[..., None],
     ) -> None:
         self.process = process
         self._makers = makers
         self._slot = slot
         self._template = template
+        self._ended = ended
 
     def take(self, marker: str) -> RunnerProcess:
         """It is a run's from now on, and the next one is on its way."""
         self.process.marker = marker
-        self._makers.fork_ahead(self._slot, self._template)
+        self._slot.touch()
+        if self._template.is_open:  # else nothing comes of it any more, and the pool may have stopped
+            self._makers.fork_ahead(self._slot, self._template)
         return self.process
 
     def put_back(self) -> None:
-        """Nobody needed it."""
+        """Nobody needed it: as if it had waited all the time."""
         if self.process.has_exited:
             self.process.close()
             return
-        released, self.process.on_end = self.process.on_end, None
-        assert released is not None
-        released()
+        self.process.on_end = None
+        self._ended(used=False)
         self._template.keep(self.process)
 
 

@@ -23,6 +23,7 @@ from pwf.protocol.spawn import (
     FromSpawner,
     Loaded,
     Resolved,
+    RunnersForked,
     ToSpawner,
     ZygoteHello,
     encoder,
@@ -32,7 +33,7 @@ from pwf.protocol.spawn import (
 RECEIVE_BYTES = 64 * 1024
 _HEAD = 4
 
-A = TypeVar("A", Forked, Loaded, Resolved)
+A = TypeVar("A", Forked, RunnersForked, Loaded, Resolved)
 
 
 class LinkClosed(PwfError):
@@ -139,8 +140,9 @@ class SpawnLink:
         elif isinstance(message, ZygoteHello):
             self._hello.end(message)
         else:
-            if isinstance(message, Forked) and message.identity is not None:
-                self._exits.expect(message.identity)  # before its exit can be read
+            if isinstance(message, Forked | RunnersForked):
+                for identity in new_processes(message):
+                    self._exits.expect(identity)  # before its exit can be read
             call = self._calls.get(message.call)
             if call is not None:
                 call.end(message)
@@ -203,3 +205,10 @@ class _Call:
         if self._answer is None:
             raise LinkClosed()
         return self._answer
+
+
+def new_processes(answer: Forked | RunnersForked) -> tuple[Identity, ...]:
+    """Those that the answer tells of."""
+    if isinstance(answer, RunnersForked):
+        return answer.identities
+    return () if answer.identity is None else (answer.identity,)

@@ -19,9 +19,12 @@ from pwf.actors.runner_process import RunnerProcess
 from pwf.actors.spawn_link import Exits, LinkClosed, SpawnLink
 from pwf.errors import RunnerCrashed
 from pwf.host import Identity
-from pwf.protocol.spawn import Forked, ForkRunner
+from pwf.protocol.spawn import ForkRunners, RunnersForked
 
 FORK_TIMEOUT_S = 10.0
+WAITING_MAX = 1  # runners that wait for a run
+WAITING_HURRIED_MAX = 4
+TOGETHER_MIN = 2  # so many are forked at once while more than one is wanted: each costs less then
 WAITING_MARKER = "pwf:waiting:0"  # of a runner that has no run yet, in the form of a run's marker
 
 
@@ -96,35 +99,57 @@ class Template:
         self._exits = exits
 
     @property
+    def is_open(self) -> bool:
+        """Whether it may live: nobody has closed it."""
+        return not self._link.closed.is_set()
+
+    @property
     def is_usable(self) -> bool:
         """Whether it lives, and still stands for what its interpreter is. Its zygote may be gone."""
-        return not self._link.closed.is_set() and self.zygote.is_current
+        return self.is_open and self.zygote.is_current
 
-    async def fork_runner(self, descriptors: Sequence[int]) -> Identity:
-        """Fork a runner, which gets its messages and values sockets.
+    @property
+    def wanted(self) -> int:
+        """How many runners should wait for a run now."""
+        return WAITING_HURRIED_MAX if trio.current_time() < self.hurries_until else WAITING_MAX
+
+    @property
+    def missing(self) -> int:
+        """How many to fork now, so that as many wait as are wanted."""
+        missing = self.wanted - len(self.waiting) - self.coming
+        return missing if missing >= min(TOGETHER_MIN, self.wanted) else 0
+
+    async def fork_runners(self, sockets: Sequence[Sockets]) -> tuple[Identity, ...]:
+        """Fork runners, each of which gets its messages and values sockets: at least one, perhaps fewer than these.
 
         Raises `LinkClosed` when the template is gone, or is ended because it did not fork in time; `RunnerCrashed` when
         it can fork nothing.
         """
-        request = ForkRunner(call=self._link.next_call(), marker=WAITING_MARKER)
+        descriptors = [descriptor for pairs in sockets for descriptor in pairs.runner_descriptors]
+        request = ForkRunners(call=self._link.next_call(), marker=WAITING_MARKER)
         try:
             with trio.fail_after(FORK_TIMEOUT_S):
-                answer = await self._link.call(request, Forked, descriptors)
+                answer = await self._link.call(request, RunnersForked, descriptors)
         except trio.TooSlowError:
             self.close()
             with contextlib.suppress(OSError):  # one that was stopped does not see that its socket closes
                 host.kill_identity(self.identity)
             raise LinkClosed(f"the template did not fork within {FORK_TIMEOUT_S:g} s") from None
-        if answer.identity is None:
+        if not answer.identities:
             raise RunnerCrashed(f"no runner could be forked: {answer.error}")
-        return answer.identity
+        return answer.identities
 
     def keep(self, process: RunnerProcess) -> None:
         """Have a runner of it wait for a run."""
-        if self._link.closed.is_set():
+        if not self.is_open:
             process.discard()
         else:
             self.waiting.append(process)
+
+    def end_unwanted(self) -> None:
+        """End those that wait since the time when more were wanted."""
+        while len(self.waiting) > self.wanted:
+            self.waiting.popleft().discard()
 
     def close(self) -> None:
         """Close its socket: the template ends; its runners go on, but for those that wait for a run."""

@@ -132,14 +132,13 @@ class WarmProcesses:
         return slot
 
     def waiting_runner(self, key: TemplateKey) -> tuple[Slot[Template], Template, RunnerProcess] | None:
-        """Take a runner of this definition that waits for a run, if there is one that lives."""
+        """Take a runner of this definition that waits for a run, if there is one that lives. No use of it by itself."""
         slot = self._templates.get(key)
         if slot is None or slot.value is None or not slot.value.is_usable:
             return None
         while slot.value.waiting:
             process = slot.value.waiting.popleft()
             if not process.has_exited:
-                slot.touch()
                 return slot, slot.value, process
             process.close()
         return None
@@ -161,17 +160,18 @@ class WarmProcesses:
             slot.touch()
             self._close_retired()
 
-    def runner_started(self, zygote: Origin, template: Slot[Template] | None) -> Callable[[], None]:
-        """Count a runner as alive; the answer is what to call when it has ended."""
+    def runner_started(self, zygote: Origin, template: Slot[Template] | None) -> Callable[..., None]:
+        """Count a runner as alive; the answer is what to call when it has ended, or was not `used` after all."""
         slots: list[Slot[Zygote] | Slot[Template]] = [s for s in self._all_zygotes() if s.value is zygote]
         slots += [template] if template is not None else []
         for slot in slots:
             slot.live += 1
 
-        def ended() -> None:
+        def ended(*, used: bool = True) -> None:
             for slot in slots:
                 slot.live -= 1
-                slot.touch()
+                if used:
+                    slot.touch()
             self._close_retired()
 
         return ended
@@ -186,7 +186,10 @@ class WarmProcesses:
         """End what has not been used for its idle time, and what is too many. A template keeps its zygote."""
         before = trio.current_time() - self._idle_s
         for key, template in list(self._templates.items()):
-            if template.value is not None and template.live == 0 and template.used_at <= before:
+            if template.value is None:
+                continue
+            template.value.end_unwanted()
+            if template.live == 0 and template.used_at <= before:
                 self.drop_template(key)
         before = trio.current_time() - self._zygote_idle_s
         used = {slot.value.zygote for slot in self._templates.values() if slot.value is not None}

@@ -114,11 +114,11 @@ class Loaded(_Message, frozen=True, kw_only=True, forbid_unknown_fields=True, ta
     hint: str | None = None
 
 
-class ForkRunner(_Message, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="fork_runner"):
-    """To a template: fork a runner. Its two sockets (messages, values) travel as the frame's descriptors.
+class ForkRunners(_Message, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="fork_runners"):
+    """To a template: fork as many runners as pairs of sockets (messages, values) travel with the frame.
 
-    It has the environment that the template was loaded in, and no run before its `Launch`. `marker`: what it bears
-    until then.
+    They have the environment that the template was loaded in, and no run before their `Launch`. `marker`: what they
+    bear until then. Answered by `RunnersForked`.
     """
 
     call: int
@@ -126,10 +126,18 @@ class ForkRunner(_Message, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 class Forked(_Message, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="forked"):
-    """The new process: a helper that waits for its request, or a runner that waits for its `Launch`."""
+    """The new process: a helper that waits for its request, or a fresh runner."""
 
     call: int
     identity: Identity | None = None
+    error: str | None = None
+
+
+class RunnersForked(_Message, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="runners_forked"):
+    """The runners, in the order of their sockets; with an `error` there are fewer than were asked for."""
+
+    call: int
+    identities: tuple[Identity, ...] = ()
     error: str | None = None
 
 
@@ -146,8 +154,8 @@ class Exited(_Message, frozen=True, kw_only=True, forbid_unknown_fields=True, ta
     clean: bool = False
 
 
-ToSpawner = Fork | StartFresh | Resolve | Load | ForkRunner
-FromSpawner = ZygoteHello | Forked | Loaded | Resolved | Exited
+ToSpawner = Fork | StartFresh | Resolve | Load | ForkRunners
+FromSpawner = ZygoteHello | Forked | RunnersForked | Loaded | Resolved | Exited
 
 encoder = msgspec.msgpack.Encoder()
 to_spawner = msgspec.msgpack.Decoder(ToSpawner)
@@ -156,7 +164,7 @@ from_spawner = msgspec.msgpack.Decoder(FromSpawner)
 __all__ = [
     "Exited",
     "Fork",
-    "ForkRunner",
+    "ForkRunners",
     "Forked",
     "FromSpawner",
     "Identity",
@@ -165,6 +173,7 @@ __all__ = [
     "PinnedSource",
     "Resolve",
     "Resolved",
+    "RunnersForked",
     "SourceBundle",
     "StartFresh",
     "ToSpawner",

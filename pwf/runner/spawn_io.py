@@ -15,7 +15,7 @@ import msgspec
 from pwf.errors import FrameTooLarge, ProtocolError
 from pwf.protocol.spawn import SPAWN_FRAME_BYTES_MAX, FromSpawner, ToSpawner, encoder, to_spawner
 
-DESCRIPTORS_MAX = 4  # with one frame
+DESCRIPTORS_MAX = 8  # with one frame: two for each runner of a batch
 _HEAD = 4
 _ROOM = socket.CMSG_SPACE(DESCRIPTORS_MAX * array.array("i").itemsize)
 # Without the flag a descriptor would be open in what another thread starts meanwhile; macOS has no such flag.

@@ -11,12 +11,13 @@ import gc
 import importlib
 import os
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from pwf import host
 from pwf.errors import PwfError
 from pwf.protocol.runner import MARKER_VARIABLE
-from pwf.protocol.spawn import Forked, ForkRunner, Load, Loaded, ToSpawner
+from pwf.protocol.spawn import ForkRunners, Load, Loaded, RunnersForked, ToSpawner
 from pwf.runner import forking, hazards
 from pwf.runner.engine import PUBLISHING_KINDS, run_runner
 from pwf.runner.failure import bounded, user_traceback
@@ -106,21 +107,28 @@ class _Template:
         self._reserved = reserved
 
     def handle(self, request: ToSpawner, descriptors: list[int]) -> None:
-        """Fork a runner, which gets the two sockets that came along."""
-        if not isinstance(request, ForkRunner) or len(descriptors) != 2:
+        """Fork a runner for each pair of sockets that came along.
+
+        One right after the other: after a fork, what is written to is copied first, here too, and that but once then.
+        """
+        if not isinstance(request, ForkRunners) or not descriptors or len(descriptors) % 2:
             raise SystemExit(forking.EXIT_CRASHED)
+        pids: list[int] = []
+        error = None
         # Written before the fork: without a template, whoever does not bear it would be ended as nobody's.
         self._reserved.write(request.marker)
         try:
-            identity = self.children.add(forking.fork(lambda: self._be_runner(descriptors)))
-            answer = Forked(call=request.call, identity=identity)
-        except OSError as error:  # no memory, or too many processes
-            answer = Forked(call=request.call, error=str(error))
+            for start in range(0, len(descriptors), 2):
+                pids.append(forking.fork(partial(self._be_runner, descriptors[start : start + 2])))
+        except OSError as failed:  # no memory, or too many processes
+            error = str(failed)
         finally:
             self._reserved.write(ROLE)
         for descriptor in descriptors:
             os.close(descriptor)
-        self._control.send(answer)
+        found = [self.children.add(pid) for pid in pids]
+        identities = tuple(identity for identity in found if identity is not None)
+        self._control.send(RunnersForked(call=request.call, identities=identities, error=error))
 
     def _be_runner(self, descriptors: list[int]) -> int:
         messages, values = forking.detach(descriptors, WAITING_NAME)

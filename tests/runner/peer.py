@@ -233,10 +233,11 @@ def serve(
 ) -> None:
     """Send the launch, then answer until the runner closes. With a `seed`, replies are delayed at random.
 
-    A runner that was told to stop may leave without reading the replies to what it had sent ahead.
+    A runner may leave without reading the replies to its last word, and to what it had sent ahead before it was told
+    to stop. What it said is heard to the end.
     """
     messages.sendall(encode_line([run.launch()]))
-    with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+    with contextlib.suppress(ConnectionResetError):  # the end of one that has left replies unread
         _serve(
             run, messages, requests, None if seed is None else random.Random(seed), time.monotonic() + seconds
         )
@@ -265,7 +266,8 @@ def _serve(
                     _answer(run, sock, value_request.decode(line).digest)
         count = len(replies) if chance is None or not readable else chance.randint(0, len(replies))
         if count:
-            messages.sendall(encode_line(replies[:count]))
+            with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+                messages.sendall(encode_line(replies[:count]))
             del replies[:count]
     raise AssertionError("the runner did not end in time")
 

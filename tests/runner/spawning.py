@@ -31,12 +31,13 @@ from pwf.protocol.spawn import (
     Exited,
     Fork,
     Forked,
-    ForkRunner,
+    ForkRunners,
     FromSpawner,
     Load,
     Loaded,
     PinnedSource,
     Resolve,
+    RunnersForked,
     SourceBundle,
     StartFresh,
     ToSpawner,
@@ -184,12 +185,19 @@ class TemplatePeer:
         self.identity = identity
 
     def fork(self, marker: str = "home:run:1") -> RunnerPeer:
-        runner = RunnerPeer(marker)
-        self.runners.append(runner)
-        request = ForkRunner(call=self.link.call(), marker=WAITING_MARKER)
-        self.link.send(request, runner.descriptors)
-        runner.started(self.link.answer(Forked))
+        (runner,) = self.fork_some(marker)
         return runner
+
+    def fork_some(self, *markers: str) -> list[RunnerPeer]:
+        runners = [RunnerPeer(marker) for marker in markers]
+        self.runners += runners
+        request = ForkRunners(call=self.link.call(), marker=WAITING_MARKER)
+        self.link.send(request, [descriptor for runner in runners for descriptor in runner.descriptors])
+        answer = self.link.answer(RunnersForked)
+        assert len(answer.identities) == len(runners), answer.error
+        for runner, identity in zip(runners, answer.identities, strict=True):
+            runner.is_held_by(identity)
+        return runners
 
 
 class RunnerPeer:
@@ -206,10 +214,14 @@ class RunnerPeer:
         self._file = self.messages.makefile("rb")
 
     def started(self, answer: Forked) -> None:
+        assert answer.identity is not None, answer.error
+        self.is_held_by(answer.identity)
+
+    def is_held_by(self, identity: Identity) -> None:
+        """This process has the other ends."""
         self._messages.close()
         self._values.close()
-        assert answer.identity is not None, answer.error
-        self.identity = answer.identity
+        self.identity = identity
 
     def launch(self, graph: WorkflowGraph, root: str = "/") -> None:
         launch = Launch(

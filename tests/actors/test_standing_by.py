@@ -1,0 +1,112 @@
+"""How many runners wait for a run: one, and more while runs come faster than they can be forked one by one."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+
+from pwf.actors import template as templates
+from pwf.actors.runner_pool import RunnerPool
+from pwf.actors.template import WAITING_HURRIED_MAX, Template
+from pwf.host import Identity
+from tests.actors.pool_world import Project, running_pool, until_dead
+
+pytestmark = pytest.mark.trio
+
+
+def the_template(pool: RunnerPool) -> Template:
+    """The only one that there is."""
+    assert pool._makers is not None
+    (slot,) = pool._makers._warm._templates.values()
+    assert slot.value is not None
+    return slot.value
+
+
+async def waiting(pool: RunnerPool, count: int) -> list[Identity]:
+    """Those that wait, once there are so many."""
+    with trio.fail_after(5):
+        while len(the_template(pool).waiting) < count:  # noqa: ASYNC110 - nobody says when
+            await trio.sleep(0.005)
+    return [process.identity for process in the_template(pool).waiting]
+
+
+async def run_together(project: Project, count: int) -> None:
+    async def run() -> None:
+        assert await project.output() == 1
+
+    async with trio.open_nursery() as nursery:
+        for _ in range(count):
+            nursery.start_soon(run)
+
+
+async def test_more_wait_while_runs_find_nobody_and_end_when_that_is_over(tmp_path: Path) -> None:
+    async with running_pool() as pool:
+        project = Project(tmp_path, pool)
+        await project.write("return 1")
+        assert await project.output() == 1
+        assert len(await waiting(pool, 1)) == 1, "the first run alone is no hurry"
+        await run_together(project, 2 * WAITING_HURRIED_MAX)
+        many = await waiting(pool, WAITING_HURRIED_MAX)
+        assert len(many) == WAITING_HURRIED_MAX
+
+        the_template(pool).hurries_until = 0.0
+        assert pool._makers is not None
+        pool._makers._warm.end_idle()
+        (left,) = await waiting(pool, 1)
+        assert await until_dead([one for one in many if one != left])
+        process = await project.acquire()
+        assert process.identity == left
+        assert await project.run(process) == 1
+        await process.aclose()
+
+
+async def test_several_that_are_wanted_are_asked_for_together(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[int] = []
+    fork_runners = Template.fork_runners
+
+    async def counted(self: Template, sockets: Any) -> Any:
+        asked.append(len(sockets))
+        return await fork_runners(self, sockets)
+
+    monkeypatch.setattr(Template, "fork_runners", counted)
+    async with running_pool() as pool:
+        project = Project(tmp_path, pool)
+        await project.write("return 1")
+        await run_together(project, 2 * WAITING_HURRIED_MAX)
+        await waiting(pool, WAITING_HURRIED_MAX)
+        asked.clear()
+        for _ in range(WAITING_HURRIED_MAX):
+            the_template(pool).hurries_until = trio.current_time() + 60
+            assert await project.output() == 1
+        await waiting(pool, WAITING_HURRIED_MAX - 1)
+    assert asked
+    assert min(asked) >= templates.TOGETHER_MIN, asked
+
+
+async def test_of_several_that_can_not_all_be_forked_those_that_were_are_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The template says how many there are; the sockets of the others are closed."""
+    fork_runners = Template.fork_runners
+
+    async def fewer(self: Template, sockets: Any) -> Any:
+        return await fork_runners(self, sockets[:1])
+
+    async with running_pool() as pool:
+        project = Project(tmp_path, pool)
+        await project.write("return 1")
+        await run_together(project, 2 * WAITING_HURRIED_MAX)
+        await waiting(pool, WAITING_HURRIED_MAX)
+        before = len(os.listdir("/proc/self/fd"))
+        monkeypatch.setattr(Template, "fork_runners", fewer)
+        for _ in range(3 * WAITING_HURRIED_MAX):
+            the_template(pool).hurries_until = trio.current_time() + 60
+            assert await project.output() == 1
+        await waiting(pool, 1)
+        assert len(os.listdir("/proc/self/fd")) <= before
