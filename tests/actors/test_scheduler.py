@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -22,22 +22,26 @@ from pwf.actors.value_reads import serve_values
 from pwf.config import Config
 from pwf.errors import Unavailable
 from pwf.host import Identity
-from pwf.protocol.frames import Request
+from pwf.protocol.frames import FrameSplitter, Request
 from pwf.protocol.graph import WorkflowGraph
 from pwf.protocol.operations import PausePayload
+from pwf.protocol.runner import RUNNER_FRAME_BYTES_MAX, Finish, Launch, Leaving, encode_line, to_runner
 from pwf.store.control import Control, resume
 from pwf.store.daemon import Claim, claim
 from pwf.store.executor import InlineExecutor
 from pwf.store.read_runs import RunQuery, run_view
+from pwf.store.runs import StartRun
 from pwf.store.verify import Verify, verify
 from tests.actors.test_pruner import TrioClock
-from tests.store.world import MANUAL, World, graph, linear, node
+from tests.store.world import MANUAL, World, graph, linear, node, value
 
 pytestmark = pytest.mark.trio
 
+WITHIN_S = 60.0
+
 
 class Process:
-    """A runner that never says anything; it is dead when asked to be."""
+    """A runner that says what the test says; it is dead when asked to be, which takes a while unless it has left."""
 
     died_of = ""
 
@@ -45,20 +49,75 @@ class Process:
         self.identity = Identity(pid=number, start_tick=number, boot_id="boot-1", session=number)
         self.stream, self.theirs = memory_stream_pair()
         self.values, _ = memory_stream_pair()
+        self.on_exit: Callable[[], None] | None = None
+        self.has_left = False
+        self.marker = "waiting"
+        self.proof_s = 0.0
+        self.asked_childless: list[bool] = []
 
     async def prove_dead(self, *, childless: bool, grace_s: float) -> bool:
-        await trio.lowlevel.checkpoint()
+        self.asked_childless.append(childless)
+        await trio.sleep(0 if childless and self.has_left else self.proof_s)
         return True
 
     async def aclose(self) -> None:
         await self.stream.aclose()
 
+    def close(self) -> None:
+        self.stream.send_stream.close()
+        self.stream.receive_stream.close()
+
     async def told(self) -> bytes:
         """What the daemon has said until it hung up."""
         said = b""
-        while more := await self.theirs.receive_some():
-            said += bytes(more)
+        with trio.fail_after(WITHIN_S):
+            while more := await self.theirs.receive_some():
+                said += bytes(more)
         return said
+
+    async def launched(self) -> Launch:
+        """What it is told first."""
+        splitter = FrameSplitter(RUNNER_FRAME_BYTES_MAX)
+        lines: list[bytes] = []
+        with trio.fail_after(WITHIN_S):
+            while not lines:
+                lines = list(splitter.feed(bytes(await self.theirs.receive_some())))
+        launch = to_runner.decode(lines[0])
+        assert isinstance(launch, Launch)
+        return launch
+
+    async def say(self, *messages: Any) -> None:
+        await self.theirs.send_all(encode_line(messages))
+
+    def leave(self) -> None:
+        """It has ended by itself."""
+        self.has_left = True
+        if self.on_exit is not None:
+            self.on_exit()
+
+    async def serve(self, *, leaves: bool = True) -> Launch:
+        """Execute a run of one step."""
+        launch = await self.launched()
+        finish = Finish(seq=1, attempt=launch.attempt, outcome="completed", output=value("done"))
+        await self.say(finish, Leaving(childless=True))
+        if leaves:
+            self.leave()
+        return launch
+
+
+class Reserved:
+    """As the pool's: to be taken, or put back."""
+
+    def __init__(self, pool: Pool, process: Process) -> None:
+        self.process = process
+        self._pool = pool
+
+    def take(self, marker: str) -> Process:
+        self.process.marker = marker
+        return self.process
+
+    def put_back(self) -> None:
+        self._pool.waiting.append(self.process)
 
 
 class Custody:
@@ -78,12 +137,20 @@ class Pool:
     def __init__(self) -> None:
         self.custody = Custody()
         self.made: list[Process] = []
+        self.waiting: list[Process] = []  # for any run
         self.asked = 0
         self.takes_s = 0.01
         self.error: Callable[[], Exception] | None = None
 
-    def reserve(self, _key: Any) -> None:
-        """Nobody stands by."""
+    def stand_by(self) -> Process:
+        """From now on one more process waits for a run."""
+        process = Process(500 + len(self.made))
+        self.made.append(process)
+        self.waiting.append(process)
+        return process
+
+    def reserve(self, _key: Any) -> Reserved | None:
+        return Reserved(self, self.waiting.pop(0)) if self.waiting else None
 
     async def acquire(self, **_facts: Any) -> Process:
         self.asked += 1
@@ -102,6 +169,8 @@ class Setting:
         self.log = NoLog()
         self.pool = Pool()
         self.config = Config()
+        self.life = trio.CancelScope()  # of the scheduler
+        self.pause: Callable[[str], Awaitable[None]] | None = None  # of the store, at each point of a commit
 
     def start(self, flow: WorkflowGraph) -> str:
         flow = WorkflowGraph(name=flow.name, start=flow.start, nodes=flow.nodes)
@@ -109,10 +178,17 @@ class Setting:
         self.world.sql("UPDATE definitions SET root = '/'")
         return run_id
 
+    def command(self, flow: WorkflowGraph, **more: Any) -> StartRun:
+        """To start a run of it. Before `begin`."""
+        command = self.world.start_command(flow, **more)
+        self.world.sql("UPDATE definitions SET root = '/'")
+        return command
+
     async def begin(self, nursery: trio.Nursery) -> Scheduler:
         self.epoch = self.world.do(claim, Claim(token="t", lease_ms=1_000, pid=1, version="x")).epoch
         self.world.close()
-        self.store = await nursery.start(StoreActor(InlineExecutor(self.world.spec)).run)
+        executor = InlineExecutor(self.world.spec, self.pause)
+        self.store = await nursery.start(StoreActor(executor).run)
         changes = Changes(self.store)
         self.scheduler = Scheduler(
             store=self.store,
@@ -123,8 +199,12 @@ class Setting:
             epoch=self.epoch,
             home_id="h",
         )
-        await nursery.start(self.scheduler.run)
+        await nursery.start(self._live)
         return self.scheduler
+
+    async def _live(self, task_status: trio.TaskStatus[None]) -> None:
+        with self.life:
+            await self.scheduler.run(task_status)
 
     async def view(self, run_id: str) -> Any:
         return await self.store.read(run_view, RunQuery(run_id=run_id))

@@ -1,0 +1,173 @@
+"""The end of a runner, as its supervisor sees it: its last word, its leaving, its exit, and the capacity it held."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import trio
+
+from pwf.config import Config
+from pwf.protocol.runner import Finish, Leaving
+from pwf.store.daemon import Ask, standing_runners
+from tests.actors.test_offers import Commits
+from tests.actors.test_scheduler import Process, Setting
+from tests.store.world import graph, linear, node, value
+
+pytestmark = pytest.mark.trio
+
+COMMIT_S = 5.0
+PROOF_S = 3.0
+
+
+@pytest.fixture
+def setting(tmp_path):
+    found = Setting(tmp_path)
+    found.config = Config(max_runners=1)
+    found.pause = Commits()
+    return found
+
+
+async def launched(setting: Setting, nursery: trio.Nursery, flow: Any = None) -> tuple[str, Process, Finish]:
+    """A run whose runner has begun, with its last word, which it has not said yet; another run waits for capacity."""
+    run_id = setting.start(flow or linear(1))
+    setting.start(linear(1))
+    await setting.begin(nursery)
+    await trio.sleep(0.1)
+    (process,) = setting.pool.made
+    process.proof_s = PROOF_S
+    launch = await process.launched()
+    assert (launch.run_id, setting.scheduler.used) == (run_id, 1)
+    last = Finish(seq=1, attempt=launch.attempt, outcome="completed", output=value("done"))
+    return run_id, process, last
+
+
+async def status(setting: Setting, run_id: str) -> str:
+    return str((await setting.view(run_id)).summary.status)
+
+
+async def next_begins(setting: Setting, within_s: float) -> None:
+    """The other run gets a runner."""
+    with trio.fail_after(within_s):
+        while len(setting.pool.made) < 2:  # noqa: ASYNC110 - nobody says when
+            await trio.sleep(0.01)
+
+
+# --- the capacity ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("first", ["its leaving", "its exit"])
+async def test_capacity_is_free_when_a_runner_has_left_though_its_last_word_is_not_committed(
+    setting, nursery, autojump_clock, first
+):
+    run_id, process, last = await launched(setting, nursery)
+    setting.pause.seconds = {"executed": COMMIT_S}
+    if first == "its exit":
+        process.leave()
+    await process.say(last, Leaving(childless=True))
+    await trio.sleep(0.1)
+    if first == "its leaving":
+        assert setting.scheduler.used == 1
+        process.leave()
+    assert setting.scheduler.used == 0
+    assert await status(setting, run_id) == "running"
+    setting.pause.seconds = {}
+    await next_begins(setting, COMMIT_S + 0.1)
+    assert await status(setting, run_id) == "completed"
+    assert await setting.violations() == ()
+
+
+async def test_capacity_is_not_free_before_a_runner_is_proved_dead_that_had_to_be_killed(
+    setting, nursery, autojump_clock
+):
+    run_id, process, last = await launched(setting, nursery)
+    await process.say(last, Leaving(childless=True))  # and it stays
+    await trio.sleep(0.1)
+    assert process.asked_childless == [True]
+    assert process.on_exit is not None
+    process.on_exit()  # by our hand: it has not left
+    await trio.sleep(PROOF_S / 2)
+    assert (setting.scheduler.used, len(setting.pool.made)) == (1, 1)
+    assert await status(setting, run_id) == "completed"
+    await next_begins(setting, PROOF_S)
+
+
+@pytest.mark.parametrize("leaving", [Leaving(childless=False), None], ids=["with children", "without a word"])
+async def test_capacity_is_not_free_before_the_proof_where_a_runner_may_have_left_something(
+    setting, nursery, autojump_clock, leaving
+):
+    _, process, last = await launched(setting, nursery)
+    await process.say(last, *([] if leaving is None else [leaving]))
+    process.leave()
+    await process.theirs.aclose()
+    await trio.sleep(PROOF_S / 2)
+    assert (setting.scheduler.used, len(setting.pool.made)) == (1, 1)
+    assert process.asked_childless == [False]
+    await next_begins(setting, PROOF_S)
+
+
+async def test_a_runner_that_left_is_not_counted_while_the_store_takes_nothing(
+    setting, nursery, autojump_clock
+):
+    """Its last word waits for the store, and is not lost."""
+    run_id, process, last = await launched(setting, nursery)
+    setting.pause.seconds = {"taken": 60.0}
+    await process.say(last, Leaving(childless=True))
+    process.leave()
+    await trio.sleep(30)
+    assert (setting.scheduler.used, await status(setting, run_id)) == (0, "running")
+    setting.pause.seconds = {}
+    await trio.sleep(60)
+    assert await status(setting, run_id) == "completed"
+    assert len(await setting.store.read(standing_runners, Ask())) == 1, "the other run's"
+
+
+# --- the last word --------------------------------------------------------------------------------------------
+
+
+async def test_a_last_word_that_comes_with_the_leaving_is_not_answered(setting, nursery, autojump_clock):
+    run_id, process, last = await launched(setting, nursery)
+    await process.say(last, Leaving(childless=True))
+    process.leave()
+    assert await process.told() == b""
+    await trio.sleep(0.1)
+    assert await status(setting, run_id) == "completed"
+
+
+async def test_a_last_word_counts_though_its_time_is_over_before_the_commit(setting, nursery, autojump_clock):
+    run_id, process, last = await launched(setting, nursery, graph(node("a", timeout_ms=1_000)))
+    setting.pause.seconds = {"executed": COMMIT_S}
+    await trio.sleep(0.8)
+    await process.say(last, Leaving(childless=True))
+    process.leave()
+    await trio.sleep(2 * COMMIT_S)
+    assert [step.status for step in (await setting.view(run_id)).steps] == ["completed"]
+
+
+async def test_a_last_word_counts_though_its_runner_is_stopped_before_the_commit(
+    setting, nursery, autojump_clock
+):
+    run_id, process, last = await launched(setting, nursery)
+    setting.pause.seconds = {"executed": COMMIT_S}
+    await process.say(last, Leaving(childless=True))
+    process.leave()
+    await trio.sleep(0.1)
+    setting.scheduler.stop_run(run_id)
+    setting.pause.seconds = {}
+    await trio.sleep(2 * COMMIT_S)
+    assert process.asked_childless == [False], "who is stopped is not believed"
+    assert await status(setting, run_id) == "completed"
+    assert await setting.violations() == ()
+
+
+async def test_a_run_whose_runner_left_without_its_last_word_goes_on(setting, nursery, autojump_clock):
+    run_id, process, _ = await launched(setting, nursery)
+    await process.say(Leaving(childless=True))
+    process.leave()
+    await trio.sleep(0.1)
+    view = await setting.view(run_id)
+    assert [(step.status, step.error.code) for step in view.steps if step.error] == [
+        ("interrupted", "runner_crashed")
+    ]
+    assert view.summary.status in ("queued", "running")
+    assert await setting.violations() == ()
