@@ -18,15 +18,19 @@ from pwf.store.database import open_writer
 CACHE_KIB = 512 * 1024
 _ODD = 0x9E3779B97F4A7C15  # scatters consecutive numbers over all ids, each to one of its own
 
-#: Columns that name the run, and what a clone has there; `:model` is the model's id, `c.run_id` the clone's.
+#: Columns that name the run, and what a clone has there; `:model` is the model's id, `c.run_id` and `c.run_no` the
+#: clone's.
 _NAMES = {
     "run_id": "c.run_id",
-    "entity_id": "'run:' || c.run_id",
+    "receipt_no": "NULL",
+    "run_no": "c.run_no",
+    "entity_no": "c.run_no",
     "request_id": "'q' || c.run_id",
     "effect_key": "replace(m.effect_key, :model, c.run_id)",
     "scope_key": "c.run_id || substr(m.scope_key, 13)",
-    "run_no": "NULL",
 }
+
+_KEYS = ("run_id", "run_no", "entity_no")
 
 Changes = Mapping[str, Mapping[str, str]]
 
@@ -49,11 +53,14 @@ def clone(database: Path, model: str, count: int, changes: Changes | None = None
         scattered: Any = clone_id
         connection.create_scalar_function("clone_id", scattered, 1, deterministic=True)
         with connection:
-            _run(connection, "CREATE TEMP TABLE clones(run_id TEXT PRIMARY KEY, i INTEGER) WITHOUT ROWID")
+            _run(
+                connection,
+                "CREATE TEMP TABLE clones(run_id TEXT PRIMARY KEY, i INTEGER, run_no INTEGER) WITHOUT ROWID",
+            )
             _run(
                 connection,
                 "WITH RECURSIVE n(i) AS (SELECT :first UNION ALL SELECT i + 1 FROM n WHERE i + 1 < :end) "
-                "INSERT INTO clones SELECT clone_id(i), i FROM n",
+                "INSERT INTO clones SELECT clone_id(i), i, i + (SELECT max(run_no) FROM runs) - :first + 1 FROM n",
                 first=first,
                 end=first + count,
             )
@@ -70,10 +77,15 @@ def _clone_rows(connection: apsw.Connection, table: str, model: str, changes: Ma
     columns = [row[1] for row in _run(connection, f"PRAGMA table_info({table})")]
     unknown = changes.keys() - set(columns)
     assert not unknown, f"{table} has no column {sorted(unknown)}"
-    own = "entity_id = 'run:' || :model" if "entity_id" in columns else "run_id = :model"
+    named = next(name for name in _KEYS if name in columns)
+    own = f"{named} = " + (
+        ":model" if named == "run_id" else "(SELECT run_no FROM runs WHERE run_id = :model)"
+    )
     _run(connection, f"CREATE TEMP TABLE model AS SELECT * FROM main.{table} WHERE {own}", model=model)
     values = [changes.get(column) or _NAMES.get(column) or f"m.{column}" for column in columns]
-    order = "ORDER BY c.i" if "run_no" in columns else ""  # the others in the order of their keys
+    order = (
+        "ORDER BY c.run_no" if {"run_no", "entity_no"} & set(columns) else ""
+    )  # others in the order of their ids
     _run(
         connection,
         f"INSERT INTO main.{table}({', '.join(columns)}) SELECT {', '.join(values)} "
@@ -88,7 +100,7 @@ def _tables(connection: apsw.Connection) -> list[str]:
     found = []
     for (table,) in _run(connection, "SELECT name FROM sqlite_schema WHERE type = 'table'"):
         columns = {row[1] for row in _run(connection, f"PRAGMA table_info({table})")}
-        if columns & {"run_id", "entity_id"} and not table.startswith("sqlite_"):
+        if columns & set(_KEYS) and not table.startswith("sqlite_"):
             found.append(table)
     return sorted(found, key=lambda table: (table != "runs", table))
 

@@ -12,6 +12,9 @@ from collections.abc import Callable
 from pwf.errors import InvalidArgument
 
 _ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"  # Crockford's base 32: no i, l, o, u to misread
+_PAIRS = [
+    first + second for second in _ALPHABET for first in _ALPHABET
+]  # two at a time: each run needs an id
 ID_LENGTH = 12  # 60 bits: a million runs collide with a chance below one in a million
 ID_LENGTH_MAX = 128
 KEY_LENGTH_MAX = 512
@@ -35,7 +38,7 @@ class Ids:
     def new(self) -> str:
         """A short id that people can type a prefix of."""
         bits = self._random_bits(ID_LENGTH * 5)
-        return "".join(_ALPHABET[(bits >> (5 * i)) & 31] for i in range(ID_LENGTH))
+        return "".join([_PAIRS[(bits >> shift) & 1023] for shift in range(0, ID_LENGTH * 5, 10)])
 
     def token(self) -> str:
         """128 random bits as hex: proves ownership, is never shown."""

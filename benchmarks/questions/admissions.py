@@ -37,7 +37,7 @@ LATER = 100_000
 READY = 1_000
 WITHIN = 1.2  # times the rate at the smallest backlog
 MODEL = "modelmodel12"
-#: Runs are due in the order in which they were made, while ids are scattered: so are the pages that admissions touch.
+#: Runs are due in the order in which they were made.
 DUE = {"due_wall_ms": "m.due_wall_ms + c.i"}
 #: Every second of the runs that are due later has a relative time, which has an index of its own.
 RELATIVE = {
@@ -49,9 +49,9 @@ RELATIVE = {
 }
 _BACK = (
     "UPDATE entities SET lease_owner = NULL, lease_token = NULL, lease_boot_id = NULL, lease_until_awake_ms = NULL "
-    "WHERE entity_id IN (SELECT 'run:' || run_id FROM runners)",
-    "UPDATE runs SET status = 'queued' WHERE run_id IN (SELECT run_id FROM runners)",
-    "UPDATE run_queue SET state = 'ready' WHERE run_id IN (SELECT run_id FROM runners)",
+    "WHERE entity_no IN (SELECT run_no FROM runners)",
+    "UPDATE runs SET status = 'queued' WHERE run_no IN (SELECT run_no FROM runners)",
+    "UPDATE run_queue SET state = 'ready' WHERE run_no IN (SELECT run_no FROM runners)",
     "DELETE FROM runners",
 )
 
@@ -179,7 +179,8 @@ def model_run(path: Path) -> None:
 def _forget(path: Path) -> None:
     """Take the model out of the queue."""
     connection = apsw.Connection(str(path))
-    connection.execute("DELETE FROM run_queue WHERE run_id = ?", (MODEL,)).fetchall()
+    queued = "DELETE FROM run_queue WHERE run_no = (SELECT run_no FROM runs WHERE run_id = ?)"
+    connection.execute(queued, (MODEL,)).fetchall()
     connection.execute(
         "UPDATE runs SET status = 'cancelled', ended_wall_ms = 0 WHERE run_id = ?", (MODEL,)
     ).fetchall()

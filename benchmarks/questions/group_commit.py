@@ -100,7 +100,7 @@ async def _write_all(executor: _Counting, actors: int, seconds: float) -> float:
     async with trio.open_nursery() as nursery:
         store: StoreHandle = await nursery.start(StoreActor(executor).run)
         for actor in range(actors):
-            await store.write(_create, f"bench:{actor}", before_claim=True)
+            await store.write(_create, actor + 1, before_claim=True)
         executor.commits = executor.writes = 0
         begin = time.perf_counter()
         async with trio.open_nursery() as writers:
@@ -113,16 +113,16 @@ async def _write_all(executor: _Counting, actors: int, seconds: float) -> float:
 
 async def _write(store: StoreHandle, actor: int, until: float) -> None:
     while trio.current_time() < until:
-        await store.write(_touch, f"bench:{actor}", before_claim=True)
+        await store.write(_touch, actor + 1, before_claim=True)
 
 
-def _create(tx: Tx, entity_id: str) -> None:
-    tx.create_entity(entity_id, "bench")
+def _create(tx: Tx, entity_no: int) -> None:
+    tx.create_entity(entity_no, "bench")
 
 
-def _touch(tx: Tx, entity_id: str) -> None:
-    revision = tx.fence(entity_id)
-    tx.event(entity_id, revision, "touched", "bench", 0, b"{}")
+def _touch(tx: Tx, entity_no: int) -> None:
+    revision = tx.fence(entity_no)
+    tx.event(entity_no, revision, "touched", "bench", 0, b"{}")
 
 
 # --- syncs ----------------------------------------------------------------------------------------------------

@@ -264,7 +264,7 @@ class Pruner:
         return dropped
 
     async def _drop_receipts(self, pause: Callable[[], Awaitable[None]]) -> None:
-        after: tuple[int, str] | None = (-1, "")
+        after: tuple[int, int] | None = (-1, 0)
         while after is not None:
             page = await self._store.read(old_receipts, OldReceipts(after=after))
             after = page.after

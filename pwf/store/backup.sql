@@ -10,7 +10,7 @@ INSERT INTO meta (key, value) VALUES (:key, :value) ON CONFLICT (key) DO UPDATE 
 
 -- name: epoch
 -- How many daemons have served the database.
-SELECT generation FROM entities WHERE entity_id = 'daemon'
+SELECT generation FROM entities WHERE entity_no = 0
 
 -- name: newest_event
 -- When something last happened in it.

@@ -1,7 +1,8 @@
 """What the writer thread does: one batch of commands in one transaction, and what follows when SQLite fails.
 
 Owns the writer connection. Promises (design, section 6):
-- each command runs in a savepoint and fails alone; a batch is answered only after its COMMIT;
+- each command fails alone; a batch is answered only after its COMMIT. Savepoints are set only when a command that
+  raised has written something: then the whole batch is rolled back and run again, with one for each command;
 - when SQLite itself ended the transaction, nothing more runs in that batch, and then its commands run
   one by one, each in a transaction of its own;
 - a COMMIT that fails has an unknown outcome; except for busy and disk full the store is then broken;
@@ -23,7 +24,7 @@ from pwf.errors import ClaimLost, DiskFull, OutcomeUnknown, PwfError, StoreBroke
 from pwf.ids import Ids
 from pwf.store.ballast import OUT_OF_SPACE, Ballast
 from pwf.store.database import PAGE_BYTES, BusyWait, Warn, no_warning
-from pwf.store.tx import Q, Tx
+from pwf.store.tx import NeedsUndo, Q, Tx
 
 T = TypeVar("T")
 
@@ -115,9 +116,7 @@ class Writer:
             return
         self._open = True
         try:
-            holds = self._holds_claim()
-            for job in jobs:
-                self._answers.append(self._run_in_savepoint(job, holds))
+            self._run_together()
         except (_TransactionEnded, apsw.Error) as error:
             self._translate(_cause(error))  # releases the ballast when that is what it takes
             self._end()
@@ -152,6 +151,22 @@ class Writer:
         self.execute(jobs)
         return self.commit()
 
+    def _run_together(self) -> None:
+        """Every job in this transaction: without savepoints, and again with them when something must be undone."""
+        holds = self._holds_claim()
+        try:
+            self.tx.sets_savepoints = False
+            self._answers = [self._run_part(job, holds) for job in self._jobs]
+            return
+        except NeedsUndo:
+            pass
+        finally:
+            self.tx.sets_savepoints, self.tx.needs_undo = True, False
+        self._statement("ROLLBACK").fetchall()
+        self._begin()
+        holds = self._holds_claim()
+        self._answers = [self._run_part(job, holds) for job in self._jobs]
+
     def _run_one_by_one(self) -> None:
         self._answers = []
         for job in self._jobs:
@@ -163,7 +178,7 @@ class Writer:
     def _run_alone(self, job: Job) -> Answer:
         try:
             self._begin()
-            answer = self._run_in_savepoint(job, self._holds_claim())
+            answer = self._run_part(job, self._holds_claim())
         except (_TransactionEnded, apsw.Error) as error:
             failure = self._translate(_cause(error))
             self._end()
@@ -182,22 +197,26 @@ class Writer:
         self.tx.changed_keys.clear()
         return answer
 
-    def _run_in_savepoint(self, job: Job, holds_claim: bool) -> Answer:
+    def _run_part(self, job: Job, holds_claim: bool) -> Answer:
         if not (holds_claim or job.before_claim):
             return Answer(error=self._without_claim())
         tx = self.tx
-        mark = len(tx.changed_keys)
-        self._statement("SAVEPOINT command").fetchall()
+        keys, mark = len(tx.changed_keys), tx.set_savepoint()
         try:
             value = job.handler(tx, job.command)
-            self._statement("RELEASE command").fetchall()
+            if tx.needs_undo:  # whatever the handler has made of it
+                raise NeedsUndo
+            tx.keep()
             return Answer(value)
-        except Exception as error:  # noqa: BLE001 - the command fails alone; its caller gets it
-            del tx.changed_keys[mark:]
-            if not self._connection.in_transaction:
+        except NeedsUndo:
+            raise
+        except Exception as error:  # the command fails alone; its caller gets it
+            del tx.changed_keys[keys:]
+            if not tx.is_open:
                 raise _TransactionEnded from _first(error)
-            self._statement("ROLLBACK TO command").fetchall()
-            self._statement("RELEASE command").fetchall()
+            if not (tx.sets_savepoints or isinstance(error, PwfError)):
+                raise NeedsUndo from error  # what SQLite has undone of a statement that failed is its own affair
+            tx.undo(mark)
             return Answer(error=self._translate(error))
 
     def _begin(self) -> None:

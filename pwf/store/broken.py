@@ -37,12 +37,14 @@ def break_run(tx: Tx, run_id: str, detail: str) -> None:
     An open attempt stays open. If the run is ever resumed, its next runner can't begin, and the end of that one
     settles the attempt with its effect, by the rules.
     """
-    entity_id, detail = "run:" + run_id, detail[:DETAIL_CHARACTERS_MAX]
-    if not tx.run(Q.break_run, {"run_id": run_id, "detail": detail}):
+    detail = detail[:DETAIL_CHARACTERS_MAX]
+    row = tx.one(Q.break_run, {"run_id": run_id, "detail": detail})
+    if row is None:
         return  # it has ended
-    tx.run(moves.Q.dequeue, {"run_id": run_id})
-    tx.release_lease(entity_id)
-    revision = tx.fence(entity_id)
-    tx.event(entity_id, revision, "held", "daemon", 0, {"hold": "broken", "detail": detail})
-    tx.changed(entity_id)
+    run_no = int(row[0])
+    tx.run(moves.Q.dequeue, {"run_no": run_no})
+    tx.release_lease(run_no)
+    revision = tx.fence(run_no)
+    tx.event(run_no, revision, "held", "daemon", 0, {"hold": "broken", "detail": detail})
+    tx.changed("run:" + run_id)
     tx.changed("stand:" + run_id)

@@ -61,7 +61,7 @@ def _pause(tx: Tx, command: Control) -> tuple[RunChanged, bool]:
         return _changed(
             run, "it is paused already" if run.hold else "it pauses at the end of this step"
         ), True
-    run.revision = tx.fence(run.entity_id, expected_revision=command.expected_revision)
+    run.revision = tx.fence(run.run_no, expected_revision=command.expected_revision)
     note = None
     if run.status == "running" or run.hold is not None:
         run.pause_requested = 1
@@ -87,7 +87,7 @@ def _resume(tx: Tx, command: Control) -> tuple[RunChanged, bool]:
             raise Rejected(f"run {run.run_id} only waits for its request", hint=f"pwf answer {name} JSON")
         return _changed(run, "it is not held"), True
     _may_resume(run, command)
-    run.revision = tx.fence(run.entity_id, expected_revision=command.expected_revision)
+    run.revision = tx.fence(run.run_no, expected_revision=command.expected_revision)
     run.pause_requested = 0
     if run.hold in RETRIED:
         run.crashes = 0
@@ -115,7 +115,7 @@ def _unhold(tx: Tx, run: RunState) -> None:
         return
     timer = False
     if graph_of(tx, run.definition_id).node(run.node).kind == "wait":
-        timer = tx.one(moves.Q.active_attempt, {"run_id": run.run_id}) is not None
+        timer = tx.one(moves.Q.active_attempt, {"run_no": run.run_no}) is not None
     moves.requeue(tx, run, timer=timer)
 
 
@@ -124,7 +124,7 @@ def _cancel(tx: Tx, command: Control) -> tuple[RunChanged, bool]:
     if run.status == "cancelled":
         return _changed(run, "it is cancelled already"), True
     _not_ended(run, "cancel")
-    run.revision = tx.fence(run.entity_id, expected_revision=command.expected_revision)
+    run.revision = tx.fence(run.run_no, expected_revision=command.expected_revision)
     was_running = run.status == "running"
     moves.end(tx, run, "cancelled", reason=(command.reason or f"cancelled by {command.actor}")[:REASON_MAX])
     note = "its processes are being stopped" if was_running else None
@@ -167,7 +167,7 @@ def hold_run(tx: Tx, command: HoldRun) -> None:
     run = load_run(tx, command.run_id)
     if run.generation != command.generation or run.status != "running":
         return
-    run.revision = tx.fence(run.entity_id, generation=command.generation)
+    run.revision = tx.fence(run.run_no, generation=command.generation)
     moves.hold(tx, run, command.hold, command.detail[:2000])
     moves.release(tx, run)
     save_position(tx, run)

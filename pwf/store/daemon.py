@@ -10,11 +10,11 @@ from pwf.store.runner_end import RunnerGone, runner_gone
 from pwf.store.runners import Q as RUNNERS
 from pwf.store.space import space
 from pwf.store.state import shown_status
-from pwf.store.tx import Tx
+from pwf.store.tx import DAEMON_NO, Tx
 
 Q = load_queries(__file__)
 
-ENTITY = "daemon"
+OWNER = "daemon"
 
 
 def owner_of(epoch: int) -> str:
@@ -39,13 +39,13 @@ class Claimed(msgspec.Struct, frozen=True, kw_only=True):
 def claim(tx: Tx, command: Claim) -> Claimed:
     """Take the next epoch; every write of an earlier daemon fails from here on."""
     if tx.one(Q.daemon_entity) is None:
-        first = tx.create_entity(ENTITY, "daemon")
-        tx.event(ENTITY, first, "created", "daemon", 0, {})
+        first = tx.create_entity(DAEMON_NO, "daemon")
+        tx.event(DAEMON_NO, first, "created", "daemon", 0, {})
     revision, epoch = tx.take_lease(
-        ENTITY, token=command.token, owner=ENTITY, until_awake_ms=tx.now.awake_ms + command.lease_ms
+        DAEMON_NO, token=command.token, owner=OWNER, until_awake_ms=tx.now.awake_ms + command.lease_ms
     )
     facts = {"pid": command.pid, "version": command.version}
-    tx.event(ENTITY, revision, "claimed", "daemon", epoch, facts)
+    tx.event(DAEMON_NO, revision, "claimed", "daemon", epoch, facts)
     home = tx.one(Q.meta, {"key": "home_id"})
     return Claimed(epoch=epoch, home_id="" if home is None else str(home[0]))
 
@@ -62,13 +62,13 @@ class Renew(msgspec.Struct, frozen=True, kw_only=True):
 def renew(tx: Tx, command: Renew) -> int:
     """Renew in one transaction; returns how many runs were renewed. `ClaimLost` when the claim is another's."""
     until = tx.now.awake_ms + command.lease_ms
-    tx.renew_lease(ENTITY, generation=command.epoch, token=command.token, until_awake_ms=until)
+    tx.renew_lease(DAEMON_NO, generation=command.epoch, token=command.token, until_awake_ms=until)
     renewed = 0
     for run_id, generation, token in command.live:
         renewed += tx.run(
             Q.renew_run,
             {
-                "entity_id": "run:" + run_id,
+                "run_id": run_id,
                 "generation": generation,
                 "token": token,
                 "until_awake_ms": until,
@@ -85,9 +85,9 @@ class Release(msgspec.Struct, frozen=True, kw_only=True):
 
 def release(tx: Tx, command: Release) -> None:
     """Give the claim up at an ordered stop."""
-    revision = tx.fence(ENTITY, generation=command.epoch, token=command.token)
-    tx.release_lease(ENTITY)
-    tx.event(ENTITY, revision, "released", "daemon", command.epoch, {})
+    revision = tx.fence(DAEMON_NO, generation=command.epoch, token=command.token)
+    tx.release_lease(DAEMON_NO)
+    tx.event(DAEMON_NO, revision, "released", "daemon", command.epoch, {})
 
 
 # --- what others left -----------------------------------------------------------------------------------------

@@ -2,7 +2,7 @@
 
 -- name: daemon_entity
 -- Whether the daemon's entity exists.
-SELECT revision FROM entities WHERE entity_id = 'daemon'
+SELECT revision FROM entities WHERE entity_no = 0
 
 -- name: meta
 -- A fact of the database.
@@ -11,7 +11,8 @@ SELECT value FROM meta WHERE key = :key
 -- name: renew_run
 -- The lease of a supervised run; zero rows when it has been parked, ended or taken over.
 UPDATE entities SET lease_until_awake_ms = :until_awake_ms, lease_boot_id = :boot_id
-WHERE entity_id = :entity_id AND generation = :generation AND lease_token = :token
+WHERE entity_no = (SELECT run_no FROM runs WHERE run_id = :run_id)
+  AND generation = :generation AND lease_token = :token
 
 -- name: run_counts
 -- Runs by status.
@@ -40,5 +41,5 @@ SELECT max(run_no) FROM runs
 
 -- name: orphan_runs
 -- Runs that say they run while no runner row stands for them.
-SELECT r.run_id, e.generation FROM runs r JOIN entities e ON e.entity_id = 'run:' || r.run_id
-WHERE r.status = 'running' AND NOT EXISTS (SELECT 1 FROM runners WHERE runners.run_id = r.run_id)
+SELECT r.run_id, e.generation FROM runs r JOIN entities e ON e.entity_no = r.run_no
+WHERE r.status = 'running' AND NOT EXISTS (SELECT 1 FROM runners WHERE runners.run_no = r.run_no)

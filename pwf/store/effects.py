@@ -43,7 +43,7 @@ def _recover(tx: Tx, command: RecoverEffect) -> RunChanged:
         raise Rejected(
             f"run {run.run_id} has no ambiguous effect", hint="pwf effects --status ambiguous lists them"
         )
-    run.revision = tx.fence(run.entity_id, expected_revision=command.expected_revision)
+    run.revision = tx.fence(run.run_no, expected_revision=command.expected_revision)
     facts: dict[str, object] = {"verdict": command.verdict, "effect": rows[0][0]}
     if run.ended:
         if command.verdict == "observe":
@@ -65,11 +65,11 @@ def _applied(tx: Tx, run: RunState, command: RecoverEffect, facts: dict[str, obj
     graph = graph_of(tx, run.definition_id)
     node = graph.node(run.node)
     value = moves.stored(tx, command.output)
-    row = tx.one(Q.unknown_attempt, {"run_id": run.run_id, "node": run.node, "visit": run.visit})
+    row = tx.one(Q.unknown_attempt, {"run_no": run.run_no, "node": run.node, "visit": run.visit})
     assert row is not None
     tx.run(
         Q.accept_attempt,
-        {"run_id": run.run_id, "attempt": row[0], "output": value.inline, "output_digest": value.digest},
+        {"run_no": run.run_no, "attempt": row[0], "output": value.inline, "output_digest": value.digest},
     )
     moves.settle_effect(tx, run, "applied")
     run.observe = None

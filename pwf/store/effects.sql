@@ -6,13 +6,13 @@ SELECT effect_key, node, visit FROM effects WHERE run_id = :run_id AND status = 
 
 -- name: unknown_attempt
 -- The attempt that left an effect unknown.
-SELECT attempt FROM attempts WHERE run_id = :run_id AND node = :node AND visit = :visit AND status = 'unknown'
+SELECT attempt FROM attempts WHERE run_no = :run_no AND node = :node AND visit = :visit AND status = 'unknown'
 ORDER BY attempt DESC LIMIT 1
 
 -- name: accept_attempt
 -- A person says that it happened: the attempt has this output.
 UPDATE attempts SET status = 'completed', output = :output, output_digest = :output_digest, error = NULL
-WHERE run_id = :run_id AND attempt = :attempt AND status = 'unknown'
+WHERE run_no = :run_no AND attempt = :attempt AND status = 'unknown'
 
 -- name: settle
 -- The verdict.

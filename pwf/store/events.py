@@ -11,9 +11,9 @@ from pwf.store.tx import Tx
 Q = load_queries(__file__)
 
 
-def events_after(tx: Tx, entity_id: str, after_revision: int, limit: int) -> tuple[EventView, ...]:
-    """The next `limit` events of an entity after a revision, oldest first."""
-    rows = tx.all(Q.events_after, {"entity_id": entity_id, "after_revision": after_revision, "limit": limit})
+def events_after(tx: Tx, run_id: str, after_revision: int, limit: int) -> tuple[EventView, ...]:
+    """The next `limit` events of a run after a revision, oldest first."""
+    rows = tx.all(Q.events_after, {"run_id": run_id, "after_revision": after_revision, "limit": limit})
     return tuple(
         EventView(
             revision=revision,

@@ -86,7 +86,7 @@ def _hold_all(tx: Tx) -> None:
 
 def _hold(tx: Tx, run_id: str) -> None:
     run = load_run(tx, run_id)
-    run.revision = tx.fence(run.entity_id)
+    run.revision = tx.fence(run.run_no)
     detail = DETAIL if run.hold is None else f"{DETAIL} (before, it was held as {run.hold})"
     moves.hold(tx, run, "restored", detail, waiting=run.status == "waiting")
     run.pause_requested = 0  # whoever resumes it has looked

@@ -10,11 +10,11 @@ INSERT INTO meta (key, value) VALUES (:key, :value) ON CONFLICT (key) DO UPDATE 
 
 -- name: runners
 -- Every runner row: in a copy, none of them is ours.
-SELECT run_id, generation FROM runners
+SELECT r.run_id, p.generation FROM runners p CROSS JOIN runs r ON r.run_no = p.run_no
 
 -- name: running
 -- Runs that say they run, with or without a runner's row.
-SELECT r.run_id, e.generation FROM runs r JOIN entities e ON e.entity_id = 'run:' || r.run_id
+SELECT r.run_id, e.generation FROM runs r JOIN entities e ON e.entity_no = r.run_no
 WHERE r.status = 'running'
 
 -- name: not_ended
@@ -36,4 +36,4 @@ DELETE FROM runners
 
 -- name: last_epoch
 -- The number of the last daemon that the database knows.
-SELECT generation FROM entities WHERE entity_id = 'daemon'
+SELECT generation FROM entities WHERE entity_no = 0

@@ -63,12 +63,12 @@ def runner_started(tx: Tx, command: RunnerStarted) -> Launched | Parked:
         return Parked()
 
 
-def add_runner(tx: Tx, run_id: str, generation: int, epoch: int) -> None:
+def add_runner(tx: Tx, run_no: int, generation: int, epoch: int) -> None:
     """A place for a runner's identity, before it exists."""
     tx.run(
         Q.add_runner,
         {
-            "run_id": run_id,
+            "run_no": run_no,
             "generation": generation,
             "epoch": epoch,
             "state": "launching",
@@ -86,7 +86,7 @@ def launch_admitted(
 ) -> Launched | Parked:
     """The same for a run whose lease this command has taken. Raises what `break_run` is for."""
     run = load_run(tx, run_id)
-    run.revision = tx.fence(run.entity_id)
+    run.revision = tx.fence(run.run_no)
     run.status, run.seq, run.placed = "running", 0, True  # the runner numbers its messages from 1
     run.due_wall_ms = run.due_elapsed_ms = run.due_boot_id = None
     facts = {"epoch": epoch, "state": "live", "now": tx.now.wall_ms}
@@ -96,7 +96,7 @@ def launch_admitted(
 
 def _custody(run: RunState, identity: Identity) -> dict[str, object]:
     return {
-        "run_id": run.run_id,
+        "run_no": run.run_no,
         "generation": run.generation,
         "pid": identity.pid,
         "start_tick": identity.start_tick,
@@ -123,7 +123,7 @@ def _begin(tx: Tx, run: RunState, identity: Identity, terms: LaunchTerms) -> Lau
     save_position(tx, run)
     facts = {"node": run.node, "attempt": run.attempts, "visit": run.visit, "pid": identity.pid}
     moves.note(tx, run, "launched", "daemon", facts)
-    row = tx.one(Q.input, {"run_id": run.run_id})
+    row = tx.one(Q.input, {"run_no": run.run_no})
     assert row is not None
     reports = run.observe in ("failed", "timed_out")
     launch = Launch(
@@ -153,7 +153,7 @@ def _begin(tx: Tx, run: RunState, identity: Identity, terms: LaunchTerms) -> Lau
 
 def _past(tx: Tx, run: RunState) -> tuple[PastStep, ...]:
     latest: dict[tuple[str, bool], PastStep] = {}
-    for node, visit, status, output, output_digest, size, error in tx.all(Q.past, {"run_id": run.run_id}):
+    for node, visit, status, output, output_digest, size, error in tx.all(Q.past, {"run_no": run.run_no}):
         done = status == "completed"
         step = PastStep(
             node=node,

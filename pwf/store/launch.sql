@@ -2,26 +2,26 @@
 
 -- name: add_runner
 -- Custody before work: whose process it is stands here before it is told to begin. Without one: a place for it.
-INSERT INTO runners(run_id, generation, epoch, state, created_wall_ms, pid, start_tick, boot_id, session)
-VALUES (:run_id, :generation, :epoch, :state, :now, :pid, :start_tick, :boot_id, :session)
+INSERT INTO runners(run_no, generation, epoch, state, created_wall_ms, pid, start_tick, boot_id, session)
+VALUES (:run_no, :generation, :epoch, :state, :now, :pid, :start_tick, :boot_id, :session)
 
 -- name: runner_started
 -- The process of a runner that was admitted without one.
 UPDATE runners SET state = 'live', pid = :pid, start_tick = :start_tick, boot_id = :boot_id, session = :session
-WHERE run_id = :run_id AND generation = :generation
+WHERE run_no = :run_no AND generation = :generation
 
 -- name: past
 -- The results so far, in order.
 SELECT a.node, a.visit, a.status, a.output, a.output_digest, c.size, a.error
 FROM attempts a LEFT JOIN contents c ON c.digest = a.output_digest
-WHERE a.run_id = :run_id AND a.status IN ('completed', 'failed', 'timed_out', 'cancelled')
+WHERE a.run_no = :run_no AND a.status IN ('completed', 'failed', 'timed_out', 'cancelled')
 ORDER BY a.attempt
 
 -- name: input
 -- The run's input, root and pinned data files' home.
 SELECT r.input, r.input_digest, c.size, d.root
 FROM runs r JOIN definitions d ON d.definition_id = r.definition_id LEFT JOIN contents c ON c.digest = r.input_digest
-WHERE r.run_id = :run_id
+WHERE r.run_no = :run_no
 
 -- name: data_files
 -- The data files that are pinned with the definition.

@@ -71,7 +71,7 @@ def requeue(tx: Tx, run: RunState, *, timer: bool = False) -> None:
     tx.run(
         Q.enqueue,
         {
-            "run_id": run.run_id,
+            "run_no": run.run_no,
             "state": "later" if timer or _is_later(tx, run, due_wall_ms) else "ready",
             "priority": run.priority,
             "due_wall_ms": due_wall_ms,
@@ -100,14 +100,14 @@ def hold(tx: Tx, run: RunState, reason: str, detail: str | None, *, waiting: boo
     run.status = "waiting" if waiting else "held"
     run.hold, run.hold_detail = reason, detail
     run.placed = True
-    tx.run(Q.dequeue, {"run_id": run.run_id})
+    tx.run(Q.dequeue, {"run_no": run.run_no})
     tx.changed("stand:" + run.run_id)
 
 
 def release(tx: Tx, run: RunState) -> None:
     """Nobody owns the run while it is parked or ended."""
     if run.lease_token is not None:
-        tx.release_lease(run.entity_id)
+        tx.release_lease(run.run_no)
         run.lease_token = None
 
 
@@ -121,16 +121,16 @@ def end(
     reason: str | None = None,
 ) -> None:
     """End the run: everything that was open for it is closed in the same transaction."""
-    active = tx.one(Q.active_attempt, {"run_id": run.run_id})
+    active = tx.one(Q.active_attempt, {"run_no": run.run_no})
     if active is not None:
         end_attempt(tx, run, "cancelled" if status == "cancelled" else "interrupted", attempt=active[0])
-    tx.run(Q.dequeue, {"run_id": run.run_id})
+    tx.run(Q.dequeue, {"run_no": run.run_no})
     tx.run(Q.close_request, {"run_id": run.run_id, "now": tx.now.wall_ms})
     tx.run(Q.close_effects, {"run_id": run.run_id, "now": tx.now.wall_ms})
     tx.run(
         STATE.save_end,
         {
-            "run_id": run.run_id,
+            "run_no": run.run_no,
             "status": status,
             "reason": reason,
             "now": tx.now.wall_ms,
@@ -178,7 +178,7 @@ def begin_attempt(tx: Tx, run: RunState, node: NodeSpec, generation: int) -> Non
     run.attempts += 1
     run.tries += 1
     run.unwritten = {
-        "run_id": run.run_id,
+        "run_no": run.run_no,
         "attempt": run.attempts,
         "node": run.node,
         "visit": run.visit,
@@ -227,7 +227,7 @@ def end_attempt(
         tx.run(
             Q.end_attempt if begun is None else Q.whole_attempt,
             {
-                "run_id": run.run_id,
+                "run_no": run.run_no,
                 "attempt": run.attempts if attempt is None else attempt,
                 "status": status,
                 "now": tx.now.wall_ms,
@@ -344,7 +344,7 @@ def end_after(
 
 def note(tx: Tx, run: RunState, kind: str, actor: str, payload: dict[str, object]) -> None:
     """Write the event of the run's present revision and tell subscribers."""
-    tx.event(run.entity_id, run.revision, kind, actor, run.generation, encode(payload))
+    tx.event(run.run_no, run.revision, kind, actor, run.generation, encode(payload))
     tx.changed("run:" + run.run_id)
 
 

@@ -2,36 +2,36 @@
 
 -- name: enqueue
 -- Make a run due: now, later by the wall clock, or later by the elapsed clock of this boot.
-INSERT INTO run_queue(run_id, state, priority, due_wall_ms, due_elapsed_ms, due_boot_id)
-VALUES (:run_id, :state, :priority, :due_wall_ms, :due_elapsed_ms, :due_boot_id)
-ON CONFLICT(run_id) DO UPDATE SET state = excluded.state, due_wall_ms = excluded.due_wall_ms,
+INSERT INTO run_queue(run_no, state, priority, due_wall_ms, due_elapsed_ms, due_boot_id)
+VALUES (:run_no, :state, :priority, :due_wall_ms, :due_elapsed_ms, :due_boot_id)
+ON CONFLICT(run_no) DO UPDATE SET state = excluded.state, due_wall_ms = excluded.due_wall_ms,
   due_elapsed_ms = excluded.due_elapsed_ms, due_boot_id = excluded.due_boot_id
 
 -- name: dequeue
 -- A run that is neither due nor live has no queue row.
-DELETE FROM run_queue WHERE run_id = :run_id
+DELETE FROM run_queue WHERE run_no = :run_no
 
 -- name: begin_attempt
 -- One try at the present visit.
-INSERT INTO attempts(run_id, attempt, node, visit, tries, status, generation, started_wall_ms)
-VALUES (:run_id, :attempt, :node, :visit, :tries, 'active', :generation, :started)
+INSERT INTO attempts(run_no, attempt, node, visit, tries, status, generation, started_wall_ms)
+VALUES (:run_no, :attempt, :node, :visit, :tries, 'active', :generation, :started)
 
 -- name: whole_attempt
 -- One try that began and ended in the same command.
-INSERT INTO attempts(run_id, attempt, node, visit, tries, status, generation, started_wall_ms, ended_wall_ms, active_ms,
+INSERT INTO attempts(run_no, attempt, node, visit, tries, status, generation, started_wall_ms, ended_wall_ms, active_ms,
   output, output_digest, error, seq, verdict)
-VALUES (:run_id, :attempt, :node, :visit, :tries, :status, :generation, :started, :now, :active_ms,
+VALUES (:run_no, :attempt, :node, :visit, :tries, :status, :generation, :started, :now, :active_ms,
   :output, :output_digest, :error, :seq, :verdict)
 
 -- name: end_attempt
 -- The outcome of the active attempt; zero rows when it has ended already.
 UPDATE attempts SET status = :status, ended_wall_ms = :now, active_ms = :active_ms, output = :output,
   output_digest = :output_digest, error = :error, seq = :seq, verdict = :verdict
-WHERE run_id = :run_id AND attempt = :attempt AND status = 'active'
+WHERE run_no = :run_no AND attempt = :attempt AND status = 'active'
 
 -- name: active_attempt
 -- The attempt that is going on, if one is.
-SELECT attempt, started_wall_ms FROM attempts WHERE run_id = :run_id AND status = 'active'
+SELECT attempt, started_wall_ms FROM attempts WHERE run_no = :run_no AND status = 'active'
 
 -- name: reserve_effect
 -- The ledger's row, before the outside world is touched.

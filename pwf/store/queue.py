@@ -96,9 +96,9 @@ def admit(tx: Tx, command: Admit) -> Admitted:
     rows = tx.all(Q.ready, {"limit": limit}) if limit > 0 else []
     runs: list[Admission] = []
     standbys = list(command.standbys)
-    for run_id, definition_id, environment_id in rows:
+    for run_no, run_id, definition_id, environment_id in rows:
         standby = _standby_for(standbys, definition_id, environment_id)
-        act = partial(_admit_one, tx, command, run_id, definition_id, environment_id, standby)
+        act = partial(_admit_one, tx, command, run_no, run_id, definition_id, environment_id, standby)
         admission = alone(tx, run_id, act)
         if admission is None:
             continue  # whatever stands by for it may serve the next one
@@ -122,20 +122,25 @@ def _standby_for(standbys: list[Standby], definition_id: str, environment_id: st
 
 
 def _admit_one(
-    tx: Tx, command: Admit, run_id: str, definition_id: str, environment_id: str, standby: Standby | None
+    tx: Tx,
+    command: Admit,
+    run_no: int,
+    run_id: str,
+    definition_id: str,
+    environment_id: str,
+    standby: Standby | None,
 ) -> Admission:
     token = tx.ids.token()
-    entity_id = "run:" + run_id
     revision, generation = tx.take_lease(
-        entity_id, token=token, owner=command.owner, until_awake_ms=tx.now.awake_ms + command.lease_ms
+        run_no, token=token, owner=command.owner, until_awake_ms=tx.now.awake_ms + command.lease_ms
     )
-    tx.run(Q.make_live, {"run_id": run_id})
-    tx.event(entity_id, revision, "admitted", "daemon", generation, b"{}")
+    tx.run(Q.make_live, {"run_no": run_no})
+    tx.event(run_no, revision, "admitted", "daemon", generation, b"{}")
     launched = None
     if standby is None:
-        tx.run(Q.set_running, {"run_id": run_id})
-        add_runner(tx, run_id, generation, command.epoch)
-        tx.changed(entity_id)
+        tx.run(Q.set_running, {"run_no": run_no})
+        add_runner(tx, run_no, generation, command.epoch)
+        tx.changed("run:" + run_id)
     else:
         launched = launch_admitted(tx, run_id, standby.identity, command.terms, command.epoch)
     return Admission(
@@ -172,18 +177,18 @@ def fire_due(tx: Tx) -> int:
     now = tx.now
     rows = tx.all(Q.due_by_wall, {"wall_ms": now.wall_ms, "limit": DUE_BATCH})
     rows += tx.all(Q.due_by_elapsed, {"elapsed_ms": now.elapsed_ms, "limit": DUE_BATCH})
-    for (run_id,) in rows:
-        alone(tx, run_id, partial(_fire, tx, run_id))
+    for run_no, run_id in rows:
+        alone(tx, run_id, partial(_fire, tx, run_no, run_id))
     return len(rows)
 
 
-def _fire(tx: Tx, run_id: str) -> None:
-    active = tx.one(Q.active_visit, {"run_id": run_id})
+def _fire(tx: Tx, run_no: int, run_id: str) -> None:
+    active = tx.one(Q.active_visit, {"run_no": run_no})
     if active is None:
-        tx.run(Q.make_ready, {"run_id": run_id})
+        tx.run(Q.make_ready, {"run_no": run_no})
         return
     run = load_run(tx, run_id)
-    run.revision = tx.fence(run.entity_id)
+    run.revision = tx.fence(run.run_no)
     output = encode({"due_ms": run.due_wall_ms})
     run.due_wall_ms = run.due_elapsed_ms = run.due_boot_id = None
     complete_parked(tx, run, output, actor="timer")

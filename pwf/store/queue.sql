@@ -2,17 +2,18 @@
 
 -- name: due_by_wall
 -- Rows whose absolute time has come.
-SELECT run_id FROM run_queue WHERE state = 'later' AND due_elapsed_ms IS NULL AND due_wall_ms <= :wall_ms
-ORDER BY due_wall_ms LIMIT :limit
+SELECT q.run_no, r.run_id FROM run_queue q JOIN runs r ON r.run_no = q.run_no
+WHERE q.state = 'later' AND q.due_elapsed_ms IS NULL AND q.due_wall_ms <= :wall_ms ORDER BY q.due_wall_ms LIMIT :limit
 
 -- name: due_by_elapsed
 -- Rows whose relative time has come, in this boot.
-SELECT run_id FROM run_queue WHERE state = 'later' AND due_elapsed_ms IS NOT NULL AND due_elapsed_ms <= :elapsed_ms
-ORDER BY due_elapsed_ms LIMIT :limit
+SELECT q.run_no, r.run_id FROM run_queue q JOIN runs r ON r.run_no = q.run_no
+WHERE q.state = 'later' AND q.due_elapsed_ms IS NOT NULL AND q.due_elapsed_ms <= :elapsed_ms
+ORDER BY q.due_elapsed_ms LIMIT :limit
 
 -- name: make_ready
 -- A due row waits for capacity now.
-UPDATE run_queue SET state = 'ready' WHERE run_id = :run_id
+UPDATE run_queue SET state = 'ready' WHERE run_no = :run_no
 
 -- name: next_by_wall
 -- The nearest absolute time.
@@ -24,22 +25,22 @@ SELECT min(due_elapsed_ms) FROM run_queue WHERE state = 'later' AND due_elapsed_
 
 -- name: ready
 -- The next runs to admit; one whose old processes are not proved dead waits for that.
-SELECT q.run_id, r.definition_id, r.environment_id FROM run_queue q JOIN runs r ON r.run_id = q.run_id
-WHERE q.state = 'ready' AND NOT EXISTS (SELECT 1 FROM runners WHERE runners.run_id = q.run_id)
+SELECT q.run_no, r.run_id, r.definition_id, r.environment_id FROM run_queue q JOIN runs r ON r.run_no = q.run_no
+WHERE q.state = 'ready' AND NOT EXISTS (SELECT 1 FROM runners WHERE runners.run_no = q.run_no)
 ORDER BY q.priority DESC, q.due_wall_ms LIMIT :limit
 
 -- name: make_live
 -- The row of an admitted run.
-UPDATE run_queue SET state = 'live' WHERE run_id = :run_id AND state = 'ready'
+UPDATE run_queue SET state = 'live' WHERE run_no = :run_no AND state = 'ready'
 
 -- name: set_running
 -- An admitted run; its new runner numbers its messages from 1.
 UPDATE runs SET status = 'running', seq = 0, due_wall_ms = NULL, due_elapsed_ms = NULL, due_boot_id = NULL
-WHERE run_id = :run_id
+WHERE run_no = :run_no
 
 -- name: active_visit
 -- The open attempt of a run, if there is one.
-SELECT attempt FROM attempts WHERE run_id = :run_id AND status = 'active'
+SELECT attempt FROM attempts WHERE run_no = :run_no AND status = 'active'
 
 -- name: rebase
 -- After a reboot, relative times go by the wall clock.
@@ -49,5 +50,5 @@ WHERE state = 'later' AND due_elapsed_ms IS NOT NULL AND due_boot_id <> :boot_id
 -- name: rebase_runs
 -- The same for the copy that a pause keeps. Before the queue's own, which it finds the runs by.
 UPDATE runs SET due_boot_id = NULL, due_elapsed_ms = NULL
-WHERE run_id IN (SELECT run_id FROM run_queue
+WHERE run_no IN (SELECT run_no FROM run_queue
   WHERE state = 'later' AND due_elapsed_ms IS NOT NULL AND due_boot_id <> :boot_id)

@@ -326,7 +326,7 @@ class EventsQuery(msgspec.Struct, frozen=True, kw_only=True):
 def run_events(tx: Tx, query: EventsQuery) -> EventPage:
     """A page of a run's history."""
     limit = max(1, min(query.limit, PAGE_MAX))
-    found = events_after(tx, "run:" + query.run_id, query.after_revision, limit)
+    found = events_after(tx, query.run_id, query.after_revision, limit)
     events = _fitting(list(found))
     full = len(found) == limit or len(events) < len(found)
     return EventPage(run_id=query.run_id, events=events, next_after=events[-1].revision if full else None)

@@ -5,7 +5,7 @@
 SELECT r.run_no, r.run_id, r.workflow, r.title, r.status, r.hold, r.hold_detail, r.node, r.created_wall_ms,
   r.started_wall_ms, r.ended_wall_ms, r.due_wall_ms, r.reason, r.steps, r.parent_run, e.revision, e.generation,
   (SELECT q.request_id FROM requests q WHERE q.run_id = r.run_id AND q.status = 'pending')
-FROM runs r JOIN entities e ON e.entity_id = 'run:' || r.run_id
+FROM runs r JOIN entities e ON e.entity_no = r.run_no
 WHERE r.run_no < :before ORDER BY r.run_no DESC LIMIT :limit
 
 -- name: page_of_workflow
@@ -13,7 +13,7 @@ WHERE r.run_no < :before ORDER BY r.run_no DESC LIMIT :limit
 SELECT r.run_no, r.run_id, r.workflow, r.title, r.status, r.hold, r.hold_detail, r.node, r.created_wall_ms,
   r.started_wall_ms, r.ended_wall_ms, r.due_wall_ms, r.reason, r.steps, r.parent_run, e.revision, e.generation,
   (SELECT q.request_id FROM requests q WHERE q.run_id = r.run_id AND q.status = 'pending')
-FROM runs r JOIN entities e ON e.entity_id = 'run:' || r.run_id
+FROM runs r JOIN entities e ON e.entity_no = r.run_no
 WHERE r.workflow = :workflow AND r.run_no < :before ORDER BY r.run_no DESC LIMIT :limit
 
 -- name: page_of_status
@@ -21,7 +21,7 @@ WHERE r.workflow = :workflow AND r.run_no < :before ORDER BY r.run_no DESC LIMIT
 SELECT r.run_no, r.run_id, r.workflow, r.title, r.status, r.hold, r.hold_detail, r.node, r.created_wall_ms,
   r.started_wall_ms, r.ended_wall_ms, r.due_wall_ms, r.reason, r.steps, r.parent_run, e.revision, e.generation,
   (SELECT q.request_id FROM requests q WHERE q.run_id = r.run_id AND q.status = 'pending')
-FROM runs r JOIN entities e ON e.entity_id = 'run:' || r.run_id
+FROM runs r JOIN entities e ON e.entity_no = r.run_no
 WHERE r.status = :status AND r.run_no < :before ORDER BY r.run_no DESC LIMIT :limit
 
 -- name: page_of_hold
@@ -29,7 +29,7 @@ WHERE r.status = :status AND r.run_no < :before ORDER BY r.run_no DESC LIMIT :li
 SELECT r.run_no, r.run_id, r.workflow, r.title, r.status, r.hold, r.hold_detail, r.node, r.created_wall_ms,
   r.started_wall_ms, r.ended_wall_ms, r.due_wall_ms, r.reason, r.steps, r.parent_run, e.revision, e.generation,
   (SELECT q.request_id FROM requests q WHERE q.run_id = r.run_id AND q.status = 'pending')
-FROM runs r JOIN entities e ON e.entity_id = 'run:' || r.run_id
+FROM runs r JOIN entities e ON e.entity_no = r.run_no
 WHERE r.hold = :hold AND r.run_no < :before ORDER BY r.run_no DESC LIMIT :limit
 
 -- name: one
@@ -37,7 +37,7 @@ WHERE r.hold = :hold AND r.run_no < :before ORDER BY r.run_no DESC LIMIT :limit
 SELECT r.run_no, r.run_id, r.workflow, r.title, r.status, r.hold, r.hold_detail, r.node, r.created_wall_ms,
   r.started_wall_ms, r.ended_wall_ms, r.due_wall_ms, r.reason, r.steps, r.parent_run, e.revision, e.generation,
   (SELECT q.request_id FROM requests q WHERE q.run_id = r.run_id AND q.status = 'pending')
-FROM runs r JOIN entities e ON e.entity_id = 'run:' || r.run_id
+FROM runs r JOIN entities e ON e.entity_no = r.run_no
 WHERE r.run_id = :run_id
 
 -- name: body
@@ -58,7 +58,7 @@ WHERE r.run_id = :run_id
 SELECT a.attempt, a.node, a.visit, a.tries, a.status, a.generation, a.started_wall_ms, a.ended_wall_ms, a.active_ms,
   a.output, a.output_digest, c.size, a.error
 FROM attempts a LEFT JOIN contents c ON c.digest = a.output_digest
-WHERE a.run_id = :run_id AND a.attempt < :before ORDER BY a.attempt DESC LIMIT :limit
+WHERE a.run_no = (SELECT run_no FROM runs WHERE run_id = :run_id) AND a.attempt < :before ORDER BY a.attempt DESC LIMIT :limit
 
 -- name: steps_total
 -- How many attempts a run has had.
@@ -106,7 +106,8 @@ WHERE q.run_id = :run_id ORDER BY q.created_wall_ms DESC, q.attempt DESC LIMIT 1
 -- name: refers
 -- Whether a run refers to a value: input, output, an attempt's output, a prompt, an answer, an upload, a pinned file.
 SELECT 1 FROM runs WHERE run_id = :run_id AND (input_digest = :digest OR output_digest = :digest)
-UNION ALL SELECT 1 FROM attempts WHERE run_id = :run_id AND output_digest = :digest
+UNION ALL SELECT 1 FROM attempts
+  WHERE run_no = (SELECT run_no FROM runs WHERE run_id = :run_id) AND output_digest = :digest
 UNION ALL SELECT 1 FROM requests WHERE run_id = :run_id AND (prompt_digest = :digest OR answer_digest = :digest)
 UNION ALL SELECT 1 FROM content_holds WHERE run_id = :run_id AND digest = :digest
 UNION ALL SELECT 1 FROM runs r JOIN definition_sources s ON s.definition_id = r.definition_id
@@ -115,12 +116,14 @@ LIMIT 1
 
 -- name: queue_state
 -- Where a run stands in the queue.
-SELECT state, due_wall_ms, due_elapsed_ms, due_boot_id FROM run_queue WHERE run_id = :run_id
+SELECT state, due_wall_ms, due_elapsed_ms, due_boot_id FROM run_queue
+WHERE run_no = (SELECT run_no FROM runs WHERE run_id = :run_id)
 
 -- name: runner_state
 -- The process of a run.
-SELECT state, generation, pid FROM runners WHERE run_id = :run_id
+SELECT state, generation, pid FROM runners WHERE run_no = (SELECT run_no FROM runs WHERE run_id = :run_id)
 
 -- name: active_since
 -- The attempt that is going on.
-SELECT attempt, node, started_wall_ms FROM attempts WHERE run_id = :run_id AND status = 'active'
+SELECT attempt, node, started_wall_ms FROM attempts
+WHERE run_no = (SELECT run_no FROM runs WHERE run_id = :run_id) AND status = 'active'

@@ -73,14 +73,14 @@ def save_receipt(
 class OldReceipts(msgspec.Struct, frozen=True, kw_only=True):
     """Ask which receipts may go, from a place in the order of age on."""
 
-    after: tuple[int, str] = (-1, "")
+    after: tuple[int, int] = (-1, 0)
 
 
 class OldPage(msgspec.Struct, frozen=True, kw_only=True):
     """Their keys; `after` is where to go on, None at the end."""
 
     keys: tuple[str, ...]
-    after: tuple[int, str] | None
+    after: tuple[int, int] | None
 
 
 class DropReceipts(msgspec.Struct, frozen=True, kw_only=True):
@@ -90,10 +90,10 @@ class DropReceipts(msgspec.Struct, frozen=True, kw_only=True):
 def old_receipts(tx: Tx, query: OldReceipts) -> OldPage:
     """Receipts older than 30 days whose run is gone, or that name none, among the next `LOOK_PAGE`."""
     before_ms = tx.now.wall_ms - KEPT_MS
-    facts = {"before_ms": before_ms, "after_ms": query.after[0], "after_key": query.after[1]}
+    facts = {"before_ms": before_ms, "after_ms": query.after[0], "after_no": query.after[1]}
     rows = tx.all(Q.receipts_before, {**facts, "limit": LOOK_PAGE})
-    keys = tuple(str(key) for key, _made_ms, run_exists in rows if not run_exists)
-    after = (int(rows[-1][1]), str(rows[-1][0])) if len(rows) == LOOK_PAGE else None
+    keys = tuple(str(key) for _no, key, _made_ms, run_exists in rows if not run_exists)
+    after = (int(rows[-1][2]), int(rows[-1][0])) if len(rows) == LOOK_PAGE else None
     return OldPage(keys=keys, after=after)
 
 

@@ -13,10 +13,10 @@ VALUES (:scope_key, :operation, :payload_digest, :outcome, :response, :run_id, :
 
 -- name: receipts_before
 -- A page of old receipts by age, and whether the run that each names still exists.
-SELECT scope_key, created_wall_ms, EXISTS (SELECT 1 FROM runs WHERE runs.run_id = receipts.run_id)
+SELECT receipt_no, scope_key, created_wall_ms, EXISTS (SELECT 1 FROM runs WHERE runs.run_id = receipts.run_id)
 FROM receipts
-WHERE created_wall_ms < :before_ms AND (created_wall_ms, scope_key) > (:after_ms, :after_key)
-ORDER BY created_wall_ms, scope_key
+WHERE created_wall_ms < :before_ms AND (created_wall_ms, receipt_no) > (:after_ms, :after_no)
+ORDER BY created_wall_ms, receipt_no
 LIMIT :limit
 
 -- name: drop_receipt

@@ -99,7 +99,7 @@ def _answer(tx: Tx, command: Answer) -> tuple[Answered, bool]:
         raise Rejected(f"request {request_id} is a request of kind {kind}; it takes no plain answer")
     if run.status != "waiting" or run.attempts != attempt:
         raise Conflict(f"request {request_id} does not belong to what run {run_id} does now")
-    run.revision = tx.fence(run.entity_id)
+    run.revision = tx.fence(run.run_no)
     value = moves.stored(tx, command.answer)
     tx.run(
         Q.settle,

@@ -2,7 +2,7 @@
 
 -- name: revisions
 -- Every run with its write counter.
-SELECT r.run_id, e.revision, r.status FROM runs r JOIN entities e ON e.entity_id = 'run:' || r.run_id ORDER BY r.run_no
+SELECT r.run_id, e.revision, r.status FROM runs r JOIN entities e ON e.entity_no = r.run_no ORDER BY r.run_no
 
 -- name: going_on
 -- Runs that would be held as restored.

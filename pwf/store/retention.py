@@ -12,11 +12,10 @@ from __future__ import annotations
 import msgspec
 
 from pwf.protocol.operations import PruneResult
-from pwf.store.daemon import ENTITY as DAEMON
 from pwf.store.once import Done, once
 from pwf.store.queries import load_queries
 from pwf.store.receipts import ReceiptKey
-from pwf.store.tx import Tx
+from pwf.store.tx import DAEMON_NO, Tx
 
 Q = load_queries(__file__)
 
@@ -134,9 +133,9 @@ def record_prune(tx: Tx, command: RecordPrune) -> Done[PruneResult]:
     result = command.result
 
     def act() -> tuple[PruneResult, bool]:
-        revision = tx.fence(DAEMON, generation=command.epoch)
+        revision = tx.fence(DAEMON_NO, generation=command.epoch)
         facts = {"before_ms": result.before_ms, "trees": result.trees, "runs": result.runs}
-        tx.event(DAEMON, revision, "pruned", command.actor, command.epoch, facts)
+        tx.event(DAEMON_NO, revision, "pruned", command.actor, command.epoch, facts)
         return result, False
 
     return once(tx, command.receipt, PruneResult, act)

@@ -17,7 +17,7 @@ SELECT 1 FROM effects WHERE run_id = :run_id AND status IN ('applying', 'ambiguo
 
 -- name: process_unproved
 -- A process of the run was not shown dead.
-SELECT 1 FROM runners WHERE run_id = :run_id
+SELECT 1 FROM runners WHERE run_no = (SELECT run_no FROM runs WHERE run_id = :run_id)
 
 -- name: drop_holds
 -- What the run uploaded and never named.
@@ -37,19 +37,19 @@ DELETE FROM requests WHERE run_id = :run_id
 
 -- name: drop_attempts
 -- Every try of every visit.
-DELETE FROM attempts WHERE run_id = :run_id
+DELETE FROM attempts WHERE run_no = (SELECT run_no FROM runs WHERE run_id = :run_id)
 
 -- name: drop_events
 -- The history.
-DELETE FROM events WHERE entity_id = 'run:' || :run_id
+DELETE FROM events WHERE entity_no = (SELECT run_no FROM runs WHERE run_id = :run_id)
 
 -- name: drop_entity
 -- The revision and the generation: the id may be used by a new run from here on.
-DELETE FROM entities WHERE entity_id = 'run:' || :run_id
+DELETE FROM entities WHERE entity_no = (SELECT run_no FROM runs WHERE run_id = :run_id)
 
 -- name: drop_queue
 -- An ended run has no such row; one that is there all the same must not keep the whole walk from going on.
-DELETE FROM run_queue WHERE run_id = :run_id
+DELETE FROM run_queue WHERE run_no = (SELECT run_no FROM runs WHERE run_id = :run_id)
 
 -- name: drop_run
 -- The run itself, if it has ended.

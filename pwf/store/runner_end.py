@@ -59,11 +59,11 @@ def _settle(tx: Tx, command: RunnerGone) -> bool:
     """Whether the run may be in the queue, where it was not to be admitted before this."""
     run = load_run(tx, command.run_id)
     if run.generation == command.generation and run.status == "running":
-        run.revision = tx.fence(run.entity_id, generation=command.generation)
+        run.revision = tx.fence(run.run_no, generation=command.generation)
         _settle_interrupted(tx, run, command)
         save_position(tx, run)
     elif run.generation == command.generation and not command.proved and not run.ended and run.hold is None:
-        run.revision = tx.fence(run.entity_id, generation=command.generation)
+        run.revision = tx.fence(run.run_no, generation=command.generation)
         _hold_unreaped(tx, run)
         save_position(tx, run)
         moves.note(tx, run, "held", "daemon", {"hold": "process_unreaped"})
@@ -72,7 +72,7 @@ def _settle(tx: Tx, command: RunnerGone) -> bool:
 
 def _settle_interrupted(tx: Tx, run: RunState, command: RunnerGone) -> None:
     graph = graph_of(tx, run.definition_id)
-    active = tx.one(moves.Q.active_attempt, {"run_id": run.run_id})
+    active = tx.one(moves.Q.active_attempt, {"run_no": run.run_no})
     timed_out = active is not None and command.timed_out == active[0]
     node = graph.node(run.node)
     run.crashes += not command.stopped and not timed_out

@@ -48,7 +48,7 @@ class Current(msgspec.Struct, frozen=True, kw_only=True):
 
 def unknown_error(tx: Tx, run: RunState, node: NodeSpec) -> StepError | None:
     """Why the attempt ended whose effect is to be observed. One whose runner we ended has left no word."""
-    row = tx.one(Q.unknown_error, {"run_id": run.run_id, "node": run.node, "visit": run.visit})
+    row = tx.one(Q.unknown_error, {"run_no": run.run_no, "node": run.node, "visit": run.visit})
     if row is not None:
         return moves.decode_error(row[0])
     return moves.took_too_long(node) if run.observe == "timed_out" else None
@@ -70,13 +70,13 @@ def owned(tx: Tx, fence: Fence, *, expected_status: str = "running") -> RunState
     run = load_run(tx, fence.run_id)
     if run.generation != fence.generation or run.lease_token != fence.token or run.status != expected_status:
         raise ClaimLost(f"run {run.run_id} is {run.shown_status} in generation {run.generation} by now")
-    run.revision = tx.fence(run.entity_id, generation=fence.generation, token=fence.token)
+    run.revision = tx.fence(run.run_no, generation=fence.generation, token=fence.token)
     return run
 
 
 def holds_lease(tx: Tx, fence: Fence) -> bool:
     """Whether the run is still the writer's, without counting a write."""
-    owner = {"entity_id": f"run:{fence.run_id}", "generation": fence.generation, "token": fence.token}
+    owner = {"run_id": fence.run_id, "generation": fence.generation, "token": fence.token}
     return tx.one(Q.lease_holder, owner) is not None
 
 

@@ -2,20 +2,22 @@
 
 -- name: runner_ending
 -- The runner's work is over; the process is still to be proved dead.
-UPDATE runners SET state = 'ending' WHERE run_id = :run_id AND generation = :generation
+UPDATE runners SET state = 'ending'
+WHERE run_no = (SELECT run_no FROM runs WHERE run_id = :run_id) AND generation = :generation
 
 -- name: delete_runner
 -- The process and all that it started are proved dead.
-DELETE FROM runners WHERE run_id = :run_id AND generation = :generation
+DELETE FROM runners WHERE run_no = (SELECT run_no FROM runs WHERE run_id = :run_id) AND generation = :generation
 
 -- name: all_runners
 -- Every runner: as many as there is capacity, and those that an earlier daemon left.
-SELECT run_id, generation, epoch, state, pid, start_tick, boot_id, session FROM runners
+SELECT r.run_id, p.generation, p.epoch, p.state, p.pid, p.start_tick, p.boot_id, p.session
+FROM runners p CROSS JOIN runs r ON r.run_no = p.run_no
 
 -- name: unknown_error
 -- The error of the attempt whose effect is to be observed.
 SELECT error FROM attempts
-WHERE run_id = :run_id AND node = :node AND visit = :visit AND status = 'unknown' AND error IS NOT NULL
+WHERE run_no = :run_no AND node = :node AND visit = :visit AND status = 'unknown' AND error IS NOT NULL
 ORDER BY attempt DESC LIMIT 1
 
 -- name: put_update
@@ -29,7 +31,8 @@ SELECT count(*) FROM updates WHERE run_id = :run_id
 
 -- name: lease_holder
 -- Whether a writer of updates still owns the run.
-SELECT 1 FROM entities WHERE entity_id = :entity_id AND generation = :generation AND lease_token = :token
+SELECT 1 FROM entities
+WHERE entity_no = (SELECT run_no FROM runs WHERE run_id = :run_id) AND generation = :generation AND lease_token = :token
 
 -- name: drop_holds
 -- What an earlier generation uploaded and never named.

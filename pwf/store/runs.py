@@ -72,20 +72,9 @@ def _start(tx: Tx, command: StartRun) -> tuple[RunStarted, bool]:
         row = tx.one(Q.facts, {"run_id": command.run_id})
         if row is not None:
             return _adopt(tx, command, row), True
-    if command.at_ms is not None and not 0 <= command.at_ms <= AT_MS_MAX:
-        raise InvalidArgument(f"the time {command.at_ms} ms is not between 1970 and the year 9999")
-    if abs(command.priority) > PRIORITY_MAX:
-        raise InvalidArgument(f"the priority {command.priority} is not within ±{PRIORITY_MAX}")
-    if tx.disk_full:
-        raise DiskFull("the disk is full: no run is started until there is space", hint="pwf state status")
-    refuse_over_budget(tx, command.state_bytes_max)
-    if tx.one(Q.definition_known, {"definition_id": command.definition_id}) is None:
-        # Retention has dropped it between the caller's look and now.
-        raise Unavailable("the stored code of the workflow was removed just now", hint="repeat the command")
+    _refuse(tx, command)
+    environment_id, is_next = _environment(tx, command)
     run_id = command.run_id or tx.ids.new()
-    body = encode(command.environment)
-    environment_id = digest(body)
-    tx.run(Q.add_environment, {"environment_id": environment_id, "body": body})
     start = graph_of(tx, command.definition_id).graph.start
     value = moves.stored(tx, command.input)
     at_once = command.at_ms is None
@@ -94,7 +83,7 @@ def _start(tx: Tx, command: StartRun) -> tuple[RunStarted, bool]:
         "due_elapsed_ms": tx.now.elapsed_ms if at_once else None,
         "due_boot_id": tx.now.boot_id if at_once else None,
     }
-    tx.run(
+    row = tx.one(
         Q.insert_run,
         {
             "run_id": run_id,
@@ -113,22 +102,52 @@ def _start(tx: Tx, command: StartRun) -> tuple[RunStarted, bool]:
             "now": tx.now.wall_ms,
         },
     )
-    revision = tx.create_entity("run:" + run_id, "run")
+    assert row is not None
+    run_no = int(row[0])
+    revision = tx.create_entity(run_no, "run")
     later = command.at_ms is not None and command.at_ms > tx.now.wall_ms
     tx.run(
         moves.Q.enqueue,
         {
-            "run_id": run_id,
+            "run_no": run_no,
             "state": "later" if later else "ready",
             "priority": command.priority,
             **due,
         },
     )
-    facts = {"workflow": command.workflow, "definition": command.definition_id}
-    tx.event("run:" + run_id, revision, "started", command.actor, 0, encode(facts))
-    tx.changed("queue")
+    said = {"workflow": command.workflow, "definition": command.definition_id}
+    tx.event(run_no, revision, "started", command.actor, 0, encode(said))
+    if is_next or not later:  # else whoever waits for the nearest time goes on waiting for it
+        tx.changed("queue")
     tx.changed("run:" + run_id)
     return RunStarted(run_id=run_id, status="queued", revision=revision), False
+
+
+def _refuse(tx: Tx, command: StartRun) -> None:
+    """Raise why no run is started now, whatever is stored."""
+    if command.at_ms is not None and not 0 <= command.at_ms <= AT_MS_MAX:
+        raise InvalidArgument(f"the time {command.at_ms} ms is not between 1970 and the year 9999")
+    if abs(command.priority) > PRIORITY_MAX:
+        raise InvalidArgument(f"the priority {command.priority} is not within ±{PRIORITY_MAX}")
+    if tx.disk_full:
+        raise DiskFull("the disk is full: no run is started until there is space", hint="pwf state status")
+    refuse_over_budget(tx, command.state_bytes_max)
+
+
+def _environment(tx: Tx, command: StartRun) -> tuple[str, bool]:
+    """The id of the environment, which is stored now; and whether no other run that waits is due before this one."""
+    body = encode(command.environment)
+    environment_id = digest(body)
+    facts = {"environment_id": environment_id, "definition_id": command.definition_id, "at_ms": command.at_ms}
+    known = tx.one(Q.known, facts)
+    assert known is not None
+    has_definition, has_environment, another_is_next = known
+    if not has_definition:
+        # Retention has dropped it between the caller's look and now.
+        raise Unavailable("the stored code of the workflow was removed just now", hint="repeat the command")
+    if not has_environment:
+        tx.run(Q.add_environment, {"environment_id": environment_id, "body": body})
+    return environment_id, not another_is_next
 
 
 def _differs(tx: Tx, command: StartRun, row: Row) -> str | None:

@@ -6,12 +6,13 @@ INSERT INTO runs(run_id, workflow, definition_id, environment_id, status, node, 
   input_digest, due_wall_ms, due_elapsed_ms, due_boot_id, parent_run, root_run, restart_no, created_wall_ms)
 VALUES (:run_id, :workflow, :definition_id, :environment_id, 'queued', :node, 1, :visits, :priority, :input,
   :input_digest, :due_wall_ms, :due_elapsed_ms, :due_boot_id, :parent_run, :root_run, :restart_no, :now)
+RETURNING run_no
 
 -- name: facts
 -- What decides whether a start adopts an existing run.
 SELECT r.run_id, r.workflow, r.input, r.input_digest, r.definition_id, r.status, r.hold, r.parent_run, r.environment_id,
   e.revision
-FROM runs r JOIN entities e ON e.entity_id = 'run:' || r.run_id WHERE r.run_id = :run_id
+FROM runs r JOIN entities e ON e.entity_no = r.run_no WHERE r.run_id = :run_id
 
 -- name: started_by
 -- The run that a start under this key has made.
@@ -19,15 +20,17 @@ SELECT run_id FROM receipts WHERE scope_key = :scope_key AND operation = 'run.st
 
 -- name: add_environment
 -- Runs with the same environment share its row.
-INSERT INTO environments(environment_id, body) VALUES (:environment_id, :body) ON CONFLICT DO NOTHING
+INSERT INTO environments(environment_id, body) VALUES (:environment_id, :body)
 
 -- name: environment
 -- The recorded environment of a run.
 SELECT body FROM environments WHERE environment_id = :environment_id
 
--- name: definition_known
--- Whether what a new run would execute is stored.
-SELECT 1 FROM definitions WHERE definition_id = :definition_id
+-- name: known
+-- Whether what a new run would execute is stored, and what it would execute in; whether another is due before it.
+SELECT EXISTS (SELECT 1 FROM definitions WHERE definition_id = :definition_id),
+  EXISTS (SELECT 1 FROM environments WHERE environment_id = :environment_id),
+  EXISTS (SELECT 1 FROM run_queue WHERE state = 'later' AND due_elapsed_ms IS NULL AND due_wall_ms <= :at_ms)
 
 -- name: exact
 -- A run by its whole id.
@@ -54,7 +57,7 @@ SELECT run_id FROM runs WHERE parent_run = :run_id
 SELECT r.workflow, r.input, r.input_digest, r.environment_id, r.status, r.root_run, r.restart_no, r.priority, d.path,
   d.root, e.revision, v.body
 FROM runs r JOIN definitions d ON d.definition_id = r.definition_id
-JOIN entities e ON e.entity_id = 'run:' || r.run_id JOIN environments v ON v.environment_id = r.environment_id
+JOIN entities e ON e.entity_no = r.run_no JOIN environments v ON v.environment_id = r.environment_id
 WHERE r.run_id = :run_id
 
 -- name: unsettled

@@ -8,8 +8,10 @@ CREATE TABLE meta(
 ) STRICT, WITHOUT ROWID;
 
 -- Every row that has a revision and a lease. The fence is one UPDATE on this table.
+-- Ids of runs are random, so what belongs to a run is keyed by its number: runs that live at the same time then share
+-- pages, which is what a write costs.
 CREATE TABLE entities(
-  entity_id TEXT PRIMARY KEY,                     -- 'daemon', 'run:<run_id>'
+  entity_no INTEGER PRIMARY KEY,                  -- 0: the daemon; a run's: its run_no
   kind TEXT NOT NULL,
   revision INTEGER NOT NULL CHECK (revision >= 1),
   generation INTEGER NOT NULL DEFAULT 0 CHECK (generation >= 0),
@@ -20,19 +22,19 @@ CREATE TABLE entities(
   CHECK ((lease_owner IS NULL) = (lease_token IS NULL)),
   CHECK ((lease_owner IS NULL) = (lease_boot_id IS NULL)),
   CHECK ((lease_owner IS NULL) = (lease_until_awake_ms IS NULL))
-) STRICT, WITHOUT ROWID;
+) STRICT;
 CREATE INDEX entities_leased ON entities(lease_owner) WHERE lease_owner IS NOT NULL;
 
 -- The append-only history: one event per revision.
 CREATE TABLE events(
-  entity_id TEXT NOT NULL,
+  entity_no INTEGER NOT NULL,
   revision INTEGER NOT NULL,
   kind TEXT NOT NULL,
   actor TEXT NOT NULL,                            -- 'runner', 'daemon', 'client:<who>', 'timer'
   generation INTEGER NOT NULL,
   at_wall_ms INTEGER NOT NULL,
   payload BLOB NOT NULL,
-  PRIMARY KEY (entity_id, revision)
+  PRIMARY KEY (entity_no, revision)
 ) STRICT, WITHOUT ROWID;
 
 -- Larger values, by SHA-256 of their bytes; verified when the last chunk arrives.
@@ -62,15 +64,15 @@ CREATE INDEX content_holds_by_run ON content_holds(run_id);
 
 -- Receipts of state-changing client commands, committed with the command.
 CREATE TABLE receipts(
-  scope_key TEXT PRIMARY KEY,
+  receipt_no INTEGER PRIMARY KEY,                 -- so that rows are added at one end, not where the key belongs
+  scope_key TEXT NOT NULL UNIQUE,
   operation TEXT NOT NULL,
   payload_digest TEXT NOT NULL,
   outcome TEXT NOT NULL,
   response BLOB NOT NULL,
   run_id TEXT,
   created_wall_ms INTEGER NOT NULL
-) STRICT, WITHOUT ROWID;
-CREATE INDEX receipts_by_run ON receipts(run_id) WHERE run_id IS NOT NULL;
+) STRICT;
 CREATE INDEX receipts_by_age ON receipts(created_wall_ms);
 
 -- What a run executes: graph and sources, once per digest.
@@ -171,20 +173,19 @@ END;
 
 -- A row exists only while a run is due or live.
 CREATE TABLE run_queue(
-  run_id TEXT PRIMARY KEY REFERENCES runs(run_id),
+  run_no INTEGER PRIMARY KEY REFERENCES runs(run_no),
   state TEXT NOT NULL CHECK (state IN ('later', 'ready', 'live')),
   priority INTEGER NOT NULL,
   due_wall_ms INTEGER NOT NULL,
   due_elapsed_ms INTEGER,                         -- set for relative waits; then it decides
   due_boot_id TEXT
-) STRICT, WITHOUT ROWID;
+) STRICT;
 CREATE INDEX run_queue_ready ON run_queue(priority DESC, due_wall_ms) WHERE state = 'ready';
 CREATE INDEX run_queue_later_wall ON run_queue(due_wall_ms) WHERE state = 'later' AND due_elapsed_ms IS NULL;
 CREATE INDEX run_queue_later_elapsed ON run_queue(due_elapsed_ms) WHERE state = 'later' AND due_elapsed_ms IS NOT NULL;
-CREATE INDEX run_queue_live ON run_queue(run_id) WHERE state = 'live';
 
 CREATE TABLE attempts(
-  run_id TEXT NOT NULL REFERENCES runs(run_id),
+  run_no INTEGER NOT NULL REFERENCES runs(run_no),
   attempt INTEGER NOT NULL CHECK (attempt >= 1),
   node TEXT NOT NULL,
   visit INTEGER NOT NULL,
@@ -199,10 +200,10 @@ CREATE TABLE attempts(
   error BLOB,
   seq INTEGER,                                    -- the runner's message that ended it, and the answer it got
   verdict TEXT,
-  PRIMARY KEY (run_id, attempt),
+  PRIMARY KEY (run_no, attempt),
   CHECK ((status = 'active') = (ended_wall_ms IS NULL))
 ) STRICT, WITHOUT ROWID;
-CREATE UNIQUE INDEX one_active_attempt ON attempts(run_id) WHERE status = 'active';
+CREATE UNIQUE INDEX one_active_attempt ON attempts(run_no) WHERE status = 'active';
 CREATE INDEX attempts_by_output ON attempts(output_digest) WHERE output_digest IS NOT NULL;
 
 CREATE TABLE requests(
@@ -249,14 +250,14 @@ CREATE INDEX effects_by_age ON effects(reserved_wall_ms);
 
 -- The one process that executes a run's generation; gone only when it is proved dead.
 CREATE TABLE runners(
-  run_id TEXT PRIMARY KEY REFERENCES runs(run_id),
+  run_no INTEGER PRIMARY KEY REFERENCES runs(run_no),
   generation INTEGER NOT NULL,
   epoch INTEGER NOT NULL,
   state TEXT NOT NULL CHECK (state IN ('launching', 'live', 'ending')),
   pid INTEGER, start_tick INTEGER, boot_id TEXT, session INTEGER,
   created_wall_ms INTEGER NOT NULL,
   CHECK ((state = 'live') <= (pid IS NOT NULL))
-) STRICT, WITHOUT ROWID;
+) STRICT;
 CREATE INDEX runners_by_epoch ON runners(epoch);
 
 CREATE TABLE updates(

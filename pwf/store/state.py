@@ -73,6 +73,7 @@ def graph_of(tx: Tx, definition_id: str) -> Graph:
 class RunState(msgspec.Struct):
     """The mutable part of a run's row, with its entity's revision, generation and lease token."""
 
+    run_no: int
     run_id: str
     workflow: str
     definition_id: str
@@ -103,10 +104,6 @@ class RunState(msgspec.Struct):
     lease_token: str | None
     placed: bool = False  # status, hold or due time has changed
     unwritten: dict[str, object] | None = None  # an attempt that has begun in this command and has no row yet
-
-    @property
-    def entity_id(self) -> str:
-        return "run:" + self.run_id
 
     @property
     def ended(self) -> bool:
@@ -145,7 +142,7 @@ def load_run(tx: Tx, run_id: str) -> RunState:
 def save_position(tx: Tx, run: RunState) -> None:
     """Write position and counters; and status, hold and due time where they changed."""
     position = {
-        "run_id": run.run_id,
+        "run_no": run.run_no,
         "title": run.title,
         "node": run.node,
         "visit": run.visit,

@@ -60,7 +60,7 @@ def apply_messages(tx: Tx, command: RunnerMessages) -> Applied:
                 verdict = "refused"
             else:
                 if not applied:  # nobody comes between two messages of one command
-                    run.revision = tx.fence(run.entity_id, generation=fence.generation, token=fence.token)
+                    run.revision = tx.fence(run.run_no, generation=fence.generation, token=fence.token)
                 else:
                     run.revision += 1
                 verdict = _apply(tx, run, graph, message, may_go=not command.drain)
@@ -70,7 +70,7 @@ def apply_messages(tx: Tx, command: RunnerMessages) -> Applied:
         moves.write_attempt(tx, run)
         save_position(tx, run)
     if applied > 1:
-        tx.count_writes(run.entity_id, applied - 1)
+        tx.count_writes(run.run_no, applied - 1)
     current = None
     if verdict == "go" and run.status == "running":
         current = current_of(run, graph.node(run.node))
@@ -78,7 +78,7 @@ def apply_messages(tx: Tx, command: RunnerMessages) -> Applied:
 
 
 def _replay(tx: Tx, run: RunState, seq: int) -> Reply:
-    row = tx.one(Q.reply_of, {"run_id": run.run_id, "generation": run.generation, "seq": seq})
+    row = tx.one(Q.reply_of, {"run_no": run.run_no, "generation": run.generation, "seq": seq})
     if row is None or row[0] is None:
         return Reply(seq=seq, verdict="park")  # a request or a timer: its answer was always to park
     return Reply(seq=seq, verdict=row[0])
@@ -233,7 +233,7 @@ def _ask(tx: Tx, run: RunState, message: Ask) -> None:
     if run.pause_requested:
         moves.hold(tx, run, "paused", None, waiting=True)
     else:
-        tx.run(moves.Q.dequeue, {"run_id": run.run_id})
+        tx.run(moves.Q.dequeue, {"run_no": run.run_no})
     tx.changed("requests")
     tx.changed("stand:" + run.run_id)  # where it stands: what a wait waits for
 

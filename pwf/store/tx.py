@@ -7,8 +7,8 @@ makes ids with `ids`, and does no I/O.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
+from types import TracebackType
 from typing import Any
 
 import apsw
@@ -24,11 +24,26 @@ Params = Mapping[str, object]
 
 Q = load_queries(__file__)
 
+DAEMON_NO = 0  # the daemon's entity; that of a run has the run's number
+
+
+class NeedsUndo(Exception):
+    """A part must be undone, and no savepoint was set: the batch is run again with them."""
+
 
 class Tx:
     """One command's (or one read's) view of the database. `now` is one reading per batch."""
 
-    __slots__ = ("_connection", "_execute", "changed_keys", "disk_full", "ids", "now")
+    __slots__ = (
+        "_connection",
+        "_execute",
+        "changed_keys",
+        "disk_full",
+        "ids",
+        "needs_undo",
+        "now",
+        "sets_savepoints",
+    )
 
     def __init__(self, connection: apsw.Connection, *, now: Now, ids: Ids) -> None:
         self.now = now
@@ -36,6 +51,10 @@ class Tx:
         self.changed_keys: list[str] = []
         #: The disk is full and the ballast is gone: what can wait for space is refused with `DiskFull`.
         self.disk_full = False
+        #: Savepoints cost: two statements each, and a copy of every page that is written under them. What raises has
+        #: mostly written nothing, so they are set only in a batch where something has to be undone (`NeedsUndo`).
+        self.sets_savepoints = True
+        self.needs_undo = False
         self._connection = connection
         # One cursor for all: a new one per statement costs more than the statement.
         self._execute: Any = connection.cursor().execute
@@ -67,38 +86,52 @@ class Tx:
                 del self.changed_keys[index]  # what comes before stands where a savepoint has counted it
                 return
 
-    @contextmanager
-    def savepoint(self) -> Iterator[None]:
+    def savepoint(self) -> Part:
         """A part of a command that is undone alone when it raises; the exception goes on.
 
         After SQLite itself has ended the transaction there is nothing left to undo, and whoever catches the
         exception must raise it again.
         """
-        mark = len(self.changed_keys)
-        self._execute("SAVEPOINT part").fetchall()
-        try:
-            yield
-        except BaseException:
-            del self.changed_keys[mark:]
-            if self._connection.in_transaction:
-                self._execute("ROLLBACK TO part").fetchall()
-                self._execute("RELEASE part").fetchall()
-            raise
-        self._execute("RELEASE part").fetchall()
+        return Part(self)
+
+    def set_savepoint(self) -> int:
+        """Begin a part; what `undo` is to be given."""
+        if self.sets_savepoints:
+            self._execute("SAVEPOINT part").fetchall()
+        return self._connection.total_changes()
+
+    def keep(self) -> None:
+        """End a part that has gone well."""
+        if self.sets_savepoints:
+            self._execute("RELEASE part").fetchall()
+
+    def undo(self, mark: int) -> None:
+        """End a part as if it had never been. Raises `NeedsUndo` where it has written and no savepoint was set."""
+        if self.sets_savepoints:
+            self._execute("ROLLBACK TO part").fetchall()
+            self._execute("RELEASE part").fetchall()
+        elif self._connection.total_changes() != mark:
+            self.needs_undo = True
+            raise NeedsUndo
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the transaction still is; some errors make SQLite end it."""
+        return self._connection.in_transaction
 
     # --- entities -------------------------------------------------------------------------------------------
 
-    def create_entity(self, entity_id: str, kind: str) -> int:
+    def create_entity(self, entity_no: int, kind: str) -> int:
         """Make an entity of revision 1 and generation 0; returns the revision.
 
         The caller has checked that there is none: a second one breaks the primary key.
         """
-        self.run(Q.create_entity, {"entity_id": entity_id, "kind": kind})
+        self.run(Q.create_entity, {"entity_no": entity_no, "kind": kind})
         return 1
 
     def fence(
         self,
-        entity_id: str,
+        entity_no: int,
         *,
         generation: int | None = None,
         token: str | None = None,
@@ -110,17 +143,17 @@ class Tx:
         or token, `Conflict` where only the revision differs.
         """
         facts = {"generation": generation, "token": token, "expected_revision": expected_revision}
-        row = self.one(Q.fence, {"entity_id": entity_id, **facts})
+        row = self.one(Q.fence, {"entity_no": entity_no, **facts})
         if row is not None:
             return int(row[0])
-        raise self._fenced_off(entity_id, generation, token, expected_revision)
+        raise self._fenced_off(entity_no, generation, token, expected_revision)
 
-    def count_writes(self, entity_id: str, count: int) -> None:
+    def count_writes(self, entity_no: int, count: int) -> None:
         """Count further protected writes of the same command, each with an event of its own. Only after its `fence`."""
-        self.run(Q.count_writes, {"entity_id": entity_id, "count": count})
+        self.run(Q.count_writes, {"entity_no": entity_no, "count": count})
 
     def take_lease(
-        self, entity_id: str, *, token: str, owner: str, until_awake_ms: int, dead_owner: str | None = None
+        self, entity_no: int, *, token: str, owner: str, until_awake_ms: int, dead_owner: str | None = None
     ) -> tuple[int, int]:
         """Become the owner with the next generation; returns (revision, generation).
 
@@ -130,7 +163,7 @@ class Tx:
         row = self.one(
             Q.take_lease,
             {
-                "entity_id": entity_id,
+                "entity_no": entity_no,
                 "token": token,
                 "owner": owner,
                 "until_awake_ms": until_awake_ms,
@@ -141,18 +174,18 @@ class Tx:
         )
         if row is not None:
             return int(row[0]), int(row[1])
-        entity = self.one(Q.entity, {"entity_id": entity_id})
+        entity = self.one(Q.entity, {"entity_no": entity_no})
         if entity is None:
-            raise ClaimLost(f"{entity_id} does not exist")
+            raise ClaimLost(f"{self._name(entity_no)} does not exist")
         left_ms = int(entity[4]) - self.now.awake_ms
-        raise ClaimLost(f"{entity_id} belongs to {entity[3]} for another {left_ms} ms")
+        raise ClaimLost(f"{self._name(entity_no)} belongs to {entity[3]} for another {left_ms} ms")
 
-    def renew_lease(self, entity_id: str, *, generation: int, token: str, until_awake_ms: int) -> None:
+    def renew_lease(self, entity_no: int, *, generation: int, token: str, until_awake_ms: int) -> None:
         """Go on owning: no revision, no event. `ClaimLost` where somebody else has taken it."""
         changed = self.run(
             Q.renew_lease,
             {
-                "entity_id": entity_id,
+                "entity_no": entity_no,
                 "generation": generation,
                 "token": token,
                 "until_awake_ms": until_awake_ms,
@@ -160,15 +193,15 @@ class Tx:
             },
         )
         if not changed:
-            raise self._fenced_off(entity_id, generation, token, None)
+            raise self._fenced_off(entity_no, generation, token, None)
 
-    def release_lease(self, entity_id: str) -> None:
+    def release_lease(self, entity_no: int) -> None:
         """Give the lease up. Only after a `fence` in the same command."""
-        self.run(Q.release_lease, {"entity_id": entity_id})
+        self.run(Q.release_lease, {"entity_no": entity_no})
 
     def event(
         self,
-        entity_id: str,
+        entity_no: int,
         revision: int,
         kind: str,
         actor: str,
@@ -179,7 +212,7 @@ class Tx:
         self.run(
             Q.add_event,
             {
-                "entity_id": entity_id,
+                "entity_no": entity_no,
                 "revision": revision,
                 "kind": kind,
                 "actor": actor,
@@ -190,21 +223,52 @@ class Tx:
         )
 
     def _fenced_off(
-        self, entity_id: str, generation: int | None, token: str | None, expected_revision: int | None
+        self, entity_no: int, generation: int | None, token: str | None, expected_revision: int | None
     ) -> ClaimLost | Conflict:
-        entity = self.one(Q.entity, {"entity_id": entity_id})
+        entity = self.one(Q.entity, {"entity_no": entity_no})
         if entity is None:
-            return ClaimLost(f"{entity_id} does not exist")
+            return ClaimLost(f"{self._name(entity_no)} does not exist")
         revision, present_generation, present_token = entity[:3]
+        name = self._name(entity_no)
         if generation is not None and generation != present_generation:
             return ClaimLost(
-                f"{entity_id} has generation {present_generation}; the writer's is {generation}",
+                f"{name} has generation {present_generation}; the writer's is {generation}",
                 details={"generation": present_generation},
             )
         if token is not None and token != present_token:
-            return ClaimLost(f"{entity_id} belongs to {entity[3] or 'nobody'} by now")
+            return ClaimLost(f"{name} belongs to {entity[3] or 'nobody'} by now")
         return Conflict(
-            f"{entity_id} has revision {revision} by now; you expected {expected_revision}",
+            f"{name} has revision {revision} by now; you expected {expected_revision}",
             hint="look at it again, then repeat",
             details={"revision": revision},
         )
+
+    def _name(self, entity_no: int) -> str:
+        """What people know an entity by."""
+        if entity_no == DAEMON_NO:
+            return "daemon"
+        row = self.one(Q.run_of, {"entity_no": entity_no})
+        return f"entity {entity_no}" if row is None else f"run:{row[0]}"
+
+
+class Part:
+    """See `Tx.savepoint`."""
+
+    __slots__ = ("_keys", "_mark", "_tx")
+
+    def __init__(self, tx: Tx) -> None:
+        self._tx = tx
+
+    def __enter__(self) -> None:
+        self._keys = len(self._tx.changed_keys)
+        self._mark = self._tx.set_savepoint()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is None:
+            self._tx.keep()
+            return
+        del self._tx.changed_keys[self._keys :]
+        if self._tx.is_open and not self._tx.needs_undo:
+            self._tx.undo(self._mark)

@@ -4,7 +4,7 @@
 -- The one-statement fence: compare what the caller brings, count the write.
 UPDATE entities
 SET revision = revision + 1
-WHERE entity_id = :entity_id
+WHERE entity_no = :entity_no
   AND (:generation IS NULL OR generation = :generation)
   AND (:token IS NULL OR lease_token = :token)
   AND (:expected_revision IS NULL OR revision = :expected_revision)
@@ -12,24 +12,28 @@ RETURNING revision
 
 -- name: count_writes
 -- Further writes under the fence that this command has passed.
-UPDATE entities SET revision = revision + :count WHERE entity_id = :entity_id
+UPDATE entities SET revision = revision + :count WHERE entity_no = :entity_no
 
 -- name: entity
 -- Why a fence or a lease found nothing, and the state of a lease.
 SELECT revision, generation, lease_token, lease_owner, lease_until_awake_ms, lease_boot_id
 FROM entities
-WHERE entity_id = :entity_id
+WHERE entity_no = :entity_no
+
+-- name: run_of
+-- The run that an entity belongs to, for messages.
+SELECT run_id FROM runs WHERE run_no = :entity_no
 
 -- name: holds_epoch
 -- Whether the daemon's epoch is still the one that this process claimed.
 SELECT 1
 FROM entities
-WHERE entity_id = 'daemon' AND generation = :generation AND lease_token = :token
+WHERE entity_no = 0 AND generation = :generation AND lease_token = :token
 
 -- name: create_entity
 -- A new entity: revision 1, generation 0, no lease.
-INSERT INTO entities (entity_id, kind, revision, generation)
-VALUES (:entity_id, :kind, 1, 0)
+INSERT INTO entities (entity_no, kind, revision, generation)
+VALUES (:entity_no, :kind, 1, 0)
 
 -- name: take_lease
 -- The next owner, if no other owner's lease is live: ended by the awake clock, of another boot, or proved dead.
@@ -40,7 +44,7 @@ SET revision = revision + 1,
     lease_owner = :owner,
     lease_until_awake_ms = :until_awake_ms,
     lease_boot_id = :boot_id
-WHERE entity_id = :entity_id
+WHERE entity_no = :entity_no
   AND (lease_token IS NULL
     OR lease_boot_id <> :boot_id
     OR lease_until_awake_ms <= :awake_ms
@@ -53,7 +57,7 @@ RETURNING revision, generation
 UPDATE entities
 SET lease_until_awake_ms = :until_awake_ms,
     lease_boot_id = :boot_id
-WHERE entity_id = :entity_id
+WHERE entity_no = :entity_no
   AND generation = :generation
   AND lease_token = :token
 
@@ -64,9 +68,9 @@ SET lease_token = NULL,
     lease_owner = NULL,
     lease_until_awake_ms = NULL,
     lease_boot_id = NULL
-WHERE entity_id = :entity_id
+WHERE entity_no = :entity_no
 
 -- name: add_event
 -- One entry of the append-only history; the primary key allows one per revision.
-INSERT INTO events (entity_id, revision, kind, actor, generation, at_wall_ms, payload)
-VALUES (:entity_id, :revision, :kind, :actor, :generation, :at_wall_ms, :payload)
+INSERT INTO events (entity_no, revision, kind, actor, generation, at_wall_ms, payload)
+VALUES (:entity_no, :revision, :kind, :actor, :generation, :at_wall_ms, :payload)

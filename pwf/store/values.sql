@@ -61,7 +61,7 @@ WHERE run_id = :run_id
 -- The generation that may upload for a run, if its lease has not been released.
 SELECT generation
 FROM entities
-WHERE entity_id = 'run:' || :run_id AND lease_token IS NOT NULL
+WHERE entity_no = (SELECT run_no FROM runs WHERE run_id = :run_id) AND lease_token IS NOT NULL
 
 -- name: contents_after
 -- A page of all values in the order of their digests, for pruning. An unfinished one has taken what its chunks take.
@@ -83,5 +83,6 @@ SELECT EXISTS (SELECT 1 FROM definition_sources WHERE digest = :digest)
     OR EXISTS (
         SELECT 1
         FROM content_holds AS h
-        JOIN entities AS e ON e.entity_id = 'run:' || h.run_id
+        JOIN runs AS r ON r.run_id = h.run_id
+        JOIN entities AS e ON e.entity_no = r.run_no
         WHERE h.digest = :digest AND e.generation = h.generation AND e.lease_token IS NOT NULL)

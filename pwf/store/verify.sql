@@ -3,52 +3,52 @@
 -- name: ended_open
 -- An ended run has nothing open.
 SELECT r.run_id FROM runs r WHERE r.ended_wall_ms IS NOT NULL AND (
-  EXISTS (SELECT 1 FROM run_queue q WHERE q.run_id = r.run_id)
+  EXISTS (SELECT 1 FROM run_queue q WHERE q.run_no = r.run_no)
   OR EXISTS (SELECT 1 FROM requests q WHERE q.run_id = r.run_id AND q.status = 'pending')
-  OR EXISTS (SELECT 1 FROM attempts a WHERE a.run_id = r.run_id AND a.status = 'active')
+  OR EXISTS (SELECT 1 FROM attempts a WHERE a.run_no = r.run_no AND a.status = 'active')
   OR EXISTS (SELECT 1 FROM effects e WHERE e.run_id = r.run_id AND e.status = 'applying')
-  OR EXISTS (SELECT 1 FROM entities e WHERE e.entity_id = 'run:' || r.run_id AND e.lease_token IS NOT NULL)
-  OR EXISTS (SELECT 1 FROM runners p WHERE p.run_id = r.run_id AND p.epoch < :epoch))
+  OR EXISTS (SELECT 1 FROM entities e WHERE e.entity_no = r.run_no AND e.lease_token IS NOT NULL)
+  OR EXISTS (SELECT 1 FROM runners p WHERE p.run_no = r.run_no AND p.epoch < :epoch))
 
 -- name: running_unowned
 -- A running run has a live queue row, a lease and a runner of its own generation.
 SELECT r.run_id FROM runs r WHERE r.status = 'running' AND NOT (
-  EXISTS (SELECT 1 FROM run_queue q WHERE q.run_id = r.run_id AND q.state = 'live')
-  AND EXISTS (SELECT 1 FROM entities e JOIN runners p ON p.run_id = r.run_id AND p.generation = e.generation
-    WHERE e.entity_id = 'run:' || r.run_id AND e.lease_token IS NOT NULL))
+  EXISTS (SELECT 1 FROM run_queue q WHERE q.run_no = r.run_no AND q.state = 'live')
+  AND EXISTS (SELECT 1 FROM entities e JOIN runners p ON p.run_no = r.run_no AND p.generation = e.generation
+    WHERE e.entity_no = r.run_no AND e.lease_token IS NOT NULL))
 
 -- name: queued_undue
 -- A queued run is due, now or later, and nobody owns it.
 SELECT r.run_id FROM runs r WHERE r.status = 'queued' AND (
-  NOT EXISTS (SELECT 1 FROM run_queue q WHERE q.run_id = r.run_id AND q.state IN ('ready', 'later'))
-  OR EXISTS (SELECT 1 FROM entities e WHERE e.entity_id = 'run:' || r.run_id AND e.lease_token IS NOT NULL))
+  NOT EXISTS (SELECT 1 FROM run_queue q WHERE q.run_no = r.run_no AND q.state IN ('ready', 'later'))
+  OR EXISTS (SELECT 1 FROM entities e WHERE e.entity_no = r.run_no AND e.lease_token IS NOT NULL))
 
 -- name: ready_open
 -- A run that a runner may begin has no open attempt: one whose timer is set is due later until that is over.
-SELECT q.run_id FROM run_queue q WHERE q.state = 'ready'
-  AND EXISTS (SELECT 1 FROM attempts a WHERE a.run_id = q.run_id AND a.status = 'active')
+SELECT r.run_id FROM run_queue q JOIN runs r ON r.run_no = q.run_no WHERE q.state = 'ready'
+  AND EXISTS (SELECT 1 FROM attempts a WHERE a.run_no = q.run_no AND a.status = 'active')
 
 -- name: waiting_unasked
 -- A waiting run has one open request, no queue row and no owner.
 SELECT r.run_id FROM runs r WHERE r.status = 'waiting' AND (
   NOT EXISTS (SELECT 1 FROM requests q WHERE q.run_id = r.run_id AND q.status = 'pending')
-  OR EXISTS (SELECT 1 FROM run_queue q WHERE q.run_id = r.run_id)
-  OR EXISTS (SELECT 1 FROM entities e WHERE e.entity_id = 'run:' || r.run_id AND e.lease_token IS NOT NULL))
+  OR EXISTS (SELECT 1 FROM run_queue q WHERE q.run_no = r.run_no)
+  OR EXISTS (SELECT 1 FROM entities e WHERE e.entity_no = r.run_no AND e.lease_token IS NOT NULL))
 
 -- name: held_loose
 -- A held run has a reason, no queue row, no open request and no owner.
 SELECT r.run_id FROM runs r WHERE r.status = 'held' AND (
   r.hold IS NULL
-  OR EXISTS (SELECT 1 FROM run_queue q WHERE q.run_id = r.run_id)
+  OR EXISTS (SELECT 1 FROM run_queue q WHERE q.run_no = r.run_no)
   OR EXISTS (SELECT 1 FROM requests q WHERE q.run_id = r.run_id AND q.status = 'pending')
-  OR EXISTS (SELECT 1 FROM entities e WHERE e.entity_id = 'run:' || r.run_id AND e.lease_token IS NOT NULL))
+  OR EXISTS (SELECT 1 FROM entities e WHERE e.entity_no = r.run_no AND e.lease_token IS NOT NULL))
 
 -- name: request_stray
 -- An open request of a run that has not ended is that of the position's open attempt, and its run waits.
 SELECT q.run_id FROM requests q JOIN runs r ON r.run_id = q.run_id
 WHERE q.status = 'pending' AND r.ended_wall_ms IS NULL AND (
   r.status <> 'waiting' OR q.attempt <> r.attempts OR q.node <> r.node OR q.visit <> r.visit
-  OR NOT EXISTS (SELECT 1 FROM attempts a WHERE a.run_id = q.run_id AND a.attempt = q.attempt AND a.status = 'active'))
+  OR NOT EXISTS (SELECT 1 FROM attempts a WHERE a.run_no = r.run_no AND a.attempt = q.attempt AND a.status = 'active'))
 
 -- name: position_miscounted
 -- The visits add up to the steps taken, and the position is its node's newest.
@@ -58,14 +58,15 @@ WHERE r.steps <> (SELECT sum(v.value) FROM json_each(CAST(r.visits AS TEXT)) v)
 
 -- name: attempts_miscounted
 -- The counter names the newest attempt, and attempts are numbered without gaps.
-SELECT r.run_id FROM runs r WHERE r.attempts <> (SELECT count(*) FROM attempts a WHERE a.run_id = r.run_id)
-  OR r.attempts <> (SELECT coalesce(max(a.attempt), 0) FROM attempts a WHERE a.run_id = r.run_id)
+SELECT r.run_id FROM runs r WHERE r.attempts <> (SELECT count(*) FROM attempts a WHERE a.run_no = r.run_no)
+  OR r.attempts <> (SELECT coalesce(max(a.attempt), 0) FROM attempts a WHERE a.run_no = r.run_no)
 
 -- name: history_broken
 -- One event per revision, without gaps.
-SELECT e.entity_id FROM entities e WHERE
-  e.revision <> (SELECT count(*) FROM events v WHERE v.entity_id = e.entity_id)
-  OR e.revision <> (SELECT max(v.revision) FROM events v WHERE v.entity_id = e.entity_id)
+SELECT coalesce('run:' || r.run_id, iif(e.entity_no = 0, 'daemon', 'entity ' || e.entity_no))
+FROM entities e LEFT JOIN runs r ON r.run_no = e.entity_no WHERE
+  e.revision <> (SELECT count(*) FROM events v WHERE v.entity_no = e.entity_no)
+  OR e.revision <> (SELECT max(v.revision) FROM events v WHERE v.entity_no = e.entity_no)
 
 -- name: ambiguous_loose
 -- An ambiguous effect holds its run, or the run has ended.
@@ -75,23 +76,26 @@ WHERE e.status = 'ambiguous' AND r.ended_wall_ms IS NULL AND r.hold IS NOT 'effe
 
 -- name: step_repeated
 -- A visit is completed at most once.
-SELECT a.run_id FROM attempts a WHERE a.status = 'completed' GROUP BY a.run_id, a.node, a.visit HAVING count(*) > 1
+SELECT r.run_id FROM attempts a JOIN runs r ON r.run_no = a.run_no WHERE a.status = 'completed'
+GROUP BY a.run_no, a.node, a.visit HAVING count(*) > 1
 
 -- name: manual_repeated
 -- An applied manual effect has exactly one completed attempt.
 SELECT e.run_id FROM effects e WHERE e.mode = 'manual' AND e.status = 'applied'
-  AND 1 <> (SELECT count(*) FROM attempts a WHERE a.run_id = e.run_id AND a.node = e.node AND a.visit = e.visit
+  AND 1 <> (SELECT count(*) FROM attempts a JOIN runs r ON r.run_no = a.run_no
+    WHERE r.run_id = e.run_id AND a.node = e.node AND a.visit = e.visit
     AND a.status = 'completed')
   AND NOT EXISTS (SELECT 1 FROM runs r WHERE r.run_id = e.run_id AND r.ended_wall_ms IS NOT NULL)
 
 -- name: effect_unsettled
 -- The effect of a completed step was applied.
-SELECT a.run_id FROM attempts a JOIN effects e ON e.run_id = a.run_id AND e.node = a.node AND e.visit = a.visit
+SELECT r.run_id FROM attempts a JOIN runs r ON r.run_no = a.run_no
+JOIN effects e ON e.run_id = r.run_id AND e.node = a.node AND e.visit = a.visit
 WHERE a.status = 'completed' AND e.status <> 'applied'
 
 -- name: active_stray
 -- An open attempt belongs to the position of a run that runs, waits, or has a timer.
-SELECT a.run_id FROM attempts a JOIN runs r ON r.run_id = a.run_id
+SELECT r.run_id FROM attempts a JOIN runs r ON r.run_no = a.run_no
 WHERE a.status = 'active' AND (a.attempt <> r.attempts OR a.node <> r.node OR a.visit <> r.visit)
 
 -- name: counts_wrong
@@ -101,12 +105,13 @@ UNION SELECT r.status FROM runs r WHERE r.status NOT IN (SELECT c.status FROM ru
 
 -- name: runner_stray
 -- A runner row of an earlier daemon that recovery has neither settled nor held the run for.
-SELECT p.run_id FROM runners p JOIN runs r ON r.run_id = p.run_id
+SELECT r.run_id FROM runners p JOIN runs r ON r.run_no = p.run_no
 WHERE p.epoch < :epoch AND r.ended_wall_ms IS NULL AND r.hold IS NOT 'process_unreaped'
 
 -- name: content_incomplete
 -- A value that something refers to is all there.
-SELECT a.run_id FROM attempts a JOIN contents c ON c.digest = a.output_digest WHERE c.complete = 0
+SELECT r.run_id FROM attempts a JOIN runs r ON r.run_no = a.run_no
+  JOIN contents c ON c.digest = a.output_digest WHERE c.complete = 0
 UNION SELECT r.run_id FROM runs r JOIN contents c ON c.digest IN (r.input_digest, r.output_digest) WHERE c.complete = 0
 UNION SELECT q.run_id FROM requests q JOIN contents c ON c.digest IN (q.prompt_digest, q.answer_digest)
   WHERE c.complete = 0

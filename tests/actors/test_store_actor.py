@@ -12,6 +12,7 @@ from pwf.actors.store_actor import BALLAST_RETRY_S, StoreActor
 from pwf.errors import ClaimLost, NotFound, OutcomeUnknown, Rejected, StoreBroken, StoreRefused, Unavailable
 from pwf.store.batch import Claim
 from pwf.store.executor import InlineExecutor, ThreadExecutor, seeded_pause
+from pwf.store.tx import DAEMON_NO
 from tests.store.faults import FaultyDisk
 from tests.store.support import Warnings, keys, make_spec, put, put_then_raise, small_ballast
 
@@ -242,10 +243,10 @@ async def test_a_store_that_is_stopped_during_a_batch_still_answers_it(inline, p
 
 async def test_a_guarded_store_serves_only_under_its_epoch(tmp_path, nursery):
     def claim(tx, token):
-        if tx.one("SELECT 1 FROM entities WHERE entity_id = 'daemon'") is None:
-            tx.create_entity("daemon", "daemon")
+        if tx.one("SELECT 1 FROM entities WHERE entity_no = 0") is None:
+            tx.create_entity(DAEMON_NO, "daemon")
         until = tx.now.awake_ms + 30_000
-        return tx.take_lease("daemon", token=token, owner="me", until_awake_ms=until)[1]
+        return tx.take_lease(DAEMON_NO, token=token, owner="me", until_awake_ms=until)[1]
 
     store = await nursery.start(StoreActor(InlineExecutor(make_spec(tmp_path, guarded=True))).run)
     with pytest.raises(Unavailable, match="still starting"):

@@ -38,10 +38,13 @@ LATE_MS_MAX = 20_000  # the bound of a lost wake-up, restarts, and room
 _RUN = """SELECT r.run_id, r.workflow, r.status, r.hold, r.node, r.visit, r.attempts, r.pause_requested, r.output,
   r.output_digest, e.revision, e.generation, e.lease_token, q.state, q.due_elapsed_ms, p.state, p.generation,
   (SELECT count(*) FROM requests WHERE run_id = r.run_id AND status = 'pending')
-FROM runs r JOIN entities e ON e.entity_id = 'run:' || r.run_id LEFT JOIN run_queue q ON q.run_id = r.run_id
-LEFT JOIN runners p ON p.run_id = r.run_id WHERE r.run_id = ?"""
+FROM runs r JOIN entities e ON e.entity_no = r.run_no LEFT JOIN run_queue q ON q.run_no = r.run_no
+LEFT JOIN runners p ON p.run_no = r.run_no WHERE r.run_id = ?"""
+_NAME = "coalesce('run:' || r.run_id, 'daemon')"
+_ENTITIES = "entities e LEFT JOIN runs r ON r.run_no = e.entity_no"
 _ATTEMPTS = """SELECT a.attempt, a.node, a.visit, a.status, coalesce(a.output, c.data), a.generation
-FROM attempts a LEFT JOIN content_chunks c ON c.digest = a.output_digest WHERE a.run_id = ? ORDER BY a.attempt"""
+FROM attempts a JOIN runs r ON r.run_no = a.run_no LEFT JOIN content_chunks c ON c.digest = a.output_digest
+WHERE r.run_id = ? ORDER BY a.attempt"""
 
 
 class Violation(Exception):
@@ -102,7 +105,7 @@ class Auditor:
             used, capacity = life.scheduler.used, self._world.mix.capacity
             self.check(used <= capacity, f"{used} runners are no more than the capacity of {capacity}")
         for entity_id, revision, generation in self.rows(
-            "SELECT entity_id, revision, generation FROM entities"
+            f"SELECT {_NAME}, e.revision, e.generation FROM {_ENTITIES}"
         ):
             before = self._revisions.get(entity_id, (0, 0))
             if (revision, generation) != before:
@@ -115,7 +118,7 @@ class Auditor:
                 self._revisions[entity_id] = (revision, generation)
                 if entity_id.startswith("run:"):
                     self._look_at_run(entity_id[4:], life)
-        missing = self._revisions.keys() - {row[0] for row in self.rows("SELECT entity_id FROM entities")}
+        missing = self._revisions.keys() - {row[0] for row in self.rows(f"SELECT {_NAME} FROM {_ENTITIES}")}
         self.check(not missing, f"no entity disappears: {missing}")
 
     def _look_at_run(self, run_id: str, life: Any) -> None:
@@ -156,7 +159,9 @@ class Auditor:
             run = self.runs[run_id]
             waits = run.queue == "later" and run.revision == revision and run.status == "queued"
             if waits and late_ms >= LATE_MS_MAX:  # a row that waits for capacity now counts no revision
-                queued = self.rows("SELECT state FROM run_queue WHERE run_id = ?", run_id)
+                queued = self.rows(
+                    "SELECT state FROM run_queue JOIN runs USING (run_no) WHERE run_id = ?", run_id
+                )
                 self.check(queued != [("later",)], f"no timer is late by {late_ms} ms: {run}")
 
     def _one_rule(self, run: RunModel) -> None:
@@ -179,7 +184,7 @@ class Auditor:
     def claimed(self, life: Any, epoch: int) -> None:
         """A daemon learns that it has the claim, which may be late: another may have taken it over since."""
         self.check(epoch not in self._epochs, f"no epoch is given twice: {epoch}")
-        ((stored,),) = self.rows("SELECT generation FROM entities WHERE entity_id = 'daemon'")
+        ((stored,),) = self.rows("SELECT generation FROM entities WHERE entity_no = 0")
         self.check(epoch <= stored, f"the claim of epoch {epoch} is in the store, which is at {stored}")
         self._epochs.add(epoch)
         self._epoch = max(epoch, self._epoch)
@@ -223,7 +228,9 @@ class Auditor:
     def launched(self, process: Any, launch: Any) -> None:
         """Custody is committed before work starts."""
         process.at_work = True
-        rows = self.rows("SELECT generation, pid FROM runners WHERE run_id = ?", launch.run_id)
+        rows = self.rows(
+            "SELECT generation, pid FROM runners JOIN runs USING (run_no) WHERE run_id = ?", launch.run_id
+        )
         expected = (launch.generation, process.identity.pid)
         stale = self._revisions.get("run:" + launch.run_id, (0, 0))[1] > launch.generation
         known = rows == [expected] or stale or self.runs[launch.run_id].status != "running"
@@ -267,7 +274,7 @@ class Auditor:
         standing_by = WAITING_MARKER  # has no run yet
         living = [p.marker for p in self._world.machine.living() if p.marker != standing_by]
         self.check(not living, f"no process is left: {living}")
-        rows = self.rows("SELECT run_id, state FROM runners")
+        rows = self.rows("SELECT run_no, state FROM runners")
         self.check(not rows, f"no runner row is left: {rows}")
         used = self._world.life.scheduler.used if self._world.life is not None else 0
         self.check(used == 0, f"no capacity is in use: {used}")

@@ -156,7 +156,9 @@ class Promises:
 
     def _check_event(self, run_id: str, revision: int) -> None:
         found = self._auditor.rows(
-            "SELECT kind FROM events WHERE entity_id = ? AND revision = ?", "run:" + run_id, revision
+            "SELECT kind FROM events JOIN runs ON run_no = entity_no WHERE run_id = ? AND revision = ?",
+            run_id,
+            revision,
         )
         wanted = self._events[run_id, revision]
         sound = len(found) == 1 and found[0][0] in wanted
@@ -166,7 +168,9 @@ class Promises:
         run_id, attempt, generation = key
         outcome, verdict = self._attempts[key]
         found = self._auditor.rows(
-            "SELECT status, generation FROM attempts WHERE run_id = ? AND attempt = ?", run_id, attempt
+            "SELECT a.status, a.generation FROM attempts a JOIN runs USING (run_no) WHERE run_id = ? AND attempt = ?",
+            run_id,
+            attempt,
         )
         # A person's word may accept an unknown attempt later.
         legal = {outcome, "completed"} if outcome == "unknown" else {outcome}

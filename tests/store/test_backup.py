@@ -179,8 +179,8 @@ def test_a_rule_that_a_run_breaks_is_named_and_the_backup_is_made(served, file):
 
 def test_a_restored_backup_has_everything_and_holds_what_was_going_on(served, file, tmp_path):
     done = ended(served)
-    going_on = served.start(linear(1))
     served.run(linear(2))
+    going_on = served.start(linear(1))
     back_up(served, file)
     first = served.sql("SELECT value FROM meta WHERE key = 'home_id'")
     checked = check(served, file)

@@ -7,6 +7,8 @@ import pytest
 
 from pwf.errors import ClaimLost, DiskFull, OutcomeUnknown, Rejected, StoreBroken, Unavailable
 from pwf.store.batch import WAL_IDLE_BYTES, WAL_PAUSE_BYTES, Claim, Job
+from pwf.store.database import WAL_KEPT_BYTES
+from pwf.store.tx import DAEMON_NO
 from tests.store.support import do, keys, make_spec, put, put_then_raise, run, small_ballast
 
 
@@ -71,11 +73,11 @@ def guarded(tmp_path):
 
 
 def claim(tx, owner):
-    if tx.one("SELECT 1 FROM entities WHERE entity_id = 'daemon'") is None:
-        tx.create_entity("daemon", "daemon")
+    if tx.one("SELECT 1 FROM entities WHERE entity_no = 0") is None:
+        tx.create_entity(DAEMON_NO, "daemon")
     token = tx.ids.token()
     _, generation = tx.take_lease(
-        "daemon", token=token, owner=owner, until_awake_ms=tx.now.awake_ms + 30_000, dead_owner="daemon:1"
+        DAEMON_NO, token=token, owner=owner, until_awake_ms=tx.now.awake_ms + 30_000, dead_owner="daemon:1"
     )
     return Claim(generation, token)
 
@@ -162,6 +164,39 @@ def test_a_part_of_a_command_is_undone_alone(writer):
     batch = writer.run([Job(in_parts, None)])
     assert batch.changed == {"meta:a", "meta:c"}
     assert stored(writer) == ["a", "c"]
+
+
+def test_only_a_command_that_has_written_before_it_raises_makes_the_batch_run_again(writer):
+    runs = []
+
+    def count(tx, key):
+        runs.append(key)
+        return put(tx, key)
+
+    def refuse(tx, key):
+        raise Rejected(key)
+
+    assert codes(run(writer, (count, "a"), (refuse, "no"), (count, "b"))) == [None, "rejected", None]
+    assert runs == ["a", "b"]
+    assert codes(run(writer, (count, "c"), (put_then_raise, ("d", Rejected("no"))), (count, "e"))) == [
+        None,
+        "rejected",
+        None,
+    ]
+    assert runs == ["a", "b", "c", "c", "e"]
+    assert stored(writer) == ["a", "b", "c", "e"]
+
+
+def test_a_handler_that_hides_what_must_be_undone_does_not_keep_it(writer):
+    def hide(tx, _):
+        try:
+            with tx.savepoint():
+                put_then_raise(tx, ("a", Rejected("no")))
+        except Exception:  # noqa: BLE001 - what a careless handler does
+            put(tx, "b")
+
+    assert codes(run(writer, (hide, None))) == [None]
+    assert stored(writer) == ["b"]
 
 
 def test_a_part_that_lost_the_transaction_says_so(writer):
@@ -308,11 +343,11 @@ def test_a_checkpoint_is_due_only_after_enough_was_written(writer):
 
 
 def test_after_a_checkpoint_the_wal_starts_anew(writer, spec):
-    fill(writer, WAL_IDLE_BYTES)
+    fill(writer, 2 * WAL_KEPT_BYTES)
     writer.checkpoint()
     do(writer, put, "a")
     assert writer.wal_bytes < 100_000
-    assert spec.path.with_name("pwf.db-wal").stat().st_size <= WAL_IDLE_BYTES + 100_000
+    assert spec.path.with_name("pwf.db-wal").stat().st_size <= WAL_KEPT_BYTES + 100_000
 
 
 @pytest.fixture

@@ -110,7 +110,7 @@ def test_an_ended_run_of_a_copy_is_as_it_was(served):
 
 
 def test_a_row_that_can_not_be_handled_does_not_keep_a_copy_from_being_served(served):
-    good, bad = served.start(linear(1)), served.run(linear(2)).run_id
+    bad, good = served.run(linear(2)).run_id, served.start(linear(1))
     served.checked = False
     served.sql("UPDATE runs SET visits = x'00' WHERE run_id = :run", {"run": bad})
 

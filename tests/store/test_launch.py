@@ -47,7 +47,10 @@ def serve(world, admission: Admission) -> Runner:
 
 def history(world, run_id: str) -> list[tuple[str, int, int]]:
     """(kind, revision, generation) of every event."""
-    text = "SELECT kind, revision, generation FROM events WHERE entity_id = 'run:' || :run ORDER BY revision"
+    text = (
+        "SELECT kind, e.revision, generation FROM events e JOIN runs ON run_no = entity_no"
+        " WHERE run_id = :run ORDER BY e.revision"
+    )
     return world.sql(text, {"run": run_id})
 
 
@@ -137,7 +140,7 @@ def test_a_run_that_can_not_be_launched_parks_alone_and_leaves_the_process_to_th
     assert (admission.run_id, admission.identity) == (good, ready.identity)
     row = world.sql("SELECT status, hold FROM runs WHERE run_id = :run", {"run": bad})
     assert row == [("held", "broken")]
-    assert world.sql("SELECT run_id FROM runners") == [(good,)]
+    assert world.sql("SELECT run_id FROM runners JOIN runs USING (run_no)") == [(good,)]
     assert [kind for kind, *_ in history(world, bad)] == ["started", "held"]  # what was undone left no gap
     assert world.trail(bad) == []
 

@@ -4,9 +4,11 @@ import apsw
 import pytest
 
 from pwf.ids import Ids
+from pwf.store.batch import Job
 from pwf.store.database import open_reader
 from pwf.store.queue import Admit, Due, admit, look
 from pwf.store.queue import Q as QUEUE
+from pwf.store.runs import start_run
 from pwf.store.tx import Tx
 from tests.store.world import graph, linear, node
 
@@ -215,7 +217,7 @@ def test_a_row_that_can_not_be_handled_parks_its_own_run_only(world):
     assert "no node 'gone'" in held[0][2]
     assert world.why(lost).code == "broken"
     world.cancel(lost)
-    history = "SELECT count(*), max(revision) FROM events WHERE entity_id = 'run:' || :run"
+    history = "SELECT count(*), max(revision) FROM events JOIN runs ON run_no = entity_no WHERE run_id = :run"
     for run_id in (lost, garbled):
         assert len(set(world.sql(history, {"run": run_id})[0])) == 1  # what was undone left no gap
 
@@ -226,7 +228,10 @@ def test_a_ready_row_that_can_not_be_admitted_parks_its_own_run_only(world):
     lease = (
         "lease_owner = 'x', lease_token = 'x', lease_boot_id = 'boot-1', lease_until_awake_ms = 1000000000"
     )
-    world.sql(f"UPDATE entities SET {lease} WHERE entity_id = :id", {"id": "run:" + bad})
+    world.sql(
+        f"UPDATE entities SET {lease} WHERE entity_no = (SELECT run_no FROM runs WHERE run_id = :id)",
+        {"id": bad},
+    )
     assert [admission.run_id for admission in world.admit()] == [good]
     assert world.row(bad)["hold"] == "broken"
 
@@ -241,16 +246,31 @@ def test_looking_changes_nothing_and_agrees_with_admission(world):
     assert world.do(look, Due()).due_now is False
 
 
+def test_only_a_start_that_is_due_before_all_others_wakes_who_waits_for_the_nearest(world):
+    def wakes(at_ms):
+        command = world.start_command(linear(1), at_ms=at_ms)
+        return "queue" in world.writer.run([Job(start_run, command)]).changed
+
+    now = world.clock.wall_ms
+    assert wakes(now + 5_000)
+    assert not wakes(now + 6_000)
+    assert wakes(now + 4_000)
+    assert wakes(now)
+    assert world.admission(limit=0).next_in_ms == 4_000
+
+
 # --- S4: cost -------------------------------------------------------------------------------------------------
 
 # Runs straight into the tables, as many as it takes. `n` counts them.
 BACKLOG = {
-    "entities": "INSERT INTO entities(entity_id, kind, revision) SELECT 'run:' || id, 'run', 1 FROM n",
     "runs": """INSERT INTO runs(run_id, workflow, definition_id, environment_id, status, node, visit, visits,
         due_wall_ms, input, created_wall_ms)
       SELECT id, 'flow', :definition, (SELECT environment_id FROM environments), 'queued', 'a', 1,
         CAST('{"a":1}' AS BLOB), :due, CAST('null' AS BLOB), 1 FROM n""",
-    "run_queue": "INSERT INTO run_queue SELECT id, :state, 0, :due + i, NULL, NULL FROM n",
+    "run_queue": """INSERT INTO run_queue SELECT run_no, :state, 0, :due + i, NULL, NULL
+      FROM n JOIN runs ON run_id = id""",
+    "entities": """INSERT INTO entities(entity_no, kind, revision) SELECT run_no, 'run', 1
+      FROM n JOIN runs ON run_id = id""",
 }
 NUMBERS = """WITH RECURSIVE counter(i) AS (SELECT :low UNION ALL SELECT i + 1 FROM counter WHERE i < :high),
   n(i, id) AS (SELECT i, printf('%s%07d', :state, i) FROM counter)

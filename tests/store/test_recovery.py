@@ -52,7 +52,7 @@ def test_each_claim_has_the_next_epoch_and_fences_the_one_before(world):
 def test_a_released_claim_is_taken_at_once(world):
     take_over(world)
     world.do(release, Release(token="t1", epoch=1))
-    assert world.sql("SELECT lease_token FROM entities WHERE entity_id = 'daemon'") == [(None,)]
+    assert world.sql("SELECT lease_token FROM entities WHERE entity_no = 0") == [(None,)]
     assert take_over(world).epoch == 2
 
 
@@ -71,7 +71,8 @@ def test_renewal_renews_only_what_is_still_owned(world):
     both = [(runner.run_id, runner.fence.generation, runner.fence.token) for runner in (live, parked)]
     assert world.do(renew, Renew(token="t1", epoch=1, lease_ms=30_000, live=both)) == 1
     until = world.sql(
-        "SELECT lease_until_awake_ms FROM entities WHERE entity_id = :id", {"id": "run:" + live.run_id}
+        "SELECT lease_until_awake_ms FROM entities JOIN runs ON run_no = entity_no WHERE run_id = :id",
+        {"id": live.run_id},
     )
     assert until == [(world.clock.awake_ms + 30_000,)]
     assert world.row(live.run_id)["revision"] == revision  # a renewal is no event

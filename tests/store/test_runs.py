@@ -172,7 +172,7 @@ def test_a_refused_command_has_written_nothing_but_its_receipt(world):
     assert isinstance(refusal, Rejected)
     after = world.dump()
     receipts = after.pop("receipts")
-    assert [row[3] for row in receipts] == ["accepted", "refused"]
+    assert [row[4] for row in receipts] == ["accepted", "refused"]
     before.pop("receipts")
     assert after == before
 

@@ -30,9 +30,7 @@ def test_a_linear_run_goes_from_start_to_output(world):
     assert view.summary.status == "completed"
     assert bytes(view.output.json) == b'{"x":3}'
     assert world.trail(runner.run_id) == ["a.1 completed", "b.1 completed", "c.1 completed"]
-    kinds = [
-        row[0] for row in world.sql("SELECT kind FROM events WHERE entity_id <> 'daemon' ORDER BY revision")
-    ]
+    kinds = [row[0] for row in world.sql("SELECT kind FROM events WHERE entity_no <> 0 ORDER BY revision")]
     assert kinds == ["started", "admitted", "launched", *["step_finished"] * 3]
 
 

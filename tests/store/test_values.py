@@ -122,11 +122,17 @@ def owned(writer):
 
     def make(tx, _):
         insert_run(tx, "r1")
-        tx.create_entity("run:r1", "run")
-        tx.take_lease("run:r1", token="t", owner="daemon:1", until_awake_ms=tx.now.awake_ms + 30_000)
+        ((run_no,),) = tx.all("SELECT run_no FROM runs WHERE run_id = 'r1'")
+        tx.create_entity(run_no, "run")
+        tx.take_lease(run_no, token="t", owner="daemon:1", until_awake_ms=tx.now.awake_ms + 30_000)
 
     do(writer, make)
     return writer
+
+
+def release(writer):
+    ((run_no,),) = do(writer, lambda tx, _: tx.all("SELECT run_no FROM runs WHERE run_id = 'r1'"))
+    do(writer, lambda tx, _: tx.release_lease(run_no))
 
 
 def chunk(data, index, name=None, generation=1, **more):
@@ -217,7 +223,7 @@ def test_a_chunk_of_another_size_is_refused(owned, size):
 def test_a_stale_generation_uploads_nothing(owned):
     with pytest.raises(ClaimLost):
         do(owned, put_chunk, chunk(LARGE, 0, generation=0))
-    do(owned, lambda tx, _: tx.release_lease("run:r1"))
+    release(owned)
     with pytest.raises(ClaimLost):
         do(owned, put_chunk, chunk(LARGE, 0))
     assert count(owned, "contents") == 0
@@ -255,7 +261,7 @@ def test_an_upload_is_kept_as_long_as_its_generation_has_its_lease(owned):
     upload(owned, LARGE)
     do(owned, put_chunk, chunk(b"y" * len(LARGE), 0))
     assert prune(owned) == 0
-    do(owned, lambda tx, _: tx.release_lease("run:r1"))
+    release(owned)
     assert prune(owned) == 2
     assert count(owned, "content_holds") == 0
 

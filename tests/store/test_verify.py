@@ -40,23 +40,27 @@ def large(world):
 
 LEASE = "lease_owner = 'x', lease_token = 'x', lease_boot_id = 'x', lease_until_awake_ms = 1"
 ATTEMPT = (
-    "INSERT INTO attempts(run_id, attempt, node, visit, tries, status, generation, started_wall_ms,"
+    "INSERT INTO attempts(run_no, attempt, node, visit, tries, status, generation, started_wall_ms,"
     " ended_wall_ms)"
 )
 REQUEST = (
     "INSERT INTO requests(request_id, run_id, node, visit, attempt, kind, status, created_wall_ms)"
     " VALUES ('r1', :run, 'a', 1, 1, 'checkpoint', 'pending', 1)"
 )
-QUEUE = "INSERT INTO run_queue VALUES (:run, '{}', 0, 1, NULL, NULL)"
-RUNNER = "INSERT INTO runners(run_id, generation, epoch, state, created_wall_ms) VALUES (:run, 1, {}, 'launching', 1)"
-OWN = f"UPDATE entities SET {LEASE} WHERE entity_id = 'run:' || :run"
+NO = "(SELECT run_no FROM runs WHERE run_id = :run)"
+QUEUE = f"INSERT INTO run_queue VALUES ({NO}, '{{}}', 0, 1, NULL, NULL)"
+RUNNER = (
+    "INSERT INTO runners(run_no, generation, epoch, state, created_wall_ms)"
+    f" VALUES ({NO}, 1, {{}}, 'launching', 1)"
+)
+OWN = f"UPDATE entities SET {LEASE} WHERE entity_no = {NO}"
 DISOWN = "UPDATE entities SET lease_owner = NULL, lease_token = NULL, lease_boot_id = NULL, lease_until_awake_ms = NULL"
 
 #: rule, a clean state, what somebody does to it behind everybody's back
 PLANTED = [
     ("ended_open", ended, QUEUE.format("ready")),
     ("ended_open", ended, REQUEST),
-    ("ended_open", ended, f"{ATTEMPT} VALUES (:run, 3, 'b', 2, 1, 'active', 1, 1, NULL)"),
+    ("ended_open", ended, f"{ATTEMPT} VALUES ({NO}, 3, 'b', 2, 1, 'active', 1, 1, NULL)"),
     ("ended_open", ended, OWN),
     ("ended_open", ended, RUNNER.format(0)),
     (
@@ -64,14 +68,14 @@ PLANTED = [
         ended,
         "INSERT INTO effects VALUES ('k', :run, 'a', 1, 't', 'manual', 'applying', 1, NULL, 1, NULL)",
     ),
-    ("running_unowned", running, "DELETE FROM run_queue WHERE run_id = :run"),
-    ("running_unowned", running, "DELETE FROM runners WHERE run_id = :run"),
-    ("running_unowned", running, "UPDATE runners SET generation = 9 WHERE run_id = :run"),
-    ("running_unowned", running, DISOWN + " WHERE entity_id = 'run:' || :run"),
-    ("queued_undue", queued, "DELETE FROM run_queue WHERE run_id = :run"),
-    ("queued_undue", queued, "UPDATE run_queue SET state = 'live' WHERE run_id = :run"),
+    ("running_unowned", running, f"DELETE FROM run_queue WHERE run_no = {NO}"),
+    ("running_unowned", running, f"DELETE FROM runners WHERE run_no = {NO}"),
+    ("running_unowned", running, f"UPDATE runners SET generation = 9 WHERE run_no = {NO}"),
+    ("running_unowned", running, f"{DISOWN} WHERE entity_no = {NO}"),
+    ("queued_undue", queued, f"DELETE FROM run_queue WHERE run_no = {NO}"),
+    ("queued_undue", queued, f"UPDATE run_queue SET state = 'live' WHERE run_no = {NO}"),
     ("queued_undue", queued, OWN),
-    ("ready_open", timer, "UPDATE run_queue SET state = 'ready' WHERE run_id = :run"),
+    ("ready_open", timer, f"UPDATE run_queue SET state = 'ready' WHERE run_no = {NO}"),
     ("waiting_unasked", waiting, "DELETE FROM requests WHERE run_id = :run"),
     ("waiting_unasked", waiting, QUEUE.format("later")),
     ("waiting_unasked", waiting, OWN),
@@ -85,22 +89,22 @@ PLANTED = [
     ("position_miscounted", queued, "UPDATE runs SET visit = 2 WHERE run_id = :run"),
     ("position_miscounted", queued, "UPDATE runs SET node = 'b' WHERE run_id = :run"),
     ("attempts_miscounted", running, "UPDATE runs SET attempts = 2 WHERE run_id = :run"),
-    ("attempts_miscounted", ended, "UPDATE attempts SET attempt = 7 WHERE run_id = :run AND attempt = 2"),
-    ("history_broken", queued, "DELETE FROM events WHERE entity_id = 'run:' || :run"),
-    ("history_broken", ended, "UPDATE entities SET revision = revision + 1 WHERE entity_id = 'run:' || :run"),
+    ("attempts_miscounted", ended, f"UPDATE attempts SET attempt = 7 WHERE run_no = {NO} AND attempt = 2"),
+    ("history_broken", queued, f"DELETE FROM events WHERE entity_no = {NO}"),
+    ("history_broken", ended, f"UPDATE entities SET revision = revision + 1 WHERE entity_no = {NO}"),
     ("ambiguous_loose", ambiguous, "UPDATE runs SET hold = 'paused' WHERE run_id = :run"),
-    ("step_repeated", ended, f"{ATTEMPT} VALUES (:run, 3, 'a', 1, 1, 'completed', 1, 1, 1)"),
-    ("manual_repeated", applied, "UPDATE attempts SET status = 'failed' WHERE run_id = :run AND node = 'a'"),
-    ("manual_repeated", applied, f"{ATTEMPT} VALUES (:run, 3, 'a', 1, 2, 'completed', 1, 1, 1)"),
+    ("step_repeated", ended, f"{ATTEMPT} VALUES ({NO}, 3, 'a', 1, 1, 'completed', 1, 1, 1)"),
+    ("manual_repeated", applied, f"UPDATE attempts SET status = 'failed' WHERE run_no = {NO} AND node = 'a'"),
+    ("manual_repeated", applied, f"{ATTEMPT} VALUES ({NO}, 3, 'a', 1, 2, 'completed', 1, 1, 1)"),
     (
         "effect_unsettled",
         applied,
         "UPDATE effects SET status = 'applying', settled_wall_ms = NULL WHERE run_id = :run",
     ),
-    ("active_stray", running, "UPDATE attempts SET node = 'b' WHERE run_id = :run"),
+    ("active_stray", running, f"UPDATE attempts SET node = 'b' WHERE run_no = {NO}"),
     ("counts_wrong", queued, "UPDATE run_counts SET runs = 7 WHERE status = 'queued' AND :run <> ''"),
     ("counts_wrong", queued, "DELETE FROM run_counts WHERE :run <> ''"),
-    ("runner_stray", running, "UPDATE runners SET epoch = 0 WHERE run_id = :run"),
+    ("runner_stray", running, f"UPDATE runners SET epoch = 0 WHERE run_no = {NO}"),
     ("content_incomplete", large, "UPDATE contents SET complete = 0 WHERE :run <> ''"),
     ("foreign_key", queued, "DELETE FROM definitions WHERE :run <> ''"),
 ]

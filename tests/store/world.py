@@ -244,7 +244,8 @@ class World:
     def trail(self, run_id: str) -> list[str]:
         """Every attempt: "node.visit outcome"."""
         rows = self.sql(
-            "SELECT node || '.' || visit || ' ' || status FROM attempts WHERE run_id = :run ORDER BY attempt",
+            "SELECT a.node || '.' || a.visit || ' ' || a.status FROM attempts a JOIN runs USING (run_no)"
+            " WHERE run_id = :run ORDER BY attempt",
             {"run": run_id},
         )
         return [row[0] for row in rows]
@@ -274,8 +275,7 @@ class World:
         ]
         names += ["due_wall_ms", "reason", "revision", "generation", "lease_token"]
         found = self.sql(
-            f"SELECT {', '.join(names)} FROM runs JOIN entities ON entity_id = 'run:' || run_id"
-            " WHERE run_id = :run",
+            f"SELECT {', '.join(names)} FROM runs JOIN entities ON entity_no = run_no WHERE run_id = :run",
             {"run": run_id},
         )
         return dict(zip(names, found[0], strict=True))

@@ -24,7 +24,6 @@ SMALL = {
     "runners": "one row per live process",
     "one_active_attempt": "one row per live run or open request",
     "entities_leased": "one row per live run",
-    "run_queue_live": "one row per live run",
     "effects_open": "what is being applied, and what waits for a person",
 }
 
