@@ -59,7 +59,7 @@ def parse(text: bytes | str, *, what: str = "value") -> Any:
     """Parse JSON text strictly: doubled keys, NaN, infinities and bad UTF-8 raise `InvalidValue`."""
     try:
         as_text = text if isinstance(text, str) else text.decode("utf-8")
-        return json.loads(as_text, object_pairs_hook=_no_doubles, parse_constant=_no_constant)
+        return _decode(as_text)
     except UnicodeDecodeError as error:
         raise InvalidValue(f"{what} is not UTF-8: {error}") from error
     except RecursionError as error:
@@ -117,3 +117,6 @@ def _no_doubles(pairs: list[tuple[str, object]]) -> dict[str, object]:
 
 def _no_constant(name: str) -> object:
     raise ValueError(f"{name} is not JSON")
+
+
+_decode = json.JSONDecoder(object_pairs_hook=_no_doubles, parse_constant=_no_constant).decode

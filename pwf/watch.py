@@ -73,12 +73,25 @@ class Watched:
         self._absent = [path for path, kept in marks.items() if kept is None]
         # Folders as they were before the absent paths below them were looked at, and the paths for which none stands.
         self._spared: tuple[dict[str, Mark], list[str]] | None = None
+        self._looked_ns = -1  # when the last look that found everything as it was began
 
     def __len__(self) -> int:
         return len(self._present) + len(self._absent)
 
-    def hold(self) -> bool:
-        """Whether everything is as it was. Blocks on `stat`; threads may call it at once."""
+    def hold(self, asked_ns: int | None = None) -> bool:
+        """Whether everything is as it was. Blocks on `stat`; threads may call it at once.
+
+        `asked_ns`: by this time (`time.monotonic_ns`) it was asked. A look that began later answers it, too.
+        """
+        if asked_ns is not None and asked_ns < self._looked_ns:
+            return True
+        began_ns = time.monotonic_ns()
+        if not self._look():
+            return False
+        self._looked_ns = began_ns
+        return True
+
+    def _look(self) -> bool:
         if any(mark_of(path) != kept for path, kept in self._present.items()):
             return False
         if self._spared is not None:

@@ -112,3 +112,17 @@ def change(source: random.Random, root: Path) -> None:
             name.symlink_to(root / "target")
         else:
             name.touch()
+
+
+def test_a_look_that_began_after_somebody_asked_answers_them_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "x.py"
+    file.touch()
+    time.sleep(PAUSE_S)
+    watched = Watched({str(file): watch.mark_to_keep_of(str(file))})
+    asked_ns = time.monotonic_ns()
+    assert watched.hold(asked_ns)
+    assert looks(monkeypatch, lambda: watched.hold(asked_ns)) == []
+    file.write_text("changed")
+    assert not watched.hold(time.monotonic_ns()), "who asks now is not answered by it"

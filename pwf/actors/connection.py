@@ -11,6 +11,7 @@ committed stays committed.
 from __future__ import annotations
 
 import contextlib
+import time
 import traceback
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
@@ -50,6 +51,7 @@ class Caller:
     client_id: str = ""
     subscriptions: dict[str, Callable[[], None]] = field(default_factory=dict)
     nursery: trio.Nursery | None = None
+    received_ns: int | None = None  # by `time.monotonic_ns`: all its requests so far had come by then
 
     def spawn(self, task: Callable[[], Awaitable[None]]) -> None:
         """Run a task for as long as this connection lives."""
@@ -102,6 +104,7 @@ class Connection:
                 data = await self._stream.receive_some(RECEIVE_BYTES)
                 if not data:
                     break
+                self.caller.received_ns = time.monotonic_ns()
                 lines = splitter.feed(bytes(data))
         except ProtocolError as error:
             self._log.warning("connection.refused", connection=self.caller.number, code=error.code)
@@ -121,6 +124,7 @@ class Connection:
             data = await self._stream.receive_some(RECEIVE_BYTES)
             if not data:
                 return []
+            self.caller.received_ns = time.monotonic_ns()
             lines = splitter.feed(bytes(data))
             if not lines:
                 continue

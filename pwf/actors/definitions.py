@@ -90,12 +90,12 @@ class Definitions:
         self._entries: OrderedDict[_Key, _Entry] = OrderedDict()
         self._resolving: dict[_Key, trio.Event] = {}
 
-    def where(self, workflow: str, origin: Origin) -> Where:
-        """What `workflow` (a name or a path) means for somebody at `origin`.
+    def where(self, workflow: str, origin: Origin, asked_ns: int | None = None) -> Where:
+        """What `workflow` (a name or a path) means for somebody at `origin`. `asked_ns`: see `Watched.hold`.
 
         Raises `NotFound` or `EnvironmentMissing`.
         """
-        return self._whereabouts.find(workflow, origin)
+        return self._whereabouts.find(workflow, origin, asked_ns)
 
     def chosen(self, found: Found, origin: Origin) -> Where:
         """The same, for a file that is known. Raises `EnvironmentMissing`."""
@@ -105,7 +105,7 @@ class Definitions:
         """What `workflow` means, with the definition that a run would be bound to. Leaves no trace when it raises."""
         return await self.at(self.where(workflow, origin), origin)
 
-    async def at(self, where: Where, origin: Origin) -> Known:
+    async def at(self, where: Where, origin: Origin, asked_ns: int | None = None) -> Known:
         """The definition of what has been found. Raises `LoadFailed` or `GraphError`."""
         found, interpreter = where
         key = _Key(
@@ -114,7 +114,7 @@ class Definitions:
             interpreter,
             tuple(sorted(origin.environment.items())),
         )
-        entry = await self._entry(key, origin.environment)
+        entry = await self._entry(key, origin.environment, asked_ns)
         return Known(found, interpreter, entry.definition, entry)
 
     def forget(self, definition_ids: Iterable[str]) -> None:
@@ -134,10 +134,10 @@ class Definitions:
         await self._store.write(save_definition, command)
         entry.saved, entry.texts = True, {}
 
-    async def _entry(self, key: _Key, environment: dict[str, str]) -> _Entry:
+    async def _entry(self, key: _Key, environment: dict[str, str], asked_ns: int | None) -> _Entry:
         while True:
             entry = self._entries.get(key)
-            if entry is not None and await _is_valid(entry.watch):
+            if entry is not None and await _is_valid(entry.watch, asked_ns):
                 if self._entries.get(key) is not entry:
                     continue  # forgotten, or resolved anew, while its files were looked at
                 self._entries.move_to_end(key)
@@ -170,10 +170,10 @@ class Definitions:
             done.set()
 
 
-async def _is_valid(watch: Watched) -> bool:
+async def _is_valid(watch: Watched, asked_ns: int | None) -> bool:
     if len(watch) <= WATCHED_INLINE_MAX:
-        return watch.hold()
-    return await trio.to_thread.run_sync(watch.hold)
+        return watch.hold(asked_ns)
+    return await trio.to_thread.run_sync(watch.hold, asked_ns)
 
 
 def _failure(answer: Resolved) -> PwfError:

@@ -142,7 +142,7 @@ class Listener:
                 nursery.start_soon(self._serve, accepted)
 
     async def _serve(self, accepted: trio.socket.SocketType) -> None:
-        stream = SocketStream(socket.socket(fileno=accepted.detach()))
+        stream = SocketStream(socket.socket(fileno=accepted.detach()), patient=True)
         self._numbers += 1
         number = self._numbers
         if not self._welcome(stream.socket, number):

@@ -8,6 +8,9 @@ hold no state.
 
 from __future__ import annotations
 
+from functools import cache
+from typing import Any, get_args
+
 import msgspec
 
 from pwf.actors import (
@@ -107,11 +110,23 @@ class Operations:
 
 def check_numbers(payload: msgspec.Struct) -> None:
     """Refuse numbers that no column can hold, before they reach one."""
-    for name in payload.__struct_fields__:
+    for name in _numeric(type(payload)):
         value = getattr(payload, name)
         if isinstance(value, msgspec.Struct):
             check_numbers(value)
         _check_number(name, value)
+
+
+@cache
+def _numeric(kind: type[msgspec.Struct]) -> tuple[str, ...]:
+    """The fields that may hold a number, or a struct that may."""
+    return tuple(field.name for field in msgspec.structs.fields(kind) if _may_be_a_number(field.type))
+
+
+def _may_be_a_number(kind: Any) -> bool:
+    if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
+        return bool(_numeric(kind))
+    return kind in (int, Any, object) or any(map(_may_be_a_number, get_args(kind)))
 
 
 def _check_number(name: str, value: object) -> None:
@@ -123,8 +138,8 @@ def check_origin(origin: Origin | None) -> None:
     """Refuse an origin that no process could have."""
     if origin is None:
         return
-    texts = [origin.cwd, origin.python, *origin.environment, *origin.environment.values()]
-    if any("\0" in text for text in texts) or any("=" in name or not name for name in origin.environment):
+    texts = " ".join((origin.cwd, origin.python, *origin.environment, *origin.environment.values()))
+    if "\0" in texts or any("=" in name or not name for name in origin.environment):
         raise InvalidArgument("the origin has a NUL, or a variable without a proper name")
     for what, path in (("cwd", origin.cwd), ("python", origin.python)):
         if not path.startswith("/"):

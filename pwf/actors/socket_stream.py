@@ -18,30 +18,44 @@ AT_ONCE_MAX = 16  # receives in a row without a checkpoint
 
 
 class SocketStream(trio.abc.Stream):
-    """Takes over a connected stream socket."""
+    """Takes over a connected stream socket. `patient`: the other end mostly says more only once it is answered."""
 
-    def __init__(self, connection: socket.socket) -> None:
+    def __init__(self, connection: socket.socket, *, patient: bool = False) -> None:
         connection.setblocking(False)
         self.socket = connection
         self._at_once = 0
+        self._patient = patient
+        self._emptied = False  # by the last receive, as far as it could see
 
     async def receive_some(self, max_bytes: int | None = None) -> bytes:
         """What has arrived, at least one byte; empty at the end of the stream.
 
         Raises `trio.BrokenResourceError` (the connection failed) or `trio.ClosedResourceError`.
         """
+        if self._patient and self._emptied:
+            await self._wait_readable()
         self._at_once += 1
         if self._at_once >= AT_ONCE_MAX:
             self._at_once = 0
             await trio.lowlevel.checkpoint()
+        most = max_bytes or RECEIVE_BYTES
         while True:
             try:
-                return self.socket.recv(max_bytes or RECEIVE_BYTES)
+                data = self.socket.recv(most)
             except BlockingIOError:
-                self._at_once = 0
-                await trio.lowlevel.wait_readable(self.socket)
+                await self._wait_readable()
             except OSError as error:
                 raise self._fault() from error
+            else:
+                self._emptied = len(data) < most
+                return data
+
+    async def _wait_readable(self) -> None:
+        self._at_once = 0
+        try:
+            await trio.lowlevel.wait_readable(self.socket)
+        except (OSError, ValueError) as error:  # ValueError: it has no descriptor any more
+            raise self._fault() from error
 
     async def send_all(self, data: bytes | bytearray | memoryview) -> None:
         """Send everything. Cancelled: some of it may have been sent. Raises as `receive_some`."""

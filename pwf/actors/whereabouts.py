@@ -36,11 +36,11 @@ class Whereabouts:
         self._interpreter = interpreter
         self._kept: OrderedDict[tuple[str, str, str], tuple[Watched, Where]] = OrderedDict()
 
-    def find(self, workflow: str, origin: Origin) -> Where:
-        """Raises `NotFound` or `EnvironmentMissing`. Blocks on a few `stat`."""
+    def find(self, workflow: str, origin: Origin, asked_ns: int | None = None) -> Where:
+        """Raises `NotFound` or `EnvironmentMissing`. Blocks on a few `stat`. `asked_ns`: see `Watched.hold`."""
         key = (workflow, origin.cwd, origin.python)
         kept = self._kept.get(key)
-        if kept is not None and kept[0].hold():
+        if kept is not None and kept[0].hold(asked_ns):
             return kept[1]
         self._kept.pop(key, None)
         where = self._look(workflow, origin)

@@ -47,3 +47,22 @@ async def test_whoever_waits_for_more_is_told_when_the_stream_is_closed(ends: En
         nursery.start_soon(receive)
         await trio.testing.wait_all_tasks_blocked()
         stream.close()
+
+
+async def test_a_patient_stream_hears_all_that_comes_and_waits_once_it_has_heard_it() -> None:
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        stream = SocketStream(ours, patient=True)
+        theirs.sendall(b"abc")
+        assert await stream.receive_some(2) == b"ab"
+        assert await stream.receive_some(2) == b"c"
+        with trio.move_on_after(0.01) as waiting:
+            await stream.receive_some()
+        assert waiting.cancelled_caught
+        theirs.sendall(b"d")
+        assert await stream.receive_some() == b"d"
+        theirs.close()
+        assert await stream.receive_some() == b""
+        stream.close()
+        with pytest.raises(trio.ClosedResourceError):
+            await stream.receive_some()

@@ -133,7 +133,7 @@ class SimDefinitions:
         self._store = store
         self._saved: set[str] = set()
 
-    def where(self, workflow: str, origin: Any) -> Where:
+    def where(self, workflow: str, origin: Any, asked_ns: int | None = None) -> Where:
         if workflow not in self._world.models:
             raise NotFound(f"there is no workflow {workflow!r}")
         path = Path(self._world.models[workflow].path)
@@ -142,7 +142,7 @@ class SimDefinitions:
     def chosen(self, found: Found, origin: Any) -> Where:
         return Where(found, sys.executable)
 
-    async def at(self, where: Where, origin: Any) -> Known:
+    async def at(self, where: Where, origin: Any, asked_ns: int | None = None) -> Known:
         await trio.lowlevel.checkpoint()
         found = where.found
         model = self._world.models[found.path.stem]
