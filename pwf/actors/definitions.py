@@ -25,6 +25,7 @@ from pwf.protocol.graph import WorkflowDefinition
 from pwf.protocol.operations import Origin
 from pwf.protocol.spawn import Resolved
 from pwf.store.definitions import SaveDefinition, save_definition
+from pwf.store.runs import RunEnvironment
 from pwf.watch import Watched
 
 CACHED_MAX = 128
@@ -76,6 +77,7 @@ class _Entry:
     path: str
     texts: dict[str, bytes]
     saved: bool = False
+    environment: RunEnvironment | None = None  # of the runs that were started of it last
 
 
 class Definitions:

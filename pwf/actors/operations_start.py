@@ -96,13 +96,17 @@ async def _stored_start(services: Services, receipt: ReceiptKey, error: PwfError
 async def environment_of(services: Services, known: Known, origin: Origin) -> RunEnvironment:
     """What a new run records of where it will execute."""
     python, pwf = await services.interpreters.facts(known.interpreter)
-    return RunEnvironment(
+    kept = known.entry.environment  # all else that it says is in the key of the entry
+    if kept is not None and kept.python == python and kept.pwf == pwf:
+        return kept
+    known.entry.environment = RunEnvironment(
         root=str(known.found.root),
         interpreter=known.interpreter,
         python=python,
         pwf=pwf,
         variables=origin.environment,
     )
+    return known.entry.environment
 
 
 def _started(done: Done[RunStarted], known: Known) -> Answer:

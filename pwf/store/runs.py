@@ -83,7 +83,7 @@ def _start(tx: Tx, command: StartRun) -> tuple[RunStarted, bool]:
         "due_elapsed_ms": tx.now.elapsed_ms if at_once else None,
         "due_boot_id": tx.now.boot_id if at_once else None,
     }
-    row = tx.one(
+    run_no = tx.insert(
         Q.insert_run,
         {
             "run_id": run_id,
@@ -102,8 +102,6 @@ def _start(tx: Tx, command: StartRun) -> tuple[RunStarted, bool]:
             "now": tx.now.wall_ms,
         },
     )
-    assert row is not None
-    run_no = int(row[0])
     revision = tx.create_entity(run_no, "run")
     later = command.at_ms is not None and command.at_ms > tx.now.wall_ms
     tx.run(
@@ -136,8 +134,7 @@ def _refuse(tx: Tx, command: StartRun) -> None:
 
 def _environment(tx: Tx, command: StartRun) -> tuple[str, bool]:
     """The id of the environment, which is stored now; and whether no other run that waits is due before this one."""
-    body = encode(command.environment)
-    environment_id = digest(body)
+    body, environment_id = _named(command.environment)
     facts = {"environment_id": environment_id, "definition_id": command.definition_id, "at_ms": command.at_ms}
     known = tx.one(Q.known, facts)
     assert known is not None
@@ -148,6 +145,20 @@ def _environment(tx: Tx, command: StartRun) -> tuple[str, bool]:
     if not has_environment:
         tx.run(Q.add_environment, {"environment_id": environment_id, "body": body})
     return environment_id, not another_is_next
+
+
+_last_named: tuple[RunEnvironment, bytes, str] | None = (
+    None  # most runs are started in the environment of the last
+)
+
+
+def _named(environment: RunEnvironment) -> tuple[bytes, str]:
+    """The stored form of an environment, and its id."""
+    global _last_named
+    if _last_named is None or _last_named[0] is not environment:
+        body = encode(environment)
+        _last_named = environment, body, digest(body)
+    return _last_named[1:]
 
 
 def _differs(tx: Tx, command: StartRun, row: Row) -> str | None:

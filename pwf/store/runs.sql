@@ -6,7 +6,6 @@ INSERT INTO runs(run_id, workflow, definition_id, environment_id, status, node, 
   input_digest, due_wall_ms, due_elapsed_ms, due_boot_id, parent_run, root_run, restart_no, created_wall_ms)
 VALUES (:run_id, :workflow, :definition_id, :environment_id, 'queued', :node, 1, :visits, :priority, :input,
   :input_digest, :due_wall_ms, :due_elapsed_ms, :due_boot_id, :parent_run, :root_run, :restart_no, :now)
-RETURNING run_no
 
 -- name: facts
 -- What decides whether a start adopts an existing run.

@@ -75,6 +75,11 @@ class Tx:
         self._execute(sql, params).fetchall()
         return self._connection.changes()
 
+    def insert(self, sql: str, params: Params) -> int:
+        """Insert a row of a table that numbers its rows; the number. (RETURNING would cost a table of its own.)"""
+        self._execute(sql, params).fetchall()
+        return self._connection.last_insert_rowid()
+
     def changed(self, key: str) -> None:
         """Tell subscribers about `key` ("run:<id>", "queue", "daemon", "requests") once this is committed."""
         self.changed_keys.append(key)
