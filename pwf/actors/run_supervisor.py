@@ -10,7 +10,7 @@ If it dies: the run's lease is an orphan, and the Scheduler's recovery settles i
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
@@ -105,6 +105,7 @@ class RunSupervisor:
         self._stopped_with_daemon = False
         self._told = False  # the runner may have begun
         self._over = False  # the runner has its last answer
+        self._ended = False  # and so has the run: nobody waits for what is left to say of the runner
         self._has_left = False  # its last word: it ends by itself now
         self._childless = False
         self._timed_out: int | None = None
@@ -350,6 +351,7 @@ class RunSupervisor:
 
     def _leave(self, last: Reply) -> None:
         self._over = True
+        self._ended = last.verdict == "end"
         self.current = None
         self._deadline = trio.current_time() + self._world.config.stop_grace_s
         if last.verdict == "refused":
@@ -390,14 +392,19 @@ class RunSupervisor:
             begun=self._told,
             error=error,
         )
-        await self._write(runner_gone, gone)
+        await self._write(runner_gone, gone, along=self._ended and proved)
 
-    async def _write(self, handler: Callable[[Any, Any], R], command: Any) -> R:
-        """Write until the store takes it: every command here is safe to repeat under its fence or sequence."""
+    async def _write(self, handler: Callable[[Any, Any], R], command: Any, *, along: bool = False) -> R:
+        """Write until the store takes it: every command here is safe to repeat under its fence or sequence.
+
+        `along`: nobody waits for it.
+        """
+        store = self._world.store
+        write: Callable[[Any, Any], Awaitable[R]] = store.write_along if along else store.write
         warned = False
         while True:
             try:
-                return await self._world.store.write(handler, command)  # type: ignore[no-any-return]
+                return await write(handler, command)
             except OutcomeUnknown:
                 raise  # the daemon stops and recovers from the file
             except Unavailable as error:

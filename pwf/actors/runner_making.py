@@ -23,7 +23,6 @@ from pwf.host import Identity
 from pwf.protocol.spawn import Resolved
 
 LOADING_MAX = 4  # workflow files that are resolved or loaded into fresh processes at once
-AHEAD_S = 0.0005  # the run that has just begun is first
 HURRY_S = 1.0  # since a run found nobody waiting
 ATTEMPTS_MAX = 2  # to fork: a template may die between two runs; a second death in a row is its own fault
 
@@ -221,7 +220,7 @@ class Makers:
 
     async def _fork_some_ahead(self, slot: Slot[Template], template: Template, count: int) -> None:
         try:
-            await trio.sleep(AHEAD_S)
+            await trio.lowlevel.checkpoint()  # the run that has just begun is told first
             if not template.is_usable:
                 return
             with self._warm.using(slot):

@@ -30,6 +30,7 @@ R = TypeVar("R")
 INBOX_MAX = 1024
 BATCH_MAX = 256
 BALLAST_RETRY_S = 5.0
+PATIENCE_S = 0.02  # that what nobody waits for waits for company
 
 
 class _Entry:
@@ -74,6 +75,7 @@ class StoreHandle:
     def __init__(self, inbox: Mailbox[_Entry], executor: Executor) -> None:
         self._inbox = inbox
         self._executor = executor
+        self._patient: list[_Entry] = []
         self._listeners: list[Callable[[frozenset[str]], None]] = []
         self.disk_full = False  # admission and uploads stop while it is
 
@@ -89,6 +91,20 @@ class StoreHandle:
         await self._inbox.put(entry)
         result: R = await entry.wait()
         return result
+
+    async def write_along(self, handler: Callable[[Tx, C], R], command: C) -> R:
+        """The same for what nobody waits for: it goes with the next batch that there is, alone after `PATIENCE_S`."""
+        entry = _Entry(Job(handler, command))
+        self._patient.append(entry)
+        with trio.move_on_after(PATIENCE_S):
+            result: R = await entry.wait()
+            return result
+        return await self.write(handler, command)  # nobody came, and it was withdrawn
+
+    def take_patient(self) -> list[_Entry]:
+        """For the actor: what goes with the batch that it has begun."""
+        taken, self._patient = self._patient, []
+        return taken
 
     async def read(self, handler: Callable[[Tx, C], R], query: C, *, limit_s: float = READ_LIMIT_S) -> R:
         """Run `handler(tx, query)` on one snapshot of what is committed. Can't write.
@@ -162,7 +178,7 @@ class StoreActor:
         if self.handle.disk_full and trio.current_time() >= self._retry_space_at:
             regained = await self._executor.call(lambda writer: writer.rebuild_ballast())
             self._note_space(not regained)
-        taken = [entry for entry in entries if not entry.withdrawn]
+        taken = [entry for entry in (*entries, *self.handle.take_patient()) if not entry.withdrawn]
         if taken:
             await self._run_batch(taken)
 

@@ -15,7 +15,6 @@ import trio
 import pwf
 from pwf import host
 from pwf.actors import runner_process
-from pwf.actors.runner_making import AHEAD_S
 from pwf.actors.runner_pool import RunnerPool
 from pwf.errors import EnvironmentMissing, LoadFailed, RunnerCrashed, Unavailable
 from pwf.host import Identity
@@ -452,7 +451,7 @@ async def test_a_shortage_of_descriptors_fails_one_run_and_not_the_pool(
         with monkeypatch.context() as patch:
             patch.setattr(socket, "socketpair", none_left)
             await (await project.acquire()).aclose()  # the one that waited
-            await trio.sleep(20 * AHEAD_S)  # the next one can not be made
+            await trio.sleep(0.01)  # the next one can not be made
             for isolate in ("fork", "spawn"):
                 with pytest.raises(RunnerCrashed, match="too many open files"):
                     await project.acquire(isolate=isolate)

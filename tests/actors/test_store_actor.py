@@ -8,7 +8,7 @@ import trio
 import trio.testing
 
 from pwf.actors import store_actor
-from pwf.actors.store_actor import BALLAST_RETRY_S, StoreActor
+from pwf.actors.store_actor import BALLAST_RETRY_S, PATIENCE_S, StoreActor
 from pwf.errors import ClaimLost, NotFound, OutcomeUnknown, Rejected, StoreBroken, StoreRefused, Unavailable
 from pwf.store.batch import Claim
 from pwf.store.executor import InlineExecutor, ThreadExecutor, seeded_pause
@@ -149,6 +149,59 @@ async def test_a_batch_has_a_bound(inline, points, nursery, monkeypatch):
         nursery.start_soon(store.write, put, f"{number:02}")
     await quiet()
     assert points.batches >= 4
+
+
+async def test_what_nobody_waits_for_goes_with_the_next_batch(inline, points, nursery):
+    store = await nursery.start(inline.run)
+    answers = []
+
+    async def along():
+        answers.append(await store.write_along(put, "along"))
+
+    nursery.start_soon(along)
+    await quiet()
+    assert points.batches == 0
+    await store.write(put, "a")
+    await quiet()
+    assert (points.batches, answers) == (1, ["along"])
+    assert await store.read(keys, None) == ["a", "along"]
+
+
+async def test_what_nobody_waits_for_goes_alone_when_nobody_comes(inline, points, nursery, autojump_clock):
+    store = await nursery.start(inline.run)
+    begun = trio.current_time()
+    assert await store.write_along(put, "along") == "along"
+    assert trio.current_time() - begun == pytest.approx(PATIENCE_S)
+    assert points.batches == 1
+    assert await store.read(keys, None) == ["along"], "once, though it was put in twice"
+
+
+async def test_what_nobody_waits_for_is_not_written_twice_by_a_batch_that_takes_long(
+    inline, points, nursery, autojump_clock
+):
+    store = await nursery.start(inline.run)
+    answers = []
+
+    async def along():
+        answers.append(await store.write_along(put, "along"))
+
+    nursery.start_soon(along)
+    await quiet()
+    points.close("executed")
+    nursery.start_soon(store.write, put, "a")
+    await trio.sleep(10 * PATIENCE_S)
+    assert answers == []
+    points.open("executed")
+    await quiet()
+    assert (points.batches, answers) == (1, ["along"])
+
+
+async def test_a_cancelled_caller_of_what_nobody_waits_for_leaves_no_trace(inline, points, nursery):
+    store = await nursery.start(inline.run)
+    with trio.move_on_after(PATIENCE_S / 4):
+        await store.write_along(put, "along")
+    await store.write(put, "a")
+    assert await store.read(keys, None) == ["a"]
 
 
 async def test_nobody_is_answered_before_the_commit(inline, points, nursery, tmp_path):
