@@ -184,6 +184,10 @@ class SimClient:
             seen = await self.read("run.status", {}, Explained, effect.run_id)
             if seen is None or seen.explanation.code not in ("effect_ambiguous", "ended"):
                 continue
+            # The revision must be of no later time than the effect, or the word would be about the run's next one.
+            again = await self.read("effect.list", {"statuses": ["ambiguous"]}, EffectList)
+            if again is None or effect.effect_key not in {one.effect_key for one in again.effects}:
+                continue
             if any(process.run_id == effect.run_id for process in self._world.machine.living()):
                 continue
             happened = self._world.outside.happened(effect.effect_key)
