@@ -202,9 +202,10 @@ def _executable(path: str, what: str, hint: str) -> str:
 
 def _has_pwf(venv: Path) -> bool:
     return any(
-        next(venv.glob(f"{library}/python3*/site-packages/{mark}"), None) is not None
+        found.exists()  # from Python 3.13 on a link that leads nowhere is found, too
         for library in ("lib", "lib64")
         for mark in _INSTALLED_PWF
+        for found in venv.glob(f"{library}/python3*/site-packages/{mark}")
     )
 
 
