@@ -101,11 +101,10 @@ class Connection:
             while True:
                 for line in lines:
                     await self._begin(line, nursery)
-                data = await self._stream.receive_some(RECEIVE_BYTES)
+                data = await self._receive()
                 if not data:
                     break
-                self.caller.received_ns = time.monotonic_ns()
-                lines = splitter.feed(bytes(data))
+                lines = splitter.feed(data)
         except ProtocolError as error:
             self._log.warning("connection.refused", connection=self.caller.number, code=error.code)
             await self.refuse(error)
@@ -121,11 +120,10 @@ class Connection:
     async def _greeting(self, splitter: FrameSplitter) -> list[bytes]:
         """Read the client's hello; the lines that came with it."""
         while True:
-            data = await self._stream.receive_some(RECEIVE_BYTES)
+            data = await self._receive()
             if not data:
                 return []
-            self.caller.received_ns = time.monotonic_ns()
-            lines = splitter.feed(bytes(data))
+            lines = splitter.feed(data)
             if not lines:
                 continue
             frame = decode_client_frame(lines[0])
@@ -138,6 +136,11 @@ class Connection:
                 )
             self.caller.client_id = frame.client_id
             return lines[1:]
+
+    async def _receive(self) -> bytes:
+        data = bytes(await self._stream.receive_some(RECEIVE_BYTES))
+        self.caller.received_ns = time.monotonic_ns()
+        return data
 
     async def _begin(self, line: bytes, nursery: trio.Nursery) -> None:
         frame = decode_client_frame(line)

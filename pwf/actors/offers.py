@@ -18,7 +18,7 @@ from pwf.actors.runner_making import Reserved
 from pwf.actors.runner_pool import RunnerPool
 from pwf.actors.runner_process import RunnerProcess
 from pwf.actors.warm import TEMPLATES_MAX, TemplateKey, template_key
-from pwf.protocol.runner import run_marker
+from pwf.store.daemon import owner_of
 from pwf.store.definitions import LaunchFacts
 from pwf.store.launch import LaunchTerms
 from pwf.store.queue import Admission, Admit, Standby
@@ -32,7 +32,6 @@ class Offer:
         self.admit = admit
         self.closed = trio.Event()
         self.stops: set[tuple[str, int | None]] = set()
-        self._home_id = admit.terms.home_id
         self._reserved = {one.process.identity: one for one in reserved}
 
     def is_stopped(self, admission: Admission) -> bool:
@@ -44,7 +43,7 @@ class Offer:
         """The process that was launched for this run; None: it has none yet."""
         if admission.identity is None:
             return None
-        marker = run_marker(self._home_id, admission.run_id, admission.generation)
+        marker = self.admit.terms.marker_of(admission.run_id, admission.generation)
         return self._reserved.pop(admission.identity).take(marker)
 
     def close(self) -> None:
@@ -62,10 +61,9 @@ class _Known(NamedTuple):
 class Offers:
     """Makes offers of the scheduler's capacity; `promised` is what those that are open may use of it."""
 
-    def __init__(self, pool: RunnerPool, epoch: int, owner: str, lease_ms: int, terms: LaunchTerms) -> None:
+    def __init__(self, pool: RunnerPool, epoch: int, lease_ms: int, terms: LaunchTerms) -> None:
         self._pool = pool
         self._epoch = epoch
-        self._owner = owner
         self._lease_ms = lease_ms
         self._terms = terms
         self._open: set[Offer] = set()
@@ -109,7 +107,7 @@ class Offers:
         admit = Admit(
             limit=limit,
             epoch=self._epoch,
-            owner=self._owner,
+            owner=owner_of(self._epoch),
             lease_ms=self._lease_ms,
             standbys=tuple(standbys),
             terms=self._terms,

@@ -53,7 +53,6 @@ from pwf.protocol.runner import (
     WaitUntil,
     decode_from_runner,
     encode_line,
-    run_marker,
 )
 from pwf.store.control import HoldRun, hold_run
 from pwf.store.definitions import DefinitionRef, LaunchFacts, load_bundle
@@ -115,7 +114,7 @@ class RunSupervisor:
     @property
     def marker(self) -> str:
         """What every process of this runner bears in its environment."""
-        return run_marker(self._world.terms.home_id, self.fence.run_id, self.fence.generation)
+        return self._world.terms.marker_of(self.fence.run_id, self.fence.generation)
 
     def stop(self, *, with_daemon: bool = False) -> None:
         """End the runner now. What it left open is settled from the last boundary."""

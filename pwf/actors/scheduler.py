@@ -28,8 +28,7 @@ from pwf.config import Config
 from pwf.errors import OutcomeUnknown, Unavailable
 from pwf.host import Identity
 from pwf.protocol.operations import RunStarted
-from pwf.protocol.runner import run_marker
-from pwf.store.daemon import Ask, RunnersGone, Standing, owner_of, runners_gone, standing_runners
+from pwf.store.daemon import Ask, RunnersGone, Standing, runners_gone, standing_runners
 from pwf.store.definitions import DefinitionRef, LaunchFacts, launch_facts
 from pwf.store.explain import Load
 from pwf.store.launch import LaunchTerms
@@ -72,7 +71,6 @@ class Scheduler:
         self._changes = changes
         self._config = config
         self._log = log
-        self._home_id = home_id
         self._pool = pool
         self._live: dict[tuple[str, int], RunSupervisor] = {}
         self._recovering: set[tuple[str, int]] = set()
@@ -87,7 +85,7 @@ class Scheduler:
         self._nursery: trio.Nursery | None = None  # of the supervisors, while this runs
         self._backlog = True  # more may be ready than was admitted
         terms = LaunchTerms(home_id=home_id, limits=_limits(config))
-        self._offers = Offers(pool, epoch, owner_of(epoch), int(config.lease_s * 1000), terms)
+        self._offers = Offers(pool, epoch, int(config.lease_s * 1000), terms)
         self._world = Supervision(
             store=store,
             pool=pool,
@@ -317,7 +315,7 @@ class Scheduler:
 
         async def prove(orphan: Standing) -> None:
             identity = orphan.identity or Identity(pid=-1, start_tick=0, boot_id=host.boot_id(), session=-1)
-            marker = run_marker(self._home_id, orphan.run_id, orphan.generation)
+            marker = self._world.terms.marker_of(orphan.run_id, orphan.generation)
             key = (orphan.run_id, orphan.generation)
             timeout_s = LOOK_AGAIN_S if key in self._unproved else PROOF_TIMEOUT_S
             proved[key] = await self._pool.custody.prove_dead(identity, marker, timeout_s=timeout_s)

@@ -23,7 +23,6 @@ from pwf.protocol.spawn import (
     FromSpawner,
     Loaded,
     Resolved,
-    RunnersForked,
     ToSpawner,
     ZygoteHello,
     encoder,
@@ -33,7 +32,7 @@ from pwf.protocol.spawn import (
 RECEIVE_BYTES = 64 * 1024
 _HEAD = 4
 
-A = TypeVar("A", Forked, RunnersForked, Loaded, Resolved)
+A = TypeVar("A", Forked, Loaded, Resolved)
 
 
 class LinkClosed(PwfError):
@@ -140,8 +139,8 @@ class SpawnLink:
         elif isinstance(message, ZygoteHello):
             self._hello.end(message)
         else:
-            if isinstance(message, Forked | RunnersForked):
-                for identity in new_processes(message):
+            if isinstance(message, Forked):
+                for identity in message.identities:
                     self._exits.expect(identity)  # before its exit can be read
             call = self._calls.get(message.call)
             if call is not None:
@@ -205,10 +204,3 @@ class _Call:
         if self._answer is None:
             raise LinkClosed()
         return self._answer
-
-
-def new_processes(answer: Forked | RunnersForked) -> tuple[Identity, ...]:
-    """Those that the answer tells of."""
-    if isinstance(answer, RunnersForked):
-        return answer.identities
-    return () if answer.identity is None else (answer.identity,)

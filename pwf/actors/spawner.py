@@ -195,12 +195,12 @@ class Zygote:
             raise RunnerCrashed(f"the zygote of {self.interpreter} does not answer") from error
         finally:
             link.theirs.close()
-            if answer is None or answer.identity is None:
+            if answer is None or not answer.identities:
                 link.close()
-        if answer.identity is None:
+        if not answer.identities:
             raise RunnerCrashed(f"no process could be forked: {answer.error}")
         self._nursery.start_soon(link.run)
-        return answer.identity
+        return answer.identities[0]
 
     def _end(self, link: SpawnLink, identity: Identity) -> None:
         """Be done with a helper, whatever it does."""

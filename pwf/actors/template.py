@@ -19,7 +19,7 @@ from pwf.actors.runner_process import RunnerProcess
 from pwf.actors.spawn_link import Exits, LinkClosed, SpawnLink
 from pwf.errors import RunnerCrashed
 from pwf.host import Identity
-from pwf.protocol.spawn import ForkRunners, RunnersForked
+from pwf.protocol.spawn import Forked, ForkRunners
 
 FORK_TIMEOUT_S = 10.0
 WAITING_MAX = 1  # runners that wait for a run
@@ -129,7 +129,7 @@ class Template:
         request = ForkRunners(call=self._link.next_call(), marker=WAITING_MARKER)
         try:
             with trio.fail_after(FORK_TIMEOUT_S):
-                answer = await self._link.call(request, RunnersForked, descriptors)
+                answer = await self._link.call(request, Forked, descriptors)
         except trio.TooSlowError:
             self.close()
             with contextlib.suppress(OSError):  # one that was stopped does not see that its socket closes

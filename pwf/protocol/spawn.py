@@ -118,7 +118,7 @@ class ForkRunners(_Message, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """To a template: fork as many runners as pairs of sockets (messages, values) travel with the frame.
 
     They have the environment that the template was loaded in, and no run before their `Launch`. `marker`: what they
-    bear until then. Answered by `RunnersForked`.
+    bear until then. Answered by `Forked`.
     """
 
     call: int
@@ -126,15 +126,10 @@ class ForkRunners(_Message, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 class Forked(_Message, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="forked"):
-    """The new process: a helper that waits for its request, or a fresh runner."""
+    """The new processes: a helper that waits for its request, a fresh runner, or runners in the order of their sockets.
 
-    call: int
-    identity: Identity | None = None
-    error: str | None = None
-
-
-class RunnersForked(_Message, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="runners_forked"):
-    """The runners, in the order of their sockets; with an `error` there are fewer than were asked for."""
+    With an `error` there are fewer than were asked for.
+    """
 
     call: int
     identities: tuple[Identity, ...] = ()
@@ -155,7 +150,7 @@ class Exited(_Message, frozen=True, kw_only=True, forbid_unknown_fields=True, ta
 
 
 ToSpawner = Fork | StartFresh | Resolve | Load | ForkRunners
-FromSpawner = ZygoteHello | Forked | RunnersForked | Loaded | Resolved | Exited
+FromSpawner = ZygoteHello | Forked | Loaded | Resolved | Exited
 
 encoder = msgspec.msgpack.Encoder()
 to_spawner = msgspec.msgpack.Decoder(ToSpawner)
@@ -173,7 +168,6 @@ __all__ = [
     "PinnedSource",
     "Resolve",
     "Resolved",
-    "RunnersForked",
     "SourceBundle",
     "StartFresh",
     "ToSpawner",

@@ -26,15 +26,18 @@ class Children:
         self._known: dict[int, Identity] = {}
         self._spares = spares
 
-    def add(self, pid: int) -> Identity | None:
-        """Take note of a child that was just forked and not reaped since. Forked processes lead their session."""
-        found = host.process_identity(pid)
-        if found is None:
-            return None
-        if found.session != pid:  # it has not come to that yet
-            found = Identity(pid=pid, start_tick=found.start_tick, boot_id=found.boot_id, session=pid)
-        self._known[pid] = found
-        return found
+    def add(self, *pids: int) -> tuple[Identity, ...]:
+        """Take note of children that were just forked and not reaped since. Forked processes lead their session."""
+        added: list[Identity] = []
+        for pid in pids:
+            found = host.process_identity(pid)
+            if found is None:
+                continue
+            if found.session != pid:  # it has not come to that yet
+                found = Identity(pid=pid, start_tick=found.start_tick, boot_id=found.boot_id, session=pid)
+            self._known[pid] = found
+            added.append(found)
+        return tuple(added)
 
     def knows(self, pid: int) -> bool:
         """Whether this is a child that was forked here and not reaped yet."""

@@ -17,7 +17,7 @@ from typing import Any
 from pwf import host
 from pwf.errors import PwfError
 from pwf.protocol.runner import MARKER_VARIABLE
-from pwf.protocol.spawn import ForkRunners, Load, Loaded, RunnersForked, ToSpawner
+from pwf.protocol.spawn import Forked, ForkRunners, Load, Loaded, ToSpawner
 from pwf.runner import forking, hazards
 from pwf.runner.engine import PUBLISHING_KINDS, run_runner
 from pwf.runner.failure import bounded, user_traceback
@@ -126,9 +126,7 @@ class _Template:
             self._reserved.write(ROLE)
         for descriptor in descriptors:
             os.close(descriptor)
-        found = [self.children.add(pid) for pid in pids]
-        identities = tuple(identity for identity in found if identity is not None)
-        self._control.send(RunnersForked(call=request.call, identities=identities, error=error))
+        self._control.send(Forked(call=request.call, identities=self.children.add(*pids), error=error))
 
     def _be_runner(self, descriptors: list[int]) -> int:
         messages, values = forking.detach(descriptors, WAITING_NAME)

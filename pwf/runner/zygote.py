@@ -103,7 +103,7 @@ class _Zygote:
                     self._fresh_markers[pid] = request.marker
                 case _:
                     raise SystemExit(forking.EXIT_CRASHED)
-            answer = Forked(call=request.call, identity=self._children.add(pid))
+            answer = Forked(call=request.call, identities=self._children.add(pid))
         except OSError as error:  # no memory, or too many processes
             answer = Forked(call=request.call, error=str(error))
         for descriptor in descriptors:

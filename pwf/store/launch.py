@@ -28,6 +28,10 @@ class LaunchTerms(msgspec.Struct, frozen=True, kw_only=True):
     home_id: str = ""
     limits: dict[str, int | None] = {}
 
+    def marker_of(self, run_id: str, generation: int) -> str:
+        """What every process of this runner bears in its environment."""
+        return run_marker(self.home_id, run_id, generation)
+
 
 class RunnerStarted(msgspec.Struct, frozen=True, kw_only=True):
     """A process stands ready for a run that was admitted without one."""
@@ -54,7 +58,7 @@ def runner_started(tx: Tx, command: RunnerStarted) -> Launched | Parked:
     try:
         with tx.savepoint():
             run = owned(tx, command.fence)
-            tx.run(Q.runner_started, _custody(run, command.identity))
+            tx.run(Q.runner_started, _custody(run.run_no, run.generation, command.identity))
             return _begin(tx, run, command.identity, command.terms)
     except (GraphError, Rejected, msgspec.MsgspecError) as error:
         if not holds_lease(tx, command.fence):
@@ -63,22 +67,11 @@ def runner_started(tx: Tx, command: RunnerStarted) -> Launched | Parked:
         return Parked()
 
 
-def add_runner(tx: Tx, run_no: int, generation: int, epoch: int) -> None:
-    """A place for a runner's identity, before it exists."""
-    tx.run(
-        Q.add_runner,
-        {
-            "run_no": run_no,
-            "generation": generation,
-            "epoch": epoch,
-            "state": "launching",
-            "now": tx.now.wall_ms,
-            "pid": None,
-            "start_tick": None,
-            "boot_id": None,
-            "session": None,
-        },
-    )
+def add_runner(tx: Tx, run_no: int, generation: int, epoch: int, identity: Identity | None = None) -> None:
+    """Custody of a runner; without an identity a place for it, before the process exists."""
+    state = "launching" if identity is None else "live"
+    facts = {"epoch": epoch, "state": state, "now": tx.now.wall_ms}
+    tx.run(Q.add_runner, {**_custody(run_no, generation, identity), **facts})
 
 
 def launch_admitted(
@@ -89,19 +82,18 @@ def launch_admitted(
     run.revision = tx.fence(run.run_no)
     run.status, run.seq, run.placed = "running", 0, True  # the runner numbers its messages from 1
     run.due_wall_ms = run.due_elapsed_ms = run.due_boot_id = None
-    facts = {"epoch": epoch, "state": "live", "now": tx.now.wall_ms}
-    tx.run(Q.add_runner, {**_custody(run, identity), **facts})
+    add_runner(tx, run.run_no, run.generation, epoch, identity)
     return _begin(tx, run, identity, terms)
 
 
-def _custody(run: RunState, identity: Identity) -> dict[str, object]:
+def _custody(run_no: int, generation: int, identity: Identity | None) -> dict[str, object]:
     return {
-        "run_no": run.run_no,
-        "generation": run.generation,
-        "pid": identity.pid,
-        "start_tick": identity.start_tick,
-        "boot_id": identity.boot_id,
-        "session": identity.session,
+        "run_no": run_no,
+        "generation": generation,
+        "pid": identity and identity.pid,
+        "start_tick": identity and identity.start_tick,
+        "boot_id": identity and identity.boot_id,
+        "session": identity and identity.session,
     }
 
 
@@ -145,7 +137,7 @@ def _begin(tx: Tx, run: RunState, identity: Identity, terms: LaunchTerms) -> Lau
         steps_taken=run.steps - 1,
         root=row[3],
         files=_data_files(tx, run) if graph.graph.files else {},
-        marker=run_marker(terms.home_id, run.run_id, run.generation),
+        marker=terms.marker_of(run.run_id, run.generation),
         **terms.limits,  # type: ignore[arg-type]
     )
     return Launched(launch=launch, current=current_of(run, node))

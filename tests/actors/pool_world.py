@@ -17,6 +17,8 @@ import trio
 from pwf import host
 from pwf.actors.runner_pool import RunnerPool
 from pwf.actors.runner_process import RunnerProcess
+from pwf.actors.template import Template
+from pwf.actors.warm import Slot
 from pwf.host import Identity
 from pwf.protocol.graph import WorkflowDefinition
 from pwf.protocol.runner import Finish, FromRunner, Launch, Leaving, Reply, Value, encode_line, from_runner
@@ -128,6 +130,46 @@ class Project:
         assert await process.prove_dead()
         await process.aclose()
         return result
+
+
+async def two_projects(folder: Path, pool: RunnerPool) -> tuple[Project, Project]:
+    """Projects `a` and `b`, each with a workflow that returns its name."""
+    first, second = Project(folder / "a", pool), Project(folder / "b", pool)
+    for project in (first, second):
+        project.root.mkdir()
+        await project.write(f"return {project.root.name!r}")
+    return first, second
+
+
+def template_slots(pool: RunnerPool) -> list[Slot[Template]]:
+    """What the pool knows of its templates."""
+    assert pool._makers is not None
+    return list(pool._makers._warm._templates.values())
+
+
+def the_template(pool: RunnerPool) -> Template:
+    """The only one that there is."""
+    (slot,) = template_slots(pool)
+    assert slot.value is not None
+    return slot.value
+
+
+async def waiting_runners(pool: RunnerPool, count: int = 1) -> list[Identity]:
+    """Those that wait for a run, once the pool has so many."""
+    with trio.fail_after(5):
+        while len(found := _waiting(pool)) < count:  # noqa: ASYNC110 - nobody says when
+            await trio.sleep(0.005)
+    return found
+
+
+async def waiting_runner(pool: RunnerPool) -> Identity:
+    """The one that waits, once the pool has it."""
+    return (await waiting_runners(pool))[0]
+
+
+def _waiting(pool: RunnerPool) -> list[Identity]:
+    made = [slot.value for slot in template_slots(pool) if slot.value is not None]
+    return [process.identity for template in made for process in template.waiting]
 
 
 @asynccontextmanager

@@ -16,7 +16,7 @@ from pwf.protocol.graph import SourceFile
 from pwf.store.control import Control, cancel
 from pwf.store.daemon import Ask, standing_runners
 from pwf.store.runs import start_run
-from tests.actors.test_scheduler import Setting
+from tests.actors.test_scheduler import Process, Setting
 from tests.store.world import MANUAL, graph, linear, node
 
 pytestmark = pytest.mark.trio
@@ -61,6 +61,17 @@ async def begin(setting: Setting, nursery: trio.Nursery, flow: Any = None) -> Sc
     assert (await setting.view(run_id)).summary.status == "completed"
     assert scheduler.used == 0
     return scheduler
+
+
+async def being_admitted(setting: Setting, nursery: trio.Nursery) -> tuple[Scheduler, Process]:
+    """A start of the run `mine` is in the middle of its commit, with the process that stands by for it."""
+    command = setting.command(SEND, run_id="mine")
+    scheduler = await begin(setting, nursery, SEND)
+    ready = setting.pool.stand_by()
+    setting.pause.seconds = {"executed": COMMIT_S}
+    nursery.start_soon(scheduler.start, command)
+    await trio.sleep(COMMIT_S / 2)
+    return scheduler, ready
 
 
 async def statuses(setting: Setting) -> dict[str, str]:
@@ -251,12 +262,7 @@ async def test_a_cancel_that_commits_with_the_admission_stops_the_runner_before_
 async def test_a_drain_waits_for_what_is_just_being_admitted_and_begins_no_step_of_it(
     setting, nursery, autojump_clock
 ):
-    command = setting.command(SEND, run_id="mine")
-    scheduler = await begin(setting, nursery, SEND)
-    ready = setting.pool.stand_by()
-    setting.pause.seconds = {"executed": COMMIT_S}
-    nursery.start_soon(scheduler.start, command)
-    await trio.sleep(COMMIT_S / 2)
+    scheduler, ready = await being_admitted(setting, nursery)
     await scheduler.drain(10.0)
     assert await ready.told() == b""
     view = await setting.view("mine")
@@ -267,12 +273,7 @@ async def test_a_drain_waits_for_what_is_just_being_admitted_and_begins_no_step_
 
 
 async def test_a_drain_without_time_settles_what_is_just_being_admitted(setting, nursery, autojump_clock):
-    command = setting.command(SEND, run_id="mine")
-    scheduler = await begin(setting, nursery, SEND)
-    setting.pool.stand_by()
-    setting.pause.seconds = {"executed": COMMIT_S}
-    nursery.start_soon(scheduler.start, command)
-    await trio.sleep(COMMIT_S / 2)
+    scheduler, _ = await being_admitted(setting, nursery)
     await scheduler.drain(0.0)
     assert (await statuses(setting))["mine"] == "queued"
     assert await setting.store.read(standing_runners, Ask()) == ()
@@ -297,12 +298,7 @@ async def test_recovery_takes_no_run_for_an_orphan_whose_admission_is_just_being
 async def test_what_is_admitted_while_the_scheduler_ends_is_left_to_the_next_daemon(
     setting, nursery, autojump_clock
 ):
-    command = setting.command(SEND, run_id="mine")
-    scheduler = await begin(setting, nursery, SEND)
-    ready = setting.pool.stand_by()
-    setting.pause.seconds = {"executed": COMMIT_S}
-    nursery.start_soon(scheduler.start, command)
-    await trio.sleep(COMMIT_S / 2)
+    scheduler, ready = await being_admitted(setting, nursery)
     setting.life.cancel()
     await trio.sleep(2 * COMMIT_S)
     assert (scheduler.used, scheduler.free, setting.pool.waiting) == (0, 0, [ready])

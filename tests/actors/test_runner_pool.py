@@ -19,7 +19,7 @@ from pwf.actors.runner_pool import RunnerPool
 from pwf.errors import EnvironmentMissing, LoadFailed, RunnerCrashed, Unavailable
 from pwf.host import Identity
 from pwf.protocol.runner import MARKER_VARIABLE
-from tests.actors.pool_world import Project, named, running_pool, until_dead
+from tests.actors.pool_world import Project, named, running_pool, two_projects, until_dead, waiting_runner
 
 pytestmark = [pytest.mark.trio, pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")]
 
@@ -261,10 +261,7 @@ async def test_the_end_of_a_runner_is_learned_from_the_kernel_with_its_status(tm
 
 async def test_a_runner_outlives_the_template_that_made_room(tmp_path: Path) -> None:
     async with running_pool(templates_max=1) as pool:
-        first, second = Project(tmp_path / "a", pool), Project(tmp_path / "b", pool)
-        for project in (first, second):
-            project.root.mkdir()
-            await project.write(f"return {project.root.name!r}")
+        first, second = await two_projects(tmp_path, pool)
         assert await first.output() == "a"
         template = named("pwf-template")
         process = await first.acquire()
@@ -496,20 +493,6 @@ async def test_the_end_of_a_runner_is_noticed_though_nobody_reports_it(
 # --- runners that wait for a run ----------------------------------------------------------------------------
 
 
-async def waiting_runner(pool: RunnerPool) -> Identity:
-    """The one that waits, once the pool has it."""
-    with trio.fail_after(5):
-        while not (waiting := _waiting(pool)):  # noqa: ASYNC110 - nobody says when
-            await trio.sleep(0.005)
-    return waiting[0]
-
-
-def _waiting(pool: RunnerPool) -> list[Identity]:
-    assert pool._makers is not None
-    slots = pool._makers._warm._templates.values()
-    return [process.identity for slot in slots if slot.value is not None for process in slot.value.waiting]
-
-
 def bearers(marker: str) -> list[int]:
     return [one.identity.pid for one in host.find_bearers(MARKER_VARIABLE) if one.marker == marker]
 
@@ -556,10 +539,7 @@ async def test_a_waiting_runner_ends_with_its_template_and_keeps_none_from_being
 
 async def test_a_waiting_runner_that_is_stopped_ends_with_its_template_too(tmp_path: Path) -> None:
     async with running_pool(templates_max=1) as pool:
-        first, second = Project(tmp_path / "a", pool), Project(tmp_path / "b", pool)
-        for project in (first, second):
-            project.root.mkdir()
-            await project.write(f"return {project.root.name!r}")
+        first, second = await two_projects(tmp_path, pool)
         assert await first.output() == "a"
         waits = await waiting_runner(pool)
         host.kill_identity(waits, signal.SIGSTOP)

@@ -14,8 +14,7 @@ from pwf.actors.runner_pool import RunnerPool
 from pwf.actors.template import Template
 from pwf.actors.warm import Slot, template_key
 from pwf.host import Identity
-from tests.actors.pool_world import Project, named, running_pool, until_dead
-from tests.actors.test_runner_pool import waiting_runner
+from tests.actors.pool_world import Project, named, running_pool, template_slots, until_dead, waiting_runner
 
 pytestmark = [pytest.mark.trio, pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")]
 
@@ -33,8 +32,7 @@ def reserve(project: Project) -> Reserved | None:
 
 
 def slot_of(pool: RunnerPool) -> Slot[Template]:
-    assert pool._makers is not None
-    (slot,) = pool._makers._warm._templates.values()
+    (slot,) = template_slots(pool)
     return slot
 
 

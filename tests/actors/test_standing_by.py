@@ -10,28 +10,10 @@ import pytest
 import trio
 
 from pwf.actors import template as templates
-from pwf.actors.runner_pool import RunnerPool
 from pwf.actors.template import WAITING_HURRIED_MAX, Template
-from pwf.host import Identity
-from tests.actors.pool_world import Project, running_pool, until_dead
+from tests.actors.pool_world import Project, running_pool, the_template, until_dead, waiting_runners
 
 pytestmark = pytest.mark.trio
-
-
-def the_template(pool: RunnerPool) -> Template:
-    """The only one that there is."""
-    assert pool._makers is not None
-    (slot,) = pool._makers._warm._templates.values()
-    assert slot.value is not None
-    return slot.value
-
-
-async def waiting(pool: RunnerPool, count: int) -> list[Identity]:
-    """Those that wait, once there are so many."""
-    with trio.fail_after(5):
-        while len(the_template(pool).waiting) < count:  # noqa: ASYNC110 - nobody says when
-            await trio.sleep(0.005)
-    return [process.identity for process in the_template(pool).waiting]
 
 
 async def run_together(project: Project, count: int) -> None:
@@ -48,15 +30,15 @@ async def test_more_wait_while_runs_find_nobody_and_end_when_that_is_over(tmp_pa
         project = Project(tmp_path, pool)
         await project.write("return 1")
         assert await project.output() == 1
-        assert len(await waiting(pool, 1)) == 1, "the first run alone is no hurry"
+        assert len(await waiting_runners(pool, 1)) == 1, "the first run alone is no hurry"
         await run_together(project, 2 * WAITING_HURRIED_MAX)
-        many = await waiting(pool, WAITING_HURRIED_MAX)
+        many = await waiting_runners(pool, WAITING_HURRIED_MAX)
         assert len(many) == WAITING_HURRIED_MAX
 
         the_template(pool).hurries_until = 0.0
         assert pool._makers is not None
         pool._makers._warm.end_idle()
-        (left,) = await waiting(pool, 1)
+        (left,) = await waiting_runners(pool, 1)
         assert await until_dead([one for one in many if one != left])
         process = await project.acquire()
         assert process.identity == left
@@ -79,12 +61,12 @@ async def test_several_that_are_wanted_are_asked_for_together(
         project = Project(tmp_path, pool)
         await project.write("return 1")
         await run_together(project, 2 * WAITING_HURRIED_MAX)
-        await waiting(pool, WAITING_HURRIED_MAX)
+        await waiting_runners(pool, WAITING_HURRIED_MAX)
         asked.clear()
         for _ in range(WAITING_HURRIED_MAX):
             the_template(pool).hurries_until = trio.current_time() + 60
             assert await project.output() == 1
-        await waiting(pool, WAITING_HURRIED_MAX - 1)
+        await waiting_runners(pool, WAITING_HURRIED_MAX - 1)
     assert asked
     assert min(asked) >= templates.TOGETHER_MIN, asked
 
@@ -102,11 +84,11 @@ async def test_of_several_that_can_not_all_be_forked_those_that_were_are_used(
         project = Project(tmp_path, pool)
         await project.write("return 1")
         await run_together(project, 2 * WAITING_HURRIED_MAX)
-        await waiting(pool, WAITING_HURRIED_MAX)
+        await waiting_runners(pool, WAITING_HURRIED_MAX)
         before = len(os.listdir("/proc/self/fd"))
         monkeypatch.setattr(Template, "fork_runners", fewer)
         for _ in range(3 * WAITING_HURRIED_MAX):
             the_template(pool).hurries_until = trio.current_time() + 60
             assert await project.output() == 1
-        await waiting(pool, 1)
+        await waiting_runners(pool, 1)
         assert len(os.listdir("/proc/self/fd")) <= before

@@ -65,6 +65,18 @@ async def quiet():
     await trio.testing.wait_all_tasks_blocked()
 
 
+async def writing_along(store, nursery):
+    """The answers to a write that nobody waits for, once it is put in."""
+    answers = []
+
+    async def write():
+        answers.append(await store.write_along(put, "along"))
+
+    nursery.start_soon(write)
+    await quiet()
+    return answers
+
+
 # --- on both executors ----------------------------------------------------------------------------------------
 
 
@@ -153,13 +165,7 @@ async def test_a_batch_has_a_bound(inline, points, nursery, monkeypatch):
 
 async def test_what_nobody_waits_for_goes_with_the_next_batch(inline, points, nursery):
     store = await nursery.start(inline.run)
-    answers = []
-
-    async def along():
-        answers.append(await store.write_along(put, "along"))
-
-    nursery.start_soon(along)
-    await quiet()
+    answers = await writing_along(store, nursery)
     assert points.batches == 0
     await store.write(put, "a")
     await quiet()
@@ -180,13 +186,7 @@ async def test_what_nobody_waits_for_is_not_written_twice_by_a_batch_that_takes_
     inline, points, nursery, autojump_clock
 ):
     store = await nursery.start(inline.run)
-    answers = []
-
-    async def along():
-        answers.append(await store.write_along(put, "along"))
-
-    nursery.start_soon(along)
-    await quiet()
+    answers = await writing_along(store, nursery)
     points.close("executed")
     nursery.start_soon(store.write, put, "a")
     await trio.sleep(10 * PATIENCE_S)

@@ -37,7 +37,6 @@ from pwf.protocol.spawn import (
     Loaded,
     PinnedSource,
     Resolve,
-    RunnersForked,
     SourceBundle,
     StartFresh,
     ToSpawner,
@@ -141,8 +140,8 @@ class ZygotePeer(Link):
         self.send(Fork(call=self.call(), role=role), [link.theirs.fileno()])
         answer = self.answer(Forked)
         link.theirs.close()
-        assert answer.identity is not None, answer.error
-        return link, answer.identity
+        assert answer.identities, answer.error
+        return link, answer.identities[0]
 
     def resolver(self, path: Path, root: Path) -> tuple[Link, Identity]:
         link, identity = self.fork("resolver")
@@ -193,7 +192,7 @@ class TemplatePeer:
         self.runners += runners
         request = ForkRunners(call=self.link.call(), marker=WAITING_MARKER)
         self.link.send(request, [descriptor for runner in runners for descriptor in runner.descriptors])
-        answer = self.link.answer(RunnersForked)
+        answer = self.link.answer(Forked)
         assert len(answer.identities) == len(runners), answer.error
         for runner, identity in zip(runners, answer.identities, strict=True):
             runner.is_held_by(identity)
@@ -214,8 +213,8 @@ class RunnerPeer:
         self._file = self.messages.makefile("rb")
 
     def started(self, answer: Forked) -> None:
-        assert answer.identity is not None, answer.error
-        self.is_held_by(answer.identity)
+        assert answer.identities, answer.error
+        self.is_held_by(answer.identities[0])
 
     def is_held_by(self, identity: Identity) -> None:
         """This process has the other ends."""
