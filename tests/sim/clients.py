@@ -179,7 +179,10 @@ class SimClient:
         """Say what is true: a person looks at the outside world once the processes are dead."""
         found = await self.read("effect.list", {"statuses": ["ambiguous"]}, EffectList)
         for effect in found.effects if found else ():
-            if any(process.run_id == effect.run_id for process in self._world.machine.living()):
+            if any(
+                effect.run_id in (process.run_id, process.promised)
+                for process in self._world.machine.living()
+            ):
                 continue
             seen = await self.read("run.status", {}, Explained, effect.run_id)
             if seen is None or seen.explanation.code not in ("effect_ambiguous", "ended"):
@@ -188,7 +191,10 @@ class SimClient:
             again = await self.read("effect.list", {"statuses": ["ambiguous"]}, EffectList)
             if again is None or effect.effect_key not in {one.effect_key for one in again.effects}:
                 continue
-            if any(process.run_id == effect.run_id for process in self._world.machine.living()):
+            if any(
+                effect.run_id in (process.run_id, process.promised)
+                for process in self._world.machine.living()
+            ):
                 continue
             happened = self._world.outside.happened(effect.effect_key)
             payload = {"verdict": "applied" if happened else "retry", "output": {"go": CHOICES[0], "n": 0}}

@@ -82,6 +82,10 @@ class HeldRunner:
         self.on_exit: Callable[[], None] | None = None
         process.on_ended = self._tell_exit
 
+    def promise(self, marker: str) -> None:
+        """The process is this run's, though it bears its marker only once it is launched."""
+        self._process.promised = marker.split(":")[1]
+
     @property
     def alive(self) -> bool:
         """Whether the process is there; nobody may have noticed its end."""
@@ -155,6 +159,7 @@ class SimReserved:
     def take(self, marker: str) -> HeldRunner:
         """It is a run's from now on."""
         self.process.marker = marker
+        self.process.promise(marker)
         self._pool.stand_by(self._key)
         return self.process
 
