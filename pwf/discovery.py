@@ -1,7 +1,7 @@
 """Finds what a command refers to: the project, the workflow's file, the interpreter, and the environment of a run.
 
 Looks at names, folders and texts only; imports and runs nothing of a project, so that the daemon and every
-client may use it. What a file really holds is the resolver's answer (`pwf.runner.resolve`).
+client may use it. What a file really holds is the resolver's answer (`pwf.runner.load.resolve`).
 """
 
 from __future__ import annotations

@@ -24,8 +24,8 @@ from benchmarks.load import start_payload, start_runs
 from benchmarks.rows import Row, Stat
 from benchmarks.workflows import chain
 from pwf import host
-from pwf.actors import store_actor
-from pwf.actors.store_actor import StoreActor, StoreHandle
+from pwf.actors.base import store_actor
+from pwf.actors.base.store_actor import StoreActor, StoreHandle
 from pwf.clock import SystemClock
 from pwf.store.batch import Batch, Job
 from pwf.store.executor import StoreSpec, ThreadExecutor

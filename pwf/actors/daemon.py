@@ -25,11 +25,11 @@ import trio
 
 import pwf
 from pwf import host
-from pwf.actors.lock_file import LockFile, LockRecord, LockTaker, read_record
-from pwf.actors.logging import Log
-from pwf.actors.server_claim import Claim, ServerClaim
-from pwf.actors.store_actor import StoreActor, StoreHandle
-from pwf.actors.supervise import Deaths, cause_of, described, leaves
+from pwf.actors.base.logging import Log
+from pwf.actors.base.store_actor import StoreActor, StoreHandle
+from pwf.actors.base.supervise import Deaths, cause_of, described, leaves
+from pwf.actors.claim.lock_file import LockFile, LockRecord, LockTaker, read_record
+from pwf.actors.claim.server_claim import Claim, ServerClaim
 from pwf.actors.wiring import wire
 from pwf.clock import Clock, SystemClock
 from pwf.config import Config, load_config

@@ -12,22 +12,22 @@ from dataclasses import dataclass
 
 import pwf
 from pwf import host
-from pwf.actors.changes import Changes
-from pwf.actors.clock_watch import ClockWatch
-from pwf.actors.definitions import Definitions
-from pwf.actors.interpreters import Interpreters
-from pwf.actors.listener import Listener
-from pwf.actors.logging import Log
-from pwf.actors.newer_code import NewerCode
-from pwf.actors.operations import Operations
-from pwf.actors.pruner import Pruner
-from pwf.actors.runner_pool import RunnerPool
-from pwf.actors.scheduler import Scheduler
-from pwf.actors.schemas import Schemas
-from pwf.actors.server_claim import ServerClaim
-from pwf.actors.services import Life, Services
-from pwf.actors.store_actor import StoreHandle
-from pwf.actors.views import Views
+from pwf.actors.base.changes import Changes
+from pwf.actors.base.logging import Log
+from pwf.actors.base.store_actor import StoreHandle
+from pwf.actors.claim.server_claim import ServerClaim
+from pwf.actors.code.definitions import Definitions
+from pwf.actors.code.interpreters import Interpreters
+from pwf.actors.code.newer_code import NewerCode
+from pwf.actors.code.schemas import Schemas
+from pwf.actors.door.listener import Listener
+from pwf.actors.door.views import Views
+from pwf.actors.operations.dispatch import Operations
+from pwf.actors.operations.services import Life, Services
+from pwf.actors.processes.runner_pool import RunnerPool
+from pwf.actors.runs.clock_watch import ClockWatch
+from pwf.actors.runs.scheduler import Scheduler
+from pwf.actors.upkeep.pruner import Pruner
 from pwf.clock import Clock
 from pwf.config import Config
 from pwf.places import Places

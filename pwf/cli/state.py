@@ -125,7 +125,7 @@ def _path(typed: str) -> str:
 def restore(options: argparse.Namespace, out: Out) -> int:
     from pathlib import Path
 
-    from pwf.actors.restoring import restore as restore_home
+    from pwf.actors.upkeep.restoring import restore as restore_home
 
     done = restore_home(Path(_path(options.file)))
     if out.as_json:

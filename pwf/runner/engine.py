@@ -23,16 +23,18 @@ from pwf.errors import EnvironmentMissing, GraphError, NotFound
 from pwf.protocol.crashlab import LAB_VARIABLE
 from pwf.protocol.graph import PURE_KINDS, NodeSpec, RoutingFailed, route
 from pwf.protocol.runner import Ask, Finish, Launch, Leaving, PastStep, StepError, Value, WaitUntil
-from pwf.runner import action, checkpoint, compute, descendants, forking, limits, observe, shell, wait
-from pwf.runner.failure import plain_error
+from pwf.runner.base import descendants, limits
+from pwf.runner.base.failure import plain_error
+from pwf.runner.base.steps import End, Ended, Question, Step, Timer
+from pwf.runner.base.wire import DaemonGone, ValueReader, Wire
 from pwf.runner.hangup import HangUpWatcher, end_process
-from pwf.runner.steps import End, Ended, Question, Step, Timer
-from pwf.runner.wire import DaemonGone, ValueReader, Wire
+from pwf.runner.kinds import action, checkpoint, compute, observe, shell, wait
+from pwf.runner.spawn import forking
 from pwf.workflow.context import Context
 from pwf.workflow.workflow import Workflow
 
 if TYPE_CHECKING:
-    from pwf.runner.updates import Updates
+    from pwf.runner.base.updates import Updates
 
 _RUN: Mapping[str, Callable[[Step], End]] = {
     "compute": compute.run,
@@ -76,7 +78,7 @@ def run_runner(
 
 def _engine(wire: Wire, values: ValueReader, workflow: Workflow[Any], launch: Launch) -> Engine:
     if LAB_VARIABLE in os.environ:
-        from pwf.runner.lab import engine_of  # `pwf crashlab` only
+        from pwf.runner.lab.lab import engine_of  # `pwf crashlab` only
 
         return engine_of(wire, values, workflow, launch)
     return Engine(wire, values, workflow, launch)
@@ -297,7 +299,7 @@ class Engine:
         )
 
     def _publisher(self) -> Callable[[str, str, bytes], None]:
-        from pwf.runner.updates import Updates  # with `threading`, which pure nodes can do without
+        from pwf.runner.base.updates import Updates  # with `threading`, which pure nodes can do without
 
         updates = self._updates = self._updates or Updates(self._wire)
         return functools.partial(updates.publish, self._attempt)

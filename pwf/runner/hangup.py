@@ -13,7 +13,7 @@ import signal
 import socket
 from collections.abc import Callable
 
-from pwf.runner import descendants
+from pwf.runner.base import descendants
 
 TICK_MS = 2
 

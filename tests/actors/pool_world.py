@@ -15,10 +15,10 @@ import msgspec
 import trio
 
 from pwf import host
-from pwf.actors.runner_pool import RunnerPool
-from pwf.actors.runner_process import RunnerProcess
-from pwf.actors.template import Template
-from pwf.actors.warm import Slot
+from pwf.actors.processes.runner_pool import RunnerPool
+from pwf.actors.processes.runner_process import RunnerProcess
+from pwf.actors.processes.template import Template
+from pwf.actors.processes.warm import Slot
 from pwf.host import Identity
 from pwf.protocol.graph import WorkflowDefinition
 from pwf.protocol.runner import Finish, FromRunner, Launch, Leaving, Reply, Value, encode_line, from_runner

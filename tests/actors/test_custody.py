@@ -13,8 +13,8 @@ import pytest
 import trio
 
 from pwf import host
-from pwf.actors import custody
-from pwf.actors.custody import Custody, suspects
+from pwf.actors.processes import custody
+from pwf.actors.processes.custody import Custody, suspects
 from pwf.host import Bearer, Identity
 from pwf.protocol.runner import MARKER_VARIABLE
 

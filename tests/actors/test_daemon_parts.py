@@ -12,14 +12,14 @@ import trio
 import trio.testing
 
 import pwf
-from pwf.actors.clock_watch import STEP_MS, TICK_S, ClockWatch, moved
-from pwf.actors.interpreters import Interpreters
-from pwf.actors.lock_file import LockFile, LockRecord
-from pwf.actors.logging import NoLog
-from pwf.actors.operations import missing_handlers, outcome_of
-from pwf.actors.server_claim import RETRY_S, Claim, ServerClaim
-from pwf.actors.services import receipt_key
-from pwf.actors.supervise import LOOP_DEATHS, SOON_MS, Deaths, cause_of
+from pwf.actors.base.logging import NoLog
+from pwf.actors.base.supervise import LOOP_DEATHS, SOON_MS, Deaths, cause_of
+from pwf.actors.claim.lock_file import LockFile, LockRecord
+from pwf.actors.claim.server_claim import RETRY_S, Claim, ServerClaim
+from pwf.actors.code.interpreters import Interpreters
+from pwf.actors.operations.dispatch import missing_handlers, outcome_of
+from pwf.actors.operations.services import receipt_key
+from pwf.actors.runs.clock_watch import STEP_MS, TICK_S, ClockWatch, moved
 from pwf.clock import Now
 from pwf.errors import (
     Ambiguous,
@@ -135,7 +135,7 @@ def test_steps_and_sleep_are_told_apart() -> None:
 async def test_a_step_is_noticed_by_the_tick_where_the_kernel_does_not_tell(
     autojump_clock: trio.testing.MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pwf.actors.clock_watch.open_clock_steps", lambda: None)
+    monkeypatch.setattr("pwf.actors.runs.clock_watch.open_clock_steps", lambda: None)
     clock, woken = Clock(), []
     watch = ClockWatch(clock, lambda: woken.append(trio.current_time()), NoLog())
     async with trio.open_nursery() as nursery:

@@ -12,9 +12,9 @@ import pytest
 import trio
 import trio.testing
 
-from pwf.actors.definitions import Definitions
-from pwf.actors.newer_code import NewerCode
-from pwf.actors.schemas import FAULTS_SHOWN_MAX, Schemas
+from pwf.actors.code.definitions import Definitions
+from pwf.actors.code.newer_code import NewerCode
+from pwf.actors.code.schemas import FAULTS_SHOWN_MAX, Schemas
 from pwf.errors import GraphError, InvalidAnswer, InvalidInput, LoadFailed, NotFound, PwfError
 from pwf.protocol.graph import NodeSpec, SourceFile, WorkflowDefinition, WorkflowGraph
 from pwf.protocol.operations import Origin
@@ -157,7 +157,7 @@ async def test_a_caller_who_is_cancelled_leaves_the_others_an_answer(
 async def test_what_is_forgotten_while_its_many_files_are_looked_at_is_resolved_anew(
     at: World, autojump_clock: trio.testing.MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pwf.actors.definitions.WATCHED_INLINE_MAX", 0)  # as for more files: in a thread
+    monkeypatch.setattr("pwf.actors.code.definitions.WATCHED_INLINE_MAX", 0)  # as for more files: in a thread
     known = await at.definitions.find("w", at.origin)
 
     async def forget() -> None:

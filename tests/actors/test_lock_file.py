@@ -19,8 +19,8 @@ import pytest
 import trio
 
 from pwf import host
-from pwf.actors.lock_file import LockFile, LockRecord, LockTaker, read_record
-from pwf.actors.logging import NoLog
+from pwf.actors.base.logging import NoLog
+from pwf.actors.claim.lock_file import LockFile, LockRecord, LockTaker, read_record
 from pwf.clock import SystemClock
 from pwf.errors import AlreadyServing
 from pwf.protocol.frames import PROTOCOL, Hello, encode

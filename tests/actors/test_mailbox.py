@@ -4,7 +4,7 @@ import pytest
 import trio
 import trio.testing
 
-from pwf.actors.mailbox import Mailbox
+from pwf.actors.base.mailbox import Mailbox
 from pwf.errors import Unavailable
 
 pytestmark = pytest.mark.trio

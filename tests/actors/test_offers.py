@@ -9,7 +9,7 @@ import msgspec
 import pytest
 import trio
 
-from pwf.actors.scheduler import LOOK_S, REREAD_S, Scheduler
+from pwf.actors.runs.scheduler import LOOK_S, REREAD_S, Scheduler
 from pwf.config import Config
 from pwf.errors import InvalidArgument, Unavailable
 from pwf.protocol.graph import SourceFile

@@ -8,10 +8,10 @@ import apsw
 import pytest
 import trio
 
-from pwf.actors import pruner as pruner_module
-from pwf.actors.logging import NoLog
-from pwf.actors.pruner import BUSY_PAUSE_S, EVERY_S, FIRST_S, RETRY_S, Pruner, slices
-from pwf.actors.store_actor import StoreActor
+from pwf.actors.base.logging import NoLog
+from pwf.actors.base.store_actor import StoreActor
+from pwf.actors.upkeep import pruner as pruner_module
+from pwf.actors.upkeep.pruner import BUSY_PAUSE_S, EVERY_S, FIRST_S, RETRY_S, Pruner, slices
 from pwf.clock import Now
 from pwf.errors import InvalidArgument, Unavailable
 from pwf.protocol.operations import PruneResult

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import trio
 
-from pwf.actors.scheduler import REREAD_S
-from pwf.actors.store_actor import StoreHandle
+from pwf.actors.base.store_actor import StoreHandle
+from pwf.actors.runs.scheduler import REREAD_S
 from pwf.config import Config
 from pwf.errors import Unavailable
 from tests.actors.test_scheduler import Setting

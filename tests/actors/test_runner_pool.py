@@ -14,8 +14,8 @@ import trio
 
 import pwf
 from pwf import host
-from pwf.actors import runner_process
-from pwf.actors.runner_pool import RunnerPool
+from pwf.actors.processes import runner_process
+from pwf.actors.processes.runner_pool import RunnerPool
 from pwf.errors import EnvironmentMissing, LoadFailed, RunnerCrashed, Unavailable
 from pwf.host import Identity
 from pwf.protocol.runner import MARKER_VARIABLE
@@ -103,7 +103,7 @@ async def test_an_interpreter_with_another_pwf_is_refused_with_both_versions(tmp
         f"#!{sys.executable}\n"
         "import sys, pwf\n"
         "pwf.__version__ = '99.9'\n"
-        "from pwf.runner import zygote\n"
+        "from pwf.runner.spawn import zygote\n"
         "sys.exit(zygote.main(sys.argv[-1:]))\n"
     )
     other.chmod(0o755)
@@ -212,7 +212,7 @@ async def test_a_template_that_died_is_made_anew(tmp_path: Path) -> None:
 async def test_a_template_that_is_stopped_is_ended_and_made_anew(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pwf.actors.template.FORK_TIMEOUT_S", 0.3)
+    monkeypatch.setattr("pwf.actors.processes.template.FORK_TIMEOUT_S", 0.3)
     async with running_pool() as pool:
         project = Project(tmp_path, pool)
         await project.write("return 1")
@@ -346,8 +346,8 @@ async def test_isolate_spawn_gives_a_fresh_process_for_each_run(tmp_path: Path) 
         project = Project(tmp_path, pool)
         body = "return open('/proc/self/cmdline').read().split(chr(0))[1:4]"
         await project.write(body)
-        assert await project.output(isolate="spawn") == ["-P", "-m", "pwf.runner.fresh"]
-        assert await project.output(isolate="spawn") == ["-P", "-m", "pwf.runner.fresh"]
+        assert await project.output(isolate="spawn") == ["-P", "-m", "pwf.runner.spawn.fresh"]
+        assert await project.output(isolate="spawn") == ["-P", "-m", "pwf.runner.spawn.fresh"]
         assert project.loads == 2
         assert not named("pwf-template")
 

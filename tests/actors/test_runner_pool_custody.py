@@ -182,7 +182,7 @@ from pathlib import Path
 sys.path.insert(0, {tree!r})
 from tests.actors.pool_world import Project
 from pwf import host
-from pwf.actors.runner_pool import RunnerPool
+from pwf.actors.processes.runner_pool import RunnerPool
 
 async def main():
     async with trio.open_nursery() as nursery:

@@ -10,15 +10,15 @@ import pytest
 import trio
 from trio.testing import memory_stream_pair
 
-from pwf.actors.changes import Changes
-from pwf.actors.custody import PROOF_TIMEOUT_S
-from pwf.actors.logging import NoLog
-from pwf.actors.operations_runs import pause_
-from pwf.actors.run_supervisor import RETRY_S
-from pwf.actors.scheduler import LOOK_AGAIN_S, REREAD_S, Scheduler
-from pwf.actors.services import Asked, scope_key
-from pwf.actors.store_actor import StoreActor
-from pwf.actors.value_reads import serve_values
+from pwf.actors.base.changes import Changes
+from pwf.actors.base.logging import NoLog
+from pwf.actors.base.store_actor import StoreActor
+from pwf.actors.operations.runs import pause_
+from pwf.actors.operations.services import Asked, scope_key
+from pwf.actors.processes.custody import PROOF_TIMEOUT_S
+from pwf.actors.runs.run_supervisor import RETRY_S
+from pwf.actors.runs.scheduler import LOOK_AGAIN_S, REREAD_S, Scheduler
+from pwf.actors.runs.value_reads import serve_values
 from pwf.config import Config
 from pwf.errors import Unavailable
 from pwf.host import Identity
@@ -256,7 +256,7 @@ async def test_a_store_that_is_locked_at_the_start_is_waited_for(
             raise failures.pop()
         return 0
 
-    monkeypatch.setattr("pwf.actors.scheduler.rebase", locked)
+    monkeypatch.setattr("pwf.actors.runs.scheduler.rebase", locked)
     await setting.begin(nursery)
     await trio.sleep(10)
     assert (await setting.view(run_id)).summary.status == "running"

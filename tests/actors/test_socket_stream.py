@@ -9,7 +9,7 @@ import pytest
 import trio
 import trio.testing
 
-from pwf.actors.socket_stream import AT_ONCE_MAX, SocketStream
+from pwf.actors.base.socket_stream import AT_ONCE_MAX, SocketStream
 
 pytestmark = pytest.mark.trio
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import trio
 
-from pwf.actors import template as templates
-from pwf.actors.template import WAITING_HURRIED_MAX, Template
+from pwf.actors.processes import template as templates
+from pwf.actors.processes.template import WAITING_HURRIED_MAX, Template
 from tests.actors.pool_world import Project, running_pool, the_template, until_dead, waiting_runners
 
 pytestmark = pytest.mark.trio

@@ -7,8 +7,8 @@ import pytest
 import trio
 import trio.testing
 
-from pwf.actors import store_actor
-from pwf.actors.store_actor import BALLAST_RETRY_S, PATIENCE_S, StoreActor
+from pwf.actors.base import store_actor
+from pwf.actors.base.store_actor import BALLAST_RETRY_S, PATIENCE_S, StoreActor
 from pwf.errors import ClaimLost, NotFound, OutcomeUnknown, Rejected, StoreBroken, StoreRefused, Unavailable
 from pwf.store.batch import Claim
 from pwf.store.executor import InlineExecutor, ThreadExecutor, seeded_pause

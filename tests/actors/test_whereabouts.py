@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from pwf import watch
-from pwf.actors import whereabouts
-from pwf.actors.whereabouts import Where, Whereabouts
+from pwf.actors.code import whereabouts
+from pwf.actors.code.whereabouts import Where, Whereabouts
 from pwf.discovery import choose_interpreter, find_workflow_file
 from pwf.errors import NotFound, PwfError
 from pwf.protocol.operations import Origin

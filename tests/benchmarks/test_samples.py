@@ -26,13 +26,13 @@ not a stack
         ((*COMMIT, "take_gil (libpython3.11.so)"), "waits for the interpreter lock"),
         ((*ROOT, "_queue_SimpleQueue_get (_queuemodule.c.h:177)", "0x7f2 (libc.so.6)"), "waits for work"),
         ((*LOOP, "epoll_wait (libc.so.6)"), "waits for work"),
-        ((*LOOP, "Connection._send (pwf/actors/connection.py:188)", "send (libc.so.6)"), "system calls"),
+        ((*LOOP, "Connection._send (pwf/actors/door/connection.py:188)", "send (libc.so.6)"), "system calls"),
         ((*LOOP, "unrolled_run (trio/_core/_run.py:2712)"), "event loop"),
         (
-            (*LOOP, "f (pwf/actors/views.py:1)", "JSONEncoder_encode (msgspec/_core.cpython-311.so)"),
+            (*LOOP, "f (pwf/actors/door/views.py:1)", "JSONEncoder_encode (msgspec/_core.cpython-311.so)"),
             "serialisation",
         ),
-        ((*LOOP, "f (pwf/actors/views.py:1)"), "our code"),
+        ((*LOOP, "f (pwf/actors/door/views.py:1)"), "our code"),
         (("f (json/decoder.py:1)",), "other Python"),
     ],
 )

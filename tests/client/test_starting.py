@@ -15,7 +15,7 @@ import anyio
 import pytest
 
 from pwf import host
-from pwf.actors.supervise import Deaths
+from pwf.actors.base.supervise import Deaths
 from pwf.client import connect, connect_sync
 from pwf.client.starting import connect_or_start, log_tail, read_lock, socket_path, spawn, try_connect
 from pwf.clock import SystemClock

@@ -20,7 +20,7 @@ from pwf.crashlab.report import Findings
 from pwf.protocol.crashlab import LAB_VARIABLE, LabFolder, LabPlan, encode_plan
 from pwf.protocol.graph import Case, EffectSpec, NodeSpec, Way, WorkflowGraph
 from pwf.protocol.runner import MARKER_VARIABLE, Launch, Value
-from pwf.runner.lab import lab_of
+from pwf.runner.lab.lab import lab_of
 from tests.crashlab.conftest import Lab
 
 GIVEN = """

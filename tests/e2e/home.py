@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 import psutil
 
 from pwf import host
-from pwf.actors.lock_file import LockRecord, read_record
+from pwf.actors.claim.lock_file import LockRecord, read_record
 from pwf.client.sync import SyncClient
 from pwf.errors import DaemonUnreachable, Unavailable
 from pwf.places import places

@@ -271,7 +271,7 @@ def test_three_deaths_of_one_cause_make_the_next_start_degraded_and_a_stop_heals
     home.workflow("one", ONE)
     run_id = home.start("one", "--at", "+1h")
     home.kill_daemon()
-    death = {"at_ms": 1, "cause": "KeyError in actors/scheduler.py, run", "lived_ms": 5}
+    death = {"at_ms": 1, "cause": "KeyError in actors/runs/scheduler.py, run", "lived_ms": 5}
     (home.home / "deaths.json").write_text(json.dumps([death] * 3))
 
     home.run("start")

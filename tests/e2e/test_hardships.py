@@ -40,7 +40,7 @@ def _spawners(world: World) -> list[psutil.Process]:
     return [
         process
         for process in world.daemon.children(recursive=True)
-        if "pwf.runner.zygote" in process.cmdline() and process.pid not in world.runners()
+        if "pwf.runner.spawn.zygote" in process.cmdline() and process.pid not in world.runners()
     ]
 
 

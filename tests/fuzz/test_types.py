@@ -16,7 +16,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from pwf.actors.schemas import WHOLE_MAX, Schemas, as_kept
+from pwf.actors.code.schemas import WHOLE_MAX, Schemas, as_kept
 from pwf.errors import InvalidArgument, InvalidInput
 from pwf.values import canonical
 from pwf.workflow.schema import decoder_of, schema_of

@@ -41,8 +41,8 @@ from pwf.protocol.runner import (
     from_runner,
     value_request,
 )
+from pwf.runner.base.wire import DaemonGone, ValueReader, Wire
 from pwf.runner.engine import Engine, run_runner
-from pwf.runner.wire import DaemonGone, ValueReader, Wire
 from pwf.workflow.workflow import Workflow
 
 Decide = Callable[[FromRunner], str | None]  # a verdict that overrides the run's own

@@ -12,8 +12,8 @@ from typing import Any, TypeVar
 
 from pwf.protocol.graph import SourceFile, WorkflowDefinition
 from pwf.protocol.spawn import PinnedSource, Resolved, SourceBundle
-from pwf.runner.pinned import load_bundle
-from pwf.runner.resolve import resolve
+from pwf.runner.load.pinned import load_bundle
+from pwf.runner.load.resolve import resolve
 from tests.runner.forked import forked
 
 T = TypeVar("T")

@@ -44,7 +44,7 @@ from pwf.protocol.spawn import (
     encoder,
     from_spawner,
 )
-from pwf.runner.pinned import load_bundle
+from pwf.runner.load.pinned import load_bundle
 from tests.runner.forked import forked
 
 WAIT_S = 20.0
@@ -122,7 +122,7 @@ class ZygotePeer(Link):
     def __init__(self) -> None:
         super().__init__()
         self.process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "pwf.runner.zygote", str(self.theirs.fileno())],
+            [sys.executable, "-P", "-m", "pwf.runner.spawn.zygote", str(self.theirs.fileno())],
             stdin=subprocess.DEVNULL,
             pass_fds=[self.theirs.fileno()],
             start_new_session=True,

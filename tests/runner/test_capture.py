@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pwf.runner.capture import LINE_BYTES_MAX, TAIL_BYTES, Capture
+from pwf.runner.kinds.capture import LINE_BYTES_MAX, TAIL_BYTES, Capture
 
 
 @given(pieces=st.lists(st.binary(max_size=40) | st.just(b"a\nb\r\n"), max_size=12), cap=st.integers(0, 60))

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from pwf.protocol.spawn import Resolved
-from pwf.runner import datafiles
-from pwf.runner.resolve import resolve
+from pwf.runner.load import datafiles
+from pwf.runner.load.resolve import resolve
 from tests.runner.forked import forked
 from tests.runner.project import Project, sound
 
@@ -141,7 +141,7 @@ def test_a_link_to_a_file_elsewhere_is_pinned_under_the_links_name(project: Proj
 
 
 def test_too_many_modules_are_one_clear_error(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
-    from pwf.runner import snapshot
+    from pwf.runner.load import snapshot
 
     monkeypatch.setattr(snapshot, "SOURCES_MAX", 3)
     for number in range(5):

@@ -22,7 +22,7 @@ from pwf.protocol.runner import (
     encode_line,
     from_runner,
 )
-from pwf.runner.wire import HELD_MAX, IDLE_TICKS_MAX, Wire
+from pwf.runner.base.wire import HELD_MAX, IDLE_TICKS_MAX, Wire
 from pwf.workflow.workflow import Workflow
 from tests.runner.peer import fork_runner, memory_run, pairs, run_forked
 

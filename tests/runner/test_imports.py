@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from pwf.runner.imports import absolute, findings
+from pwf.runner.load.imports import absolute, findings
 
 
 def names(text: str, *, module: str = "pack.mod", is_package: bool = False) -> list[str]:
@@ -78,7 +78,7 @@ def test_reads_by_a_literal_path_are_told_and_writes_are_not(text: str, read: st
 
 def test_loading_code_brings_neither_trio_nor_the_database_with_it() -> None:
     program = (
-        "import sys, pwf.runner.resolve, pwf.runner.pinned\n"
+        "import sys, pwf.runner.load.resolve, pwf.runner.load.pinned\n"
         "print([name for name in ('trio', 'apsw', 'anyio', 'asyncio', 'pwf.actors') if name in sys.modules])"
     )
 

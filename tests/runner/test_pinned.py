@@ -14,7 +14,7 @@ import pytest
 
 from pwf.errors import GraphError, LoadFailed, PwfError
 from pwf.protocol.spawn import SourceBundle
-from pwf.runner.pinned import load_bundle
+from pwf.runner.load.pinned import load_bundle
 from tests.runner.forked import forked
 from tests.runner.project import Project, bundle_of, run_pinned, with_pinned
 

@@ -7,8 +7,8 @@ import sys
 import time
 
 from pwf import host
-from pwf.runner import hazards
-from pwf.runner.rehearsal import rehearse
+from pwf.runner.spawn import hazards
+from pwf.runner.spawn.rehearsal import rehearse
 from tests.runner.forked import forked
 
 BOUND_S = 1.0  # it takes some milliseconds; this machine may have other things to do

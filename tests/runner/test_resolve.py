@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from pwf.protocol.spawn import Resolved, encoder, from_spawner
-from pwf.runner.resolve import resolve
+from pwf.runner.load.resolve import resolve
 from pwf.watch import SETTLED_NS, definition_id, same_code, still_valid, verify_sources
 from tests.runner.forked import forked
 from tests.runner.project import Project, age, modules, sound

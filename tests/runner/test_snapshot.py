@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from pwf.runner.resolve import resolve
-from pwf.runner.tree import library_folders
+from pwf.runner.load.resolve import resolve
+from pwf.runner.load.tree import library_folders
 from pwf.values import digest
 from tests.runner.forked import forked
 from tests.runner.project import Project, bundle_of, modules, on_path, run_pinned, sound, sources
@@ -143,7 +143,7 @@ def test_the_standard_library_stands_before_the_project_and_that_is_reported(pro
 
 def test_where_the_standard_library_is_is_known_without_an_import_that_asks_the_finder() -> None:
     code = (
-        "import sys, pwf.runner.resolve as resolve; known = set(sys.modules); "
+        "import sys, pwf.runner.load.resolve as resolve; known = set(sys.modules); "
         "resolve.ProjectTree('/p', '/p').holds('/p/a.py'); print(*(set(sys.modules) - known))"
     )
     done = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True)

@@ -9,7 +9,7 @@ import pytest
 
 from pwf.errors import NotFound, ProtocolError
 from pwf.protocol.runner import Leaving, Reply, ValueChunk, encode_line
-from pwf.runner.wire import DaemonGone, ValueReader, Wire
+from pwf.runner.base.wire import DaemonGone, ValueReader, Wire
 from pwf.values import digest
 
 

@@ -17,7 +17,7 @@ import pwf
 from pwf import host
 from pwf.protocol.runner import MARKER_VARIABLE
 from pwf.protocol.spawn import Fork, Resolved
-from pwf.runner.spawn_io import SpawnSocket
+from pwf.runner.spawn.channel import SpawnSocket
 from tests.runner.spawning import Gone, Link, ZygotePeer, graph_of, one_node
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import apsw
 import trio
 
-from pwf.actors.template import WAITING_MARKER
+from pwf.actors.processes.template import WAITING_MARKER
 from pwf.protocol.frames import Request, Response
 from tests.sim.model import RunModel, path_fault
 from tests.sim.promises import Promises

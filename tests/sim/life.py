@@ -15,24 +15,24 @@ from typing import Any
 
 import trio
 
-from pwf.actors.changes import Changes
-from pwf.actors.clock_watch import TICK_S, ClockWatch
-from pwf.actors.connection import Caller
-from pwf.actors.definitions import Known, _Entry
-from pwf.actors.interpreters import Interpreters
-from pwf.actors.lock_file import LockRecord
-from pwf.actors.logging import Log
-from pwf.actors.newer_code import NewerCode
-from pwf.actors.operations import Operations
-from pwf.actors.pruner import Pruner
-from pwf.actors.scheduler import Scheduler
-from pwf.actors.schemas import Schemas
-from pwf.actors.server_claim import Claim, ServerClaim
-from pwf.actors.services import Life as LifeState
-from pwf.actors.services import Services
-from pwf.actors.store_actor import StoreActor
-from pwf.actors.views import Views
-from pwf.actors.whereabouts import Where
+from pwf.actors.base.changes import Changes
+from pwf.actors.base.logging import Log
+from pwf.actors.base.store_actor import StoreActor
+from pwf.actors.claim.lock_file import LockRecord
+from pwf.actors.claim.server_claim import Claim, ServerClaim
+from pwf.actors.code.definitions import Known, _Entry
+from pwf.actors.code.interpreters import Interpreters
+from pwf.actors.code.newer_code import NewerCode
+from pwf.actors.code.schemas import Schemas
+from pwf.actors.code.whereabouts import Where
+from pwf.actors.door.connection import Caller
+from pwf.actors.door.views import Views
+from pwf.actors.operations.dispatch import Operations
+from pwf.actors.operations.services import Life as LifeState
+from pwf.actors.operations.services import Services
+from pwf.actors.runs.clock_watch import TICK_S, ClockWatch
+from pwf.actors.runs.scheduler import Scheduler
+from pwf.actors.upkeep.pruner import Pruner
 from pwf.config import Config
 from pwf.discovery import Found
 from pwf.errors import NotFound

@@ -62,7 +62,10 @@ def test_a_module_imports_only_what_its_part_may(path: Path) -> None:
         ("import pwf", {"trio", "anyio", "rich", "apsw"}),
         ("from pwf import Workflow", {"trio", "anyio", "rich", "apsw", "asyncio"}),
         ("import pwf.client.sync", {"trio", "anyio", "rich", "apsw", "asyncio"}),
-        ("import pwf.runner.zygote, pwf.runner.template", {"apsw", "rich", "jsonschema_rs", "trio"}),
+        (
+            "import pwf.runner.spawn.zygote, pwf.runner.spawn.template",
+            {"apsw", "rich", "jsonschema_rs", "trio"},
+        ),
         ("import pwf.actors.daemon", {"pwf.workflow", "pwf.runner", "rich"}),
     ],
 )

@@ -1,0 +1,208 @@
+"""StoreActor: runs every transaction, one at a time and in order, and says what changed.
+
+Owns: the executor, and with it the SQLite connections.
+Promises: a command is answered after its commit and never before; what waits together is committed together; a
+caller that is cancelled before its command was taken leaves no trace, and one that is cancelled later learns the
+outcome first; after each commit the changed keys go to every listener.
+In: commands (`StoreHandle.write`) and reads (`StoreHandle.read`). Out: answers, changed keys.
+If it dies: waiting callers get `Unavailable`, and the daemon ends and recovers from the file. It dies of
+`StoreBroken` (a commit that failed other than by busy or a full disk, or a damaged file).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import trio
+
+from pwf.actors.base.mailbox import Mailbox
+from pwf.errors import Unavailable
+from pwf.store.batch import Answer, Claim, Job
+from pwf.store.executor import Executor
+from pwf.store.reading import READ_LIMIT_S
+from pwf.store.tx import Tx
+
+C = TypeVar("C")
+R = TypeVar("R")
+
+INBOX_MAX = 1024
+BATCH_MAX = 256
+BALLAST_RETRY_S = 5.0
+PATIENCE_S = 0.02  # that what nobody waits for waits for company
+
+
+class _Entry:
+    """A command on its way: in the inbox, taken, answered."""
+
+    __slots__ = ("answer", "job", "taken", "task", "withdrawn")
+
+    def __init__(self, job: Job) -> None:
+        self.job = job
+        self.answer: Answer | None = None
+        self.task: trio.lowlevel.Task | None = None
+        self.taken = False
+        self.withdrawn = False
+
+    async def wait(self) -> Any:
+        """The handler's result; shielded from the moment that the command was taken."""
+        if self.answer is None:
+            self.task = trio.lowlevel.current_task()
+            await trio.lowlevel.wait_task_rescheduled(self._abort)
+        assert self.answer is not None
+        if self.answer.error is not None:
+            raise self.answer.error
+        return self.answer.value
+
+    def settle(self, answer: Answer) -> None:
+        """Answer, and wake whoever waits."""
+        self.answer = answer
+        if self.task is not None:
+            task, self.task = self.task, None
+            trio.lowlevel.reschedule(task)
+
+    def _abort(self, _: object) -> trio.lowlevel.Abort:
+        if self.taken:
+            return trio.lowlevel.Abort.FAILED
+        self.withdrawn, self.task = True, None
+        return trio.lowlevel.Abort.SUCCEEDED
+
+
+class StoreHandle:
+    """What other actors hold of the store."""
+
+    def __init__(self, inbox: Mailbox[_Entry], executor: Executor) -> None:
+        self._inbox = inbox
+        self._executor = executor
+        self._patient: list[_Entry] = []
+        self._listeners: list[Callable[[frozenset[str]], None]] = []
+        self.disk_full = False  # admission and uploads stop while it is
+
+    async def write(self, handler: Callable[[Tx, C], R], command: C, *, before_claim: bool = False) -> R:
+        """Run `handler(tx, command)` in a transaction; its result, once that is committed.
+
+        Raises what the handler raised (then nothing of it was written), `Unavailable`, `DiskFull`, or
+        `OutcomeUnknown` when the commit failed. Every command must be safe to repeat under its fence or
+        receipt. Cancelled while it waits for its turn, it never runs; cancelled later, the caller gets the
+        outcome first. `before_claim`: for the claim itself, which no other command may precede.
+        """
+        entry = _Entry(Job(handler, command, before_claim))
+        await self._inbox.put(entry)
+        result: R = await entry.wait()
+        return result
+
+    async def write_along(self, handler: Callable[[Tx, C], R], command: C) -> R:
+        """The same for what nobody waits for: it goes with the next batch that there is, alone after `PATIENCE_S`."""
+        entry = _Entry(Job(handler, command))
+        self._patient.append(entry)
+        with trio.move_on_after(PATIENCE_S):
+            result: R = await entry.wait()
+            return result
+        return await self.write(handler, command)  # nobody came, and it was withdrawn
+
+    def take_patient(self) -> list[_Entry]:
+        """For the actor: what goes with the batch that it has begun."""
+        taken, self._patient = self._patient, []
+        return taken
+
+    async def read(self, handler: Callable[[Tx, C], R], query: C, *, limit_s: float = READ_LIMIT_S) -> R:
+        """Run `handler(tx, query)` on one snapshot of what is committed. Can't write.
+
+        Raises what the handler raised, or `Unavailable` when it took longer than `limit_s` (raise that only for
+        what a person asked for and waits for). A cancelled caller stops it.
+        """
+        return await self._executor.read(handler, query, limit_s=limit_s)
+
+    async def glance(self, handler: Callable[[Tx, C], R], query: C) -> R:
+        """The same for a row or two by their keys: done at once, in this thread, when it can be. No checkpoint then."""
+        return await self._executor.glance(handler, query, limit_s=READ_LIMIT_S)
+
+    async def read_apart(self, handler: Callable[[Tx, C], R], query: C, *, limit_s: float) -> R:
+        """The same on a connection of its own: for what reads everything, which nobody else should wait for."""
+        return await self._executor.read_apart(handler, query, limit_s=limit_s)
+
+    def on_change(self, listener: Callable[[frozenset[str]], None]) -> None:
+        """From now on, `listener` gets the keys that each commit has changed, in the store's own task.
+
+        It must only wake others: neither raise nor take long.
+        """
+        self._listeners.append(listener)
+
+    def tell(self, changed: frozenset[str]) -> None:
+        """For the actor: these keys have changed."""
+        if changed:
+            for listener in self._listeners:
+                listener(changed)
+
+    async def hold_claim(self, claim: Claim) -> None:
+        """From now on every batch first checks that the daemon's epoch is still this one.
+
+        Until then a guarded store takes only commands that are flagged `before_claim`.
+        """
+
+        def hold(writer: Any) -> None:
+            writer.claim = claim
+
+        await self._executor.call(hold)
+
+
+class StoreActor:
+    """The one task that hands batches to the executor."""
+
+    def __init__(self, executor: Executor) -> None:
+        self._executor = executor
+        self._inbox: Mailbox[_Entry] = Mailbox(INBOX_MAX, "the store")
+        self._retry_space_at = math.inf
+        self.handle = StoreHandle(self._inbox, executor)
+
+    async def run(self, *, task_status: trio.TaskStatus[StoreHandle] = trio.TASK_STATUS_IGNORED) -> None:
+        """Open the store, then serve until cancelled. Raises `StoreRefused` at the start, `StoreBroken` later."""
+        try:
+            async with self._executor:
+                self._note_space(await self._executor.call(lambda writer: writer.tx.disk_full))
+                task_status.started(self.handle)
+                while True:
+                    await self._serve()
+        finally:
+            for entry in self._inbox.close():
+                entry.settle(Answer(error=Unavailable("the store has stopped")))
+
+    async def _serve(self) -> None:
+        entries: list[_Entry] = []
+        if self._retry_space_at == math.inf:
+            entries = await self._inbox.take(BATCH_MAX)
+        else:
+            with trio.CancelScope(deadline=self._retry_space_at):
+                entries = await self._inbox.take(BATCH_MAX)
+        if self.handle.disk_full and trio.current_time() >= self._retry_space_at:
+            regained = await self._executor.call(lambda writer: writer.rebuild_ballast())
+            self._note_space(not regained)
+        taken = [entry for entry in (*entries, *self.handle.take_patient()) if not entry.withdrawn]
+        if taken:
+            await self._run_batch(taken)
+
+    def _note_space(self, disk_full: bool, *, again: bool = True) -> None:
+        if disk_full != self.handle.disk_full:
+            self.handle.disk_full = disk_full
+            self.handle.tell(frozenset({"daemon"}))
+        elif not again:
+            return
+        self._retry_space_at = trio.current_time() + BALLAST_RETRY_S if disk_full else math.inf
+
+    async def _run_batch(self, entries: list[_Entry]) -> None:
+        for entry in entries:
+            entry.taken = True
+        try:
+            batch = await self._executor.run([entry.job for entry in entries])
+        except BaseException:
+            for entry in entries:
+                entry.settle(Answer(error=Unavailable("the store has stopped")))
+            raise
+        for entry, answer in zip(entries, batch.answers, strict=True):
+            entry.settle(answer)
+        self.handle.tell(batch.changed)
+        self._note_space(batch.disk_full, again=False)
+        if batch.broken is not None:
+            raise batch.broken
+        await self._executor.settle(idle=self._inbox.empty)

@@ -1,0 +1,225 @@
+"""One client connection: frames in, requests started in order, answers and events out.
+
+Owns the stream and the tasks of its requests. Promises: the first frame of each side is its hello; requests
+start in the order they came and are answered by id; at most `OPEN_REQUESTS_MAX` are open, then reading
+stops; a frame that is not in the protocol gets one error frame, then this connection (and no other) is
+closed. A slow reader holds up only itself: every sender waits for its turn to write, so nothing is queued
+without bound. In: bytes. Out: calls of `handle`. If it dies, its requests are cancelled; what they
+committed stays committed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+import traceback
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+
+import msgspec
+import trio
+
+from pwf.actors.base.logging import Log
+from pwf.actors.base.socket_stream import acquire
+from pwf.errors import FrameTooLarge, ProtocolError, PwfError
+from pwf.protocol.frames import (
+    OPEN_REQUESTS_MAX,
+    PROTOCOL,
+    ErrorBody,
+    ErrorFrame,
+    Event,
+    FrameSplitter,
+    Hello,
+    Request,
+    Response,
+    decode_client_frame,
+    encode,
+)
+
+RECEIVE_BYTES = 64 * 1024
+HELLO_S_MAX = 10.0  # a client that says nothing is not kept
+EOF_GRACE_S = 5.0  # a client that has closed its writing half still gets the answers that come soon
+ERROR_SEND_S_MAX = 2.0
+
+
+@dataclass(eq=False)
+class Caller:
+    """Who sent a request, for handlers: the client, and the way to send it events."""
+
+    number: int
+    send_event: Callable[[Event], Awaitable[None]]
+    client_id: str = ""
+    subscriptions: dict[str, Callable[[], None]] = field(default_factory=dict)
+    nursery: trio.Nursery | None = None
+    received_ns: int | None = None  # by `time.monotonic_ns`: all its requests so far had come by then
+
+    def spawn(self, task: Callable[[], Awaitable[None]]) -> None:
+        """Run a task for as long as this connection lives."""
+        assert self.nursery is not None
+        self.nursery.start_soon(task)
+
+
+Handler = Callable[[Request, Caller], Awaitable[Response]]
+
+
+class Connection:
+    """Serves one stream until it ends."""
+
+    def __init__(
+        self, stream: trio.abc.Stream, *, handle: Handler, hello: Hello, log: Log, number: int
+    ) -> None:
+        self._stream = stream
+        self._handle = handle
+        self._hello = hello
+        self._log = log
+        self._sending = trio.StrictFIFOLock()
+        self._slots = trio.Semaphore(OPEN_REQUESTS_MAX)
+        self._open: set[str] = set()
+        self._before = trio.Event()  # set once the request before has started
+        self._before.set()
+        self.caller = Caller(number, self._send_event)
+
+    async def run(self) -> None:
+        """Until the client goes, breaks the protocol, or the daemon stops."""
+        async with self._stream:
+            try:
+                async with trio.open_nursery() as nursery:
+                    self.caller.nursery = nursery
+                    await self._serve(nursery)
+                    nursery.cancel_scope.cancel()
+            except* (trio.BrokenResourceError, trio.ClosedResourceError):
+                pass  # the client went away in the middle: nobody is left to tell
+
+    async def _serve(self, nursery: trio.Nursery) -> None:
+        await self._send(encode(self._hello))
+        splitter = FrameSplitter()
+        try:
+            with trio.move_on_after(HELLO_S_MAX) as waiting:
+                lines = await self._greeting(splitter)
+            if waiting.cancelled_caught:
+                raise ProtocolError(f"no hello came within {HELLO_S_MAX:g} s")
+            while True:
+                for line in lines:
+                    await self._begin(line, nursery)
+                data = await self._receive()
+                if not data:
+                    break
+                lines = splitter.feed(data)
+        except ProtocolError as error:
+            self._log.warning("connection.refused", connection=self.caller.number, code=error.code)
+            await self.refuse(error)
+            return
+        await self._let_end()
+
+    async def refuse(self, error: PwfError) -> None:
+        """Send the one error frame after which a connection ends; a client that is gone is not missed."""
+        with trio.move_on_after(ERROR_SEND_S_MAX):
+            with contextlib.suppress(trio.BrokenResourceError, trio.ClosedResourceError):
+                await self._send(encode(ErrorFrame(error=error_body(error))))
+
+    async def _greeting(self, splitter: FrameSplitter) -> list[bytes]:
+        """Read the client's hello; the lines that came with it."""
+        while True:
+            data = await self._receive()
+            if not data:
+                return []
+            lines = splitter.feed(data)
+            if not lines:
+                continue
+            frame = decode_client_frame(lines[0])
+            if not isinstance(frame, Hello):
+                raise ProtocolError("the first frame must be a hello")
+            if frame.protocol != PROTOCOL:
+                raise ProtocolError(
+                    f"this daemon speaks {PROTOCOL}, not {frame.protocol}",
+                    hint="use the pwf that belongs to this daemon, or stop it: pwf stop",
+                )
+            self.caller.client_id = frame.client_id
+            return lines[1:]
+
+    async def _receive(self) -> bytes:
+        data = bytes(await self._stream.receive_some(RECEIVE_BYTES))
+        self.caller.received_ns = time.monotonic_ns()
+        return data
+
+    async def _begin(self, line: bytes, nursery: trio.Nursery) -> None:
+        frame = decode_client_frame(line)
+        if not isinstance(frame, Request):
+            raise ProtocolError("a second hello")
+        if frame.request_id in self._open:
+            raise ProtocolError(f"request_id {frame.request_id[:80]!r} is already open on this connection")
+        await acquire(self._slots)
+        self._open.add(frame.request_id)
+        started = trio.Event()
+        nursery.start_soon(self._answer, frame, self._before, started)
+        self._before = started
+
+    async def _answer(self, request: Request, before: trio.Event, started: trio.Event) -> None:
+        try:
+            if not before.is_set():
+                await before.wait()
+            # Wakes the next request's task only in the scheduler's next round: this handler's first command
+            # is in the store's inbox by then.
+            started.set()
+            response = await self._guarded(request)
+            await self._send(_fitting(response))
+        finally:
+            started.set()
+            self._open.discard(request.request_id)
+            self._slots.release()
+
+    async def _guarded(self, request: Request) -> Response:
+        try:
+            return await self._handle(request, self.caller)
+        except Exception as error:  # noqa: BLE001 - the connection handler
+            # A bug in one handler must not end the other clients' daemon; the client may send it again.
+            self._log.error(
+                "request.failed",
+                operation=request.operation,
+                connection=self.caller.number,
+                error=type(error).__name__,
+                traceback="".join(traceback.format_exception(error)),
+            )
+            return Response(
+                request_id=request.request_id,
+                outcome="unavailable",
+                error=ErrorBody(
+                    code="error",
+                    message=f"{request.operation} failed inside the daemon ({type(error).__name__})",
+                    hint="pwf logs shows where",
+                ),
+            )
+
+    async def _send_event(self, event: Event) -> None:
+        await self._send(encode(event))
+
+    async def _send(self, data: bytes) -> None:
+        await acquire(self._sending)
+        # Half a frame would spoil all that follows, so once begun it is sent whole or the stream is closed.
+        try:
+            await self._stream.send_all(data)
+        except trio.Cancelled:
+            await trio.aclose_forcefully(self._stream)
+            raise
+        finally:
+            self._sending.release()
+
+    async def _let_end(self) -> None:
+        """The client sends no more: answer what is open and comes soon."""
+        with trio.move_on_after(EOF_GRACE_S):
+            for _ in range(OPEN_REQUESTS_MAX):
+                await self._slots.acquire()
+
+
+def error_body(error: PwfError) -> ErrorBody:
+    """An exception as it stands on the wire."""
+    details = None if error.details is None else msgspec.Raw(msgspec.json.encode(error.details))
+    return ErrorBody(code=error.code, message=error.message, hint=error.hint, details=details)
+
+
+def _fitting(response: Response) -> bytes:
+    try:
+        return encode(response)
+    except FrameTooLarge as error:
+        told = FrameTooLarge(f"the answer is too large: {error.message}", hint="ask for a smaller page")
+        return encode(Response(request_id=response.request_id, outcome="rejected", error=error_body(told)))

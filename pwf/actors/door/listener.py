@@ -1,0 +1,241 @@
+"""The Unix socket: who may connect, and one task per connection.
+
+Owns the socket's path while the daemon serves. Promises: the socket is 0600 in a folder that is 0700 and
+ours; a peer of another user is turned away by the kernel's credentials; a path that is taken by something
+else than a dead socket is refused, never removed; the socket is made again within `GUARD_S` when somebody
+removes it. A connection that fails ends alone.
+In: connections. Out: `Connection` tasks. If it dies, the daemon ends.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import socket
+import stat
+from collections.abc import Callable
+from pathlib import Path
+
+import trio
+
+from pwf.actors.base.logging import Log
+from pwf.actors.base.socket_stream import SocketStream
+from pwf.actors.door.connection import Connection, Handler, error_body
+from pwf.errors import AlreadyServing, HomeRefused, Unavailable
+from pwf.protocol.frames import ErrorFrame, Hello, encode
+
+BACKLOG = 128
+CONNECTIONS_MAX = 512
+GUARD_S = 5.0  # how long a removed socket stays away
+ACCEPT_PAUSE_S = 0.1  # after running out of descriptors
+PROBE_S = 1.0
+FLUSH_S = 0.05  # for answers that are on their way when the daemon stops
+GOODBYE_S_MAX = 0.5
+
+_NO_RESOURCES = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
+
+
+class Listener:
+    """`hello` is called for each connection: the epoch is known only after the claim."""
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        handle: Handler,
+        hello: Callable[[], Hello],
+        peer_uid: Callable[[socket.socket], int],
+        log: Log,
+    ) -> None:
+        self._path = path
+        self._handle = handle
+        self._hello = hello
+        self._peer_uid = peer_uid
+        self._log = log
+        self._identity: tuple[int, int] | None = None  # device and inode of our socket
+        self._numbers = 0
+        self._connections: set[Connection] = set()
+        self._accepting = trio.CancelScope()
+
+    @property
+    def clients(self) -> int:
+        """Connections that are open now."""
+        return len(self._connections)
+
+    async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Serve until cancelled; removes the socket at the end."""
+        claim_path(self._path)
+        listening = self._bind()
+        task_status.started()
+        try:
+            async with trio.open_nursery() as nursery:
+                while True:
+                    self._accepting = trio.CancelScope()
+                    nursery.start_soon(self._accept, listening, nursery, self._accepting)
+                    await self._guard()
+                    self._log.warning("socket.made_again", path=str(self._path))
+                    self._accepting.cancel()
+                    listening = self._bind()
+        finally:
+            self._remove()
+
+    async def say_goodbye(self) -> None:
+        """At an ordered stop: accept nobody more, let answers go out, and tell who is left why it ends.
+
+        A client that is told does not start the daemon again, as it would after a kill.
+        """
+        self._accepting.cancel()
+        self._remove()
+        await trio.sleep(FLUSH_S)
+        with trio.move_on_after(GOODBYE_S_MAX):
+            async with trio.open_nursery() as nursery:
+                for connection in self._connections:
+                    nursery.start_soon(
+                        connection.refuse, Unavailable("the daemon was stopped", hint="pwf start")
+                    )
+
+    async def _guard(self) -> None:
+        """Return once our socket is no longer at its path."""
+        while True:
+            await trio.sleep(GUARD_S)
+            if _identity(self._path) != self._identity and not self._accepting.cancel_called:
+                return
+
+    def _bind(self) -> trio.socket.SocketType:
+        self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        # Bound beside and renamed over: the path never shows a socket with other rights, or one nobody
+        # listens on.
+        beside = self._path.with_name(self._path.name + "~")
+        beside.unlink(missing_ok=True)
+        raw = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            raw.bind(os.fspath(beside))
+            os.chmod(beside, 0o600)
+            raw.listen(BACKLOG)
+            raw.setblocking(False)
+            os.rename(beside, self._path)
+        except OSError as error:
+            raw.close()
+            raise HomeRefused(
+                f"the socket {self._path} can not be made: {error.strerror}",
+                hint=f"check the folder: ls -ld {self._path.parent}",
+            ) from error
+        self._identity = _identity(self._path)
+        return trio.socket.from_stdlib_socket(raw)
+
+    async def _accept(
+        self, listening: trio.socket.SocketType, nursery: trio.Nursery, scope: trio.CancelScope
+    ) -> None:
+        with listening, scope:
+            while True:
+                try:
+                    accepted, _ = await listening.accept()
+                except OSError as error:
+                    if error.errno in _NO_RESOURCES:
+                        self._log.warning("socket.accept_failed", error=error.strerror)
+                        await trio.sleep(ACCEPT_PAUSE_S)
+                        continue
+                    if error.errno == errno.ECONNABORTED:
+                        continue
+                    raise
+                nursery.start_soon(self._serve, accepted)
+
+    async def _serve(self, accepted: trio.socket.SocketType) -> None:
+        stream = SocketStream(socket.socket(fileno=accepted.detach()), patient=True)
+        self._numbers += 1
+        number = self._numbers
+        if not self._welcome(stream.socket, number):
+            await self._turn_away(stream)
+            return
+        connection = Connection(
+            stream, handle=self._handle, hello=self._hello(), log=self._log, number=number
+        )
+        self._connections.add(connection)
+        try:
+            await connection.run()
+        except Exception as error:  # noqa: BLE001 - a connection ends alone
+            self._log.error("connection.failed", connection=number, error=f"{type(error).__name__}: {error}")
+        finally:
+            self._connections.discard(connection)
+
+    def _welcome(self, accepted: socket.socket, number: int) -> bool:
+        try:
+            uid = self._peer_uid(accepted)
+        except OSError as error:
+            self._log.warning("connection.unknown_peer", connection=number, error=error.strerror)
+            return False
+        if uid != os.geteuid():
+            self._log.warning("connection.foreign_user", connection=number, uid=uid)
+            return False
+        return self.clients < CONNECTIONS_MAX
+
+    async def _turn_away(self, stream: SocketStream) -> None:
+        refused = Unavailable(
+            "this connection is not served", hint="it is another user's, or there are too many"
+        )
+        with trio.move_on_after(PROBE_S):
+            with contextlib.suppress(trio.BrokenResourceError):
+                await stream.send_all(encode(ErrorFrame(error=error_body(refused))))
+        await trio.aclose_forcefully(stream)
+
+    def _remove(self) -> None:
+        if self._identity is not None and _identity(self._path) == self._identity:
+            self._path.unlink(missing_ok=True)
+
+
+def claim_path(path: Path) -> None:
+    """Make way for the socket, or say who stands in the way: `HomeRefused`, `AlreadyServing`."""
+    _check_folder(path.parent)
+    try:
+        found = path.lstat()
+    except FileNotFoundError:
+        return
+    if not stat.S_ISSOCK(found.st_mode):
+        raise HomeRefused(
+            f"{path} is taken by something that is not a socket", hint=f"move it away: mv {path} {path}.old"
+        )
+    if answers(path):
+        raise AlreadyServing(
+            f"another process listens on {path}", hint="it may serve another home; pwf status says more"
+        )
+    path.unlink(missing_ok=True)
+
+
+def answers(path: Path) -> bool:
+    """Whether a process holds the listening end of the socket at `path` (it may be too busy to accept)."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        probe.settimeout(PROBE_S)
+        try:
+            probe.connect(os.fspath(path))
+        except (ConnectionRefusedError, FileNotFoundError):
+            return False
+        except OSError:
+            return True
+    return True
+
+
+def _check_folder(folder: Path) -> None:
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        found = folder.lstat()
+    except OSError as error:
+        raise HomeRefused(
+            f"the folder of the socket, {folder}, can not be made: {error.strerror}",
+            hint="set PWF_HOME to a folder of yours",
+        ) from error
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
+        raise HomeRefused(f"{folder} is not a folder of yours", hint="set PWF_HOME to a folder of yours")
+    if found.st_mode & 0o077:
+        raise HomeRefused(
+            f"{folder} can be entered by other users (mode {stat.S_IMODE(found.st_mode):o})",
+            hint=f"chmod 700 {folder}",
+        )
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    try:
+        found = path.lstat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino

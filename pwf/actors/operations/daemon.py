@@ -1,0 +1,175 @@
+"""Operations on the daemon itself: status, stop, contents, subscriptions. Holds no state."""
+
+from __future__ import annotations
+
+import os
+
+import msgspec
+
+import pwf
+from pwf.actors.base.changes import ANY_RUN
+from pwf.actors.operations.runs import with_newer_code
+from pwf.actors.operations.services import Answer, Asked, OperationHandler, Services
+from pwf.actors.operations.state import wal_bytes
+from pwf.errors import InvalidArgument, NotFound
+from pwf.protocol.operations import (
+    Content,
+    DaemonStatus,
+    Nothing,
+    ReadContent,
+    RunListPayload,
+    StopPayload,
+    StopResult,
+    SubscribePayload,
+    UnsubscribePayload,
+)
+from pwf.protocol.views import RunView
+from pwf.store.at_run import AtRun, at_run
+from pwf.store.daemon import Ask, applying, daemon_counts
+from pwf.store.read_runs import Refers, RunQuery, list_runs, refers, run_view
+from pwf.store.runs import RunRef, resolve_ref
+from pwf.store.space import budget_problem
+from pwf.store.tx import Tx
+from pwf.store.values import ReadValueChunk, read_chunk, value_size
+from pwf.values import CHUNK_BYTES
+
+SUBSCRIPTION_ID_CHARS_MAX = 128
+
+
+# --- the daemon -------------------------------------------------------------------------------------------
+
+
+async def status(services: Services, asked: Asked[Nothing]) -> Answer:
+    """`daemon.status`."""
+    counts = await services.store.read(daemon_counts, Ask())
+    life, claim, scheduler = services.life, services.claim, services.scheduler
+    wall_ms = services.clock.now().wall_ms
+    oldest = counts.request_oldest_ms
+    return Answer(
+        DaemonStatus(
+            state=life.state,
+            version=pwf.__version__,
+            pid=os.getpid(),
+            epoch=claim.claim.epoch,
+            home=str(services.places.home),
+            socket=str(services.places.socket),
+            started_ms=life.started_wall_ms,
+            renewed_ms=claim.renewed_wall_ms,
+            lease_left_ms=claim.lease_left_ms,
+            clients=services.clients(),
+            runs=counts.runs,
+            held=counts.held,
+            requests_open=counts.requests_open,
+            request_oldest_ms=None if oldest is None else max(0, wall_ms - oldest),
+            effects_ambiguous=counts.effects_ambiguous,
+            runners=scheduler.used,
+            capacity=scheduler.capacity,
+            admissions=scheduler.admissions,
+            store_bytes=counts.store_bytes,
+            used_bytes=counts.used_bytes,
+            max_state_size=services.config.max_state_size,
+            wal_bytes=wal_bytes(services.places.database),
+            disk_full=services.store.disk_full,
+            problems=_problems(services, counts.used_bytes),
+        )
+    )
+
+
+def _problems(services: Services, used_bytes: int) -> tuple[str, ...]:
+    found = list(services.life.problems)
+    if services.life.why_degraded is not None:
+        found.append(services.life.why_degraded)
+    if services.store.disk_full:
+        found.append("the disk is full: nothing new is admitted until there is room again")
+    over = budget_problem(used_bytes, services.config.max_state_size)
+    if over is not None:
+        found.append(over)
+    return tuple(found)
+
+
+async def stop(services: Services, asked: Asked[StopPayload]) -> Answer:
+    """`daemon.stop`: begin to stop; names what a stop at the end of the drain would leave ambiguous."""
+    effects = await services.store.read(applying, Ask())
+    services.life.stop(asked.payload.drain_ms)
+    return Answer(StopResult(pid=os.getpid(), applying=effects))
+
+
+# --- contents ---------------------------------------------------------------------------------------------
+
+
+class _ContentQuery(msgspec.Struct, frozen=True, kw_only=True):
+    run_id: str
+    digest: str
+    offset: int
+
+
+async def read_content(services: Services, asked: Asked[ReadContent]) -> Answer:
+    """`content.read`: a piece of a value that the run refers to; a digest alone opens nothing."""
+    payload = asked.payload
+    if payload.offset < 0:
+        raise InvalidArgument("offset is negative")
+    return Answer(
+        await services.store.read(
+            at_run,
+            AtRun(
+                asked.run_ref,
+                _content,
+                lambda run_id: _ContentQuery(run_id=run_id, digest=payload.digest, offset=payload.offset),
+            ),
+        )
+    )
+
+
+def _content(tx: Tx, query: _ContentQuery) -> Content:
+    if not refers(tx, Refers(run_id=query.run_id, digest=query.digest)):
+        raise NotFound(f"run {query.run_id} refers to no value {query.digest[:80]!r}")
+    size = value_size(tx, query.digest)
+    if query.offset >= size:
+        return Content(digest=query.digest, size=size, offset=query.offset, data=b"", last=True)
+    index, skipped = divmod(query.offset, CHUNK_BYTES)
+    chunk = read_chunk(tx, ReadValueChunk(digest=query.digest, index=index))
+    return Content(
+        digest=query.digest, size=size, offset=query.offset, data=chunk.data[skipped:], last=chunk.last
+    )
+
+
+# --- subscriptions ----------------------------------------------------------------------------------------
+
+
+async def subscribe(services: Services, asked: Asked[SubscribePayload]) -> Answer:
+    """`view.subscribe`: snapshot, then patches, on this connection."""
+    payload = asked.payload
+    if not 1 <= len(payload.id) <= SUBSCRIPTION_ID_CHARS_MAX:
+        raise InvalidArgument(f"a subscription's id has 1 to {SUBSCRIPTION_ID_CHARS_MAX} characters")
+    if payload.view == "runs":
+        query = payload.query or RunListPayload()
+
+        async def runs() -> msgspec.Struct:
+            return await services.store.read(list_runs, query)
+
+        view = ("runs", msgspec.json.encode(query))
+        services.views.subscribe(asked.caller, payload.id, ANY_RUN, view, runs)
+        return Answer(Nothing())
+    run_id = await services.store.read(resolve_ref, RunRef(ref=asked.run_ref))
+
+    async def run() -> RunView:
+        found = await services.store.read(run_view, RunQuery(run_id=run_id, load=services.scheduler.load()))
+        return await with_newer_code(services, found)
+
+    services.views.subscribe(asked.caller, payload.id, f"run:{run_id}", ("run", run_id), run)
+    return Answer(Nothing())
+
+
+async def unsubscribe(services: Services, asked: Asked[UnsubscribePayload]) -> Answer:
+    """`view.unsubscribe`."""
+    services.views.unsubscribe(asked.caller, asked.payload.id)
+    return Answer(Nothing())
+
+
+HANDLERS: dict[str, OperationHandler] = {
+    "daemon.status": status,
+    "daemon.stop": stop,
+    "content.read": read_content,
+    "view.subscribe": subscribe,
+    "view.unsubscribe": unsubscribe,
+}

@@ -1,0 +1,167 @@
+"""Every operation of `pwf.client.v1`, from a decoded request to its response.
+
+Owns the table of handlers and the one mapping from errors to outcomes. Promises: a payload is checked
+against the protocol's struct before anything happens; a state-changing command carries its receipt into the
+store's transaction; what a drain or a degraded daemon does not do is refused here, in one place. Handlers
+hold no state.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any, get_args
+
+import msgspec
+
+from pwf.actors.door.connection import Caller, error_body
+from pwf.actors.operations import daemon, requests, runs, start, state, workflows
+from pwf.actors.operations.services import Answer, Asked, OperationHandler, Services, scope_key
+from pwf.errors import (
+    ClaimLost,
+    Conflict,
+    InvalidArgument,
+    NotFound,
+    PwfError,
+    StoreBroken,
+    Unavailable,
+)
+from pwf.protocol.frames import Request, Response, ResponseOutcome
+from pwf.protocol.operations import OPERATIONS, Operation, Origin
+
+HANDLERS: dict[str, OperationHandler] = {
+    **daemon.HANDLERS,
+    **state.HANDLERS,
+    **workflows.HANDLERS,
+    **start.HANDLERS,
+    **runs.HANDLERS,
+    **requests.HANDLERS,
+}
+
+#: What a daemon that came up degraded still does besides reads: get rid of what makes it fail, and end.
+DEGRADED_ALLOWED = frozenset({"daemon.stop", "run.cancel", "run.pause", "state.prune"})
+#: What a daemon that is stopping no longer does.
+DRAINING_REFUSED = frozenset({"run.start", "run.restart"})
+
+NUMBER_MAX = 2**53 - 1  # what JSON carries exactly everywhere
+
+_encoder = msgspec.json.Encoder()
+
+
+class Operations:
+    """`handle` is what connections call."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self._decoders = {
+            name: msgspec.json.Decoder(operation.payload) for name, operation in OPERATIONS.items()
+        }
+
+    async def handle(self, request: Request, caller: Caller) -> Response:
+        """Answer one request. Raises nothing but bugs."""
+        try:
+            asked = self._asked(request, caller)
+            self._allowed(request.operation)
+            answer = await HANDLERS[request.operation](self._services, asked)
+        except PwfError as error:
+            return Response(request_id=request.request_id, outcome=outcome_of(error), error=error_body(error))
+        return _response(request, answer, asked.scope_key)
+
+    def _asked(self, request: Request, caller: Caller) -> Asked[msgspec.Struct]:
+        operation = OPERATIONS.get(request.operation)
+        if operation is None or request.operation not in HANDLERS:
+            raise InvalidArgument(
+                f"there is no operation {request.operation[:80]!r}", hint="; ".join(sorted(HANDLERS))
+            )
+        if operation.needs_run and not request.run_id:
+            raise InvalidArgument(f"{request.operation} needs a run_id")
+        try:
+            payload = self._decoders[request.operation].decode(request.payload)
+        except (msgspec.MsgspecError, RecursionError) as error:
+            raise InvalidArgument(f"the payload of {request.operation} is wrong: {error}") from error
+        check_numbers(payload)
+        _check_number("expected_revision", request.expected_revision)
+        check_origin(getattr(payload, "origin", None))
+        return Asked(
+            request=request,
+            payload=payload,
+            caller=caller,
+            scope_key=scope_key(request) if operation.changes else None,
+            actor=f"client:{self._services.user}",
+        )
+
+    def _allowed(self, operation: str) -> None:
+        life = self._services.life
+        changes = OPERATIONS[operation].changes
+        if life.state == "degraded" and changes and operation not in DEGRADED_ALLOWED:
+            raise Unavailable(
+                f"the daemon only serves reads: {life.why_degraded}",
+                hint="pwf logs shows the cause; pwf stop and pwf start try again",
+            )
+        if life.state == "draining" and operation in DRAINING_REFUSED:
+            raise Unavailable("the daemon is stopping", hint="repeat the command when it has stopped")
+
+
+def check_numbers(payload: msgspec.Struct) -> None:
+    """Refuse numbers that no column can hold, before they reach one."""
+    for name in _numeric(type(payload)):
+        value = getattr(payload, name)
+        if isinstance(value, msgspec.Struct):
+            check_numbers(value)
+        _check_number(name, value)
+
+
+@cache
+def _numeric(kind: type[msgspec.Struct]) -> tuple[str, ...]:
+    """The fields that may hold a number, or a struct that may."""
+    return tuple(field.name for field in msgspec.structs.fields(kind) if _may_be_a_number(field.type))
+
+
+def _may_be_a_number(kind: Any) -> bool:
+    if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
+        return bool(_numeric(kind))
+    return kind in (int, Any, object) or any(map(_may_be_a_number, get_args(kind)))
+
+
+def _check_number(name: str, value: object) -> None:
+    if isinstance(value, int) and abs(value) > NUMBER_MAX:
+        raise InvalidArgument(f"{name} is out of range", hint=f"use a number up to {NUMBER_MAX:,}")
+
+
+def check_origin(origin: Origin | None) -> None:
+    """Refuse an origin that no process could have."""
+    if origin is None:
+        return
+    texts = " ".join((origin.cwd, origin.python, *origin.environment, *origin.environment.values()))
+    if "\0" in texts or any("=" in name or not name for name in origin.environment):
+        raise InvalidArgument("the origin has a NUL, or a variable without a proper name")
+    for what, path in (("cwd", origin.cwd), ("python", origin.python)):
+        if not path.startswith("/"):
+            raise InvalidArgument(f"the origin's {what} {path[:80]!r} is not an absolute path")
+
+
+def outcome_of(error: PwfError) -> ResponseOutcome:
+    """The one mapping from errors to outcomes."""
+    if isinstance(error, NotFound):
+        return "not_found"
+    if isinstance(error, Conflict):
+        return "conflict"
+    if isinstance(error, ClaimLost):
+        return "claim_lost"
+    if isinstance(error, Unavailable | StoreBroken):
+        return "unavailable"
+    return "rejected"
+
+
+def _response(request: Request, answer: Answer, receipt: str | None) -> Response:
+    return Response(
+        request_id=request.request_id,
+        outcome="adopted" if answer.adopted else "accepted",
+        revision=getattr(answer.result, "revision", None),
+        receipt=receipt,
+        result=msgspec.Raw(_encoder.encode(answer.result)),
+    )
+
+
+def missing_handlers() -> dict[str, Operation]:
+    """Operations of the protocol that nobody handles: none, as a test says."""
+    return {name: operation for name, operation in OPERATIONS.items() if name not in HANDLERS}

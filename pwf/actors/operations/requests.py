@@ -1,0 +1,75 @@
+"""Operations on requests and effects: what waits for a person, and a person's word on it.
+
+Holds no state. Promises: an answer is checked against the request's stored schema before anything is
+written, so a wrong one leaves the request pending and says where it is wrong.
+"""
+
+from __future__ import annotations
+
+from pwf.actors.code.schemas import as_kept
+from pwf.actors.operations.services import Answer, Asked, OperationHandler, Services
+from pwf.protocol.operations import AnswerPayload, EffectListPayload, RecoverPayload, RequestListPayload
+from pwf.store.at_run import AtRun, at_run
+from pwf.store.effects import RecoverEffect, recover_effect
+from pwf.store.read_runs import effect_list, request_list
+from pwf.store.requests import Answer as AnswerCommand
+from pwf.store.requests import RequestRef, answer, request_facts
+from pwf.values import parse_canonical
+
+
+async def list_requests(services: Services, asked: Asked[RequestListPayload]) -> Answer:
+    """`request.list`, oldest first."""
+    return Answer(await services.store.read(request_list, asked.payload))
+
+
+async def answer_request(services: Services, asked: Asked[AnswerPayload]) -> Answer:
+    """`request.answer`. A second, equal answer is adopted; a different one is a conflict."""
+    payload = asked.payload
+    value = parse_canonical(bytes(payload.answer), limit=services.config.max_value_bytes, what="answer")
+    facts = await services.store.read(request_facts, RequestRef(ref=payload.request_id))
+    value = as_kept(facts.schema, value)
+    if facts.status == "pending":
+        services.schemas.check_answer(facts.schema, value)
+    done = await services.store.write(
+        answer,
+        AnswerCommand(request_id=facts.request_id, answer=value, actor=asked.actor, receipt=asked.receipt),
+    )
+    services.scheduler.wake()
+    return Answer(done.unwrap(), done.adopted)
+
+
+async def list_effects(services: Services, asked: Asked[EffectListPayload]) -> Answer:
+    """`effect.list`."""
+    return Answer(await services.store.read(effect_list, asked.payload))
+
+
+async def recover(services: Services, asked: Asked[RecoverPayload]) -> Answer:
+    """`effect.recover`: settle the ambiguous effect of a run."""
+    payload = asked.payload
+    output = parse_canonical(bytes(payload.output), limit=services.config.max_value_bytes, what="output")
+    receipt = asked.receipt  # made here and not in the store's transaction
+    done = await services.store.write(
+        at_run,
+        AtRun(
+            asked.run_ref,
+            recover_effect,
+            lambda run_id: RecoverEffect(
+                run_id=run_id,
+                verdict=payload.verdict,
+                output=output,
+                expected_revision=asked.request.expected_revision,
+                actor=asked.actor,
+                receipt=receipt,
+            ),
+        ),
+    )
+    services.scheduler.wake()
+    return Answer(done.unwrap(), done.adopted)
+
+
+HANDLERS: dict[str, OperationHandler] = {
+    "request.list": list_requests,
+    "request.answer": answer_request,
+    "effect.list": list_effects,
+    "effect.recover": recover,
+}

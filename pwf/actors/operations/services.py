@@ -1,0 +1,179 @@
+"""What the handlers of client operations work with, and the shape of what they are asked and answer.
+
+Owns nothing: it is the list of handles that `daemon` wires together, and the daemon's own state of life.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Generic, Literal, Protocol, TypeVar
+
+import msgspec
+
+from pwf.actors.base.changes import Changes
+from pwf.actors.base.logging import Log
+from pwf.actors.claim.server_claim import ServerClaim
+from pwf.actors.code.definitions import Definitions
+from pwf.actors.code.interpreters import Interpreters
+from pwf.actors.code.newer_code import NewerCode
+from pwf.actors.code.schemas import Schemas
+from pwf.actors.door.connection import Caller
+from pwf.actors.door.views import Views
+from pwf.actors.upkeep.pruner import Pruner
+from pwf.clock import Clock
+from pwf.config import Config
+from pwf.errors import InvalidArgument
+from pwf.ids import check_key
+from pwf.places import Places
+from pwf.protocol.frames import Request
+from pwf.protocol.operations import RunStarted
+from pwf.store.explain import Load
+from pwf.store.once import Done
+from pwf.store.receipts import ReceiptKey
+from pwf.store.runs import StartRun
+from pwf.values import canonical, digest, parse
+
+P = TypeVar("P")
+R = TypeVar("R")
+
+State = Literal["starting", "serving", "draining", "degraded"]
+
+
+class Store(Protocol):
+    """The store's handle."""
+
+    disk_full: bool
+
+    async def write(self, handler: Callable[[Any, Any], R], command: Any) -> R:
+        """Run one command; its result after the commit."""
+        ...
+
+    async def read(self, handler: Callable[[Any, Any], R], query: Any) -> R:
+        """Run one query on the reader."""
+        ...
+
+    async def glance(self, handler: Callable[[Any, Any], R], query: Any) -> R:
+        """Run one query of a row or two at once."""
+        ...
+
+    async def read_apart(self, handler: Callable[[Any, Any], R], query: Any, *, limit_s: float) -> R:
+        """Run one long query on a connection of its own."""
+        ...
+
+
+class Admission(Protocol):
+    """The scheduler's handle, as far as clients' operations need it."""
+
+    capacity: int
+    admissions: int
+
+    @property
+    def used(self) -> int:
+        """Launches and live runners."""
+        ...
+
+    def load(self) -> Load:
+        """What a run's reason depends on besides its rows."""
+        ...
+
+    async def start(self, command: StartRun) -> Done[RunStarted]:
+        """Start a run, at once where there is capacity."""
+        ...
+
+    def wake(self) -> None:
+        """Look at the queue."""
+        ...
+
+    def stop_run(self, run_id: str, generation: int | None = None) -> None:
+        """End the runner of a run whose cancel or immediate pause has been committed."""
+        ...
+
+
+@dataclass
+class Life:
+    """Where the daemon is in its life. `stop` begins the drain; `why_degraded` is set after a crash loop."""
+
+    started_wall_ms: int
+    stop: Callable[[int | None], None]
+    state: State = "starting"
+    why_degraded: str | None = None
+    problems: list[str] = field(default_factory=list)
+
+
+@dataclass
+class Services:
+    """Every handle that an operation may need."""
+
+    store: Store
+    scheduler: Admission
+    definitions: Definitions
+    schemas: Schemas
+    changes: Changes
+    views: Views
+    newer_code: NewerCode
+    claim: ServerClaim
+    places: Places
+    config: Config
+    clock: Clock
+    log: Log
+    life: Life
+    clients: Callable[[], int]
+    user: str  # of the operating system: who all clients are
+    interpreters: Interpreters
+    pruner: Pruner
+
+
+@dataclass(frozen=True)
+class Asked(Generic[P]):
+    """One request with its decoded payload."""
+
+    request: Request
+    payload: P
+    caller: Caller
+    scope_key: str | None  # what a repeat is recognised by, where the operation changes something
+    actor: str
+
+    @cached_property
+    def receipt(self) -> ReceiptKey | None:
+        """The whole key: the same command again is the same scope, operation and payload."""
+        return None if self.scope_key is None else receipt_key(self.request)
+
+    @property
+    def run_ref(self) -> str:
+        """The reference to a run; `InvalidArgument` when the frame has none."""
+        if self.request.run_id is None:
+            raise InvalidArgument(f"{self.request.operation} needs a run_id")
+        return self.request.run_id
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A good answer."""
+
+    result: msgspec.Struct
+    adopted: bool = False
+
+
+def scope_key(request: Request) -> str:
+    """What a repeat of this command is recognised by: its key, else its request id.
+
+    An explicit key is scoped to the user, who is the same for every connection; a request id to its client.
+    """
+    if request.idempotency_key is not None:
+        return "key:" + check_key(request.idempotency_key)
+    return "request:" + check_key(f"{request.client_id}:{request.request_id}", "request_id")
+
+
+def receipt_key(request: Request) -> ReceiptKey:
+    """The key under which the answer is kept. A payload is the same when its canonical JSON is."""
+    facts = [request.run_id, request.expected_revision, parse(bytes(request.payload), what="payload")]
+    return ReceiptKey(
+        scope_key=scope_key(request),
+        operation=request.operation,
+        payload_digest=digest(canonical(facts, what="payload")),
+    )
+
+
+OperationHandler = Callable[[Services, Asked[Any]], Awaitable[Answer]]

@@ -1,0 +1,165 @@
+"""Operations that make a run: start and restart.
+
+Holds no state. Promises: a start is refused before any row exists when its workflow, environment or input
+is wrong; a repeat under the same key gets the first run, even when the file no longer loads.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+
+from pwf.actors.code.definitions import Known
+from pwf.actors.code.schemas import as_kept
+from pwf.actors.operations.services import Answer, Asked, OperationHandler, Services, scope_key
+from pwf.discovery import Found, project_root
+from pwf.errors import PwfError
+from pwf.ids import check_id
+from pwf.protocol.operations import Nothing, Origin, RunStarted, StartPayload
+from pwf.store.at_run import AtRun, at_run
+from pwf.store.once import Done
+from pwf.store.receipts import ReceiptKey, find_receipt
+from pwf.store.restart import LookRestart, RestartRun, look_restart, restart_run
+from pwf.store.runs import RestartFacts, RunEnvironment, StartRun, start_run
+from pwf.values import canonical, digest, parse_canonical
+
+
+async def start(services: Services, asked: Asked[StartPayload]) -> Answer:
+    """`run.start`."""
+    payload = asked.payload
+    if payload.run_id is not None:
+        check_id(payload.run_id, "run id")
+    value = parse_canonical(bytes(payload.input), limit=services.config.max_value_bytes, what="input")
+    try:
+        where = services.definitions.where(payload.workflow, payload.origin, asked.caller.received_ns)
+    except PwfError as error:
+        receipt = start_receipt(asked, value, project_root(Path(payload.origin.cwd)))
+        return await _stored_start(services, receipt, error)
+    receipt = start_receipt(asked, value, where.found.root)
+    try:
+        known = await services.definitions.at(where, payload.origin, asked.caller.received_ns)
+        value = as_kept(known.definition.graph.input_schema, value)
+        services.schemas.check_input(known.definition.graph.input_schema, value)
+        environment = await environment_of(services, known, payload.origin)
+        await services.definitions.save(known)
+    except PwfError as error:
+        # A repeat gets its first answer even when the file no longer loads.
+        return await _stored_start(services, receipt, error)
+    command = StartRun(
+        workflow=known.definition.graph.name,
+        definition_id=known.definition.definition_id,
+        environment=environment,
+        input=value,
+        run_id=payload.run_id,
+        at_ms=payload.at_ms,
+        priority=payload.priority,
+        receipt=receipt,
+        actor=asked.actor,
+        state_bytes_max=services.config.max_state_size,
+    )
+    if payload.at_ms is not None and payload.at_ms > services.clock.now().wall_ms:
+        return _started(await services.store.write(start_run, command), known)  # nothing to admit
+    return _started(await services.scheduler.start(command), known)
+
+
+def start_receipt(asked: Asked[StartPayload], value: bytes, root: Path) -> ReceiptKey:
+    """What makes a start the same start: project, workflow, input and id, not when it was typed."""
+    facts = [
+        str(root),
+        _stem(asked.payload.workflow),
+        digest(value),
+        asked.payload.run_id,
+    ]
+    return ReceiptKey(
+        scope_key=scope_key(asked.request),
+        operation=asked.request.operation,
+        payload_digest=digest(canonical(facts, what="start")),
+    )
+
+
+def _stem(workflow: str) -> str:
+    """`Path(workflow).stem`, at less cost for what is mostly typed."""
+    name = workflow.rpartition("/")[2]
+    if name.endswith(".py") and len(name) > len(".py"):
+        return name.removesuffix(".py")
+    return name if name.isidentifier() else Path(workflow).stem
+
+
+async def _stored_start(services: Services, receipt: ReceiptKey, error: PwfError) -> Answer:
+    found = await services.store.read(find_receipt, receipt)
+    if found is None or found.outcome != "accepted":
+        raise error
+    return Answer(msgspec.json.decode(found.response, type=RunStarted), adopted=True)
+
+
+async def environment_of(services: Services, known: Known, origin: Origin) -> RunEnvironment:
+    """What a new run records of where it will execute."""
+    python, pwf = await services.interpreters.facts(known.interpreter)
+    kept = known.entry.environment  # all else that it says is in the key of the entry
+    if kept is not None and kept.python == python and kept.pwf == pwf:
+        return kept
+    known.entry.environment = RunEnvironment(
+        root=str(known.found.root),
+        interpreter=known.interpreter,
+        python=python,
+        pwf=pwf,
+        variables=origin.environment,
+    )
+    return known.entry.environment
+
+
+def _started(done: Done[RunStarted], known: Known) -> Answer:
+    result = msgspec.structs.replace(done.unwrap(), warnings=known.definition.warnings)
+    return Answer(result, done.adopted)
+
+
+async def restart(services: Services, asked: Asked[Nothing]) -> Answer:
+    """`run.restart`: the original input and environment, the present code."""
+    expected = asked.request.expected_revision
+    receipt = asked.receipt  # made here and not in the store's transaction
+    looked = await services.store.write(
+        at_run,
+        AtRun(
+            asked.run_ref,
+            look_restart,
+            lambda run_id: LookRestart(run_id=run_id, expected_revision=expected, receipt=receipt),
+        ),
+    )
+    if looked.done is not None:
+        return Answer(looked.done.unwrap(), looked.done.adopted)
+    facts, run_id = looked.facts, looked.run_id
+    assert facts is not None, "a look gives facts or an answer"
+    if facts.existing is not None:
+        return Answer(facts.existing, adopted=True)
+    known, origin = await _present_code(services, facts)
+    services.schemas.check_input(known.definition.graph.input_schema, facts.input)
+    await services.definitions.save(known)
+    command = StartRun(
+        workflow=known.definition.graph.name,
+        definition_id=known.definition.definition_id,
+        environment=await environment_of(services, known, origin),
+        input=facts.input,
+        priority=facts.priority,
+        parent_run=run_id,
+        root_run=facts.root_run,
+        restart_no=facts.restart_no,
+        receipt=receipt,
+        actor=asked.actor,
+        state_bytes_max=services.config.max_state_size,
+    )
+    done = await services.store.write(restart_run, RestartRun(start=command, expected_revision=expected))
+    services.scheduler.wake()
+    return _started(done, known)
+
+
+async def _present_code(services: Services, facts: RestartFacts) -> tuple[Known, Origin]:
+    origin = Origin(
+        cwd=facts.root, python=facts.environment.interpreter, environment=facts.environment.variables
+    )
+    path = Path(facts.path)
+    found = Found(name=path.stem, path=path, scope="path", root=Path(facts.root))
+    return await services.definitions.at(services.definitions.chosen(found, origin), origin), origin
+
+
+HANDLERS: dict[str, OperationHandler] = {"run.start": start, "run.restart": restart}

@@ -1,0 +1,171 @@
+"""A template, as the daemon holds it: a process that has loaded one workflow, and from which its runners are forked.
+
+Owns its control socket, and the pairs of sockets that runners are given.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import socket
+from collections import deque
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
+
+import trio
+
+from pwf import host
+from pwf.actors.processes.link import Exits, LinkClosed, SpawnLink
+from pwf.actors.processes.runner_process import RunnerProcess
+from pwf.errors import RunnerCrashed
+from pwf.host import Identity
+from pwf.protocol.spawn import Forked, ForkRunners
+
+FORK_TIMEOUT_S = 10.0
+WAITING_MAX = 1  # runners that wait for a run
+WAITING_HURRIED_MAX = 4
+TOGETHER_MIN = 2  # so many are forked at once while more than one is wanted: each costs less then
+WAITING_MARKER = "pwf:waiting:0"  # of a runner that has no run yet, in the form of a run's marker
+
+
+class Sockets(NamedTuple):
+    """Both ends of a runner's two sockets."""
+
+    messages: socket.socket
+    values: socket.socket
+    runner_ends: tuple[socket.socket, socket.socket]
+
+    @property
+    def runner_descriptors(self) -> tuple[int, int]:
+        """What the runner gets."""
+        messages, values = self.runner_ends
+        return messages.fileno(), values.fileno()
+
+    def close_runner_ends(self) -> None:
+        """Once the runner has them."""
+        for end in self.runner_ends:
+            end.close()
+
+    def close(self) -> None:
+        """There is no runner after all."""
+        self.close_runner_ends()
+        self.messages.close()
+        self.values.close()
+
+
+def open_sockets() -> Sockets:
+    """Two pairs, closed on exec."""
+    messages, runner_messages = socket_pair()
+    try:
+        values, runner_values = socket_pair()
+    except RunnerCrashed:
+        messages.close()
+        runner_messages.close()
+        raise
+    return Sockets(messages, values, (runner_messages, runner_values))
+
+
+def socket_pair() -> tuple[socket.socket, socket.socket]:
+    """Two connected ends. Raises `RunnerCrashed` when no more descriptors can be had."""
+    try:
+        return socket.socketpair()
+    except OSError as error:  # too many are open
+        raise RunnerCrashed(f"no socket could be made: {error}") from error
+
+
+class Origin(Protocol):
+    """The zygote that a template was forked from."""
+
+    @property
+    def is_current(self) -> bool:
+        """Whether the interpreter is still the file that it was started from."""
+
+
+class Template:
+    """A process that has loaded one workflow and forks its runners. `unsafe`: why it must not (it is gone then).
+
+    `waiting`: runners that have no run yet, which are ended when it is closed.
+    """
+
+    def __init__(self, zygote: Origin, link: SpawnLink, identity: Identity, exits: Exits) -> None:
+        self.zygote = zygote
+        self.identity = identity
+        self.unsafe: str | None = None
+        self.waiting: deque[RunnerProcess] = deque()
+        self.coming = 0  # that are being forked
+        self.is_used = False
+        self.hurries_until = 0.0
+        self._link = link
+        self._exits = exits
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it may live: nobody has closed it."""
+        return not self._link.closed.is_set()
+
+    @property
+    def is_usable(self) -> bool:
+        """Whether it lives, and still stands for what its interpreter is. Its zygote may be gone."""
+        return self.is_open and self.zygote.is_current
+
+    @property
+    def wanted(self) -> int:
+        """How many runners should wait for a run now."""
+        return WAITING_HURRIED_MAX if trio.current_time() < self.hurries_until else WAITING_MAX
+
+    @property
+    def missing(self) -> int:
+        """How many to fork now, so that as many wait as are wanted."""
+        missing = self.wanted - len(self.waiting) - self.coming
+        return missing if missing >= min(TOGETHER_MIN, self.wanted) else 0
+
+    async def fork_runners(self, sockets: Sequence[Sockets]) -> tuple[Identity, ...]:
+        """Fork runners, each of which gets its messages and values sockets: at least one, perhaps fewer than these.
+
+        Raises `LinkClosed` when the template is gone, or is ended because it did not fork in time; `RunnerCrashed` when
+        it can fork nothing.
+        """
+        descriptors = [descriptor for pairs in sockets for descriptor in pairs.runner_descriptors]
+        request = ForkRunners(call=self._link.next_call(), marker=WAITING_MARKER)
+        try:
+            with trio.fail_after(FORK_TIMEOUT_S):
+                answer = await self._link.call(request, Forked, descriptors)
+        except trio.TooSlowError:
+            self.close()
+            with contextlib.suppress(OSError):  # one that was stopped does not see that its socket closes
+                host.kill_identity(self.identity)
+            raise LinkClosed(f"the template did not fork within {FORK_TIMEOUT_S:g} s") from None
+        if not answer.identities:
+            raise RunnerCrashed(f"no runner could be forked: {answer.error}")
+        return answer.identities
+
+    def keep(self, process: RunnerProcess) -> None:
+        """Have a runner of it wait for a run."""
+        if not self.is_open:
+            process.discard()
+        else:
+            self.waiting.append(process)
+
+    def end_unwanted(self) -> None:
+        """End those that wait since the time when more were wanted."""
+        while len(self.waiting) > self.wanted:
+            self.waiting.popleft().discard()
+
+    def close(self) -> None:
+        """Close its socket: the template ends; its runners go on, but for those that wait for a run."""
+        self._link.close()
+        while self.waiting:
+            self.waiting.popleft().discard()
+        self._exits.forget(self.identity)
+
+
+def describe_status(status: int | None) -> str:
+    """An exit status as a person would say it."""
+    if status is None:
+        return "it was ended from outside"
+    if status < 0:
+        try:
+            return f"killed by {signal.Signals(-status).name}"
+        except ValueError:
+            return f"killed by signal {-status}"
+    return f"exit status {status}"

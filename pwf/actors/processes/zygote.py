@@ -1,0 +1,274 @@
+"""A zygote, as the daemon holds it: forks templates and resolvers, starts fresh runners.
+
+Owns the zygote's process and control sockets, and the deadlines of loading and resolving. Promises: a helper that
+is late is killed by its exact identity; when `close` is called, or the daemon dies, all of them end. Errors:
+`EnvironmentMissing` (the interpreter is of no use), `LoadFailed` (the workflow), `RunnerCrashed` (a fork).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import subprocess
+from collections.abc import Sequence
+
+import trio
+
+import pwf
+from pwf import host
+from pwf.actors.processes.link import Exits, LinkClosed, SpawnLink
+from pwf.actors.processes.template import FORK_TIMEOUT_S, Template, describe_status, socket_pair
+from pwf.errors import EnvironmentMissing, GraphError, LoadFailed, RunnerCrashed
+from pwf.host import Identity
+from pwf.protocol.runner import MARKER_VARIABLE
+from pwf.protocol.spawn import (
+    Fork,
+    Forked,
+    Load,
+    Loaded,
+    Resolve,
+    Resolved,
+    SourceBundle,
+    StartFresh,
+)
+
+START_TIMEOUT_S = 30.0  # a cold disk, and an interpreter that imports pwf for the first time
+EXIT_STATUS_WAIT_S = 1.0
+END_TIMEOUT_S = 4.0  # a zygote gives what is below it 3 s
+MARKER_BYTES_MAX = 512  # room in the zygote's start environment, where each forked runner writes its marker
+
+
+class Zygote:
+    """One interpreter's zygote. `start` it in a nursery."""
+
+    def __init__(self, interpreter: str, exits: Exits) -> None:
+        self.interpreter = interpreter
+        self._exits = exits
+        self._link = SpawnLink(exits, *socket_pair())
+        self._process: trio.Process | None = None
+        self._nursery: trio.Nursery | None = None
+        self.stamp = interpreter_stamp(interpreter)
+        self.identity: Identity | None = None
+        self._stuck = False
+
+    @property
+    def is_current(self) -> bool:
+        """Whether the interpreter is still the file that this zygote was started from."""
+        return self.stamp == interpreter_stamp(self.interpreter)
+
+    @property
+    def is_usable(self) -> bool:
+        """Whether new processes may come from it. Closing one that is not would end the runners that it has."""
+        return not (self._stuck or self._link.closed.is_set()) and self.is_current
+
+    async def start(self, nursery: trio.Nursery) -> None:
+        """Start the process and wait for its hello. Raises `EnvironmentMissing`."""
+        if self.stamp is None:
+            self.close()
+            raise EnvironmentMissing(
+                f"the interpreter {self.interpreter} is gone",
+                hint="restore it, or restart the run to take the present one",
+            )
+        self._nursery = nursery
+        try:
+            self._process = await trio.lowlevel.open_process(
+                [self.interpreter, "-P", "-m", "pwf.runner.spawn.zygote", str(self._link.theirs.fileno())],
+                stdin=subprocess.DEVNULL,
+                stdout=2,  # what workflow code prints goes to the daemon's log, like its errors
+                pass_fds=[self._link.theirs.fileno()],
+                start_new_session=True,  # a terminal's Ctrl-C is the daemon's alone
+                cwd="/",
+                env=_zygote_environment(),
+            )
+        except OSError as error:
+            self.close()
+            text = f"the interpreter {self.interpreter} can not be started: {error}"
+            passing = error.errno in (errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE)
+            raise (RunnerCrashed(text) if passing else EnvironmentMissing(text)) from error
+        self._link.theirs.close()
+        nursery.start_soon(self._link.run)
+        nursery.start_soon(self._reap)
+        hello = None
+        with trio.move_on_after(START_TIMEOUT_S):
+            with contextlib.suppress(LinkClosed):
+                hello = await self._link.hello()
+        if hello is None:
+            self.close()
+            raise await self._no_hello()
+        if hello.pwf != pwf.__version__:
+            self.close()
+            raise EnvironmentMissing(
+                f"the interpreter {self.interpreter} has pwf {hello.pwf}, and the daemon is pwf {pwf.__version__}",
+                hint=f"install pwf-workflows=={pwf.__version__} there, or run the daemon of the other version",
+            )
+        self.identity = hello.identity
+
+    def close(self) -> None:
+        """Close its socket: the zygote ends everything below it, then itself."""
+        self._link.close()
+
+    async def make_template(
+        self, bundle: SourceBundle, environment: dict[str, str], deadline_s: float
+    ) -> Template:
+        """Fork a template and have it load the bundle. Raises `LoadFailed`; `unsafe` of the result says if of use."""
+        link, identity = await self._fork("template")
+        template = Template(self, link, identity, self._exits)
+        template.unsafe = await self._load(link, identity, bundle, environment, deadline_s)
+        return template
+
+    async def start_fresh(
+        self,
+        bundle: SourceBundle,
+        environment: dict[str, str],
+        marker: str,
+        descriptors: Sequence[int],
+        deadline_s: float,
+    ) -> Identity:
+        """Start a runner by exec and have it load the bundle. `descriptors`: its messages and values sockets."""
+        link = SpawnLink(self._exits, *socket_pair())
+        request = StartFresh(call=self._link.next_call(), environment=environment, marker=marker)
+        identity = await self._spawn(request, link, (link.theirs.fileno(), *descriptors))
+        await self._load(link, identity, bundle, environment, deadline_s)
+        return identity
+
+    async def resolve(self, path: str, root: str, environment: dict[str, str], deadline_s: float) -> Resolved:
+        """Have a forked resolver load the file. What kills or stalls the resolver is an answer, too."""
+        link, identity = await self._fork("resolver")
+        call = link.next_call()
+        request = Resolve(call=call, path=path, root=root, environment=environment)
+        try:
+            with trio.fail_after(deadline_s):
+                return await link.call(request, Resolved)
+        except trio.TooSlowError:
+            fault = f"loading {path} did not end within {deadline_s:g} s"
+        except LinkClosed:
+            fault = f"loading {path} ended the process: {await self._how_it_ended(identity)}"
+        finally:
+            self._end(link, identity)
+        return Resolved(call=call, error_code="load_failed", error=fault)
+
+    async def _load(
+        self,
+        link: SpawnLink,
+        identity: Identity,
+        bundle: SourceBundle,
+        environment: dict[str, str],
+        deadline_s: float,
+    ) -> str | None:
+        """Why the loaded process must not be forked from, or None. On failure the process is ended."""
+        loaded = False
+        try:
+            with trio.fail_after(deadline_s):
+                request = Load(call=link.next_call(), bundle=bundle, environment=environment)
+                answer = await link.call(request, Loaded)
+            if answer.error is not None:
+                kind = GraphError if answer.error_code == GraphError.code else LoadFailed
+                raise kind(answer.error, hint=answer.hint)
+            loaded = True
+            return answer.unsafe
+        except trio.TooSlowError:
+            raise LoadFailed(f"loading did not end within {deadline_s:g} s") from None
+        except LinkClosed:
+            how = await self._how_it_ended(identity)
+            raise LoadFailed(f"loading ended the process: {how}") from None
+        finally:
+            if not loaded:
+                self._end(link, identity)
+
+    async def _fork(self, role: str) -> tuple[SpawnLink, Identity]:
+        link = SpawnLink(self._exits, *socket_pair())
+        request = Fork(call=self._link.next_call(), role="template" if role == "template" else "resolver")
+        return link, await self._spawn(request, link, (link.theirs.fileno(),))
+
+    async def _spawn(
+        self, request: Fork | StartFresh, link: SpawnLink, descriptors: Sequence[int]
+    ) -> Identity:
+        """Have the zygote start a process that holds the other end of `link`."""
+        assert self._nursery is not None
+        answer = None
+        try:
+            with trio.fail_after(FORK_TIMEOUT_S):
+                answer = await self._link.call(request, Forked, descriptors)
+        except (trio.TooSlowError, LinkClosed) as error:
+            self._stuck = True
+            raise RunnerCrashed(f"the zygote of {self.interpreter} does not answer") from error
+        finally:
+            link.theirs.close()
+            if answer is None or not answer.identities:
+                link.close()
+        if not answer.identities:
+            raise RunnerCrashed(f"no process could be forked: {answer.error}")
+        self._nursery.start_soon(link.run)
+        return answer.identities[0]
+
+    def _end(self, link: SpawnLink, identity: Identity) -> None:
+        """Be done with a helper, whatever it does."""
+        link.close()
+        with contextlib.suppress(OSError):  # no descriptors just now: most end with their link
+            host.kill_identity(identity)
+        self._exits.forget(identity)
+
+    async def _how_it_ended(self, identity: Identity) -> str:
+        report = self._exits.expect(identity)
+        with trio.move_on_after(EXIT_STATUS_WAIT_S):
+            await report.arrived.wait()
+        return describe_status(report.status)
+
+    async def _reap(self) -> None:
+        """Once its socket is closed, the zygote has a bounded time to end; then it is killed. Reaped in any case."""
+        assert self._process is not None
+        try:
+            await self._link.closed.wait()
+        finally:
+            self.close()
+            with trio.CancelScope(shield=True):
+                with trio.move_on_after(END_TIMEOUT_S):
+                    await self._process.wait()
+                if self._process.returncode is None:
+                    self._process.kill()
+                    await self._process.wait()
+
+    async def _no_hello(self) -> EnvironmentMissing | RunnerCrashed:
+        """Say why the zygote did not come up, by asking the interpreter for the import alone.
+
+        One that can do it was ended from outside: that passes, and says nothing against the interpreter.
+        """
+        argv = [self.interpreter, "-P", "-c", "import pwf.runner.spawn.zygote"]
+        reason = "it ended without a word"
+        with trio.move_on_after(START_TIMEOUT_S):
+            try:
+                tried = await trio.run_process(
+                    argv,
+                    capture_stderr=True,
+                    capture_stdout=True,
+                    check=False,
+                    env=_zygote_environment(),
+                    cwd="/",
+                )
+            except OSError as error:
+                reason = str(error)
+            else:
+                if tried.returncode == 0:
+                    return RunnerCrashed(f"the zygote of {self.interpreter} ended before it was ready")
+                lines = tried.stderr.decode(errors="replace").strip().splitlines()
+                reason = lines[-1] if lines else reason
+        return EnvironmentMissing(
+            f"the interpreter {self.interpreter} can not serve the run: {reason}",
+            hint=f"install pwf in it: {self.interpreter} -m pip install pwf-workflows=={pwf.__version__}",
+        )
+
+
+def interpreter_stamp(interpreter: str) -> tuple[int, int, int] | None:
+    """What tells this interpreter from another at the same path; None when it is gone or can not be executed."""
+    try:
+        state = os.stat(interpreter)
+    except OSError:
+        return None
+    return (state.st_dev, state.st_ino, state.st_mtime_ns) if os.access(interpreter, os.X_OK) else None
+
+
+def _zygote_environment() -> dict[str, str]:
+    """Nothing of the daemon's own but the way to the user's packages; runs bring their own environment."""
+    kept = {name: os.environ[name] for name in ("HOME", "PATH", "TMPDIR") if name in os.environ}
+    return {**kept, "LANG": "C.UTF-8", MARKER_VARIABLE: "." * MARKER_BYTES_MAX}

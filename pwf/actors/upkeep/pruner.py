@@ -1,0 +1,312 @@
+"""Pruner: retention, compaction and backups; what may take long and must hold up nobody.
+
+Owns: the walk over ended runs, one prune and one backup at a time. Promises: a tree of runs goes whole, in a
+transaction of its own, and other commands take their turn between two of them; while runs execute the walk goes on at
+a bounded pace, so that a daemon that is never idle is pruned too; what is looked for is looked for on the reader, and
+only what was found is written. Must never hold up admission, and never remove by a clock that has just jumped ahead.
+In: time; `prune` and `backup` of clients. Out: commands to the store; Definitions is told what it must forget.
+If it dies: the daemon ends. Every command is safe to repeat, and the next pass goes on where the last one stopped.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
+
+import msgspec
+import trio
+
+from pwf.actors.base.logging import Log
+from pwf.clock import Clock
+from pwf.errors import InvalidArgument, OutcomeUnknown, Unavailable
+from pwf.protocol.operations import PruneResult
+from pwf.store import retention
+from pwf.store.backup import Backup, write_backup
+from pwf.store.once import Done
+from pwf.store.receipts import (
+    DropReceipts,
+    OldReceipts,
+    ReceiptKey,
+    drop_receipts,
+    find_receipt,
+    old_receipts,
+)
+from pwf.store.retention import PrunedTree, PruneTree, RecordPrune, plan_prune, prune_tree, record_prune
+from pwf.store.space import STEP_PAGES, Ask, Compact, compact, space, to_give_back
+from pwf.store.values import DropValues, UnusedValues, drop_values, unused_values
+
+R = TypeVar("R")
+
+# --- limits ---------------------------------------------------------------------------------------------------
+
+FIRST_S = 60.0  # after the start: recovery goes first
+EVERY_S = 3_600.0
+RETRY_S = 60.0  # after the store could not take a command
+CLEAN_S = 24 * 3_600.0  # between two looks for what nothing refers to, when no run was removed
+BUSY_PAUSE_S = 0.25  # between two commands while runs execute: four trees a second
+DROP_BYTES = 16 * 1024 * 1024  # of values in one command
+DROP_VALUES = 100
+STEPPED_MS = 3_600_000  # the wall clock has gone ahead of elapsed time by more: it was set
+TRUSTED_AGAIN_MS = 24 * 3_600_000  # of elapsed time
+
+
+class Store(Protocol):
+    """The part of the store's handle that this actor needs."""
+
+    disk_full: bool
+
+    async def write(self, handler: Callable[[Any, Any], R], command: Any) -> R:
+        """Run one command; its result after the commit."""
+        ...
+
+    async def read(self, handler: Callable[[Any, Any], R], query: Any) -> R:
+        """Run one query on the reader."""
+        ...
+
+
+class Forgetful(Protocol):
+    """The part of Definitions that this actor needs."""
+
+    def forget(self, definition_ids: Iterable[str]) -> None:
+        """These may be gone from the store in a moment."""
+        ...
+
+
+class Pruner:
+    """The actor and its handle in one."""
+
+    def __init__(
+        self,
+        *,
+        store: Store,
+        definitions: Forgetful,
+        is_idle: Callable[[], bool],
+        database: Path,
+        epoch: int,
+        retention_days: int,
+        clock: Clock,
+        log: Log,
+    ) -> None:
+        self._store = store
+        self._definitions = definitions
+        self._is_idle = is_idle
+        self._database = database
+        self._epoch = epoch
+        self._retention_ms = retention_days * retention.DAY_MS
+        self._clock = clock
+        self._log = log
+        self._pruning = trio.Lock()
+        self._copying = trio.Lock()
+        self._clean_at = 0.0  # trio's clock
+        self._trusted = clock.now()
+
+    # --- the actor ---
+
+    async def run(self) -> None:
+        """Prune by age, now and then, until cancelled."""
+        await trio.sleep(FIRST_S)
+        while True:
+            try:
+                await self.keep()
+            except OutcomeUnknown:
+                raise
+            except Unavailable as error:
+                self._log.warning("pruner.unavailable", code=error.code)
+                await trio.sleep(RETRY_S)
+            else:
+                await trio.sleep(EVERY_S)
+
+    async def keep(self) -> PruneResult:
+        """One pass: what the retention rule says, then what nothing refers to."""
+        async with self._pruning:
+            before_ms = self._clock.now().wall_ms - self._retention_ms
+            result = PruneResult(before_ms=before_ms)
+            if self._retention_ms and self._clock_is_trusted():
+                result = await self._trees(before_ms, self._pause)
+            if result.runs or trio.current_time() >= self._clean_at:
+                result = await self._clean(result, self._pause)
+            if result.runs:
+                command = RecordPrune(result=result, actor="daemon", epoch=self._epoch)
+                await self._store.write(record_prune, command)
+                self._log("pruner.pruned", trees=result.trees, runs=result.runs, values=result.values)
+            return result
+
+    # --- the handle ---
+
+    async def prune(
+        self, before_ms: int, *, dry_run: bool, actor: str, receipt: ReceiptKey | None
+    ) -> Done[PruneResult]:
+        """Remove what ended before that time, at once; or say what would be removed."""
+        if before_ms > self._clock.now().wall_ms:
+            raise InvalidArgument("the time is in the future", hint="name a moment that has passed")
+        if dry_run:
+            return Done(await self._plan(before_ms))
+        if receipt is not None and (done := await self._done_before(receipt)) is not None:
+            return done
+        async with self._pruning:
+            result = await self._trees(before_ms, trio.lowlevel.checkpoint)
+            result = await self._clean(result, trio.lowlevel.checkpoint)
+            command = RecordPrune(result=result, actor=actor, epoch=self._epoch, receipt=receipt)
+            done = await self._store.write(record_prune, command)
+        self._log("pruner.pruned", trees=result.trees, runs=result.runs, values=result.values, actor=actor)
+        return done
+
+    async def backup(self, target: Path) -> Backup:
+        """Write a backup to a new file. Cancelled: no file is left."""
+        async with self._copying:
+            made = await trio.to_thread.run_sync(self._write_backup, target)
+        self._log("backup.made", path=str(target), bytes=made.size, runs=made.runs)
+        return made
+
+    def _write_backup(self, target: Path) -> Backup:
+        return write_backup(
+            self._database,
+            target,
+            now=self._clock.now(),
+            epoch=self._epoch,
+            check_wanted=trio.from_thread.check_cancelled,
+        )
+
+    async def _done_before(self, receipt: ReceiptKey) -> Done[PruneResult] | None:
+        found = await self._store.read(find_receipt, receipt)
+        if found is None or found.outcome != "accepted":
+            return None
+        return Done(msgspec.json.decode(found.response, type=PruneResult), adopted=True)
+
+    # --- trees ---
+
+    async def _plan(self, before_ms: int) -> PruneResult:
+        result = PruneResult(before_ms=before_ms, dry_run=True)
+        query: PruneTree | None = PruneTree(before_ms=before_ms)
+        while query is not None:
+            found = await self._store.read(plan_prune, query)
+            result, query = _added(result, found), _next(query, found)
+        return result
+
+    async def _trees(self, before_ms: int, pause: Callable[[], Awaitable[None]]) -> PruneResult:
+        """Remove every tree that may go, one by one."""
+        result = PruneResult(before_ms=before_ms)
+        query: PruneTree | None = PruneTree(before_ms=before_ms)
+        while query is not None:
+            ahead = await self._store.read(plan_prune, query)
+            if not ahead.trees:  # nothing to write here: go on past it, on the reader
+                result, query = _added(result, ahead), _next(query, ahead)
+                continue
+            for _ in range(ahead.trees):
+                found = await self._store.write(prune_tree, query)
+                result, following = _added(result, found), _next(query, found)
+                await pause()
+                if following is None:
+                    return result
+                query = following
+        return result
+
+    async def _pause(self) -> None:
+        """Nobody waits for the automatic walk: while runs execute it goes slowly. Unless a client's prune does."""
+        if self._is_idle() or self._pruning.statistics().tasks_waiting:
+            await trio.lowlevel.checkpoint()
+        else:
+            await trio.sleep(BUSY_PAUSE_S)
+
+    def _clock_is_trusted(self) -> bool:
+        """Whether the wall clock has not just been set ahead: by such a clock everything is old."""
+        now, then = self._clock.now(), self._trusted
+        elapsed_ms = now.elapsed_ms - then.elapsed_ms
+        if (now.wall_ms - then.wall_ms) - elapsed_ms <= STEPPED_MS:
+            return True
+        if elapsed_ms < TRUSTED_AGAIN_MS:
+            self._log.warning("pruner.clock_set", ahead_ms=now.wall_ms - then.wall_ms - elapsed_ms)
+            return False
+        self._trusted = now
+        return True
+
+    # --- what nothing refers to ---
+
+    async def _clean(self, result: PruneResult, pause: Callable[[], Awaitable[None]]) -> PruneResult:
+        """Drop definitions, environments, values and receipts that nobody needs; give space back if it pays."""
+        await self._drop(retention.unused_definitions, retention.drop_definitions, pause, forget=True)
+        await self._drop(retention.unused_environments, retention.drop_environments, pause)
+        values = await self._drop_values(pause)
+        await self._drop_receipts(pause)
+        freed_bytes = await self._compact(pause)
+        self._clean_at = trio.current_time() + CLEAN_S
+        return msgspec.structs.replace(result, values=values, freed_bytes=freed_bytes)
+
+    async def _drop(
+        self,
+        look: Callable[[Any, retention.Unused], retention.UnusedPage],
+        drop: Callable[[Any, retention.Drop], int],
+        pause: Callable[[], Awaitable[None]],
+        *,
+        forget: bool = False,
+    ) -> None:
+        after: str | None = ""
+        while after is not None:
+            page = await self._store.read(look, retention.Unused(after=after))
+            after = page.after
+            if page.ids:
+                if forget:  # before, so that no start takes one of them for stored
+                    self._definitions.forget(page.ids)
+                await self._store.write(drop, retention.Drop(ids=page.ids))
+                await pause()
+
+    async def _drop_values(self, pause: Callable[[], Awaitable[None]]) -> int:
+        dropped = 0
+        after: str | None = ""
+        while after is not None:
+            page = await self._store.read(unused_values, UnusedValues(after=after))
+            after = page.after
+            for digests in slices(page.values):
+                dropped += await self._store.write(drop_values, DropValues(digests=digests))
+                await pause()
+        return dropped
+
+    async def _drop_receipts(self, pause: Callable[[], Awaitable[None]]) -> None:
+        after: tuple[int, int] | None = (-1, 0)
+        while after is not None:
+            page = await self._store.read(old_receipts, OldReceipts(after=after))
+            after = page.after
+            if page.keys:
+                await self._store.write(drop_receipts, DropReceipts(keys=page.keys))
+                await pause()
+
+    async def _compact(self, pause: Callable[[], Awaitable[None]]) -> int:
+        found = await self._store.read(space, Ask())
+        left = to_give_back(found, disk_full=self._store.disk_full)
+        freed = 0
+        while left > 0:
+            gone = await self._store.write(compact, Compact(pages=min(STEP_PAGES, left)))
+            if gone <= 0:
+                break
+            freed, left = freed + gone, left - gone
+            await pause()
+        return freed * found.page_bytes
+
+
+def slices(values: Iterable[tuple[str, int]]) -> list[tuple[str, ...]]:
+    """Digests in groups whose removal is one command: bounded in number and bytes."""
+    groups: list[tuple[str, ...]] = []
+    group: list[str] = []
+    size = 0
+    for digest, bytes_ in values:
+        if group and (len(group) >= DROP_VALUES or size + bytes_ > DROP_BYTES):
+            groups.append(tuple(group))
+            group, size = [], 0
+        group.append(digest)
+        size += bytes_
+    return [*groups, tuple(group)] if group else groups
+
+
+def _added(result: PruneResult, found: PrunedTree) -> PruneResult:
+    return msgspec.structs.replace(
+        result,
+        trees=result.trees + found.trees,
+        runs=result.runs + found.runs,
+        kept=dict(Counter(result.kept) + Counter(found.kept)),
+    )
+
+
+def _next(query: PruneTree, found: PrunedTree) -> PruneTree | None:
+    return None if found.after is None else msgspec.structs.replace(query, after=found.after)

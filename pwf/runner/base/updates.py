@@ -1,0 +1,71 @@
+"""`ctx.publish` on its way out: at most twenty sendings a second, the newest of each key kept in between.
+
+What waits is bounded by number and so, with the bound of each update, in bytes; when it is full, the
+publisher waits for the socket. A step's end flushes. Updates have no reply: one that a crash swallows is
+replaced by the next.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import msgspec
+
+from pwf.errors import InvalidArgument
+from pwf.protocol.runner import Publish
+from pwf.runner.base.wire import DaemonGone, Wire
+
+INTERVAL_S = 0.05
+PENDING_MAX = 64
+
+
+class Updates:
+    """Coalesces and sends updates. Any thread may publish."""
+
+    def __init__(self, wire: Wire) -> None:
+        self._wire = wire
+        self._pending: dict[tuple[str, str], Publish] = {}
+        self._changed = threading.Condition()
+        self._last_sent = -INTERVAL_S
+        self._thread: threading.Thread | None = None
+
+    def publish(self, attempt: int, kind: str, key: str, data: bytes) -> None:
+        """Send now, or when the interval is over. `data` is canonical JSON."""
+        for text in (kind, key):
+            if not text.isascii() and any("\ud800" <= char <= "\udfff" for char in text):
+                raise InvalidArgument(f"the update {kind!r} {key!r} is named by a lone surrogate")
+        with self._changed:
+            self._pending[kind, key] = Publish(attempt=attempt, kind=kind, key=key, data=msgspec.Raw(data))
+            if len(self._pending) >= PENDING_MAX or time.monotonic() >= self._last_sent + INTERVAL_S:
+                self._send_pending()
+                return
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._send_later, name="pwf updates", daemon=True)
+                self._thread.start()
+            self._changed.notify()
+
+    def flush(self) -> None:
+        """Send what waits, in order of first publication."""
+        if self._pending:
+            with self._changed:
+                self._send_pending()
+
+    def _send_pending(self) -> None:
+        pending, self._pending = self._pending, {}
+        self._last_sent = time.monotonic()
+        for update in pending.values():
+            self._wire.send(update)
+
+    def _send_later(self) -> None:
+        try:
+            with self._changed:
+                while True:
+                    self._changed.wait_for(lambda: bool(self._pending))
+                    rest = self._last_sent + INTERVAL_S - time.monotonic()
+                    if rest > 0:
+                        self._changed.wait(rest)
+                    elif self._pending:
+                        self._send_pending()
+        except DaemonGone:
+            return  # the hang-up watcher ends the process

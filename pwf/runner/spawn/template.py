@@ -1,0 +1,154 @@
+"""The template: a process that has loaded one workflow, and from which its runners are forked.
+
+Owns the loaded workflow and the runners' reaping. Promises: it forks only if loading left nothing that a fork would
+break; a runner does nothing before its `Launch`; runners outlive it. Must never run a workflow's steps itself. If it
+dies: its runners go on, the zygote adopts them, and the pool makes another template.
+"""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import os
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from pwf import host
+from pwf.errors import PwfError
+from pwf.protocol.runner import MARKER_VARIABLE
+from pwf.protocol.spawn import Forked, ForkRunners, Load, Loaded, ToSpawner
+from pwf.runner.base.failure import bounded, user_traceback
+from pwf.runner.engine import PUBLISHING_KINDS, run_runner
+from pwf.runner.load.pinned import load_bundle
+from pwf.runner.spawn import forking, hazards
+from pwf.runner.spawn.channel import SpawnSocket, stream_socket
+from pwf.runner.spawn.reaping import Children, kill_descendants
+from pwf.runner.spawn.spawner_loop import serve
+from pwf.workflow.workflow import Workflow
+
+RUNNER_NAME = "pwf-runner"
+WAITING_NAME = "pwf-waiting"  # until its launch
+ROLE = "template"  # what stands in the marker of a process that loads, and of all that loading starts
+ERROR_BYTES_MAX = 64 * 1024
+
+
+def run_template(descriptor: int, reserved: host.ReservedVariable) -> int:
+    """The body of the forked template: load, answer, and fork runners until the daemon closes the socket."""
+    (descriptor,) = forking.detach((descriptor,), "pwf-template")
+    reserved.write(ROLE)
+    control = SpawnSocket(descriptor)
+    received = control.receive()
+    if received is None:
+        return 0
+    request, _ = received
+    if not isinstance(request, Load):
+        return forking.EXIT_CRASHED
+    before = hazards.look()
+    forking.bound_loading()
+    workflow, answer = load(request, ROLE)
+    forking.unbound_loading()
+    if workflow is not None:
+        hazards.settle(before)
+        unsafe = hazards.hazards(before, hazards.look(), host.has_children())
+        answer = Loaded(call=request.call, unsafe=unsafe)
+    if workflow is None or answer.unsafe is not None:
+        kill_descendants()
+        control.send(answer)
+        return 0
+    preload(workflow)
+    forking.flush()
+    gc.collect()
+    gc.freeze()  # what is loaded lives as long as the process: never walk it again, so that its pages stay shared
+    gc.disable()
+    template = _Template(control, workflow, reserved)
+    control.send(answer)
+    serve(control, template.children, template.handle)
+    return 0
+
+
+def preload(workflow: Workflow[Any]) -> None:
+    """Import what the nodes' kinds need, once for all runners: an async node would pay 100 ms for trio in each."""
+    loops = any(
+        node.is_async or node.observe_is_async or node.spec.kind == "shell"
+        for node in workflow.nodes.values()
+    )
+    publishes = any(node.spec.kind in PUBLISHING_KINDS for node in workflow.nodes.values())
+    for name in (
+        *(("pwf.runner.base.updates",) if publishes else ()),
+        *(("trio", "concurrent.futures.thread", "subprocess") if loops else ()),
+    ):
+        importlib.import_module(name)
+
+
+def load(request: Load, marker: str) -> tuple[Workflow[Any] | None, Loaded]:
+    """Load the bundle under its environment. The answer says what went wrong when there is no workflow."""
+    forking.set_environment(request.environment, marker)
+    gc.enable()
+    try:
+        return load_bundle(request.bundle), Loaded(call=request.call)
+    except PwfError as error:
+        text, code, hint = error.message, error.code, error.hint
+    except BaseException as error:  # noqa: BLE001 - user code: whatever loading raises is the answer
+        text, code, hint = f"{type(error).__name__}: {error}\n{user_traceback(error)}", "load_failed", None
+    return None, Loaded(call=request.call, error=bounded(text, ERROR_BYTES_MAX), error_code=code, hint=hint)
+
+
+class _Template:
+    def __init__(
+        self,
+        control: SpawnSocket,
+        workflow: Workflow[Any],
+        reserved: host.ReservedVariable,
+    ) -> None:
+        self.children = Children()
+        self._control = control
+        self._workflow = workflow
+        self._reserved = reserved
+
+    def handle(self, request: ToSpawner, descriptors: list[int]) -> None:
+        """Fork a runner for each pair of sockets that came along.
+
+        One right after the other: after a fork, what is written to is copied first, here too, and that but once then.
+        """
+        if not isinstance(request, ForkRunners) or not descriptors or len(descriptors) % 2:
+            raise SystemExit(forking.EXIT_CRASHED)
+        pids: list[int] = []
+        error = None
+        # Written before the fork: without a template, whoever does not bear it would be ended as nobody's.
+        self._reserved.write(request.marker)
+        try:
+            for start in range(0, len(descriptors), 2):
+                pids.append(forking.fork(partial(self._be_runner, descriptors[start : start + 2])))
+        except OSError as failed:  # no memory, or too many processes
+            error = str(failed)
+        finally:
+            self._reserved.write(ROLE)
+        for descriptor in descriptors:
+            os.close(descriptor)
+        self._control.send(Forked(call=request.call, identities=self.children.add(*pids), error=error))
+
+    def _be_runner(self, descriptors: list[int]) -> int:
+        messages, values = forking.detach(descriptors, WAITING_NAME)
+        forking.reseed()
+        gc.enable()
+        return run(messages, values, self._workflow, self._become)
+
+    def _become(self, marker: str) -> None:
+        """Bear the run's marker, in the environment as loading the workflow has left it."""
+        if not self._reserved.write(marker) and self._reserved.room >= 0:
+            raise OSError(f"the marker has more than {self._reserved.room} bytes")
+        bear(marker)
+        host.set_process_name(RUNNER_NAME)
+
+
+def bear(marker: str) -> None:
+    """Pass the marker on to whatever is started from here."""
+    os.environ[MARKER_VARIABLE] = marker
+
+
+def run(messages: int, values: int, workflow: Workflow[Any], become: Callable[[str], None] = bear) -> int:
+    """Be the runner: from its `Launch` to its end."""
+    with stream_socket(messages) as messages_socket, stream_socket(values) as values_socket:
+        run_runner(messages_socket, values_socket, workflow, become)
+    return 0
