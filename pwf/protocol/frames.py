@@ -10,7 +10,7 @@ from typing import Literal
 
 import msgspec
 
-from pwf.errors import FrameTooLarge, ProtocolError
+from pwf.errors import FrameTooLarge, ProtocolError, PwfError
 from pwf.protocol.nesting import NESTING_MAX, is_too_deep
 from pwf.protocol.raw import OptionalRaw, empty
 
@@ -97,6 +97,12 @@ DaemonFrame = Hello | Response | Event | ErrorFrame
 _encoder = msgspec.json.Encoder()
 _client = msgspec.json.Decoder(ClientFrame)
 _daemon = msgspec.json.Decoder(DaemonFrame)
+
+
+def error_body(error: PwfError) -> ErrorBody:
+    """An exception as it stands on the wire."""
+    details = None if error.details is None else msgspec.Raw(msgspec.json.encode(error.details))
+    return ErrorBody(code=error.code, message=error.message, hint=error.hint, details=details)
 
 
 def encode(frame: ClientFrame | DaemonFrame) -> bytes:

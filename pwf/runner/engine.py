@@ -13,23 +13,19 @@ from __future__ import annotations
 
 import functools
 import os
-import socket
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from pwf.errors import EnvironmentMissing, GraphError, NotFound
-from pwf.protocol.crashlab import LAB_VARIABLE
+from pwf.errors import GraphError, NotFound
 from pwf.protocol.graph import PURE_KINDS, NodeSpec, RoutingFailed, route
-from pwf.protocol.runner import Ask, Finish, Launch, Leaving, PastStep, StepError, Value, WaitUntil
-from pwf.runner.base import descendants, limits
+from pwf.protocol.runner import Ask, Finish, Launch, PastStep, StepError, Value, WaitUntil
+from pwf.runner.base import limits
 from pwf.runner.base.failure import plain_error
 from pwf.runner.base.steps import End, Ended, Question, Step, Timer
 from pwf.runner.base.wire import DaemonGone, ValueReader, Wire
-from pwf.runner.hangup import HangUpWatcher, end_process
 from pwf.runner.kinds import action, checkpoint, compute, observe, shell, wait
-from pwf.runner.spawn import forking
 from pwf.workflow.context import Context
 from pwf.workflow.workflow import Workflow
 
@@ -45,55 +41,6 @@ _RUN: Mapping[str, Callable[[Step], End]] = {
 }
 HELD_TIMEOUT_MS_MIN = 60_000
 PUBLISHING_KINDS = frozenset({"action", "shell"})
-
-
-def run_runner(
-    messages: socket.socket, values: socket.socket, workflow: Workflow[Any], become: Callable[[str], None]
-) -> None:
-    """Execute one generation: from its `Launch` to `Leaving`. Called once, in a process of its own.
-
-    `become` makes this process bear the run's marker; nothing of the workflow has run before.
-
-    Returns when the run is parked or has ended, when this runner is stale, or when the daemon is gone before
-    the launch; once launched, the loss of the daemon kills this process and all its descendants.
-    """
-    wire = Wire(messages)
-    try:
-        launch = wire.receive_launch()
-    except DaemonGone:
-        return
-    if launch.marker:
-        become(launch.marker)
-    wire.will_tick()
-    watcher = HangUpWatcher(messages, end_process, wire.tick)
-    try:
-        _enter(launch)
-        _engine(wire, ValueReader(values), workflow, launch).run()
-        wire.send(Leaving(childless=descendants.end_all()))
-    except DaemonGone:
-        end_process()
-    finally:
-        watcher.stop()
-
-
-def _engine(wire: Wire, values: ValueReader, workflow: Workflow[Any], launch: Launch) -> Engine:
-    if LAB_VARIABLE in os.environ:
-        from pwf.runner.lab.lab import engine_of  # `pwf crashlab` only
-
-        return engine_of(wire, values, workflow, launch)
-    return Engine(wire, values, workflow, launch)
-
-
-def _enter(launch: Launch) -> None:
-    """Make this process the run's: its folder and its memory limit."""
-    forking.default_termination()
-    if launch.root:
-        try:
-            os.chdir(launch.root)
-        except OSError as error:
-            message = f"the project's folder {launch.root!r} can not be entered: {error}"
-            raise EnvironmentMissing(message) from error
-    limits.limit_memory(launch.memory_bytes_max)
 
 
 class Engine:

@@ -81,10 +81,10 @@ def store_content(tx: Tx, data: bytes) -> str:
     if _complete_size(tx, name) is None:
         _refuse_while_full(tx)
         tx.run(Q.add_content, {"digest": name, "size": len(data), "wall_ms": tx.now.wall_ms})
-        chunks = range(0, len(data), CHUNK_BYTES)
-        for index, start in enumerate(chunks):
-            _put(tx, name, index, data[start : start + CHUNK_BYTES])
-        _finish(tx, name, len(chunks) - 1, len(data))
+        chunks = _chunk_count(len(data))
+        for index in range(chunks):
+            _put(tx, name, index, data[index * CHUNK_BYTES : (index + 1) * CHUNK_BYTES])
+        _finish(tx, name, chunks - 1, len(data))
     return name
 
 
@@ -240,6 +240,7 @@ def _complete_size(tx: Tx, name: str) -> int | None:
 
 
 def _chunk_count(size: int) -> int:
+    # An empty value has one empty chunk: who reads it asks for chunk 0, as for any other.
     return max(1, -(-size // CHUNK_BYTES))
 
 

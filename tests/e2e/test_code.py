@@ -55,6 +55,34 @@ def test_a_parked_run_goes_on_with_the_code_it_started_with_and_show_says_that_n
     assert world.home.json("run", "edited", "--detach")["run_id"]  # a new run takes what is there now
 
 
+EMPTY = """
+import bare
+import kit
+
+flow = Workflow("empty", input=str, files=["bare.txt"])
+
+@flow.shell(effect=idempotent("silent"))
+def silent(ctx):
+    return ["true"]
+
+@flow.compute
+def done(ctx):
+    return [ctx.input, ctx[silent].stdout, ctx.file("bare.txt").decode(), kit.__name__]
+
+flow.graph(silent >> done)
+"""
+
+
+def test_what_has_no_byte_works_as_module_helper_pinned_file_input_and_output(world: World) -> None:
+    (world.home.workflows / "bare.py").write_text("")
+    (world.home.project / "kit").mkdir()
+    (world.home.project / "kit" / "__init__.py").write_text("")
+    (world.home.project / "bare.txt").write_text("")
+    world.home.workflow("empty", EMPTY)
+
+    assert world.output(world.start("empty", "")) == ["", "", "", "kit"]
+
+
 def test_a_restart_takes_the_current_code(world: World) -> None:
     _write(world, "restarted", "old")
     run_id = world.start("restarted")

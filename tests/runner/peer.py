@@ -42,7 +42,8 @@ from pwf.protocol.runner import (
     value_request,
 )
 from pwf.runner.base.wire import DaemonGone, ValueReader, Wire
-from pwf.runner.engine import Engine, run_runner
+from pwf.runner.engine import Engine
+from pwf.runner.generation import run_runner
 from pwf.workflow.workflow import Workflow
 
 Decide = Callable[[FromRunner], str | None]  # a verdict that overrides the run's own

@@ -14,12 +14,15 @@ from pwf.store.values import (
     PutValueChunk,
     ReadValueChunk,
     UnusedValues,
+    ValueChunk,
     claim_value,
     drop_values,
+    load_content,
     load_value,
     put_chunk,
     read_chunk,
     release_holds,
+    store_content,
     store_value,
     unused_values,
     value_of,
@@ -54,6 +57,13 @@ def test_a_larger_value_comes_back_whole(writer, size):
     assert pair == (None, digest(data))
     assert load(writer, pair) == data
     assert count(writer, "content_chunks") == -(-size // CHUNK_BYTES)
+
+
+def test_empty_content_is_whole_and_is_read_like_any_other(writer):
+    name = do(writer, store_content, b"")
+
+    assert do(writer, load_content, name) == b""
+    assert do(writer, read_chunk, ReadValueChunk(digest=name, index=0)) == ValueChunk(data=b"", last=True)
 
 
 def test_equal_values_are_kept_once(writer):

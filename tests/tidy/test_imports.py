@@ -28,6 +28,23 @@ MAY_IMPORT: dict[str, set[str]] = {
     "crashlab": BASE | {"protocol", "client", "config", "host", "discovery"},
     "cli": BASE | {"protocol", "client", "crashlab", "config", "host", "discovery", "watch", "version"},
 }
+#: The rooms of a part in order of rank: a room uses itself and those before it. Names without a folder are files that
+#: stand beside the rooms.
+RANKS = {
+    "actors": (
+        "base",
+        "code",
+        "processes",
+        "claim",
+        "runs",
+        "upkeep",
+        "operations",
+        "door",
+        "wiring",
+        "daemon",
+    ),
+    "runner": ("base", "kinds", "hangup", "engine", "lab", "generation", "load", "spawn"),
+}
 #: Only `pwf daemon` starts the actors, and `pwf state restore` works on a home that no daemon serves.
 EXCEPTIONS = {("cli/daemon.py", "actors"), ("cli/commands.py", "actors"), ("cli/state.py", "actors")}
 
@@ -54,6 +71,48 @@ def test_a_module_imports_only_what_its_part_may(path: Path) -> None:
     wrong = imports(path) - MAY_IMPORT[part] - {part}
     wrong -= {name for file, name in EXCEPTIONS if str(relative) == file}
     assert not wrong, f"pwf/{relative} must not import {sorted(wrong)}"
+
+
+def modules_named(path: Path) -> set[str]:
+    """The full dotted names of our modules, and of what is taken from them, that a text imports."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "pwf":
+            found |= {f"{node.module}.{alias.name}" for alias in node.names}
+        elif isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names if alias.name.split(".")[0] == "pwf"}
+    return found
+
+
+@pytest.mark.parametrize(
+    "path",
+    sorted(path for part in RANKS for path in (ROOT / part).rglob("*.py")),
+    ids=lambda path: str(path.relative_to(ROOT)),
+)
+def test_a_room_uses_only_the_rooms_before_it(path: Path) -> None:
+    part, *rest = path.relative_to(ROOT).parts
+    room = rest[0].removesuffix(".py")
+    if room == "__init__":
+        return
+    ranks = RANKS[part]
+    mine = ranks.index(room)
+    for name in modules_named(path):
+        words = name.split(".")
+        if len(words) > 2 and words[1] == part:
+            assert words[2] in ranks, f"{name}: no room of {part}"
+            assert ranks.index(words[2]) <= mine, f"{path.relative_to(ROOT)} ({room}) must not import {name}"
+
+
+def test_every_room_says_what_it_owns_and_knows() -> None:
+    rooms = [
+        folder for part in RANKS for folder in (ROOT / part).iterdir() if (folder / "__init__.py").exists()
+    ]
+    for room in rooms:
+        said = ast.get_docstring(ast.parse((room / "__init__.py").read_text(encoding="utf-8"))) or ""
+        assert "Know" in said or "Extends" in said, (
+            f"{room.relative_to(ROOT)}/__init__.py says nothing of its duty"
+        )
+        assert room.name in RANKS[room.parent.name]
 
 
 @pytest.mark.parametrize(

@@ -13,14 +13,12 @@ from __future__ import annotations
 import contextlib
 import time
 import traceback
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
 
-import msgspec
 import trio
 
 from pwf.actors.base.logging import Log
 from pwf.actors.base.socket_stream import acquire
+from pwf.actors.operations.caller import Caller, Handler
 from pwf.errors import FrameTooLarge, ProtocolError, PwfError
 from pwf.protocol.frames import (
     OPEN_REQUESTS_MAX,
@@ -34,32 +32,13 @@ from pwf.protocol.frames import (
     Response,
     decode_client_frame,
     encode,
+    error_body,
 )
 
 RECEIVE_BYTES = 64 * 1024
 HELLO_S_MAX = 10.0  # a client that says nothing is not kept
 EOF_GRACE_S = 5.0  # a client that has closed its writing half still gets the answers that come soon
 ERROR_SEND_S_MAX = 2.0
-
-
-@dataclass(eq=False)
-class Caller:
-    """Who sent a request, for handlers: the client, and the way to send it events."""
-
-    number: int
-    send_event: Callable[[Event], Awaitable[None]]
-    client_id: str = ""
-    subscriptions: dict[str, Callable[[], None]] = field(default_factory=dict)
-    nursery: trio.Nursery | None = None
-    received_ns: int | None = None  # by `time.monotonic_ns`: all its requests so far had come by then
-
-    def spawn(self, task: Callable[[], Awaitable[None]]) -> None:
-        """Run a task for as long as this connection lives."""
-        assert self.nursery is not None
-        self.nursery.start_soon(task)
-
-
-Handler = Callable[[Request, Caller], Awaitable[Response]]
 
 
 class Connection:
@@ -209,12 +188,6 @@ class Connection:
         with trio.move_on_after(EOF_GRACE_S):
             for _ in range(OPEN_REQUESTS_MAX):
                 await self._slots.acquire()
-
-
-def error_body(error: PwfError) -> ErrorBody:
-    """An exception as it stands on the wire."""
-    details = None if error.details is None else msgspec.Raw(msgspec.json.encode(error.details))
-    return ErrorBody(code=error.code, message=error.message, hint=error.hint, details=details)
 
 
 def _fitting(response: Response) -> bytes:

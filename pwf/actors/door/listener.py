@@ -21,9 +21,10 @@ import trio
 
 from pwf.actors.base.logging import Log
 from pwf.actors.base.socket_stream import SocketStream
-from pwf.actors.door.connection import Connection, Handler, error_body
+from pwf.actors.door.connection import Connection
+from pwf.actors.operations.caller import Handler
 from pwf.errors import AlreadyServing, HomeRefused, Unavailable
-from pwf.protocol.frames import ErrorFrame, Hello, encode
+from pwf.protocol.frames import ErrorFrame, Hello, encode, error_body
 
 BACKLOG = 128
 CONNECTIONS_MAX = 512

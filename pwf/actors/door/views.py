@@ -18,7 +18,7 @@ import trio
 
 from pwf.actors.base.changes import Changes, Watch
 from pwf.actors.base.logging import Log
-from pwf.actors.door.connection import Caller
+from pwf.actors.operations.caller import Caller
 from pwf.errors import Conflict, FrameTooLarge, NotFound, PwfError, Rejected
 from pwf.protocol.frames import Event
 from pwf.protocol.merge_patch import diff

@@ -13,8 +13,8 @@ from typing import Any, get_args
 
 import msgspec
 
-from pwf.actors.door.connection import Caller, error_body
 from pwf.actors.operations import daemon, requests, runs, start, state, workflows
+from pwf.actors.operations.caller import Caller
 from pwf.actors.operations.services import Answer, Asked, OperationHandler, Services, scope_key
 from pwf.errors import (
     ClaimLost,
@@ -25,7 +25,7 @@ from pwf.errors import (
     StoreBroken,
     Unavailable,
 )
-from pwf.protocol.frames import Request, Response, ResponseOutcome
+from pwf.protocol.frames import Request, Response, ResponseOutcome, error_body
 from pwf.protocol.operations import OPERATIONS, Operation, Origin
 
 HANDLERS: dict[str, OperationHandler] = {

@@ -5,7 +5,7 @@ Owns nothing: it is the list of handles that `daemon` wires together, and the da
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Hashable
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Generic, Literal, Protocol, TypeVar
@@ -19,8 +19,7 @@ from pwf.actors.code.definitions import Definitions
 from pwf.actors.code.interpreters import Interpreters
 from pwf.actors.code.newer_code import NewerCode
 from pwf.actors.code.schemas import Schemas
-from pwf.actors.door.connection import Caller
-from pwf.actors.door.views import Views
+from pwf.actors.operations.caller import Caller
 from pwf.actors.upkeep.pruner import Pruner
 from pwf.clock import Clock
 from pwf.config import Config
@@ -91,6 +90,27 @@ class Admission(Protocol):
         ...
 
 
+class Subscriptions(Protocol):
+    """The handle of the views that clients follow."""
+
+    subscriptions: int
+
+    def subscribe(
+        self,
+        caller: Caller,
+        subscription: str,
+        key: str,
+        view: Hashable,
+        read: Callable[[], Awaitable[msgspec.Struct]],
+    ) -> None:
+        """Begin: `key` is what wakes it, `read` gives the newest state of `view`."""
+        ...
+
+    def unsubscribe(self, caller: Caller, subscription: str) -> None:
+        """End it."""
+        ...
+
+
 @dataclass
 class Life:
     """Where the daemon is in its life. `stop` begins the drain; `why_degraded` is set after a crash loop."""
@@ -111,7 +131,7 @@ class Services:
     definitions: Definitions
     schemas: Schemas
     changes: Changes
-    views: Views
+    views: Subscriptions
     newer_code: NewerCode
     claim: ServerClaim
     places: Places

@@ -12,7 +12,7 @@ import sys
 
 from pwf.protocol.runner import MARKER_VARIABLE
 from pwf.protocol.spawn import Load
-from pwf.runner.spawn import forking
+from pwf.runner.base import forking
 from pwf.runner.spawn.channel import SpawnSocket
 from pwf.runner.spawn.reaping import kill_descendants
 from pwf.runner.spawn.template import load, run

@@ -18,10 +18,12 @@ from pwf import host
 from pwf.errors import PwfError
 from pwf.protocol.runner import MARKER_VARIABLE
 from pwf.protocol.spawn import Forked, ForkRunners, Load, Loaded, ToSpawner
+from pwf.runner.base import forking
 from pwf.runner.base.failure import bounded, user_traceback
-from pwf.runner.engine import PUBLISHING_KINDS, run_runner
+from pwf.runner.engine import PUBLISHING_KINDS
+from pwf.runner.generation import run_runner
 from pwf.runner.load.pinned import load_bundle
-from pwf.runner.spawn import forking, hazards
+from pwf.runner.spawn import hazards
 from pwf.runner.spawn.channel import SpawnSocket, stream_socket
 from pwf.runner.spawn.reaping import Children, kill_descendants
 from pwf.runner.spawn.spawner_loop import serve

@@ -17,7 +17,8 @@ from pwf import host
 from pwf.errors import FrameTooLarge
 from pwf.protocol.runner import MARKER_VARIABLE
 from pwf.protocol.spawn import Fork, Forked, Resolve, Resolved, StartFresh, ToSpawner, ZygoteHello
-from pwf.runner.spawn import forking, hazards
+from pwf.runner.base import forking
+from pwf.runner.spawn import hazards
 from pwf.runner.spawn.channel import SpawnSocket
 from pwf.runner.spawn.reaping import Children, kill_descendants
 from pwf.runner.spawn.rehearsal import rehearse
