@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 from benchmarks.bench import Bench
+from benchmarks.beside import PAIRS
 from benchmarks.compare import moved
 from benchmarks.questions import NAMES, measure_of, text_of
 from benchmarks.report import markdown
@@ -33,6 +34,8 @@ def main(arguments: list[str] | None = None) -> int:
 
         print(profile(asked.profile_seconds))
         return 0
+    if asked.beside:
+        return _beside(asked, parser)
     known = load(asked.against) if asked.against else None  # first: a mistake shows before the measuring
     bench = Bench(quick=asked.quick, times=asked.times)
     questions = [(name, measure_of(name)) for name in asked.names or NAMES]
@@ -49,6 +52,26 @@ def main(arguments: list[str] | None = None) -> int:
     _tell(report, asked)
     if known is not None:
         print(moved(known, report))
+    return 0
+
+
+def _beside(asked: argparse.Namespace, parser: argparse.ArgumentParser) -> int:
+    from benchmarks.beside import driving
+    from benchmarks.beside.sides import Failed
+    from benchmarks.environments import CanNotInstall
+
+    if asked.pairs < 1 or asked.peers or asked.plot or asked.against:
+        parser.error("--beside takes at least one pair, and neither --peers, --plot nor --against")
+    options = ["--quick", "--times", str(asked.times or 1), "--minutes", f"{asked.minutes or MINUTES:g}"]
+    try:
+        found = driving.beside(
+            asked.beside, asked.names or driving.NAMES, pairs=asked.pairs, options=options, say=Bench().say
+        )
+    except (Failed, CanNotInstall) as error:
+        parser.error(str(error))
+    print(driving.markdown(found))
+    if asked.json is not None:
+        save(found, asked.json)
     return 0
 
 
@@ -85,6 +108,8 @@ def _parser() -> argparse.ArgumentParser:
         help="say what moved between two reports, and end",
     )
     add("--against", type=Path, metavar="FILE", help="measure, then say what moved since that report")
+    add("--beside", metavar="COMMIT", help="measure that commit and the working tree in turn, and compare")
+    add("--pairs", type=int, default=PAIRS, metavar="N", help=f"of --beside (default: {PAIRS})")
     add("--profile", action="store_true", help="say where the time of durable steps goes, and end")
     add("--profile-seconds", type=float, default=10.0, metavar="S", help="how long to look (default: 10)")
     add(

@@ -1,4 +1,4 @@
-"""The cache folder: databases that take long to fill, and virtual environments of peers. Never in the repository.
+"""The cache folder: databases that take long to fill, and environments. Never in the repository.
 
 A filled database is kept under the digest of the schema and of the code that filled it, so that it is made again
 when either changes. What stands in the cache is whole: it is made beside its place and renamed.
@@ -44,11 +44,16 @@ def filled_database(name: str, make: Callable[[Path], None]) -> Path:
 
 
 def put(database: Path, home: Path) -> Path:
-    """Copy a filled database into a home that no daemon serves; its path there."""
+    """Copy a filled database into a home that no daemon serves; its path there.
+
+    The copy is on the disk when this returns: else what is measured next would wait for the writing of it.
+    """
     home.mkdir(mode=0o700, parents=True, exist_ok=True)
     place = home / "pwf.db"
     shutil.copyfile(database, place)
     place.chmod(0o600)
+    with place.open("rb+") as copy:
+        os.fsync(copy)
     return place
 
 

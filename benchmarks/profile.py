@@ -20,8 +20,8 @@ import psutil
 
 from benchmarks.bench import Bench
 from benchmarks.daemon import Daemon
+from benchmarks.environments import CanNotInstall, python_with
 from benchmarks.load import start_payload, start_runs
-from benchmarks.peers.environments import CanNotInstall, python_with
 from benchmarks.samples import RULES, Stack, by_function, by_kind, parse
 from benchmarks.workflows import chain
 

@@ -108,7 +108,7 @@ def number(value: float) -> str:
     return f"{value:.3g}"
 
 
-def save(report: Report, path: Path) -> None:
+def save(report: msgspec.Struct, path: Path) -> None:
     """Write a report as indented JSON."""
     path.write_bytes(msgspec.json.format(msgspec.json.encode(report), indent=2) + b"\n")
 

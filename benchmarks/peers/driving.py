@@ -17,7 +17,7 @@ import msgspec
 import psutil
 
 from benchmarks.bench import Bench
-from benchmarks.peers.environments import CanNotInstall, postgres_programs, python_with, restate_server
+from benchmarks.environments import CanNotInstall, postgres_programs, python_with, restate_server
 from benchmarks.rows import Missing, Row, Stat
 from benchmarks.session import Measure
 

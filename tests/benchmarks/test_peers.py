@@ -10,10 +10,11 @@ from pathlib import Path
 import psutil
 import pytest
 
+from benchmarks import environments
 from benchmarks.bench import Bench
-from benchmarks.peers import driving, environments
+from benchmarks.environments import CanNotInstall
+from benchmarks.peers import driving
 from benchmarks.peers.driving import Peer, measure, peers, prepare
-from benchmarks.peers.environments import CanNotInstall
 from benchmarks.rows import Row
 
 FAKE = "tests.benchmarks.fake_peer"
@@ -90,7 +91,7 @@ def test_a_half_made_environment_is_thrown_away(tmp_path: Path, monkeypatch: pyt
 
     with pytest.raises(CanNotInstall):
         environments.made("some", ["a-package"], half)
-    assert not list((tmp_path / "peers").iterdir())
+    assert not list((tmp_path / "environments").iterdir())
 
 
 def test_an_environment_is_made_once_for_the_same_packages(

@@ -1,4 +1,4 @@
-"""Where peers live: a virtual environment or a node folder each, in the cache, made from the registry on request.
+"""Environments in the cache, made from the registry on request: for peers, for a profiler, for another commit of pwf.
 
 Nothing of a peer is installed beside pwf, and nothing of it is committed. An environment stands under the digest of
 what it was asked to hold; a half-made one is thrown away.
@@ -28,18 +28,28 @@ def python_with(name: str, packages: Sequence[str]) -> Path:
     """The interpreter of a virtual environment that holds the packages; made when it is missing."""
 
     def make(folder: Path) -> None:
-        run([sys.executable, "-m", "venv", str(folder)])
-        pip = [
-            str(folder / "bin" / "python"),
-            "-m",
-            "pip",
-            "install",
-            "--quiet",
-            "--disable-pip-version-check",
-        ]
-        run([*pip, *packages])
+        _install(folder, packages)
 
     return made(name, packages, make) / "bin" / "python"
+
+
+def python_with_tree(name: str, tree: Path) -> Path:
+    """The interpreter of a virtual environment in which the pwf of `tree` is installed as it stands there.
+
+    So every process that pwf starts from it has that pwf, and the dependencies that its `pyproject.toml` asks for.
+    """
+    wanted = hashlib.sha256((tree / "pyproject.toml").read_bytes()).hexdigest()
+
+    def make(folder: Path) -> None:
+        _install(folder, ["--editable", str(tree)])
+
+    return made(name, [str(tree), wanted], make) / "bin" / "python"
+
+
+def _install(folder: Path, what: Sequence[str]) -> None:
+    run([sys.executable, "-m", "venv", str(folder)])
+    python = str(folder / "bin" / "python")
+    run([python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *what])
 
 
 def node_package(name: str, package: str) -> Path:
@@ -77,7 +87,7 @@ def _path_folders() -> list[Path]:
 def made(name: str, packages: Sequence[str], make: Callable[[Path], None]) -> Path:
     """The folder that `make(folder)` fills, from the cache where it is whole; half-made ones are thrown away."""
     digest = hashlib.sha256(" ".join((sys.version, *packages)).encode()).hexdigest()[:12]
-    folder = cache_folder() / "peers" / f"{name}-{digest}"
+    folder = cache_folder() / "environments" / f"{name}-{digest}"
     whole = folder / "whole"  # environments can not be moved, so a mark says that this one is finished
     if not whole.exists():
         shutil.rmtree(folder, ignore_errors=True)
