@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 import trio
 
 from pwf.actors.base.mailbox import Mailbox
+from pwf.actors.base.reply import Reply
 from pwf.errors import Unavailable
 from pwf.store.batch import Answer, Claim, Job
 from pwf.store.executor import Executor
@@ -34,39 +35,20 @@ PATIENCE_S = 0.02  # that what nobody waits for waits for company
 
 
 class _Entry:
-    """A command on its way: in the inbox, taken, answered."""
+    """A command on its way, and where its answer goes."""
 
-    __slots__ = ("answer", "job", "taken", "task", "withdrawn")
+    __slots__ = ("job", "reply")
 
     def __init__(self, job: Job) -> None:
         self.job = job
-        self.answer: Answer | None = None
-        self.task: trio.lowlevel.Task | None = None
-        self.taken = False
-        self.withdrawn = False
-
-    async def wait(self) -> Any:
-        """The handler's result; shielded from the moment that the command was taken."""
-        if self.answer is None:
-            self.task = trio.lowlevel.current_task()
-            await trio.lowlevel.wait_task_rescheduled(self._abort)
-        assert self.answer is not None
-        if self.answer.error is not None:
-            raise self.answer.error
-        return self.answer.value
+        self.reply: Reply[Any] = Reply()
 
     def settle(self, answer: Answer) -> None:
-        """Answer, and wake whoever waits."""
-        self.answer = answer
-        if self.task is not None:
-            task, self.task = self.task, None
-            trio.lowlevel.reschedule(task)
-
-    def _abort(self, _: object) -> trio.lowlevel.Abort:
-        if self.taken:
-            return trio.lowlevel.Abort.FAILED
-        self.withdrawn, self.task = True, None
-        return trio.lowlevel.Abort.SUCCEEDED
+        """Answer whoever waits."""
+        if answer.error is not None:
+            self.reply.fail(answer.error)
+        else:
+            self.reply.give(answer.value)
 
 
 class StoreHandle:
@@ -89,7 +71,7 @@ class StoreHandle:
         """
         entry = _Entry(Job(handler, command, before_claim))
         await self._inbox.put(entry)
-        result: R = await entry.wait()
+        result: R = await entry.reply.wait()
         return result
 
     async def write_along(self, handler: Callable[[Tx, C], R], command: C) -> R:
@@ -97,7 +79,7 @@ class StoreHandle:
         entry = _Entry(Job(handler, command))
         self._patient.append(entry)
         with trio.move_on_after(PATIENCE_S):
-            result: R = await entry.wait()
+            result: R = await entry.reply.wait()
             return result
         return await self.write(handler, command)  # nobody came, and it was withdrawn
 
@@ -178,7 +160,7 @@ class StoreActor:
         if self.handle.disk_full and trio.current_time() >= self._retry_space_at:
             regained = await self._executor.call(lambda writer: writer.rebuild_ballast())
             self._note_space(not regained)
-        taken = [entry for entry in (*entries, *self.handle.take_patient()) if not entry.withdrawn]
+        taken = [entry for entry in (*entries, *self.handle.take_patient()) if entry.reply.take()]
         if taken:
             await self._run_batch(taken)
 
@@ -191,8 +173,6 @@ class StoreActor:
         self._retry_space_at = trio.current_time() + BALLAST_RETRY_S if disk_full else math.inf
 
     async def _run_batch(self, entries: list[_Entry]) -> None:
-        for entry in entries:
-            entry.taken = True
         try:
             batch = await self._executor.run([entry.job for entry in entries])
         except BaseException:

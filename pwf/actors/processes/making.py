@@ -9,10 +9,11 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Protocol
 
 import trio
 
+from pwf.actors.base.reply import Reply
 from pwf.actors.processes.custody import Custody
 from pwf.actors.processes.link import Exits, LinkClosed
 from pwf.actors.processes.runner_process import RunnerProcess
@@ -26,8 +27,6 @@ LOADING_MAX = 4  # workflow files that are resolved or loaded into fresh process
 HURRY_S = 1.0  # since a run found nobody waiting
 ATTEMPTS_MAX = 2  # to fork: a template may die between two runs; a second death in a row is its own fault
 
-T = TypeVar("T")
-
 
 class EventLog(Protocol):
     """The daemon's log: a constant event name and ids."""
@@ -36,37 +35,6 @@ class EventLog(Protocol):
 
 
 # --- messages -----------------------------------------------------------------------------------------------
-
-
-class Reply(Generic[T]):
-    """A value or an error, taken once. `abandoned`: the caller was cancelled."""
-
-    def __init__(self) -> None:
-        self._done = trio.Event()
-        self._value: list[T] = []
-        self._error: PwfError | None = None
-        self.abandoned = False
-
-    def give(self, value: T) -> None:
-        self._value.append(value)
-        self._done.set()
-
-    def fail(self, error: PwfError) -> None:
-        self._error = error
-        self._done.set()
-
-    async def wait(self) -> T:
-        try:
-            await self._done.wait()
-        except trio.Cancelled:
-            self.abandoned = True
-            for value in self._value:  # given in the same instant
-                if isinstance(value, RunnerProcess):
-                    value.discard()
-            raise
-        if self._error is not None:
-            raise self._error
-        return self._value[0]
 
 
 @dataclass(frozen=True)
@@ -134,10 +102,8 @@ class Makers:
         except PwfError as error:
             message.reply.fail(error)
             return
-        if message.reply.abandoned:
+        if not message.reply.give(process):
             process.discard()
-        else:
-            message.reply.give(process)
 
     async def _handle_resolve(self, message: ResolveFile) -> None:
         try:
