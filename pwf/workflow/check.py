@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from pathlib import PurePosixPath
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pwf.errors import InvalidArgument
 from pwf.ids import check_id
@@ -22,19 +22,17 @@ from pwf.workflow.source import first_line
 from pwf.workflow.suggest import nearest
 from pwf.workflow.switches import check_switch
 from pwf.workflow.ways import Drawn, draw
-
-if TYPE_CHECKING:
-    from pwf.workflow.workflow import Workflow
+from pwf.workflow.written import Written
 
 STEPS_LIMIT = 1_000_000
 FILES_MAX = 100
 
 
-def checked(flow: Workflow[Any]) -> tuple[WorkflowGraph, dict[str, NodeDef]]:
+def checked(flow: Written) -> tuple[WorkflowGraph, dict[str, NodeDef]]:
     """The graph and its nodes; one `GraphError` that names every fault when there are any."""
     faults = Faults(flow.name)
     input_schema = _check_workflow(flow, faults)
-    if not flow._written:
+    if not flow.nodes:
         faults.add(
             flow.place,
             "has no nodes",
@@ -42,14 +40,14 @@ def checked(flow: Workflow[Any]) -> tuple[WorkflowGraph, dict[str, NodeDef]]:
         )
         faults.raise_any()
     drawn = draw(flow, faults)
-    types = {node.id: _types_of(node, faults) for node in flow._written}
-    for node in flow._written:
+    types = {node.id: _types_of(node, faults) for node in flow.nodes}
+    for node in flow.nodes:
         for switch in drawn.switches_of(node):
             check_switch(switch, types[node.id], faults)
         _check_ways(node, drawn, faults)
     _check_reached(flow, drawn, faults)
     faults.raise_any()
-    nodes = {node.id: _definition(node, drawn, types[node.id]) for node in flow._written}
+    nodes = {node.id: _definition(node, drawn, types[node.id]) for node in flow.nodes}
     assert drawn.start is not None  # or `draw` has found a fault
     graph = WorkflowGraph(
         name=flow.name,
@@ -67,7 +65,7 @@ def checked(flow: Workflow[Any]) -> tuple[WorkflowGraph, dict[str, NodeDef]]:
     return graph, nodes
 
 
-def _check_workflow(flow: Workflow[Any], faults: Faults) -> dict[str, Any] | None:
+def _check_workflow(flow: Written, faults: Faults) -> dict[str, Any] | None:
     """The workflow's own options. Gives the schema of the input."""
     add = functools.partial(faults.add, flow.place)
     try:
@@ -192,7 +190,7 @@ def _verb(outcome: str) -> str:
     return "fails" if outcome == "failed" else "times out"
 
 
-def _check_reached(flow: Workflow[Any], drawn: Drawn, faults: Faults) -> None:
+def _check_reached(flow: Written, drawn: Drawn, faults: Faults) -> None:
     if drawn.start is None or drawn.broken:
         return  # a way that could not be read would make these wrong
     reached = {drawn.start.id}
@@ -202,7 +200,7 @@ def _check_reached(flow: Workflow[Any], drawn: Drawn, faults: Faults) -> None:
             if target.id not in reached:
                 reached.add(target.id)
                 waiting.append(target)
-    for node in flow._written:
+    for node in flow.nodes:
         if node.id not in reached:
             faults.node(
                 node,

@@ -19,6 +19,7 @@ from pwf.workflow.register import DEFAULT_TIMEOUT, NodeOptions, make_node
 from pwf.workflow.shell import MAX_OUTPUT_DEFAULT, Folder, OnLine, Parse, ShellResult, Stdin, Variables
 from pwf.workflow.source import Place
 from pwf.workflow.timing import Retry
+from pwf.workflow.written import Written
 
 InputT = TypeVar("InputT")
 InputT_co = TypeVar("InputT_co", covariant=True)
@@ -43,14 +44,14 @@ class Make(Protocol[InputT_co]):
 class Decorators(Generic[InputT]):
     """The decorators of a workflow. All take `id=`: the node's id where it is not the function's name."""
 
-    _written: list[Node[Any]]
+    _written: Written
 
     def _decorate(self, kind: NodeKind, fn: Any, options: NodeOptions) -> Any:
         """Make the node now (`@flow.compute`), or when the function comes (`@flow.compute(…)`)."""
         place = Place.of_caller()
         if fn is not None:
-            return make_node(cast(Any, self), kind, fn, options, place)
-        return lambda function: make_node(cast(Any, self), kind, function, options, place)
+            return make_node(self._written, kind, fn, options, place)
+        return lambda function: make_node(self._written, kind, function, options, place)
 
     @overload
     def compute(self, fn: AsyncFunction[InputT, T], /) -> Node[T]: ...

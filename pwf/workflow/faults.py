@@ -3,13 +3,29 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import NoReturn, Protocol
 
 from pwf.errors import GraphError
 from pwf.workflow.source import Place
 
-if TYPE_CHECKING:
-    from pwf.workflow.nodes import Node
+
+class Placed(Protocol):
+    """A node, as far as a fault names it."""
+
+    @property
+    def place(self) -> Place:
+        """Where it is written."""
+        ...
+
+    @property
+    def kind(self) -> str:
+        """Its kind."""
+        ...
+
+    @property
+    def id(self) -> str:
+        """Its id."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +52,7 @@ class Faults:
         """Something is wrong at `place`. `what` goes on from "workflow 'x' …"."""
         self._found.append((f"{place}: workflow {self._workflow!r} {what}", hint))
 
-    def node(self, node: Node[Any], what: str, hint: str | None = None) -> None:
+    def node(self, node: Placed, what: str, hint: str | None = None) -> None:
         """Something is wrong with a node. `what` goes on from "node 'x' …"."""
         self._found.append((f"{node.place}: {node.kind} node {node.id!r} {what}", hint))
 

@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 import msgspec
 
@@ -18,9 +18,6 @@ from pwf.workflow.routes import Chain, Outcomes, Switch, cases_of, join
 from pwf.workflow.schema import first_fault
 from pwf.workflow.shell import ShellOptions, ShellResult
 from pwf.workflow.source import Place
-
-if TYPE_CHECKING:
-    from pwf.workflow.workflow import Workflow
 
 T = TypeVar("T")
 
@@ -106,6 +103,15 @@ class NodeDef:
         )
 
 
+class Owner(Protocol):
+    """The workflow that a node belongs to, as far as the node knows it."""
+
+    @property
+    def name(self) -> str:
+        """The workflow's name."""
+        ...
+
+
 class Node(Generic[T]):
     """One step of a workflow, made by a decorator such as `@flow.compute`. Calling it calls the plain
     function.
@@ -116,7 +122,7 @@ class Node(Generic[T]):
 
     def __init__(
         self,
-        workflow: Workflow[Any],
+        workflow: Owner,
         kind: NodeKind,
         fn: Callable[..., Any],
         *,

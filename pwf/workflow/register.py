@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pwf.errors import GraphError, InvalidArgument
 from pwf.ids import ID_LENGTH_MAX, is_node_id
@@ -19,9 +19,7 @@ from pwf.workflow.schema import ANNOTATION_ERRORS, annotation_of
 from pwf.workflow.shell_options import shell_options
 from pwf.workflow.source import Place, author_frame
 from pwf.workflow.timing import Retry, to_ms
-
-if TYPE_CHECKING:
-    from pwf.workflow.workflow import Workflow
+from pwf.workflow.written import Written
 
 DEFAULT_TIMEOUT = timedelta(milliseconds=DEFAULT_TIMEOUT_MS)
 WITH_EFFECTS = frozenset({"action", "shell"})
@@ -40,9 +38,7 @@ class NodeOptions:
     shell: Mapping[str, Any] | None = None
 
 
-def make_node(
-    flow: Workflow[Any], kind: NodeKind, fn: Any, options: NodeOptions, decorated: Place
-) -> Node[Any]:
+def make_node(flow: Written, kind: NodeKind, fn: Any, options: NodeOptions, decorated: Place) -> Node[Any]:
     """Make a node and add it to the workflow, or raise `GraphError`."""
     _check_function(kind, fn, decorated)
     place = Place.of_function(fn, decorated)
@@ -68,7 +64,7 @@ def make_node(
         returns=returns,
         shell=shell_options(options.shell, fault) if options.shell is not None else None,
     )
-    flow._written.append(node)
+    flow.nodes.append(node)
     return node
 
 
@@ -85,7 +81,7 @@ def _check_function(kind: NodeKind, fn: Any, decorated: Place) -> None:
         )
 
 
-def _check_id(flow: Workflow[Any], fault: Fault, options: NodeOptions) -> None:
+def _check_id(flow: Written, fault: Fault, options: NodeOptions) -> None:
     node_id = fault.id
     if not isinstance(node_id, str) or not is_node_id(node_id) or len(node_id) > ID_LENGTH_MAX:
         rename = (
@@ -97,12 +93,12 @@ def _check_id(flow: Workflow[Any], fault: Fault, options: NodeOptions) -> None:
             "has an id that is not allowed",
             f"{rename}: letters A to Z, digits and '_', not beginning with a digit, at most {ID_LENGTH_MAX}",
         )
-    same = next((node for node in flow._written if node.id == node_id), None)
+    same = next((node for node in flow.nodes if node.id == node_id), None)
     if same is not None:
         fault.refuse(
             f"has the name of another node, at {same.place}", "rename one of the two functions, or give id="
         )
-    if flow._ways is not None:
+    if flow.ways is not None:
         fault.refuse(
             "comes after flow.graph(…), which has checked the whole",
             "move the call of flow.graph to the file's end",

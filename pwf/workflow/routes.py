@@ -9,13 +9,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from pwf.errors import GraphError
 from pwf.workflow.source import Place
 
-if TYPE_CHECKING:
-    from pwf.workflow.nodes import Node
+
+class Source(Protocol):
+    """A node, as far as a way that leads from it knows it."""
+
+    @property
+    def id(self) -> str:
+        """The node's id."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +38,7 @@ class Link:
 class Switch:
     """From a node to one of several, by its output or by the field `on` of it."""
 
-    source: Node[Any]
+    source: Source
     on: Any
     cases: tuple[tuple[Any, Any], ...]
     place: Place
@@ -70,7 +76,7 @@ class Chain:
 class Outcomes:
     """`node.on("failed", …)`, which still lacks its target."""
 
-    source: Node[Any]
+    source: Source
     outcomes: tuple[Any, ...]
     place: Place
 

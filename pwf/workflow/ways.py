@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, get_args
+from typing import Any, get_args
 
 from pwf.protocol.graph import Case, Outcome, Way
 from pwf.workflow import routes
@@ -11,9 +11,7 @@ from pwf.workflow.faults import Faults
 from pwf.workflow.nodes import Node
 from pwf.workflow.source import Place
 from pwf.workflow.suggest import nearest
-
-if TYPE_CHECKING:
-    from pwf.workflow.workflow import Workflow
+from pwf.workflow.written import Written
 
 OUTCOMES: tuple[str, ...] = get_args(Outcome)
 _INT_MAX = 2**63
@@ -53,28 +51,28 @@ class Drawn:
         return tuple(_as_data(outcome, way) for outcome, way in self._ways.get(node.id, {}).items())
 
 
-def draw(flow: Workflow[Any], faults: Faults) -> Drawn:
+def draw(flow: Written, faults: Faults) -> Drawn:
     """Read what was given to `flow.graph(…)`; faults go to `faults`."""
     drawn = Drawn()
-    if flow._ways is None:
-        if len(flow._written) > 1:
-            listed = ", ".join(node.id for node in flow._written[:5]) + (", …" if flow._written[5:] else "")
+    if flow.ways is None:
+        if len(flow.nodes) > 1:
+            listed = ", ".join(node.id for node in flow.nodes[:5]) + (", …" if flow.nodes[5:] else "")
             faults.add(
                 flow.place,
-                f"has {len(flow._written)} nodes ({listed}) and no graph",
-                f"write flow.graph({flow._written[0].id} >> {flow._written[1].id}, …) at the end of the file",
+                f"has {len(flow.nodes)} nodes ({listed}) and no graph",
+                f"write flow.graph({flow.nodes[0].id} >> {flow.nodes[1].id}, …) at the end of the file",
             )
             drawn.broken = True
-        drawn.start = flow._written[0]
+        drawn.start = flow.nodes[0]
         return drawn
-    known = {id(node): node for node in flow._written}
-    for way in flow._ways:
+    known = {id(node): node for node in flow.nodes}
+    for way in flow.ways:
         if not _readable(flow, way, known, faults):
             drawn.broken = True
             continue
         outcomes = ("completed",) if isinstance(way, routes.Switch) else way.outcomes
         for outcome in outcomes:
-            there = drawn.put(way.source, outcome, way)
+            there = drawn.put(known[id(way.source)], outcome, way)
             if there is not None:
                 drawn.broken = True
                 faults.add(
@@ -82,19 +80,16 @@ def draw(flow: Workflow[Any], faults: Faults) -> Drawn:
                     f"gives node {way.source.id!r} a second way out for {outcome!r}, beside {there.place}",
                     "use one switch(…) where the output decides, or remove one of the two",
                 )
-    start = (
-        flow._start if flow._start is not None else (flow._ways[0].source if flow._ways else flow._written[0])
-    )
-    if id(start) in known:
-        drawn.start = start
-    else:
+    start = flow.start if flow.start is not None else (flow.ways[0].source if flow.ways else flow.nodes[0])
+    drawn.start = known.get(id(start))
+    if drawn.start is None:
         drawn.broken = True
-        if flow._start is not None:
-            faults.add(flow._ways_place, f"has start={describe(flow, start)}", suggest_node(flow, start))
+        if flow.start is not None:
+            faults.add(flow.ways_place, f"has start={describe(flow, start)}", suggest_node(flow, start))
     return drawn
 
 
-def _readable(flow: Workflow[Any], way: routes.Way, known: dict[int, Node[Any]], faults: Faults) -> bool:
+def _readable(flow: Written, way: routes.Way, known: dict[int, Node[Any]], faults: Faults) -> bool:
     """Whether everything in a way is what it should be."""
     good = True
     targets = [target for _, target in way.cases] if isinstance(way, routes.Switch) else [way.target]
@@ -163,7 +158,7 @@ def _may_be_case(value: object) -> bool:
     return value is None or type(value) is bool
 
 
-def describe(flow: Workflow[Any], thing: Any) -> str:
+def describe(flow: Written, thing: Any) -> str:
     """What stands where a node should."""
     if isinstance(thing, Node):
         if thing.workflow is not flow:
@@ -179,13 +174,13 @@ def describe(flow: Workflow[Any], thing: Any) -> str:
     return f"{thing!r:.60}, which is not a node"
 
 
-def suggest_node(flow: Workflow[Any], thing: Any) -> str:
+def suggest_node(flow: Written, thing: Any) -> str:
     """What to write in its place."""
     if isinstance(thing, Node) and thing.workflow is not flow:
         return f"define {thing.id!r} again under a decorator of this workflow"
     if isinstance(thing, routes.Outcomes):
         return f'write {thing.source.id}.on("failed") >> … as an entry of its own in flow.graph(…)'
-    names = [node.id for node in flow._written]
+    names = [node.id for node in flow.nodes]
     if isinstance(thing, str):
         return f"write {thing}, without quotes" if thing in names else nearest(thing, names)
     if isinstance(thing, list | tuple | set):

@@ -13,6 +13,7 @@ from pwf.workflow.decorators import Decorators
 from pwf.workflow.nodes import Node, NodeDef
 from pwf.workflow.routes import Chain, Outcomes, Switch, Way
 from pwf.workflow.source import Place, author_frame, first_line
+from pwf.workflow.written import Written
 
 TITLE_LENGTH_MAX = 200
 
@@ -65,25 +66,37 @@ class Workflow(Decorators[InputT], Generic[InputT]):
         files: Sequence[str] = (),
     ) -> None:
         frame = author_frame()
-        self.place = Place(frame.f_code.co_filename, frame.f_lineno)
-        self.doc = first_line(frame.f_globals.get("__doc__"))
-        self.name = name
-        self.input = input
-        self.title = title
-        self.max_steps = max_steps
-        self.isolate = isolate
-        self.source = source
-        self.files = (files,) if isinstance(files, str) else tuple(files)
-        #: What `ctx.input` decodes to; None for any JSON.
-        self.input_type: Any = None if isinstance(input, dict) else input
-        self._written: list[Node[Any]] = []
-        self._ways: tuple[Way, ...] | None = None
-        self._ways_place = self.place
-        self._start: Any = None
+        self._written = Written(
+            name=name,
+            place=Place(frame.f_code.co_filename, frame.f_lineno),
+            doc=first_line(frame.f_globals.get("__doc__")),
+            input=input,
+            title=title,
+            max_steps=max_steps,
+            isolate=isolate,
+            source=source,
+            ways_place=Place(frame.f_code.co_filename, frame.f_lineno),
+            files=(files,) if isinstance(files, str) else tuple(files),
+        )
         self._checked: tuple[WorkflowGraph, dict[str, NodeDef]] | None = None
 
     def __repr__(self) -> str:
         return f"<workflow {self.name!r} at {self.place}>"
+
+    @property
+    def name(self) -> str:
+        """The workflow's own name, for people; its file's stem is what commands take."""
+        return self._written.name
+
+    @property
+    def place(self) -> Place:
+        """Where the author made it."""
+        return self._written.place
+
+    @property
+    def input_type(self) -> Any:
+        """What `ctx.input` decodes to; None for any JSON."""
+        return None if isinstance(self._written.input, dict) else self._written.input
 
     def graph(self, *ways: Chain | Switch | Node[Any], start: Node[Any] | None = None) -> None:
         """Say how the nodes follow each other, and check the whole. The first way's node is the start.
@@ -91,10 +104,10 @@ class Workflow(Decorators[InputT], Generic[InputT]):
         Call it once, after the last node. A workflow of one node needs no call. `GraphError` names every
         fault.
         """
-        place = Place.of_caller()
-        if self._ways is not None:
+        place, written = Place.of_caller(), self._written
+        if written.ways is not None:
             raise GraphError(
-                f"{place}: workflow {self.name!r} has a graph already, at {self._ways_place}",
+                f"{place}: workflow {self.name!r} has a graph already, at {written.ways_place}",
                 hint="put all ways into one call of flow.graph(…)",
             )
         found: list[Way] = []
@@ -107,7 +120,7 @@ class Workflow(Decorators[InputT], Generic[InputT]):
                 start = way if start is None and way is ways[0] else start
             else:
                 raise GraphError(f"{place}: flow.graph(…) was given {_not_a_way(way)}", hint=_WAYS_HINT)
-        self._ways, self._ways_place, self._start = tuple(found), place, start
+        written.ways, written.ways_place, written.start = tuple(found), place, start
         self.check()
 
     def check(self) -> None:
@@ -128,9 +141,9 @@ class Workflow(Decorators[InputT], Generic[InputT]):
 
         `InvalidValue` when its function returns no text; what the function raises comes as it is.
         """
-        if self.title is None:
+        if self._written.title is None:
             return None
-        title = self.title(ctx)
+        title = self._written.title(ctx)
         if not isinstance(title, str):
             raise InvalidValue(
                 f"title= of workflow {self.name!r} returned {title!r:.60}, which is not text",
@@ -140,8 +153,8 @@ class Workflow(Decorators[InputT], Generic[InputT]):
         return (line if len(line) <= TITLE_LENGTH_MAX else line[: TITLE_LENGTH_MAX - 1] + "…") or None
 
     def _check(self) -> tuple[WorkflowGraph, dict[str, NodeDef]]:
-        if self._checked is None or len(self._checked[1]) != len(self._written):
-            self._checked = checked(self)
+        if self._checked is None or len(self._checked[1]) != len(self._written.nodes):
+            self._checked = checked(self._written)
         return self._checked
 
 

@@ -1,0 +1,31 @@
+"""What an author has written of a workflow, before it is checked. Its decorators and `flow.graph` fill it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from pwf.workflow.context import Context
+from pwf.workflow.nodes import Node
+from pwf.workflow.routes import Way
+from pwf.workflow.source import Place
+
+
+@dataclass(eq=False, kw_only=True)
+class Written:
+    """The options as they were given, the nodes in their order, and the ways, once `flow.graph` was called."""
+
+    name: str
+    place: Place
+    doc: str
+    input: Any
+    title: Callable[[Context[Any]], str] | None
+    max_steps: int
+    isolate: Literal["fork", "spawn"]
+    source: Literal["pinned", "verify"]
+    files: tuple[str, ...]
+    nodes: list[Node[Any]] = field(default_factory=list)
+    ways: tuple[Way, ...] | None = None
+    ways_place: Place  # of the call of `flow.graph`, once it was made
+    start: Any = None
