@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from pwf.cli import text
 from pwf.cli.out import Out
 from pwf.errors import Conflict, InvalidAnswer, NotFound, PwfError, Rejected
+from pwf.present import text
 from pwf.protocol.views import RequestView, RunView
 from pwf.values import parse
 

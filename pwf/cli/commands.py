@@ -28,8 +28,9 @@ class Parser(argparse.ArgumentParser):
 class Commands:
     """The table of commands, in the order of `pwf --help`."""
 
-    def __init__(self, subparsers: argparse._SubParsersAction[Parser]) -> None:
+    def __init__(self, subparsers: argparse._SubParsersAction[Parser], root: Parser) -> None:
         self._subparsers = subparsers
+        self.root = root  # the parser of the whole line
 
     def add(self, name: str, run: Run, help: str, *, example: str, more: str = "") -> Parser:
         """Declare one command. `example` is shown by --help as it can be typed."""
@@ -60,7 +61,7 @@ class Commands:
         inner: argparse._SubParsersAction[Parser] = parser.add_subparsers(
             dest="inner", metavar="COMMAND", required=True
         )
-        return Commands(inner)
+        return Commands(inner, self.root)
 
 
 RUN_HELP = "a run's id, a unique prefix of it, @last or @last-failed"
@@ -81,6 +82,14 @@ def page_limit(typed: str) -> int:
     if not 1 <= number <= LIST_PAGE_MAX:
         raise argparse.ArgumentTypeError(f"{number} is not between 1 and {LIST_PAGE_MAX}")
     return number
+
+
+def command_names(parser: argparse.ArgumentParser) -> list[str]:
+    """The names of a parser's commands; none when it has no commands."""
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            return list(action.choices)
+    return []
 
 
 def _sentence(help: str) -> str:

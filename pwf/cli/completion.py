@@ -5,6 +5,7 @@ behind it.
 from __future__ import annotations
 
 import argparse
+import functools
 from typing import NamedTuple
 
 from pwf.cli import exits
@@ -29,7 +30,7 @@ class Words(NamedTuple):
 def add(commands: Commands) -> None:
     parser = commands.add(
         "completion",
-        completion,
+        functools.partial(completion, commands.root),
         "print a script that completes commands in a shell",
         example="pwf completion bash > ~/.local/share/bash-completion/completions/pwf\n"
         'pwf completion zsh > "${fpath[1]}/_pwf"\npwf completion fish > ~/.config/fish/completions/pwf.fish',
@@ -50,10 +51,8 @@ def version(options: argparse.Namespace, out: Out) -> int:
     return exits.OK
 
 
-def completion(options: argparse.Namespace, out: Out) -> int:
-    from pwf.cli.main import build_parser
-
-    words = list(_words(build_parser(), ()))
+def completion(root: Parser, options: argparse.Namespace, out: Out) -> int:
+    words = list(_words(root, ()))
     script = {"bash": _bash, "zsh": _zsh, "fish": _fish}[options.shell](words)
     if out.as_json:
         out.emit({"shell": options.shell, "script": script})

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import argparse
 
-from pwf.cli import exits, text
+from pwf.cli import exits
 from pwf.cli.commands import RUN_HELP, Commands, Parser, client
 from pwf.cli.out import Out
+from pwf.present import text
 
 
 def add(commands: Commands) -> None:

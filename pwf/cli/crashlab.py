@@ -6,9 +6,10 @@ import argparse
 import sys
 from typing import TYPE_CHECKING, Any
 
-from pwf.cli import exits, text
+from pwf.cli import exits
 from pwf.cli.commands import Commands
 from pwf.cli.out import Out, UsageError
+from pwf.present import text
 
 if TYPE_CHECKING:
     from pwf.crashlab.report import Finding, Report, StepReport

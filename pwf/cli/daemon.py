@@ -7,10 +7,11 @@ import os
 import time
 from typing import TYPE_CHECKING, BinaryIO
 
-from pwf.cli import exits, text
+from pwf.cli import exits
 from pwf.cli.commands import Commands, client
 from pwf.cli.out import Out, UsageError
 from pwf.errors import DaemonUnreachable, Unavailable
+from pwf.present import text
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import argparse
 
-from pwf.cli import exits, text
+from pwf.cli import exits
 from pwf.cli.commands import Commands
 from pwf.cli.out import Out
+from pwf.present import text
 
 VERDICTS = {"ok": ("ok  ", "green"), "warn": ("warn", "yellow"), "fail": ("FAIL", "red")}
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import argparse
 
-from pwf.cli import exits, text
+from pwf.cli import exits
 from pwf.cli.commands import RUN_HELP, Commands, client, page_limit
 from pwf.cli.out import Out, UsageError
+from pwf.present import text
 
 #: As in `EffectListPayload`; a test holds both equal.
 STATUSES = ("applying", "applied", "rejected", "failed", "ambiguous", "cancelled")

@@ -8,9 +8,12 @@ from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
 
-from pwf.cli import follow, progress
 from pwf.cli.out import Out
+from pwf.present import progress, tree
 from pwf.protocol.views import RunView
+
+TICK_S = 0.2  # redraws of spinner and times while something runs
+CALM_TICK_S = 1.0  # countdowns
 
 
 class LiveScreen:
@@ -20,7 +23,7 @@ class LiveScreen:
         self._out = out
         self._console = Console(highlight=False, markup=False, emoji=False, no_color=not out.color)
         self._live: Live | None = None
-        self._cache = follow.OutlineCache()
+        self._cache = tree.OutlineCache()
 
     def show(self, view: RunView, now_ms: int) -> None:
         self._cache.take(view)
@@ -28,13 +31,13 @@ class LiveScreen:
             self._live = Live(console=self._console, auto_refresh=False, transient=False)
             self._live.start()
         size = self._console.size
-        lines = follow.tree(view, self._cache.lines, self._cache.steps, now_ms, size.width - 1, size.height)
+        lines = tree.tree(view, self._cache.lines, self._cache.steps, now_ms, size.width - 1, size.height)
         self._live.update(render(lines, styled=self._out.color), refresh=True)
 
     def tick_s(self, view: RunView) -> float | None:
         if view.summary.status == "running":
-            return follow.TICK_S
-        return follow.CALM_TICK_S
+            return TICK_S
+        return CALM_TICK_S
 
     def suspend(self) -> None:
         self.close()

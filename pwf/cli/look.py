@@ -5,9 +5,11 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, get_args
 
-from pwf.cli import exits, text
+from pwf.cli import exits
 from pwf.cli.commands import RUN_HELP, Commands, client, page_limit
-from pwf.cli.out import STATUS_STYLE, Out
+from pwf.cli.out import Out
+from pwf.present import text
+from pwf.present.marks import STATUS_STYLE
 
 if TYPE_CHECKING:
     from pwf.client.sync import SyncClient
@@ -119,7 +121,7 @@ def show(options: argparse.Namespace, out: Out) -> int:
         elif out.as_json:
             out.emit(view.graph if options.part == "graph" else view)
         elif options.part == "graph":
-            from pwf.cli.graph_text import draw
+            from pwf.present.graph_text import draw
 
             out.print(draw(view.graph))
         else:

@@ -12,7 +12,7 @@ import os
 import sys
 
 from pwf.cli import exits
-from pwf.cli.commands import Commands, Parser
+from pwf.cli.commands import Commands, Parser, command_names
 from pwf.cli.out import Out, UsageError, print_error
 from pwf.errors import PwfError
 
@@ -66,7 +66,7 @@ def build_parser() -> Parser:
     parser.add_argument("--version", action="store_true", help="print the version and exit")
     parser.add_argument("--json", action="store_true", help=argparse.SUPPRESS)
     subparsers: argparse._SubParsersAction[Parser] = parser.add_subparsers(dest="command", metavar="COMMAND")
-    commands = Commands(subparsers)
+    commands = Commands(subparsers, parser)
     for family in (
         run,
         watch,
@@ -117,14 +117,6 @@ def _check_command(words: list[str], parser: Parser) -> None:
     near = difflib.get_close_matches(name, known, n=1)
     hint = f"did you mean `pwf {near[0]}`?" if near else "pwf --help"
     raise UsageError(f"there is no command {name!r}", hint=hint)
-
-
-def command_names(parser: argparse.ArgumentParser) -> list[str]:
-    """The names of a parser's commands; none when it has no commands."""
-    for action in parser._actions:
-        if isinstance(action, argparse._SubParsersAction):
-            return list(action.choices)
-    return []
 
 
 if __name__ == "__main__":

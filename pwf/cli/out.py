@@ -1,6 +1,6 @@
 """Where a command's words go: results to stdout, errors to stderr, as text or as JSON.
 
-Every text from a run goes through `pwf.cli.text` first. Colours only on a terminal, and never with
+Every text from a run goes through `pwf.present.text` first. Colours only on a terminal, and never with
 `NO_COLOR`.
 """
 
@@ -14,8 +14,9 @@ from typing import Any
 
 import msgspec
 
-from pwf.cli import text
 from pwf.errors import PwfError
+from pwf.present import text
+from pwf.present.marks import STATUS_MARK, STATUS_STYLE
 
 ESC = "\x1b["
 STYLES = {
@@ -27,30 +28,6 @@ STYLES = {
     "blue": "34",
     "magenta": "35",
     "cyan": "36",
-}
-STATUS_STYLE = {
-    "queued": "cyan",
-    "running": "blue",
-    "waiting": "yellow",
-    "paused": "yellow",
-    "ambiguous": "magenta",
-    "held": "magenta",
-    "completed": "green",
-    "failed": "red",
-    "timed_out": "red",
-    "cancelled": "dim",
-}
-STATUS_MARK = {
-    "queued": "○",
-    "running": "▶",
-    "waiting": "?",
-    "paused": "‖",
-    "ambiguous": "!",
-    "held": "■",
-    "completed": "✓",
-    "failed": "✗",
-    "timed_out": "✗",
-    "cancelled": "-",
 }
 
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import argparse
 
-from pwf.cli import exits, text
+from pwf.cli import exits
 from pwf.cli.commands import Commands, client, page_limit
 from pwf.cli.out import Out
+from pwf.present import text
 
 EXAMPLE = """pwf answer q7f '{"verdict": "ship"}'
 pwf answer run:@last true

@@ -5,9 +5,10 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from pwf.cli import exits, text
+from pwf.cli import exits
 from pwf.cli.commands import Commands, client
 from pwf.cli.out import Out
+from pwf.present import text
 
 if TYPE_CHECKING:
     from pwf.client.core import Reply
@@ -140,7 +141,7 @@ OUTPUT_BYTES_SHOWN = 16 * 1024
 
 def print_end(daemon: SyncClient, view: RunView, out: Out) -> None:
     """The last words about an ended run: output, or why it failed."""
-    from pwf.cli.follow import final_lines
+    from pwf.present.tree import final_lines
 
     summary = view.summary
     if not out.is_terminal:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from pwf.cli import progress, text
 from pwf.cli.out import Out
+from pwf.present import progress, text
 from pwf.protocol.views import RunView
 
 VALUE_CELLS = 300

@@ -6,9 +6,10 @@ import argparse
 import os
 from typing import TYPE_CHECKING
 
-from pwf.cli import exits, text
+from pwf.cli import exits
 from pwf.cli.commands import Commands, client
 from pwf.cli.out import Out, UsageError
+from pwf.present import text
 
 if TYPE_CHECKING:
     from pwf.protocol.operations import PruneResult

@@ -5,9 +5,10 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from pwf.cli import exits, text
+from pwf.cli import exits
 from pwf.cli.commands import Commands, client
 from pwf.cli.out import Out
+from pwf.present import text
 
 if TYPE_CHECKING:
     from pwf.protocol.operations import DaemonStatus

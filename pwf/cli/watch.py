@@ -6,10 +6,12 @@ import argparse
 import time
 from typing import TYPE_CHECKING, Any
 
-from pwf.cli import exits, text
+from pwf.cli import exits
 from pwf.cli.commands import RUN_HELP, Commands, client
-from pwf.cli.out import STATUS_STYLE, Out
+from pwf.cli.out import Out
 from pwf.errors import Unavailable
+from pwf.present import text
+from pwf.present.marks import STATUS_STYLE
 
 if TYPE_CHECKING:
     from pwf.client.sync import SyncClient
@@ -137,7 +139,7 @@ class _LiveList:
     def show(self, listed: RunList) -> None:
         from pwf.cli.live import render
         from pwf.cli.look import HEADS, run_row
-        from pwf.cli.progress import Line, Piece
+        from pwf.present.progress import Line, Piece
 
         now_ms = self._out.now_ms()
         rows = [run_row(run, now_ms) for run in listed.runs]

@@ -7,10 +7,11 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pwf.cli import exits, text
+from pwf.cli import exits
 from pwf.cli.commands import Commands, client
 from pwf.cli.out import Out
 from pwf.errors import PwfError
+from pwf.present import text
 
 if TYPE_CHECKING:
     from pwf.client.sync import SyncClient
@@ -125,16 +126,16 @@ def graph(options: argparse.Namespace, out: Out) -> int:
     if out.as_json:
         out.emit(described)
     elif options.format == "mermaid":
-        from pwf.cli.graph_mermaid import mermaid
+        from pwf.present.graph_mermaid import mermaid
 
         out.print(mermaid(described.graph))
     elif options.format == "svg":
-        from pwf.cli.graph_svg import svg
+        from pwf.present.graph_svg import svg
 
         out.print(svg(described.graph))
     else:
-        from pwf.cli.graph_text import draw
-        from pwf.cli.schema_text import input_lines
+        from pwf.present.graph_text import draw
+        from pwf.present.schema_text import input_lines
 
         out.print(draw(described.graph))
         out.print("\n".join(text.line(line) for line in input_lines(described.graph.input_schema)))

@@ -13,8 +13,9 @@ import msgspec
 import pytest
 
 from pwf.cli import exits
+from pwf.cli.commands import command_names
 from pwf.cli.effects import STATUSES
-from pwf.cli.main import build_parser, command_names, main
+from pwf.cli.main import build_parser, main
 from pwf.errors import (
     Conflict,
     GraphError,

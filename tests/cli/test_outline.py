@@ -10,11 +10,11 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pwf.cli.graph_mermaid import mermaid
-from pwf.cli.graph_svg import svg
-from pwf.cli.graph_text import draw
-from pwf.cli.layers import assign_x, layout
-from pwf.cli.outline import outline
+from pwf.present.graph_mermaid import mermaid
+from pwf.present.graph_svg import svg
+from pwf.present.graph_text import draw
+from pwf.present.layers import assign_x, layout
+from pwf.present.outline import outline
 from pwf.protocol.graph import Case, NodeSpec, Way, WorkflowGraph
 from tests.client.samples import graph
 

@@ -13,11 +13,12 @@ import msgspec
 import pytest
 
 from pwf.cli import exits
-from pwf.cli.follow import PlainScreen, tree
+from pwf.cli.follow import PlainScreen
 from pwf.cli.out import Out
-from pwf.cli.outline import outline
-from pwf.cli.progress import plain
 from pwf.errors import NotFound
+from pwf.present.outline import outline
+from pwf.present.progress import plain
+from pwf.present.tree import tree
 from pwf.protocol.graph import NodeSpec, Way, WorkflowGraph
 from pwf.protocol.operations import Explained, Nothing, RunList, StartPayload, WaitPayload, WaitResult
 from pwf.protocol.runner import StepError, Value

@@ -6,7 +6,7 @@ from typing import Literal
 
 import msgspec
 
-from pwf.cli.schema_text import input_lines
+from pwf.present.schema_text import input_lines
 
 
 class Place(msgspec.Struct):

@@ -26,7 +26,9 @@ MAY_IMPORT: dict[str, set[str]] = {
     "actors": BASE | {"protocol", "store", "host", "config", "discovery", "watch", "version"},
     "client": BASE | {"protocol", "host", "config", "discovery", "watch", "version"},
     "crashlab": BASE | {"protocol", "client", "config", "host", "discovery"},
-    "cli": BASE | {"protocol", "client", "crashlab", "config", "host", "discovery", "watch", "version"},
+    "present": BASE | {"protocol"},
+    "cli": BASE
+    | {"protocol", "client", "present", "crashlab", "config", "host", "discovery", "watch", "version"},
 }
 #: The rooms of a part in order of rank: a room uses itself and those before it. Names without a folder are files that
 #: stand beside the rooms.
@@ -101,6 +103,38 @@ def test_a_room_uses_only_the_rooms_before_it(path: Path) -> None:
         if len(words) > 2 and words[1] == part:
             assert words[2] in ranks, f"{name}: no room of {part}"
             assert ranks.index(words[2]) <= mine, f"{path.relative_to(ROOT)} ({room}) must not import {name}"
+
+
+def test_no_modules_import_each_other_in_a_circle_not_even_for_types() -> None:
+    names = {module_of(path): path for path in ROOT.rglob("*.py")}
+    edges = {
+        name: {
+            target
+            for wanted in modules_named(path)
+            if (target := resolved(wanted, names)) not in (None, name)
+        }
+        for name, path in names.items()
+    }
+    while edges:
+        leaves = {name for name, targets in edges.items() if not targets & edges.keys()}
+        if not leaves:
+            break
+        for name in leaves:
+            del edges[name]
+    used = set().union(*edges.values()) if edges else set()
+    circle = sorted(name for name in edges if name in used)
+    assert not circle, f"these import each other: {circle}"
+
+
+def module_of(path: Path) -> str:
+    """The dotted name of a module of ours."""
+    words = ("pwf", *path.relative_to(ROOT).with_suffix("").parts)
+    return ".".join(words[:-1] if words[-1] == "__init__" else words)
+
+
+def resolved(wanted: str, names: dict[str, Path]) -> str | None:
+    """The module that an imported name comes from."""
+    return wanted if wanted in names else next((n for n in (wanted.rpartition(".")[0],) if n in names), None)
 
 
 def test_every_room_says_what_it_owns_and_knows() -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import NamedTuple
 
-from pwf.cli import text
-from pwf.cli.layers import Layout, Place, assign_x, layout
+from pwf.present import text
+from pwf.present.layers import Layout, Place, assign_x, layout
 from pwf.protocol.graph import NodeSpec, WorkflowGraph
 
 GAP = 3  # cells between boxes

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from pwf.cli.outline import Edge, edges, outline
+from pwf.present.outline import Edge, edges, outline
 from pwf.protocol.graph import WorkflowGraph
 
 SWEEPS = 8

@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from pwf.cli import text
-from pwf.cli.out import STATUS_MARK, STATUS_STYLE
-from pwf.cli.outline import OutlineLine
+from pwf.present import text
+from pwf.present.marks import STATUS_MARK, STATUS_STYLE
+from pwf.present.outline import OutlineLine
 from pwf.protocol.views import ENDED, RunView, StepView, UpdateView
 
 STEP_MARK = {**STATUS_MARK, "active": "▶", "interrupted": "↻", "unknown": "!"}

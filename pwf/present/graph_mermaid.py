@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from pwf.cli import text
-from pwf.cli.outline import edges
+from pwf.present import text
+from pwf.present.outline import edges
 from pwf.protocol.graph import NodeSpec, WorkflowGraph
 
 _SHAPES = {

@@ -5,8 +5,8 @@ from __future__ import annotations
 from itertools import pairwise
 from xml.sax.saxutils import escape
 
-from pwf.cli import text
-from pwf.cli.layers import Course, Layout, Place, assign_x, layout
+from pwf.present import text
+from pwf.present.layers import Course, Layout, Place, assign_x, layout
 from pwf.protocol.graph import NodeSpec, WorkflowGraph
 
 CELL = 7.8  # width of a character of the 13 px monospace font
