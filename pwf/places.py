@@ -54,11 +54,6 @@ def places(environment: dict[str, str] | None = None) -> Places:
     return Places(home, config / "pwf" / "config.toml", _socket(wanted, home))
 
 
-def user_workflows(config: Path) -> Path:
-    """The user's own folder of workflows, beside the configuration file."""
-    return config.parent / "workflows"
-
-
 def _socket(wanted: Path, home: Path) -> Path:
     if len(os.fsencode(wanted)) <= SOCKET_PATH_BYTES_MAX:
         return wanted

@@ -1,18 +1,16 @@
-"""Where the store's blocking calls run: on two dedicated threads, or inline in virtual time.
+"""Where the store's blocking calls run: on two dedicated threads.
 
 `ThreadExecutor` is the real one: one thread owns the writer connection, another the reader's; a batch costs one
 hop there and one back. A third connection is the event loop's own, for reads that cost less than a hop.
-`InlineExecutor` runs the same code in the caller's task and awaits a delay at `taken`, `executed`, `committed` and
-`replied`, so that under a virtual clock batches form and callers are cancelled or crash between them. One test suite
-runs on both.
+`Executor` is the port: under a virtual clock the tests run the same code in the caller's task
+(`tests/store/inline_executor.py`), and one suite runs on both.
 """
 
 from __future__ import annotations
 
 import queue
-import random
 import threading
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -207,73 +205,6 @@ class ThreadExecutor:
     def _stop_threads(self) -> None:
         self._read_thread.stop()
         self._write_thread.stop()
-
-
-class InlineExecutor:
-    """The same store in virtual time. `pause(point)` is awaited at each point; see `seeded_pause`.
-
-    A pause may raise to crash the store there: an open transaction is rolled back when the context is left.
-    """
-
-    def __init__(self, spec: StoreSpec, pause: Callable[[str], Awaitable[None]] | None = None) -> None:
-        self._spec = spec
-        self._pause = pause if pause is not None else _no_pause
-        self._writer: Writer
-        self._reader: Reader
-
-    async def __aenter__(self) -> Self:
-        self._writer = self._spec.writer()
-        self._reader = self._spec.reader()
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._reader.close()
-        self._writer.close()
-
-    async def run(self, jobs: Sequence[Job]) -> Batch:
-        with trio.CancelScope(shield=True):
-            await self._pause("taken")
-            self._writer.execute(jobs)
-            await self._pause("executed")
-            batch = self._writer.commit()
-            await self._pause("committed")
-        return batch
-
-    async def call(self, function: Callable[[Writer], R]) -> R:
-        with trio.CancelScope(shield=True):
-            await self._pause("taken")
-        return function(self._writer)
-
-    async def read(self, handler: Callable[[Tx, Any], R], query: object, *, limit_s: float) -> R:
-        await self._pause("read")
-        return self._reader.run(handler, query, Reading(limit_s))
-
-    async def glance(self, handler: Callable[[Tx, Any], R], query: object, *, limit_s: float) -> R:
-        return await self.read(handler, query, limit_s=limit_s)
-
-    async def read_apart(self, handler: Callable[[Tx, Any], R], query: object, *, limit_s: float) -> R:
-        return await self.read(handler, query, limit_s=limit_s)
-
-    async def settle(self, *, idle: bool) -> None:
-        if self._writer.wants_checkpoint(idle=idle):
-            self._writer.checkpoint(cut=self._writer.wants_pause)
-        with trio.CancelScope(shield=True):
-            await self._pause("replied")
-
-
-def seeded_pause(source: random.Random, most_s: float = 0.02) -> Callable[[str], Awaitable[None]]:
-    """Pauses of a length that the seed decides; one in three is only a turn of the scheduler."""
-
-    async def pause(point: str) -> None:
-        await trio.sleep(0.0 if source.random() < 1 / 3 else source.random() * most_s)
-
-    return pause
-
-
-async def _no_pause(point: str) -> None:
-    await trio.lowlevel.checkpoint()
 
 
 class _Gate:

@@ -169,11 +169,6 @@ def claim_value(tx: Tx, name: str, run_id: str, generation: int) -> int:
     return size
 
 
-def release_holds(tx: Tx, run_id: str) -> None:
-    """The run has ended, or its generation is over: what it uploaded and did not name may be pruned."""
-    tx.run(Q.release_holds, {"run_id": run_id})
-
-
 def read_chunk(tx: Tx, query: ReadValueChunk) -> ValueChunk:
     """One chunk, its checksum verified; `missing` when there is no such value.
 

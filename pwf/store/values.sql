@@ -52,11 +52,6 @@ SELECT 1
 FROM content_holds
 WHERE digest = :digest AND run_id = :run_id AND generation = :generation
 
--- name: release_holds
--- The run has ended: what it uploaded and never named is nobody's.
-DELETE FROM content_holds
-WHERE run_id = :run_id
-
 -- name: owner
 -- The generation that may upload for a run, if its lease has not been released.
 SELECT generation

@@ -18,11 +18,11 @@ import trio
 import trio.testing
 from trio_util import AsyncValue
 
-from pwf.actors.base.logging import NoLog
 from pwf.actors.door.connection import Caller, Handler
 from pwf.actors.door.listener import GUARD_S, Listener, answers
 from pwf.errors import AlreadyServing, HomeRefused
 from pwf.protocol.frames import FRAME_BYTES_MAX, OPEN_REQUESTS_MAX, Hello, Request, Response
+from tests.actors.no_log import NoLog
 from tests.actors.wire import Dialer, Wire, request
 
 pytestmark = pytest.mark.trio

@@ -8,7 +8,6 @@ import apsw
 import pytest
 import trio
 
-from pwf.actors.base.logging import NoLog
 from pwf.actors.base.store_actor import StoreActor
 from pwf.actors.upkeep import pruner as pruner_module
 from pwf.actors.upkeep.pruner import BUSY_PAUSE_S, EVERY_S, FIRST_S, RETRY_S, Pruner, slices
@@ -17,11 +16,13 @@ from pwf.errors import InvalidArgument, Unavailable
 from pwf.protocol.operations import PruneResult
 from pwf.store.batch import Job
 from pwf.store.daemon import Claim, claim
-from pwf.store.executor import InlineExecutor, ThreadExecutor
+from pwf.store.executor import ThreadExecutor
 from pwf.store.receipts import ReceiptKey
 from pwf.store.retention import DAY_MS
 from pwf.store.runs import start_run
 from pwf.store.verify import Verify, verify
+from tests.actors.no_log import NoLog
+from tests.store.inline_executor import InlineExecutor
 from tests.store.support import HandClock
 from tests.store.world import World, linear
 

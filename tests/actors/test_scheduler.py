@@ -11,7 +11,6 @@ import trio
 from trio.testing import memory_stream_pair
 
 from pwf.actors.base.changes import Changes
-from pwf.actors.base.logging import NoLog
 from pwf.actors.base.store_actor import StoreActor
 from pwf.actors.operations.runs import pause_
 from pwf.actors.operations.services import Asked, scope_key
@@ -28,11 +27,12 @@ from pwf.protocol.operations import PausePayload
 from pwf.protocol.runner import RUNNER_FRAME_BYTES_MAX, Finish, Launch, Leaving, encode_line, to_runner
 from pwf.store.control import Control, resume
 from pwf.store.daemon import Claim, claim
-from pwf.store.executor import InlineExecutor
 from pwf.store.read_runs import RunQuery, run_view
 from pwf.store.runs import StartRun
 from pwf.store.verify import Verify, verify
+from tests.actors.no_log import NoLog
 from tests.actors.test_pruner import TrioClock
+from tests.store.inline_executor import InlineExecutor
 from tests.store.world import MANUAL, World, graph, linear, node, value
 
 pytestmark = pytest.mark.trio

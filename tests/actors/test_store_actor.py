@@ -11,9 +11,10 @@ from pwf.actors.base import store_actor
 from pwf.actors.base.store_actor import BALLAST_RETRY_S, PATIENCE_S, StoreActor
 from pwf.errors import ClaimLost, NotFound, OutcomeUnknown, Rejected, StoreBroken, StoreRefused, Unavailable
 from pwf.store.batch import Claim
-from pwf.store.executor import InlineExecutor, ThreadExecutor, seeded_pause
+from pwf.store.executor import ThreadExecutor
 from pwf.store.tx import DAEMON_NO
 from tests.store.faults import FaultyDisk
+from tests.store.inline_executor import InlineExecutor, seeded_pause
 from tests.store.support import Warnings, keys, make_spec, put, put_then_raise, small_ballast
 
 pytestmark = pytest.mark.trio

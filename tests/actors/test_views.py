@@ -12,12 +12,12 @@ import trio
 import trio.testing
 
 from pwf.actors.base.changes import ANY_RUN, Changes
-from pwf.actors.base.logging import NoLog
 from pwf.actors.door.connection import Caller
 from pwf.actors.door.views import EVENTS_PER_S, SUBSCRIPTIONS_MAX, Views
 from pwf.errors import Conflict, FrameTooLarge, NotFound, Rejected, Unavailable
 from pwf.protocol.frames import FRAME_BYTES_MAX, Event, encode
 from pwf.protocol.merge_patch import apply
+from tests.actors.no_log import NoLog
 
 pytestmark = pytest.mark.trio
 

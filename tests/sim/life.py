@@ -44,10 +44,11 @@ from pwf.store.batch import Claim as StoreClaim
 from pwf.store.daemon import Claim as ClaimCommand
 from pwf.store.daemon import Release, release
 from pwf.store.definitions import SaveDefinition, save_definition
-from pwf.store.executor import InlineExecutor, StoreSpec
+from pwf.store.executor import StoreSpec
 from pwf.store.home import ClaimHome, claim_home
 from pwf.watch import Watched
 from tests.sim.pool import SimPool
+from tests.store.inline_executor import InlineExecutor
 
 BALLAST_BYTES = 64 * 1024
 INODE = 7

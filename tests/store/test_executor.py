@@ -11,7 +11,8 @@ import trio.testing
 
 from pwf.errors import NotFound, Rejected, StoreRefused, Unavailable
 from pwf.store.batch import WAL_IDLE_BYTES, WAL_PAUSE_BYTES, Job, Writer
-from pwf.store.executor import InlineExecutor, ThreadExecutor, seeded_pause
+from pwf.store.executor import ThreadExecutor
+from tests.store.inline_executor import InlineExecutor, seeded_pause
 from tests.store.support import keys, put, put_then_raise
 from tests.store.test_reading import ENDLESS
 

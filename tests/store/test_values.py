@@ -21,7 +21,6 @@ from pwf.store.values import (
     load_value,
     put_chunk,
     read_chunk,
-    release_holds,
     store_content,
     store_value,
     unused_values,
@@ -274,12 +273,6 @@ def test_an_upload_is_kept_as_long_as_its_generation_has_its_lease(owned):
     release(owned)
     assert prune(owned) == 2
     assert count(owned, "content_holds") == 0
-
-
-def test_an_upload_of_an_ended_run_is_pruned(owned):
-    upload(owned, LARGE)
-    do(owned, lambda tx, _: release_holds(tx, "r1"))
-    assert prune(owned) == 1
 
 
 def test_a_referenced_value_is_kept(writer):

@@ -44,16 +44,6 @@ class Log:
         self(event, level="error", **fields)
 
 
-class NoLog(Log):
-    """For tests: writes nothing and remembers the events' names."""
-
-    def __init__(self) -> None:
-        self.events: list[tuple[str, dict[str, object]]] = []
-
-    def __call__(self, event: str, *, level: Level = "info", **fields: object) -> None:
-        self.events.append((event, {"level": level, **fields}))
-
-
 def _bounded(value: object) -> object:
     if isinstance(value, str) and len(value) > TEXT_MAX:
         return value[:TEXT_MAX] + f"… ({len(value):,} characters)"

@@ -26,7 +26,7 @@ from pwf.errors import (
     Unavailable,
 )
 from pwf.protocol.frames import Request, Response, ResponseOutcome, error_body
-from pwf.protocol.operations import OPERATIONS, Operation, Origin
+from pwf.protocol.operations import OPERATIONS, Origin
 
 HANDLERS: dict[str, OperationHandler] = {
     **daemon.HANDLERS,
@@ -160,8 +160,3 @@ def _response(request: Request, answer: Answer, receipt: str | None) -> Response
         receipt=receipt,
         result=msgspec.Raw(_encoder.encode(answer.result)),
     )
-
-
-def missing_handlers() -> dict[str, Operation]:
-    """Operations of the protocol that nobody handles: none, as a test says."""
-    return {name: operation for name, operation in OPERATIONS.items() if name not in HANDLERS}
