@@ -34,6 +34,8 @@ from pwf.store.runs import RunEnvironment, StartRun, start_run
 from pwf.store.transitions import Applied, RunnerMessages, apply_messages
 from pwf.store.verify import Verify, verify
 from pwf.values import canonical, digest
+from tests.store import arrows
+from tests.store.arrows import Arrow
 from tests.store.support import HandClock, make_spec
 
 ENVIRONMENT = RunEnvironment(root="/project", interpreter="/usr/bin/python3", python="3.11", pwf="0.1.0")
@@ -104,6 +106,8 @@ class World:
         self.writer = self.spec.writer()
         self.epoch = 1
         self.checked = True
+        self.arrows: set[Arrow] = set()
+        self.read(arrows.record, None)
 
     def close(self) -> None:
         self.writer.close()
@@ -116,6 +120,7 @@ class World:
     def done(self, handler: Any, command: Any = None) -> Any:
         """One command's plain result; a `Done` keeps its refusal and `adopted`."""
         answered = self.writer.run([Job(handler, command)]).answers[0]
+        self.follow()
         if self.checked:
             self.check()
         if answered.error is not None:
@@ -128,6 +133,12 @@ class World:
         if answered.error is not None:
             raise answered.error
         return answered.value
+
+    def follow(self) -> None:
+        """Whatever the last command did to runs, docs/states.md draws it."""
+        taken = self.read(arrows.take, None)
+        assert taken <= arrows.drawn(), f"docs/states.md does not draw {sorted(taken - arrows.drawn())}"
+        self.arrows |= taken
 
     def check(self) -> None:
         violations = self.violations()
@@ -142,7 +153,9 @@ class World:
     def sql(self, text: str, params: dict[str, object] | None = None) -> list[tuple[Any, ...]]:
         """Rows, or a change behind everybody's back."""
 
-        return self.read(lambda tx, _: tx.all(text, params), None)  # type: ignore[no-any-return]
+        rows = self.read(lambda tx, _: tx.all(text, params), None)
+        self.read(arrows.take, None)  # what is changed behind everybody's back is nobody's move
+        return rows  # type: ignore[no-any-return]
 
     # --- starting ---
 
