@@ -1,9 +1,9 @@
 """The schema's number, how a new database gets it, and how an older one is brought up to it.
 
-`schema.sql` is the canonical result: a new database is made from it. `migrations/NNNN_what.sql` lead there
-from each released number; 0001 makes the first schema from nothing. A test holds both ways equal. Migrations
-go forward only and are never edited once released; each runs in one transaction with its number, so that a
-crash leaves the old schema or the new one, never a mixture.
+`schema.sql` is the canonical result: a new database is made from it. Until the first release it is also migration 1, so
+that there is one text. From then on `migrations/NNNN_what.sql` lead there from each released number, 0001 being the
+released schema, and a test holds both ways equal. Migrations go forward only and are never edited once released; each
+runs in one transaction with its number, so that a crash leaves the old schema or the new one, never a mixture.
 """
 
 from __future__ import annotations
@@ -25,11 +25,12 @@ def migrations() -> tuple[tuple[int, str], ...]:
     """Numbers and texts in order: 1, 2, 3 … without a gap."""
     found = sorted(
         (int(match[1]), path.read_text(encoding="utf-8"))
-        for path in (_HERE / "migrations").iterdir()
+        for path in (_HERE / "migrations").glob("*.sql")
         if (match := _FILE.fullmatch(path.name))
     )
+    found = found or [(1, _schema())]
     numbers = [number for number, _ in found]
-    if numbers != list(range(1, len(numbers) + 1)) or not numbers:
+    if numbers != list(range(1, len(numbers) + 1)):
         raise RuntimeError(f"migrations are not numbered 1, 2, 3 …: {numbers}")
     return tuple(found)
 
@@ -41,7 +42,7 @@ def schema_version() -> int:
 
 def create_schema(connection: apsw.Connection) -> None:
     """Make the schema in an empty database, inside the caller's transaction."""
-    run_script(connection, (_HERE / "schema.sql").read_text(encoding="utf-8"))
+    run_script(connection, _schema())
     connection.pragma("user_version", schema_version())
 
 
@@ -85,6 +86,10 @@ def expected_schema() -> dict[str, str]:
 def run_script(connection: apsw.Connection, script: str) -> None:
     """Run a text of many statements to its end."""
     connection.execute(script).fetchall()
+
+
+def _schema() -> str:
+    return (_HERE / "schema.sql").read_text(encoding="utf-8")
 
 
 def _apply(connection: apsw.Connection, number: int, script: str) -> None:

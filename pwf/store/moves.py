@@ -77,6 +77,7 @@ def requeue(tx: Tx, run: RunState, *, timer: bool = False) -> None:
             "due_wall_ms": due_wall_ms,
             "due_elapsed_ms": run.due_elapsed_ms,
             "due_boot_id": run.due_boot_id,
+            "is_new": run.generation == 0,
         },
     )
     tx.changed("queue")

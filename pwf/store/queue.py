@@ -7,6 +7,7 @@ indexes of their own.
 from __future__ import annotations
 
 from functools import partial
+from typing import NamedTuple
 
 import msgspec
 
@@ -25,6 +26,9 @@ Q = load_queries(__file__)
 
 DUE_BATCH = 500  # rows that become due in one transaction; more follow in the next
 ADMIT_BATCH = 64
+GOING_ON_MAX = (
+    7  # in a row while a new start waits: every eighth admission is the oldest one's (design, section 7)
+)
 
 
 class Standby(msgspec.Struct, frozen=True, kw_only=True):
@@ -38,6 +42,9 @@ class Standby(msgspec.Struct, frozen=True, kw_only=True):
 class Admit(msgspec.Struct, frozen=True, kw_only=True):
     """Admit up to `limit` runs for the daemon of `epoch`, leased to `owner` until `lease_ms` from now.
 
+    `going_on`: how many runs that go on were admitted in a row before; a new start's turn comes after `GOING_ON_MAX`.
+    The Scheduler counts them in memory: a count that is late, or lost with the daemon, delays a new start a little.
+
     Those that find a process among the `standbys` are launched at once, on these `terms`.
     """
 
@@ -45,6 +52,7 @@ class Admit(msgspec.Struct, frozen=True, kw_only=True):
     epoch: int
     owner: str
     lease_ms: int
+    going_on: int = 0
     standbys: tuple[Standby, ...] = ()
     terms: LaunchTerms = LaunchTerms()
 
@@ -57,6 +65,7 @@ class Admission(msgspec.Struct, frozen=True, kw_only=True):
     token: str
     definition_id: str
     environment_id: str
+    is_new: bool
     identity: Identity | None = None
     launched: Launched | Parked | None = None
 
@@ -85,7 +94,7 @@ class DueAnswer(msgspec.Struct, frozen=True, kw_only=True):
 def look(tx: Tx, _query: Due) -> DueAnswer:
     """Whether an admission would find work, and how long until it would. The bounded re-read of the Scheduler."""
     next_in_ms = _next_in_ms(tx)
-    ready = bool(tx.all(Q.ready, {"limit": 1}))
+    ready = bool(tx.all(Q.going_on, {"limit": 1}) or tx.all(Q.new_starts, {"limit": 1}))
     return DueAnswer(due_now=ready or next_in_ms == 0, next_in_ms=next_in_ms)
 
 
@@ -93,13 +102,12 @@ def admit(tx: Tx, command: Admit) -> Admitted:
     """Fire what is due, then take as many ready runs as fit."""
     fired = fire_due(tx)
     limit = 0 if tx.disk_full else min(command.limit, ADMIT_BATCH)
-    rows = tx.all(Q.ready, {"limit": limit}) if limit > 0 else []
+    rows = _in_order(tx, limit, command.going_on) if limit > 0 else []
     runs: list[Admission] = []
     standbys = list(command.standbys)
-    for run_no, run_id, definition_id, environment_id in rows:
-        standby = _standby_for(standbys, definition_id, environment_id)
-        act = partial(_admit_one, tx, command, run_no, run_id, definition_id, environment_id, standby)
-        admission = alone(tx, run_id, act)
+    for ready in rows:
+        standby = _standby_for(standbys, ready)
+        admission = alone(tx, ready.run_id, partial(_admit_one, tx, command, ready, standby))
         if admission is None:
             continue  # whatever stands by for it may serve the next one
         runs.append(admission)
@@ -114,22 +122,42 @@ def admit(tx: Tx, command: Admit) -> Admitted:
     )
 
 
-def _standby_for(standbys: list[Standby], definition_id: str, environment_id: str) -> Standby | None:
+class _Ready(NamedTuple):
+    is_new: bool
+    priority: int
+    run_no: int
+    run_id: str
+    definition_id: str
+    environment_id: str
+
+
+def _in_order(tx: Tx, limit: int, going_on: int) -> list[_Ready]:
+    """The next `limit` runs: by priority, then what goes on before what is new, but for every eighth, then by due time.
+
+    Both kinds are read from the head of an index of their own, so that no backlog of one stands before the other.
+    """
+    older = [_Ready(False, *row) for row in tx.all(Q.going_on, {"limit": limit})]
+    newer = [_Ready(True, *row) for row in tx.all(Q.new_starts, {"limit": limit})]
+    chosen: list[_Ready] = []
+    while len(chosen) < limit and (older or newer):
+        if not newer or (older and older[0].priority > newer[0].priority):
+            takes_new = False
+        else:
+            takes_new = not older or newer[0].priority > older[0].priority or going_on >= GOING_ON_MAX
+        going_on = 0 if takes_new else going_on + 1
+        chosen.append((newer if takes_new else older).pop(0))
+    return chosen
+
+
+def _standby_for(standbys: list[Standby], ready: _Ready) -> Standby | None:
     for standby in standbys:
-        if standby.definition_id == definition_id and standby.environment_id == environment_id:
+        if (standby.definition_id, standby.environment_id) == (ready.definition_id, ready.environment_id):
             return standby
     return None
 
 
-def _admit_one(
-    tx: Tx,
-    command: Admit,
-    run_no: int,
-    run_id: str,
-    definition_id: str,
-    environment_id: str,
-    standby: Standby | None,
-) -> Admission:
+def _admit_one(tx: Tx, command: Admit, ready: _Ready, standby: Standby | None) -> Admission:
+    run_no, run_id = ready.run_no, ready.run_id
     token = tx.ids.token()
     revision, generation = tx.take_lease(
         run_no, token=token, owner=command.owner, until_awake_ms=tx.now.awake_ms + command.lease_ms
@@ -147,8 +175,9 @@ def _admit_one(
         run_id=run_id,
         generation=generation,
         token=token,
-        definition_id=definition_id,
-        environment_id=environment_id,
+        definition_id=ready.definition_id,
+        environment_id=ready.environment_id,
+        is_new=ready.is_new,
         identity=None if standby is None else standby.identity,
         launched=launched,
     )

@@ -23,10 +23,18 @@ SELECT min(due_wall_ms) FROM run_queue WHERE state = 'later' AND due_elapsed_ms 
 -- The nearest relative time.
 SELECT min(due_elapsed_ms) FROM run_queue WHERE state = 'later' AND due_elapsed_ms IS NOT NULL
 
--- name: ready
--- The next runs to admit; one whose old processes are not proved dead waits for that.
-SELECT q.run_no, r.run_id, r.definition_id, r.environment_id FROM run_queue q JOIN runs r ON r.run_no = q.run_no
-WHERE q.state = 'ready' AND NOT EXISTS (SELECT 1 FROM runners WHERE runners.run_no = q.run_no)
+-- name: going_on
+-- The next runs that go on; one whose old processes are not proved dead waits for that.
+SELECT q.priority, q.run_no, r.run_id, r.definition_id, r.environment_id
+FROM run_queue q JOIN runs r ON r.run_no = q.run_no
+WHERE q.state = 'ready' AND q.is_new = 0 AND NOT EXISTS (SELECT 1 FROM runners WHERE runners.run_no = q.run_no)
+ORDER BY q.priority DESC, q.due_wall_ms LIMIT :limit
+
+-- name: new_starts
+-- The next runs that were never launched, and so have no process.
+SELECT q.priority, q.run_no, r.run_id, r.definition_id, r.environment_id
+FROM run_queue q JOIN runs r ON r.run_no = q.run_no
+WHERE q.state = 'ready' AND q.is_new = 1
 ORDER BY q.priority DESC, q.due_wall_ms LIMIT :limit
 
 -- name: make_live

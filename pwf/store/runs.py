@@ -110,6 +110,7 @@ def _start(tx: Tx, command: StartRun) -> tuple[RunStarted, bool]:
             "run_no": run_no,
             "state": "later" if later else "ready",
             "priority": command.priority,
+            "is_new": True,
             **due,
         },
     )

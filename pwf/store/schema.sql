@@ -1,4 +1,4 @@
--- The canonical schema. Migrations lead here, and a test holds both equal.
+-- The canonical schema, and until the first release the only text of it: migration 1 executes this file.
 -- Values (input, output, prompt, …) stand inline up to 4 KiB, else by digest in `contents`.
 -- Times: *_wall_ms since 1970; *_elapsed_ms and *_awake_ms since boot, meaningful under the row's boot id only.
 
@@ -178,9 +178,11 @@ CREATE TABLE run_queue(
   priority INTEGER NOT NULL,
   due_wall_ms INTEGER NOT NULL,
   due_elapsed_ms INTEGER,                         -- set for relative waits; then it decides
-  due_boot_id TEXT
+  due_boot_id TEXT,
+  is_new INTEGER NOT NULL CHECK (is_new IN (0, 1))  -- never launched: what goes on comes before it (design, section 7)
 ) STRICT;
-CREATE INDEX run_queue_ready ON run_queue(priority DESC, due_wall_ms) WHERE state = 'ready';
+CREATE INDEX run_queue_going_on ON run_queue(priority DESC, due_wall_ms) WHERE state = 'ready' AND is_new = 0;
+CREATE INDEX run_queue_new ON run_queue(priority DESC, due_wall_ms) WHERE state = 'ready' AND is_new = 1;
 CREATE INDEX run_queue_later_wall ON run_queue(due_wall_ms) WHERE state = 'later' AND due_elapsed_ms IS NULL;
 CREATE INDEX run_queue_later_elapsed ON run_queue(due_elapsed_ms) WHERE state = 'later' AND due_elapsed_ms IS NOT NULL;
 

@@ -26,6 +26,7 @@ RULES: dict[str, tuple[str, str]] = {
     "running_unowned": ("the run is running, but has no queue row, lease or runner", _RESTART),
     "queued_undue": ("the run is queued, but not due, or somebody owns it", _CANCEL),
     "ready_open": ("the run waits to be admitted, but an attempt of it is still open", _CANCEL),
+    "queue_misplaced": ("the run was launched before, but is queued as a new start, or the reverse", _CANCEL),
     "waiting_unasked": ("the run waits, but has no open request, or is queued or owned as well", _CANCEL),
     "held_loose": ("the run is held, but without a reason, or is queued, asked or owned as well", _CANCEL),
     "request_stray": ("a request is open, but its run does not wait for it", _CANCEL),

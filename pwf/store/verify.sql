@@ -28,6 +28,11 @@ SELECT r.run_id FROM runs r WHERE r.status = 'queued' AND (
 SELECT r.run_id FROM run_queue q JOIN runs r ON r.run_no = q.run_no WHERE q.state = 'ready'
   AND EXISTS (SELECT 1 FROM attempts a WHERE a.run_no = q.run_no AND a.status = 'active')
 
+-- name: queue_misplaced
+-- Of the runs that wait for capacity or a time, those that were never launched stand with the new starts.
+SELECT r.run_id FROM run_queue q JOIN runs r ON r.run_no = q.run_no JOIN entities e ON e.entity_no = q.run_no
+WHERE q.state <> 'live' AND q.is_new <> (e.generation = 0)
+
 -- name: waiting_unasked
 -- A waiting run has one open request, no queue row and no owner.
 SELECT r.run_id FROM runs r WHERE r.status = 'waiting' AND (

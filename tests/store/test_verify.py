@@ -48,7 +48,7 @@ REQUEST = (
     " VALUES ('r1', :run, 'a', 1, 1, 'checkpoint', 'pending', 1)"
 )
 NO = "(SELECT run_no FROM runs WHERE run_id = :run)"
-QUEUE = f"INSERT INTO run_queue VALUES ({NO}, '{{}}', 0, 1, NULL, NULL)"
+QUEUE = f"INSERT INTO run_queue VALUES ({NO}, '{{}}', 0, 1, NULL, NULL, 0)"
 RUNNER = (
     "INSERT INTO runners(run_no, generation, epoch, state, created_wall_ms)"
     f" VALUES ({NO}, 1, {{}}, 'launching', 1)"
@@ -76,6 +76,8 @@ PLANTED = [
     ("queued_undue", queued, f"UPDATE run_queue SET state = 'live' WHERE run_no = {NO}"),
     ("queued_undue", queued, OWN),
     ("ready_open", timer, f"UPDATE run_queue SET state = 'ready' WHERE run_no = {NO}"),
+    ("queue_misplaced", queued, f"UPDATE run_queue SET is_new = 1 - is_new WHERE run_no = {NO}"),
+    ("queue_misplaced", timer, f"UPDATE run_queue SET is_new = 1 - is_new WHERE run_no = {NO}"),
     ("waiting_unasked", waiting, "DELETE FROM requests WHERE run_id = :run"),
     ("waiting_unasked", waiting, QUEUE.format("later")),
     ("waiting_unasked", waiting, OWN),

@@ -29,7 +29,8 @@ SMALL = {
 
 #: Scans that are meant: "family.query" or a whole "family", and why they are harmless.
 ALLOWED = {
-    "queue.ready": "in the order of admission, cut off by LIMIT; only runs with a living process are skipped",
+    "queue.going_on": "in the order of admission, cut off by LIMIT; only runs with a living process are skipped",
+    "queue.new_starts": "in the order of admission, cut off by LIMIT; nothing is skipped",
     "restore": "reads everything by purpose, in files that no daemon serves",
     "verify": "reads everything by purpose, when a person asks, on the reader",
 }

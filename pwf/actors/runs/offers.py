@@ -67,12 +67,18 @@ class Offers:
         self._lease_ms = lease_ms
         self._terms = terms
         self._open: set[Offer] = set()
+        self._going_on = 0  # admissions in a row that were no new start
         self._known: dict[tuple[str, str], _Known] = {}  # by definition and environment, the latest last
 
     @property
     def promised(self) -> int:
         """Runs that may just be being admitted."""
         return sum(offer.admit.limit for offer in self._open)
+
+    def count(self, admissions: tuple[Admission, ...]) -> None:
+        """These were admitted, in this order."""
+        for admission in admissions:
+            self._going_on = 0 if admission.is_new else self._going_on + 1
 
     def learn(self, admission: Admission, facts: LaunchFacts, environment: RunEnvironment) -> None:
         """What a run was launched from, further ones may be: a process may stand by for them."""
@@ -109,6 +115,7 @@ class Offers:
             epoch=self._epoch,
             owner=owner_of(self._epoch),
             lease_ms=self._lease_ms,
+            going_on=self._going_on,
             standbys=tuple(standbys),
             terms=self._terms,
         )

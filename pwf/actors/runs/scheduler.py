@@ -236,6 +236,7 @@ class Scheduler:
         """Runs are ours from now on. Registered at once: their leases are renewed, and recovery leaves them alone."""
         if self._nursery is None:
             return  # the daemon ends, and the next one recovers
+        self._offers.count(admitted.runs)
         for admission in admitted.runs:
             self.admissions += 1
             supervisor = RunSupervisor(admission, self._world, offer.take(admission))
