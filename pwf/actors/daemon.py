@@ -12,9 +12,9 @@ from __future__ import annotations
 
 import contextlib
 import faulthandler
-import functools
 import gc
 import os
+import pwd
 import signal
 import sys
 from collections.abc import AsyncIterator
@@ -28,18 +28,23 @@ from pwf import host
 from pwf.actors.base.logging import Log
 from pwf.actors.base.store_actor import StoreActor, StoreHandle
 from pwf.actors.base.supervise import Deaths, cause_of, described, leaves
-from pwf.actors.claim.lock_file import LockFile, LockRecord, LockTaker, read_record
-from pwf.actors.claim.server_claim import Claim, ServerClaim
-from pwf.actors.wiring import wire
+from pwf.actors.claim.lock_file import LockFile, LockTaker
+from pwf.actors.claim.server_claim import Claim
+from pwf.actors.code.whereabouts import Whereabouts
+from pwf.actors.door.listener import Listener
+from pwf.actors.processes.runner_pool import RunnerPool
+from pwf.actors.wiring import Ports, live, wire
 from pwf.clock import Clock, SystemClock
 from pwf.config import Config, load_config
 from pwf.errors import PwfError
+from pwf.host.clock_steps import open_clock_steps
 from pwf.ids import Ids
 from pwf.places import Places, places
+from pwf.protocol.frames import PROTOCOL, Hello
+from pwf.protocol.lock_record import LockRecord, read_record
 from pwf.store.ballast import Ballast
 from pwf.store.batch import Claim as StoreClaim
 from pwf.store.daemon import Claim as ClaimCommand
-from pwf.store.daemon import Release, release
 from pwf.store.database import prepare_home
 from pwf.store.executor import StoreSpec, ThreadExecutor
 from pwf.store.home import ClaimHome, claim_home
@@ -170,20 +175,54 @@ class Daemon:
         async with trio.open_nursery() as nursery:
             store: StoreHandle = await nursery.start(StoreActor(executor).run)
             claim = await self._claim(store, seen)
-            server_claim = ServerClaim(
+            actors = wire(
                 store,
-                lock,
-                record,
                 claim,
+                self._ports(lock, record, claim),
+                at=self._at,
+                config=self._config,
                 clock=self._clock,
-                lease_s=self._config.lease_s,
-                renew_s=self._config.lease_renew_s,
                 log=self._log,
+                stop=self._stop,
             )
-            await self._with_actors(store, server_claim)
-            give_up = functools.partial(store.write, release, Release(token=claim.token, epoch=claim.epoch))
-            await server_claim.release(give_up)
+            actors.services.life.why_degraded = self._deaths.why_degraded()
+            if actors.services.life.why_degraded is None:
+                nursery.start_soon(self._deaths.outlive)
+            await live(
+                actors,
+                self._log,
+                stopping=self._stopping,
+                drain_s=lambda: self._drain_s,
+                served=self._begin_serving,
+            )
             nursery.cancel_scope.cancel()
+
+    def _begin_serving(self) -> None:
+        self._serving = True
+        gc.freeze()  # what is loaded by now stays: full collections need not look at it
+
+    def _ports(self, lock: LockFile, record: LockRecord, claim: Claim) -> Ports:
+        config, at = self._config, self._at
+        pool = RunnerPool(
+            log=self._log,
+            templates_max=config.max_templates,
+            idle_s=config.template_idle_s,
+            zygote_idle_s=config.zygote_idle_s,
+        )
+        hello = Hello(
+            protocol=PROTOCOL, version=pwf.__version__, epoch=claim.epoch, home=str(at.home), pid=os.getpid()
+        )
+        return Ports(
+            lock=lock,
+            record=record,
+            pool=pool,
+            whereabouts=Whereabouts(at.config.parent, config.interpreter),
+            open_door=lambda handle: Listener(
+                at.socket, handle=handle, hello=hello, peer_uid=host.peer_uid, log=self._log
+            ),
+            open_clock_steps=open_clock_steps,
+            user=_user_name(),
+        )
 
     def _record(self) -> LockRecord:
         own = host.process_identity(os.getpid())
@@ -219,38 +258,12 @@ class Daemon:
         self._log("daemon.claimed", epoch=claimed.epoch, pid=os.getpid())
         return Claim(token=token, epoch=claimed.epoch, home_id=claimed.home_id)
 
-    # --- the actors ---------------------------------------------------------------------------------------
 
-    async def _with_actors(self, store: StoreHandle, claim: ServerClaim) -> None:
-        """Run every actor until the stop; returns when the runners are settled and the sockets closed."""
-        actors = wire(
-            store, claim, at=self._at, config=self._config, clock=self._clock, log=self._log, stop=self._stop
-        )
-        life = actors.services.life
-        life.why_degraded = self._deaths.why_degraded()
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(claim.run)
-            await nursery.start(actors.pool.run)
-            await nursery.start(actors.listener.run)
-            nursery.start_soon(actors.clock_watch.run)
-            self._serving = True
-            if life.why_degraded is None:
-                await nursery.start(actors.scheduler.run)
-                nursery.start_soon(actors.pruner.run)
-                nursery.start_soon(self._deaths.outlive)
-                life.state = "serving"
-            else:
-                actors.scheduler.stopped = life.why_degraded
-                life.state = "degraded"
-                self._log.error("daemon.degraded", why=life.why_degraded)
-            self._log("daemon.serving", epoch=claim.claim.epoch, socket=str(self._at.socket))
-            gc.freeze()  # what is loaded by now stays: full collections need not look at it
-            await self._stopping.wait()
-            life.state = "draining"
-            self._log("daemon.draining", runners=actors.scheduler.used, drain_s=self._drain_s)
-            await actors.scheduler.drain(self._drain_s)
-            await actors.listener.say_goodbye()
-            nursery.cancel_scope.cancel()
+def _user_name() -> str:
+    try:
+        return pwd.getpwuid(os.geteuid()).pw_name
+    except KeyError:
+        return str(os.geteuid())
 
 
 if __name__ == "__main__":

@@ -1,54 +1,99 @@
-"""Which actor holds which handle: the one place where they are put together.
+"""Wires the daemon's actors: which of them hold which handles, and in what order they begin and end.
+
+Owns nothing; the one place where they are put together, for the daemon and for the simulation, so that neither has
+an actor that the other lacks. Where the two differ there is a port.
 
 Requests go down a fixed rank, the store lowest; upward go only wake-ups, which carry nothing.
 """
 
 from __future__ import annotations
 
-import os
-import pwd
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any, Protocol
 
-import pwf
-from pwf import host
-from pwf.actors.base.changes import Changes
+import trio
+
+from pwf.actors.base.changes import Changes, ChangeSource
 from pwf.actors.base.logging import Log
 from pwf.actors.base.store_actor import StoreHandle
-from pwf.actors.claim.server_claim import ServerClaim
-from pwf.actors.code.definitions import Definitions
+from pwf.actors.claim.server_claim import Claim, Lock, ServerClaim
+from pwf.actors.code.definitions import Definitions, Lookup
 from pwf.actors.code.interpreters import Interpreters
 from pwf.actors.code.newer_code import NewerCode
 from pwf.actors.code.schemas import Schemas
-from pwf.actors.door.listener import Listener
 from pwf.actors.door.views import Views
+from pwf.actors.operations.caller import Handler
 from pwf.actors.operations.dispatch import Operations
-from pwf.actors.operations.services import Life, Services
-from pwf.actors.processes.runner_pool import RunnerPool
+from pwf.actors.operations.services import Admission, Life, Services
 from pwf.actors.runs.clock_watch import ClockWatch
 from pwf.actors.runs.scheduler import Scheduler
+from pwf.actors.upkeep.backup import Backups
 from pwf.actors.upkeep.pruner import Pruner
 from pwf.clock import Clock
 from pwf.config import Config
+from pwf.host.clock_steps import ClockSteps
 from pwf.places import Places
-from pwf.protocol.frames import PROTOCOL, Hello
+from pwf.protocol.lock_record import LockRecord
+
+
+class Pool(Protocol):
+    """The actor that makes processes, which is its own handle."""
+
+    async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Serve until cancelled."""
+
+
+class Door(Protocol):
+    """The actor that lets clients in."""
+
+    @property
+    def clients(self) -> int:
+        """Connections that are open now."""
+
+    async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Serve until cancelled."""
+
+    async def say_goodbye(self) -> None:
+        """Let nobody more in, and tell who is left why it ends."""
+
+
+@dataclass(frozen=True)
+class Ports:
+    """Where the daemon and the simulation differ: what stands between the actors and the machine."""
+
+    lock: Lock
+    record: LockRecord  # what the lock file says of us
+    pool: Any  # `Pool`, with what Scheduler, RunSupervisor and Definitions need of it
+    whereabouts: Lookup
+    open_door: Callable[[Handler], Door]
+    open_clock_steps: Callable[[], ClockSteps | None]
+    user: str
+    changes: Callable[[StoreHandle], ChangeSource] = lambda store: store
+    admission: Callable[[Scheduler], Admission] = lambda scheduler: scheduler  # as operations have it
 
 
 @dataclass(frozen=True)
 class Actors:
-    """What the daemon runs."""
+    """What a daemon runs; of the store, which was there before, only the handle."""
 
-    pool: RunnerPool
+    claim: ServerClaim
+    pool: Pool
+    definitions: Definitions
+    newer_code: NewerCode
     scheduler: Scheduler
-    listener: Listener
     clock_watch: ClockWatch
     pruner: Pruner
+    backups: Backups
+    door: Door
     services: Services
 
 
 def wire(
     store: StoreHandle,
-    claim: ServerClaim,
+    claim: Claim,
+    ports: Ports,
     *,
     at: Places,
     config: Config,
@@ -57,97 +102,118 @@ def wire(
     stop: Callable[[int | None], None],
 ) -> Actors:
     """Make the actors of one daemon, none of which runs yet. `stop` begins the drain."""
-    changes = Changes(store)
-    pool = RunnerPool(
-        log=log,
-        templates_max=config.max_templates,
-        idle_s=config.template_idle_s,
-        zygote_idle_s=config.zygote_idle_s,
-    )
+    changes = Changes(ports.changes(store))
     scheduler = Scheduler(
         store=store,
-        pool=pool,
+        pool=ports.pool,
         changes=changes,
         config=config,
         log=log,
-        epoch=claim.claim.epoch,
-        home_id=claim.claim.home_id,
+        epoch=claim.epoch,
+        home_id=claim.home_id,
     )
-    claim.live_leases = scheduler.live_leases
-    definitions = Definitions(
-        pool,
+    server_claim = ServerClaim(
         store,
-        config_folder=at.config.parent,
-        interpreter=config.interpreter,
+        ports.lock,
+        ports.record,
+        claim,
+        live_leases=scheduler.live_leases,
+        clock=clock,
+        lease_s=config.lease_s,
+        renew_s=config.lease_renew_s,
+        log=log,
     )
-    pruner = _pruner(store, definitions, scheduler, claim, at=at, config=config, clock=clock, log=log)
-    listener: Listener
+    definitions = Definitions(ports.pool, store, ports.whereabouts)
+    pruner = Pruner(
+        store=store,
+        definitions=definitions.handle,
+        is_idle=lambda: scheduler.used == 0,
+        epoch=claim.epoch,
+        retention_days=config.retention_days,
+        clock=clock,
+        log=log,
+    )
+    backups = Backups(at.database, claim.epoch, clock, log)
+    newer_code = NewerCode(store)
+    door: Door
     services = Services(
         store=store,
-        scheduler=scheduler,
-        definitions=definitions,
+        scheduler=ports.admission(scheduler),
+        definitions=definitions.handle,
         schemas=Schemas(),
         changes=changes,
         views=Views(changes, log),
-        newer_code=NewerCode(store),
-        claim=claim,
+        newer_code=newer_code.handle,
+        claim=server_claim.handle,
         places=at,
         config=config,
         clock=clock,
         log=log,
         life=Life(started_wall_ms=clock.now().wall_ms, stop=stop),
-        clients=lambda: listener.clients,
-        user=_user_name(),
+        clients=lambda: door.clients,
+        user=ports.user,
         interpreters=Interpreters(),
-        pruner=pruner,
+        pruner=pruner.handle,
+        backups=backups.handle,
     )
-    listener = Listener(
-        at.socket,
-        handle=Operations(services).handle,
-        hello=_hello(claim, at),
-        peer_uid=host.peer_uid,
-        log=log,
-    )
-    clock_watch = ClockWatch(clock, scheduler.wake, log)
-    return Actors(pool, scheduler, listener, clock_watch, pruner, services)
-
-
-def _pruner(
-    store: StoreHandle,
-    definitions: Definitions,
-    scheduler: Scheduler,
-    claim: ServerClaim,
-    *,
-    at: Places,
-    config: Config,
-    clock: Clock,
-    log: Log,
-) -> Pruner:
-    return Pruner(
-        store=store,
+    door = ports.open_door(Operations(services).handle)
+    clock_watch = ClockWatch(clock, scheduler.wake, log, ports.open_clock_steps)
+    return Actors(
+        claim=server_claim,
+        pool=ports.pool,
         definitions=definitions,
-        is_idle=lambda: scheduler.used == 0,
-        database=at.database,
-        epoch=claim.claim.epoch,
-        retention_days=config.retention_days,
-        clock=clock,
-        log=log,
+        newer_code=newer_code,
+        scheduler=scheduler,
+        clock_watch=clock_watch,
+        pruner=pruner,
+        backups=backups,
+        door=door,
+        services=services,
     )
 
 
-def _hello(claim: ServerClaim, at: Places) -> Callable[[], Hello]:
-    hello = Hello(
-        protocol=PROTOCOL,
-        version=pwf.__version__,
-        epoch=claim.claim.epoch,
-        home=str(at.home),
-        pid=os.getpid(),
-    )
-    return lambda: hello
+async def live(
+    actors: Actors,
+    log: Log,
+    *,
+    stopping: trio.Event,
+    drain_s: Callable[[], float],
+    served: Callable[[], None],
+) -> None:
+    """Run every actor until `stopping`; returns when the runners are settled and the sockets closed.
 
-
-def _user_name() -> str:
-    try:
-        return pwd.getpwuid(os.geteuid()).pw_name
-    except KeyError:
-        return str(os.geteuid())
+    `served` is called once clients can be answered. What the store holds is recovered behind the open socket. A daemon
+    that came up degraded (`life.why_degraded`) admits nothing and prunes nothing by itself. The claim outlives the
+    others, and is given up last.
+    """
+    life, scheduler = actors.services.life, actors.scheduler
+    async with trio.open_nursery() as outer:
+        await outer.start(actors.claim.run)
+        async with trio.open_nursery() as nursery:
+            await nursery.start(actors.pool.run)
+            await nursery.start(actors.door.run)
+            nursery.start_soon(actors.clock_watch.run)
+            nursery.start_soon(actors.backups.run)
+            nursery.start_soon(actors.definitions.run)
+            nursery.start_soon(actors.newer_code.run)
+            nursery.start_soon(functools.partial(actors.pruner.run, by_age=life.why_degraded is None))
+            served()
+            if life.why_degraded is None:
+                await nursery.start(scheduler.run)
+                life.state = "serving"
+            else:
+                scheduler.stopped = life.why_degraded
+                life.state = "degraded"
+                log.error("daemon.degraded", why=life.why_degraded)
+            log(
+                "daemon.serving",
+                epoch=actors.claim.handle.claim.epoch,
+                socket=str(actors.services.places.socket),
+            )
+            await stopping.wait()
+            life.state = "draining"
+            log("daemon.draining", runners=scheduler.used, drain_s=drain_s())
+            await scheduler.drain(drain_s())
+            await actors.door.say_goodbye()
+            nursery.cancel_scope.cancel()
+        await actors.claim.handle.give_up()

@@ -17,11 +17,12 @@ from typing import Literal
 
 import msgspec
 
-from pwf.client.starting import LockRecord, read_lock, socket_path, try_connect
+from pwf.client.starting import socket_path, try_connect
 from pwf.client.version import version
 from pwf.config import load_config
 from pwf.errors import PwfError
 from pwf.places import Places
+from pwf.protocol.lock_record import LockRecord, read_record
 
 SPACE_FAIL = 64 * 1024 * 1024
 SPACE_WARN = 512 * 1024 * 1024
@@ -215,7 +216,7 @@ def check_socket(at: Places) -> Check:
 def check_daemon(at: Places) -> Check:
     from pwf.client.sync import SyncClient
 
-    record = read_lock(at)
+    record = read_record(at.lock)
     connection = try_connect(at)
     if connection is None:
         if record is not None and record.pid and _is_alive(record.pid):
@@ -252,7 +253,7 @@ def check_leftovers(at: Places) -> Check:
     from pwf import host
     from pwf.protocol.runner import MARKER_VARIABLE
 
-    record = read_lock(at) or LockRecord()
+    record = read_record(at.lock) or LockRecord()
     if not record.home_id:
         return ok("leftovers", "none (no daemon has served here yet)")
     prefix = f"{record.home_id}:"

@@ -14,10 +14,9 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from pwf.errors import DaemonUnreachable, HomeRefused
 from pwf.places import Places, places
+from pwf.protocol.lock_record import read_record
 
 if TYPE_CHECKING:
     import subprocess
@@ -32,26 +31,9 @@ LOG_TAIL_BYTES = 16 * 1024
 NO_AUTOSTART = "PWF_NO_AUTOSTART"
 
 
-class LockRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """What the daemon writes into its lock file. Fields of later versions are ignored."""
-
-    pid: int = 0
-    socket: str = ""
-    home_id: str = ""
-    version: str = ""
-
-
-def read_lock(at: Places) -> LockRecord | None:
-    """The record of the daemon that serves, or served last; None when there is none that can be read."""
-    try:
-        return msgspec.json.decode(at.lock.read_bytes(), type=LockRecord)
-    except (OSError, msgspec.MsgspecError):
-        return None
-
-
 def socket_path(at: Places) -> str:
     """Where to connect: as the lock file says, else where this client would put it."""
-    record = read_lock(at)
+    record = read_record(at.lock)
     return record.socket if record is not None and record.socket else str(at.socket)
 
 
@@ -170,7 +152,7 @@ def _is_worth_another(returncode: int) -> bool:
 
 def _somebody_serves(at: Places, child_pid: int) -> bool:
     """Whether the lock file names a live process other than our child, which lost the race to it."""
-    record = read_lock(at)
+    record = read_record(at.lock)
     if record is None or record.pid in (0, child_pid):
         return False
     try:

@@ -13,8 +13,8 @@ import trio.testing
 
 import pwf
 from pwf.actors.base.supervise import LOOP_DEATHS, SOON_MS, Deaths, cause_of
-from pwf.actors.claim.lock_file import LockFile, LockRecord
-from pwf.actors.claim.server_claim import RETRY_S, Claim, ServerClaim
+from pwf.actors.claim.lock_file import LockFile
+from pwf.actors.claim.server_claim import GIVE_UP_S_MAX, RETRY_S, Claim, LiveLeases, ServerClaim
 from pwf.actors.code.interpreters import Interpreters
 from pwf.actors.operations.dispatch import HANDLERS, outcome_of
 from pwf.actors.operations.services import receipt_key
@@ -35,7 +35,9 @@ from pwf.errors import (
 )
 from pwf.host.clock_steps import open_clock_steps
 from pwf.protocol.frames import Request
+from pwf.protocol.lock_record import LockRecord
 from pwf.protocol.operations import OPERATIONS
+from pwf.store.daemon import Release
 from tests.actors.no_log import NoLog
 
 
@@ -187,10 +189,18 @@ class Lock(LockFile):
         self.records.append(record)
 
 
-def server_claim(store: Store, lock: Lock) -> ServerClaim:
-    claim = Claim(token="t", epoch=7, home_id="h")
-    record = LockRecord(pid=1, socket="s")
-    return ServerClaim(store, lock, record, claim, clock=Clock(), lease_s=30, renew_s=10, log=NoLog())
+def server_claim(store: Store, lock: Lock, live: LiveLeases = list, log: NoLog | None = None) -> ServerClaim:
+    return ServerClaim(
+        store,
+        lock,
+        LockRecord(pid=1, socket="s"),
+        Claim(token="t", epoch=7, home_id="h"),
+        live_leases=live,
+        clock=Clock(),
+        lease_s=30,
+        renew_s=10,
+        log=log or NoLog(),
+    )
 
 
 @pytest.mark.trio
@@ -198,9 +208,8 @@ async def test_one_renewal_carries_the_runs_that_are_supervised_at_that_moment(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     store, lock = Store(), Lock()
-    actor = server_claim(store, lock)
     live = [("a", 1, "x")]
-    actor.live_leases = lambda: list(live)
+    actor = server_claim(store, lock, lambda: list(live))
     async with trio.open_nursery() as nursery:
         nursery.start_soon(actor.run)
         await trio.sleep(15)
@@ -217,8 +226,7 @@ async def test_a_store_that_can_not_write_is_tried_again_soon_and_logged_once(
 ) -> None:
     store = Store()
     log = NoLog()
-    actor = server_claim(store, Lock())
-    actor._log = log
+    actor = server_claim(store, Lock(), log=log)
     store.error = Unavailable()
     async with trio.open_nursery() as nursery:
         nursery.start_soon(actor.run)
@@ -236,6 +244,27 @@ async def test_a_lost_claim_ends_the_actor(autojump_clock: trio.testing.MockCloc
     store.error = ClaimLost()
     with pytest.raises(ClaimLost):
         await server_claim(store, Lock()).run()
+
+
+@pytest.mark.trio
+@pytest.mark.parametrize("error", [None, Unavailable()])
+async def test_a_claim_that_is_given_up_renews_no_more_and_its_lock_names_nobody(
+    autojump_clock: trio.testing.MockClock, error: Exception | None
+) -> None:
+    store, lock = Store(), Lock()
+    actor = server_claim(store, lock)
+    store.error = error
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(actor.run)
+        await trio.sleep(1)
+        with trio.fail_after(GIVE_UP_S_MAX):
+            await actor.handle.give_up()
+        assert (lock.records[-1].pid, lock.records[-1].epoch) == (0, 7)
+        await trio.sleep(60)
+    assert [type(command) for command in store.commands] == ([] if error else [Release])
+    assert lock.records[-1].pid == 0
+    with pytest.raises(Unavailable):
+        await actor.handle.give_up()
 
 
 # --- interpreters -----------------------------------------------------------------------------------------

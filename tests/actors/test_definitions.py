@@ -15,7 +15,8 @@ import trio.testing
 from pwf.actors.code.definitions import Definitions
 from pwf.actors.code.newer_code import NewerCode
 from pwf.actors.code.schemas import FAULTS_SHOWN_MAX, Schemas
-from pwf.errors import GraphError, InvalidAnswer, InvalidInput, LoadFailed, NotFound, PwfError
+from pwf.actors.code.whereabouts import Whereabouts
+from pwf.errors import GraphError, InvalidAnswer, InvalidInput, LoadFailed, NotFound, PwfError, Unavailable
 from pwf.protocol.graph import NodeSpec, SourceFile, WorkflowDefinition, WorkflowGraph
 from pwf.protocol.operations import Origin
 from pwf.protocol.spawn import Resolved
@@ -35,11 +36,12 @@ class Resolver:
         self.asked.append(path)
         text = Path(path).read_bytes()
         watch = {path: mark_of(path), path + ".absent": None}
+        error = self.error
         await trio.sleep(self.takes_s)
-        if isinstance(self.error, PwfError):
-            raise self.error
-        if self.error is not None:
-            return self.error
+        if isinstance(error, PwfError):
+            raise error
+        if error is not None:
+            return error
         graph = WorkflowGraph(name="w", start="a", nodes=(NodeSpec(id="a", kind="compute"),))
         source = SourceFile(path=path, digest=digest(text), size=len(text), kind="root")
         definition = WorkflowDefinition(
@@ -64,15 +66,16 @@ class World:
         self.file = self.workflows / "w.py"
         self.file.write_text("# Workflow one")
         self.resolver, self.store = Resolver(), Store()
-        self.definitions = Definitions(
-            self.resolver, self.store, config_folder=folder / "config", interpreter=None
-        )
+        self.actor = Definitions(self.resolver, self.store, Whereabouts(folder / "config", None))
+        self.definitions = self.actor.handle
         self.origin = Origin(cwd=str(folder), python=sys.executable)
 
 
 @pytest.fixture
-def at(tmp_path: Path) -> World:
-    return World(tmp_path)
+async def at(tmp_path: Path, nursery: trio.Nursery) -> World:
+    world = World(tmp_path)
+    nursery.start_soon(world.actor.run)
+    return world
 
 
 @pytest.mark.trio
@@ -154,6 +157,49 @@ async def test_a_caller_who_is_cancelled_leaves_the_others_an_answer(
 
 
 @pytest.mark.trio
+async def test_who_joined_a_failing_resolver_is_answered_by_the_file_as_it_is_then(
+    at: World, autojump_clock: trio.testing.MockClock
+) -> None:
+    at.resolver.error = Resolved(call=0, error_code="load_failed", error="mistake")
+    found: list[str] = []
+
+    async def first() -> None:
+        with pytest.raises(LoadFailed):
+            await at.definitions.find("w", at.origin)
+
+    async def second() -> None:
+        await trio.sleep(0.5)
+        at.resolver.error = None
+        at.file.write_text("# Workflow mended")
+        found.append((await at.definitions.find("w", at.origin)).definition.definition_id)
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(first)
+        nursery.start_soon(second)
+    assert found == [digest(b"# Workflow mended")]
+
+
+@pytest.mark.trio
+async def test_who_waits_for_a_resolver_when_the_actor_ends_is_told(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    told: list[PwfError] = []
+
+    async def look() -> None:
+        try:
+            await world.definitions.find("w", world.origin)
+        except PwfError as error:
+            told.append(error)
+
+    async with trio.open_nursery() as lookers, trio.open_nursery() as nursery:
+        nursery.start_soon(world.actor.run)
+        for _ in range(3):
+            lookers.start_soon(look)
+        await trio.testing.wait_all_tasks_blocked()
+        nursery.cancel_scope.cancel()
+    assert [type(error) for error in told] == [Unavailable] * 3
+
+
+@pytest.mark.trio
 async def test_what_is_forgotten_while_its_many_files_are_looked_at_is_resolved_anew(
     at: World, autojump_clock: trio.testing.MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -161,7 +207,7 @@ async def test_what_is_forgotten_while_its_many_files_are_looked_at_is_resolved_
     known = await at.definitions.find("w", at.origin)
 
     async def forget() -> None:
-        at.definitions.forget([known.definition.definition_id])
+        await at.definitions.forget([known.definition.definition_id])
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(at.definitions.find, "w", at.origin)
@@ -179,7 +225,9 @@ async def test_a_name_that_nobody_has_is_not_found(at: World) -> None:
 
 
 @pytest.mark.trio
-async def test_newer_code_is_a_file_with_another_text_and_is_looked_for_now_and_then(tmp_path: Path) -> None:
+async def test_newer_code_is_a_file_with_another_text_and_is_looked_for_now_and_then(
+    tmp_path: Path, nursery: trio.Nursery
+) -> None:
     file = tmp_path / "w.py"
     file.write_bytes(b"one")
     source = SourceFile(path=str(file), digest=digest(b"one"), size=3, kind="root")
@@ -190,15 +238,17 @@ async def test_newer_code_is_a_file_with_another_text_and_is_looked_for_now_and_
             reads.append(query)
             return (source,)
 
-    newer = NewerCode(Reads())
+    actor = NewerCode(Reads())
+    newer = actor.handle
+    nursery.start_soon(actor.run)
     assert not await newer.differs("d", str(tmp_path))
     file.write_bytes(b"two")
     assert not await newer.differs("d", str(tmp_path))  # asked a moment ago
     assert len(reads) == 1
-    newer._answers.clear()
+    actor._answers.clear()
     assert await newer.differs("d", str(tmp_path))
     file.unlink()
-    newer._answers.clear()
+    actor._answers.clear()
     assert not await newer.differs("d", str(tmp_path))
 
 

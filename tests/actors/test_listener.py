@@ -42,7 +42,7 @@ def own_uid(_sock: socket.socket) -> int:
 async def listening(
     path: Path, handle: Handler = echo, peer_uid: Callable[[socket.socket], int] = own_uid
 ) -> AsyncIterator[Listener]:
-    listener = Listener(path, handle=handle, hello=lambda: HERE, peer_uid=peer_uid, log=NoLog())
+    listener = Listener(path, handle=handle, hello=HERE, peer_uid=peer_uid, log=NoLog())
     async with trio.open_nursery() as nursery:
         await nursery.start(listener.run)
         with trio.fail_after(30):

@@ -19,10 +19,11 @@ import pytest
 import trio
 
 from pwf import host
-from pwf.actors.claim.lock_file import LockFile, LockRecord, LockTaker, read_record
+from pwf.actors.claim.lock_file import LockFile, LockTaker
 from pwf.clock import SystemClock
 from pwf.errors import AlreadyServing
 from pwf.protocol.frames import PROTOCOL, Hello, encode
+from pwf.protocol.lock_record import LockRecord, read_record
 from tests.actors.no_log import NoLog
 
 pytestmark = pytest.mark.trio

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 import apsw
@@ -10,10 +11,12 @@ import trio
 
 from pwf.actors.base.store_actor import StoreActor
 from pwf.actors.upkeep import pruner as pruner_module
+from pwf.actors.upkeep.backup import Backups
 from pwf.actors.upkeep.pruner import BUSY_PAUSE_S, EVERY_S, FIRST_S, RETRY_S, Pruner, slices
 from pwf.clock import Now
 from pwf.errors import InvalidArgument, Unavailable
 from pwf.protocol.operations import PruneResult
+from pwf.store.backup import write_backup
 from pwf.store.batch import Job
 from pwf.store.daemon import Claim, claim
 from pwf.store.executor import ThreadExecutor
@@ -58,7 +61,7 @@ class Definitions:
     def __init__(self) -> None:
         self.forgotten: list[str] = []
 
-    def forget(self, definition_ids: Any) -> None:
+    async def forget(self, definition_ids: Any) -> None:
         self.forgotten += definition_ids
 
 
@@ -94,13 +97,19 @@ class Setting:
             store=self.store,
             definitions=self.definitions,
             is_idle=lambda: not self.busy,
-            database=spec.path,
             epoch=self.epoch,
             retention_days=self.days,
             clock=self.clock,
             log=self.log,
         )
+        self.backups = Backups(spec.path, self.epoch, self.clock, self.log)
         return self.pruner
+
+    async def serve(self, nursery: trio.Nursery, *, threads: bool = False) -> None:
+        """The same, and the two actors run: clients may ask."""
+        await self.begin(nursery, threads=threads)
+        nursery.start_soon(self.pruner.run)
+        nursery.start_soon(self.backups.run)
 
     async def left(self) -> set[str]:
         return set(
@@ -247,12 +256,12 @@ def receipt(name="k"):
 
 
 async def ask(setting, before_ms, *, dry_run=False, key=None):
-    return await setting.pruner.prune(before_ms, dry_run=dry_run, actor="client:ann", receipt=key)
+    return await setting.pruner.handle.prune(before_ms, dry_run=dry_run, actor="client:ann", receipt=key)
 
 
 async def test_a_person_may_prune_at_once_and_a_dry_run_only_says_so(setting, nursery, autojump_clock):
     setting.ended(3)
-    await setting.begin(nursery)
+    await setting.serve(nursery)
     await trio.sleep(1)
     now_ms = setting.clock.now().wall_ms
     planned = (await ask(setting, now_ms, dry_run=True)).unwrap()
@@ -266,14 +275,14 @@ async def test_a_person_may_prune_at_once_and_a_dry_run_only_says_so(setting, nu
 
 
 async def test_a_prune_of_the_future_is_refused(setting, nursery, autojump_clock):
-    await setting.begin(nursery)
+    await setting.serve(nursery)
     with pytest.raises(InvalidArgument, match="future"):
         await ask(setting, setting.clock.now().wall_ms + 1)
 
 
 async def test_two_prunes_at_once_take_turns(setting, nursery, autojump_clock):
     setting.ended(10)
-    await setting.begin(nursery)
+    await setting.serve(nursery)
     await trio.sleep(1)
     now_ms = setting.clock.now().wall_ms
     found = []
@@ -292,10 +301,9 @@ async def test_a_person_does_not_wait_for_the_slow_pace_of_the_automatic_walk(
 ):
     setting.ended(400)
     setting.clock.forward(31 * DAY_MS)
-    pruner = await setting.begin(nursery)
+    await setting.serve(nursery)
     setting.busy = True
-    nursery.start_soon(pruner.keep)
-    await trio.sleep(10 * BUSY_PAUSE_S)
+    await trio.sleep(FIRST_S + 10 * BUSY_PAUSE_S)
     assert len(await setting.left()) > 350
     with trio.fail_after(5 * BUSY_PAUSE_S):
         await ask(setting, setting.clock.now().wall_ms)
@@ -318,12 +326,60 @@ def put_large(tx, number):
     return store_content(tx, f"{number}".encode() * 50_000)
 
 
+async def test_a_prune_whose_client_goes_away_ends_between_two_trees(setting, nursery, autojump_clock):
+    setting.ended(100)
+    await setting.serve(nursery)
+    await trio.sleep(1)
+    now_ms = setting.clock.now().wall_ms
+    with trio.move_on_after(1) as scope:
+        nursery.start_soon(ends_when, scope, setting)
+        await ask(setting, now_ms)
+    left = len(await setting.left())
+    assert 0 < left < 100
+    assert await setting.violations() == ()
+    await trio.sleep(1)
+    assert len(await setting.left()) == left, "nobody waits for it any more"
+    assert (await ask(setting, now_ms)).unwrap().runs == left
+
+
+async def ends_when(scope, setting):
+    while len(await setting.left()) > 90:
+        await trio.lowlevel.checkpoint()
+    scope.cancel()
+
+
+async def test_who_waits_for_a_prune_when_the_pruner_ends_is_told(setting, nursery, autojump_clock):
+    setting.ended(100)
+    pruner = await setting.begin(nursery)
+    told = []
+
+    async def one() -> None:
+        try:
+            await ask(setting, setting.clock.now().wall_ms - 1)
+        except Unavailable as error:
+            told.append(error.message)
+
+    await trio.sleep(1)
+    async with trio.open_nursery() as all_of_them:
+        scope = trio.CancelScope()
+
+        async def run() -> None:
+            with scope:
+                await pruner.run()
+
+        all_of_them.start_soon(run)
+        for _ in range(3):
+            all_of_them.start_soon(one)
+        all_of_them.start_soon(ends_when, scope, setting)
+    assert told == ["the pruner has stopped"] * 3
+
+
 async def test_a_backup_is_made_while_the_store_writes(setting, nursery, tmp_path):
     setting.ended(20)
-    await setting.begin(nursery, threads=True)
+    await setting.serve(nursery, threads=True)
     target = tmp_path / "b.db"
     async with trio.open_nursery() as both:
-        both.start_soon(setting.pruner.backup, target)
+        both.start_soon(setting.backups.handle.make, target)
         for _ in range(5):
             await ask(setting, setting.clock.now().wall_ms, key=None)
     connection = apsw.Connection(str(target), flags=apsw.SQLITE_OPEN_READONLY)
@@ -333,11 +389,46 @@ async def test_a_backup_is_made_while_the_store_writes(setting, nursery, tmp_pat
 
 async def test_a_backup_whose_client_goes_away_leaves_no_file(setting, nursery, tmp_path):
     setting.ended(5)
-    await setting.begin(nursery, threads=True)
+    await setting.serve(nursery, threads=True)
     with trio.CancelScope() as scope:
         scope.cancel()
-        await setting.pruner.backup(tmp_path / "b.db")
+        await setting.backups.handle.make(tmp_path / "b.db")
     assert list(tmp_path.glob("b.db*")) == []
+
+
+async def test_backups_take_turns_and_hold_up_no_prune(setting, nursery, tmp_path, monkeypatch):
+    setting.ended(5)
+    await setting.serve(nursery, threads=True)
+    writing, most, may_go_on = [], [0], threading.Event()
+
+    def slowly(database, target, *, now, epoch, check_wanted):
+        writing.append(target)
+        most[0] = max(most[0], len(writing))
+        may_go_on.wait(10)
+        made = write_backup(database, target, now=now, epoch=epoch, check_wanted=check_wanted)
+        writing.remove(target)
+        return made
+
+    monkeypatch.setattr("pwf.actors.upkeep.backup.write_backup", slowly)
+    async with trio.open_nursery() as all_of_them:
+        for name in ("a.db", "b.db"):
+            all_of_them.start_soon(setting.backups.handle.make, tmp_path / name)
+        await ask(setting, setting.clock.now().wall_ms)
+        may_go_on.set()
+    assert most == [1]
+    assert {path.name for path in tmp_path.glob("?.db")} == {"a.db", "b.db"}
+
+
+async def test_by_a_wall_clock_that_was_set_ahead_no_receipt_goes(setting, nursery, autojump_clock):
+    setting.ended(1)
+    await setting.serve(nursery)
+    await trio.sleep(1)
+    await ask(setting, setting.clock.now().wall_ms, key=receipt())
+    setting.clock.wall_ahead_ms = 365 * DAY_MS
+    await trio.sleep(FIRST_S)
+    assert await setting.count("receipts") == 1
+    await trio.sleep(3 * 24 * 3_600)  # a machine that was really away so long is believed
+    assert await setting.count("receipts") == 0
 
 
 async def test_values_are_dropped_in_commands_of_bounded_size():

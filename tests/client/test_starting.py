@@ -17,10 +17,11 @@ import pytest
 from pwf import host
 from pwf.actors.base.supervise import Deaths
 from pwf.client import connect, connect_sync
-from pwf.client.starting import connect_or_start, log_tail, read_lock, socket_path, spawn, try_connect
+from pwf.client.starting import connect_or_start, log_tail, socket_path, spawn, try_connect
 from pwf.clock import SystemClock
 from pwf.errors import DaemonUnreachable, HomeRefused
 from pwf.places import Places
+from pwf.protocol.lock_record import read_record
 
 WAIT_S = 15.0
 
@@ -162,11 +163,11 @@ def test_a_home_that_can_not_be_made_is_refused(tmp_path: Path) -> None:
 def test_the_lock_file_names_daemon_and_home_and_keeps_the_home_when_nobody_serves(at: Places) -> None:
     with connect_sync(at, autostart=True) as client:
         pid, home_id = client.pid, client.call("state.status").home_id
-    record = read_lock(at)
+    record = read_record(at.lock)
     assert record is not None
     assert (record.pid, record.socket, record.home_id) == (pid, str(at.socket), home_id)
     assert cli("stop").returncode == 0
-    record = read_lock(at)
+    record = read_record(at.lock)
     assert record is not None
     assert (record.pid, record.home_id) == (0, home_id)
 

@@ -15,10 +15,10 @@ from typing import Any, TypeVar
 import psutil
 
 from pwf import host
-from pwf.actors.claim.lock_file import LockRecord, read_record
 from pwf.client.sync import SyncClient
 from pwf.errors import DaemonUnreachable, Unavailable
 from pwf.places import places
+from pwf.protocol.lock_record import LockRecord, read_record
 from pwf.protocol.runner import MARKER_VARIABLE
 
 T = TypeVar("T")

@@ -55,7 +55,8 @@ class Gremlin:
     def heal(self) -> None:
         """Everything that was made to fail works again."""
         self._full = False
-        self._world.machine.step_wall(30 * 24 * HOUR_MS)  # no absolute time is still to come
+        # No absolute time is still to come, and nothing is old enough to be removed.
+        self._world.machine.step_wall(10 * 24 * HOUR_MS)
         for process in self._world.machine.living():
             process.cont()
             process.survive(0.0)

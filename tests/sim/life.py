@@ -6,7 +6,6 @@ files, clocks. A crash ends everything at once, and what the dying tasks still d
 
 from __future__ import annotations
 
-import functools
 import random
 import sys
 from collections.abc import Callable
@@ -15,38 +14,25 @@ from typing import Any
 
 import trio
 
-from pwf.actors.base.changes import Changes
 from pwf.actors.base.logging import Log
 from pwf.actors.base.store_actor import StoreActor
-from pwf.actors.claim.lock_file import LockRecord
-from pwf.actors.claim.server_claim import Claim, ServerClaim
-from pwf.actors.code.definitions import Known, _Entry
-from pwf.actors.code.interpreters import Interpreters
-from pwf.actors.code.newer_code import NewerCode
-from pwf.actors.code.schemas import Schemas
+from pwf.actors.claim.server_claim import Claim
 from pwf.actors.code.whereabouts import Where
-from pwf.actors.door.connection import Caller
-from pwf.actors.door.views import Views
-from pwf.actors.operations.dispatch import Operations
-from pwf.actors.operations.services import Life as LifeState
-from pwf.actors.operations.services import Services
-from pwf.actors.runs.clock_watch import TICK_S, ClockWatch
+from pwf.actors.operations.caller import Caller, Handler
 from pwf.actors.runs.scheduler import Scheduler
-from pwf.actors.upkeep.pruner import Pruner
+from pwf.actors.wiring import Ports, live, wire
 from pwf.config import Config
 from pwf.discovery import Found
 from pwf.errors import NotFound
 from pwf.ids import Ids
 from pwf.places import Places
 from pwf.protocol.frames import Request, Response
+from pwf.protocol.lock_record import LockRecord
 from pwf.store.ballast import Ballast
 from pwf.store.batch import Claim as StoreClaim
 from pwf.store.daemon import Claim as ClaimCommand
-from pwf.store.daemon import Release, release
-from pwf.store.definitions import SaveDefinition, save_definition
 from pwf.store.executor import StoreSpec
 from pwf.store.home import ClaimHome, claim_home
-from pwf.watch import Watched
 from tests.sim.pool import SimPool
 from tests.store.inline_executor import InlineExecutor
 
@@ -126,15 +112,13 @@ class FlakyChanges:
                 self._listener(keys)
 
 
-class SimDefinitions:
-    """The seed's workflows, in place of files and resolvers."""
+class SimWhereabouts:
+    """The seed's workflows, in place of folders. They stand at paths where nothing is, so they never change."""
 
-    def __init__(self, world: Any, store: Any) -> None:
+    def __init__(self, world: Any) -> None:
         self._world = world
-        self._store = store
-        self._saved: set[str] = set()
 
-    def where(self, workflow: str, origin: Any, asked_ns: int | None = None) -> Where:
+    def find(self, workflow: str, origin: Any, asked_ns: int | None = None) -> Where:
         if workflow not in self._world.models:
             raise NotFound(f"there is no workflow {workflow!r}")
         path = Path(self._world.models[workflow].path)
@@ -143,30 +127,54 @@ class SimDefinitions:
     def chosen(self, found: Found, origin: Any) -> Where:
         return Where(found, sys.executable)
 
-    async def at(self, where: Where, origin: Any, asked_ns: int | None = None) -> Known:
-        await trio.lowlevel.checkpoint()
-        found = where.found
-        model = self._world.models[found.path.stem]
-        entry = _Entry(model.definition, Watched({}), model.path, model.texts)
-        return Known(found, sys.executable, model.definition, entry)
-
-    def forget(self, definition_ids: Any) -> None:
-        self._saved.clear()
-
-    async def save(self, known: Known) -> None:
-        name = known.definition.graph.name
-        if name not in self._saved:
-            model = self._world.models[name]
-            command = SaveDefinition(definition=model.definition, texts=model.texts, path=model.path)
-            await self._store.write(save_definition, command)
-            self._saved.add(name)
-
 
 class SimLock:
     """The lock file's text; that the lock is held is the world's affair."""
 
     def write(self, record: LockRecord) -> None:
         return None
+
+
+class SimDoor:
+    """No sockets: clients come by `Life.begin`, one task each."""
+
+    clients = 0
+
+    def __init__(self, life: Life, handle: Handler) -> None:
+        self._life = life
+        self._handle = handle
+        self._tasks: trio.Nursery | None = None
+
+    async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        async with trio.open_nursery() as nursery:
+            self._tasks = nursery
+            task_status.started()
+            try:
+                await trio.sleep_forever()
+            finally:
+                self._tasks = None
+
+    async def say_goodbye(self) -> None:
+        return None
+
+    def begin(self, request: Request, answered: trio.Event, answers: list[Response]) -> trio.CancelScope:
+        """Handle a request on a connection of its own; its answer goes into `answers`, if it comes.
+
+        When the daemon is just ending, nobody hears it.
+        """
+        scope = trio.CancelScope()
+
+        async def serve() -> None:
+            with scope:
+                response = await self._handle(request, Caller(1, _no_events))
+                self._life.perhaps_crash("before answer")
+                answers.append(response)
+                answered.set()
+                self._life.perhaps_crash("after answer")
+
+        if self._tasks is not None:
+            self._tasks.start_soon(serve)
+        return scope
 
 
 class FlakyAdmission:
@@ -201,8 +209,6 @@ class Life:
         self._crashed = trio.Event()
         self._scope = trio.CancelScope()
         self._stopping = trio.Event()
-        self._clients: trio.Nursery | None = None
-        self._operations: Operations | None = None
         self.stalled_until = 0.0
         self.pool = SimPool(world, self)
         self.log = SimLog(self)
@@ -287,21 +293,50 @@ class Life:
         async with trio.open_nursery() as nursery:
             store = await nursery.start(StoreActor(SimExecutor(self._spec(), self)).run)
             claim = await self._claim(store, config)
-            record = LockRecord(pid=1, boot_id=self.world.machine.boot_id)
-            server_claim = ServerClaim(
+            flaky = FlakyChanges(store, self.world, self._chance)
+            nursery.start_soon(flaky.run)
+            actors = wire(
                 store,
-                SimLock(),
-                record,
                 claim,
+                self._ports(flaky),
+                at=Places(self.world.folder, self.world.folder / "config.toml", self.world.folder / "s"),
+                config=config,
                 clock=self.world.machine,
-                lease_s=config.lease_s,
-                renew_s=config.lease_renew_s,
                 log=self.log,
+                stop=self.stop,
             )
-            await self._with_actors(store, server_claim, config)
-            give_up = functools.partial(store.write, release, Release(token=claim.token, epoch=claim.epoch))
-            await server_claim.release(give_up)
+            self.scheduler = actors.scheduler
+            try:
+                await live(
+                    actors,
+                    self.log,
+                    stopping=self._stopping,
+                    drain_s=lambda: config.drain_s,
+                    served=self._begin_serving,
+                )
+            finally:
+                self.serving = False
             nursery.cancel_scope.cancel()
+
+    def _begin_serving(self) -> None:
+        self.serving = True
+
+    def _ports(self, flaky: FlakyChanges) -> Ports:
+        return Ports(
+            lock=SimLock(),
+            record=LockRecord(pid=1, boot_id=self.world.machine.boot_id),
+            pool=self.pool,
+            whereabouts=SimWhereabouts(self.world),
+            open_door=self._open_door,
+            open_clock_steps=lambda: None,
+            user="sim",
+            changes=lambda store: flaky,
+            admission=lambda scheduler: FlakyAdmission(scheduler, self.world, self._chance),
+        )
+
+    def _open_door(self, handle: Handler) -> SimDoor:
+        self.door = SimDoor(self, handle)
+        return self.door
 
     async def _claim(self, store: Any, config: Config) -> Claim:
         token = f"token-{self.number}"
@@ -317,93 +352,6 @@ class Life:
         self.epoch = claimed.epoch
         self.world.auditor.claimed(self, claimed.epoch)
         return Claim(token=token, epoch=claimed.epoch, home_id=claimed.home_id)
-
-    async def _with_actors(self, store: Any, claim: ServerClaim, config: Config) -> None:
-        flaky = FlakyChanges(store, self.world, self._chance)
-        changes = Changes(flaky)
-        self.scheduler = scheduler = Scheduler(
-            store=store,
-            pool=self.pool,
-            changes=changes,
-            config=config,
-            log=self.log,
-            epoch=claim.claim.epoch,
-            home_id=claim.claim.home_id,
-        )
-        claim.live_leases = scheduler.live_leases
-        state = LifeState(started_wall_ms=self.world.machine.now().wall_ms, stop=self.stop)
-        self._operations = Operations(self._services(store, claim, changes, scheduler, state, config))
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(flaky.run)
-            nursery.start_soon(claim.run)
-            self._clients = nursery
-            self.serving = True
-            nursery.start_soon(self._tick, ClockWatch(self.world.machine, scheduler.wake, self.log))
-            try:
-                await nursery.start(scheduler.run)
-                state.state = "serving"
-                await self._stopping.wait()
-                state.state = "draining"
-                await scheduler.drain(config.drain_s)
-            finally:
-                self.serving = False
-            nursery.cancel_scope.cancel()
-
-    def _services(
-        self, store: Any, claim: Any, changes: Any, scheduler: Any, state: Any, config: Any
-    ) -> Services:
-        return Services(
-            store=store,
-            scheduler=FlakyAdmission(scheduler, self.world, self._chance),
-            definitions=SimDefinitions(self.world, store),
-            schemas=Schemas(),
-            changes=changes,
-            views=Views(changes, self.log),
-            newer_code=NewerCode(store),
-            claim=claim,
-            places=Places(self.world.folder, self.world.folder / "config.toml", self.world.folder / "s"),
-            config=config,
-            clock=self.world.machine,
-            log=self.log,
-            life=state,
-            clients=lambda: 0,
-            user="sim",
-            interpreters=Interpreters(),
-            pruner=Pruner(
-                store=store,
-                definitions=SimDefinitions(self.world, store),
-                is_idle=lambda: scheduler.used == 0,
-                database=self.world.database,
-                epoch=claim.claim.epoch,
-                retention_days=config.retention_days,
-                clock=self.world.machine,
-                log=self.log,
-            ),
-        )
-
-    async def _tick(self, watch: ClockWatch) -> None:
-        while True:
-            await trio.sleep(TICK_S)
-            watch.look(told=False)
-
-    # --- clients ------------------------------------------------------------------------------------------
-
-    def begin(self, request: Request, answered: trio.Event, answers: list[Response]) -> trio.CancelScope:
-        """Handle a request on a connection of its own; its answer goes into `answers`, if it comes."""
-        scope = trio.CancelScope()
-
-        async def handle() -> None:
-            assert self._operations is not None
-            with scope:
-                response = await self._operations.handle(request, Caller(1, _no_events))
-                self.perhaps_crash("before answer")
-                answers.append(response)
-                answered.set()
-                self.perhaps_crash("after answer")
-
-        assert self._clients is not None
-        self._clients.start_soon(handle)
-        return scope
 
 
 async def _no_events(event: Any) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Any
 
 import trio
@@ -13,6 +14,7 @@ from pwf.actors.processes.template import WAITING_MARKER
 from pwf.actors.processes.warm import TemplateKey, template_key
 from pwf.errors import EnvironmentMissing, LoadFailed, RunnerCrashed
 from pwf.host.identity import Identity
+from pwf.protocol.spawn import Resolved
 from tests.sim.machine import Process
 from tests.sim.runners import SimRunner
 
@@ -179,6 +181,17 @@ class SimPool:
         self.held: dict[HeldRunner, None] = {}
         self.waiting: dict[TemplateKey, list[HeldRunner]] = {}
         self._loaded: set[str] = set()
+
+    async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Everything happens in the tasks of the machine."""
+        task_status.started()
+        await trio.sleep_forever()
+
+    async def resolve(self, interpreter: str, path: str, root: str, environment: dict[str, str]) -> Resolved:
+        """What a resolver would say of the seed's workflow."""
+        await trio.sleep(self._chance.random() * 0.02)
+        model = self._world.models[Path(path).stem]
+        return Resolved(call=0, definition=model.definition, texts=model.texts, watch={})
 
     async def acquire(
         self,

@@ -152,9 +152,9 @@ class World:
             return None
         answers: list[Response] = []
         answered = trio.Event()
-        scope = life.begin(request, answered, answers)
+        scope = life.door.begin(request, answered, answers)
         if chance.random() < self.rate("request_doubled"):
-            life.begin(request, trio.Event(), answers)
+            life.door.begin(request, trio.Event(), answers)
         if chance.random() < self.rate("disconnect"):
             await trio.sleep(chance.random() * 0.1)
             scope.cancel()

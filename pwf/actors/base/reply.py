@@ -14,6 +14,10 @@ import trio
 T = TypeVar("T")
 
 
+class Withdrawn(Exception):
+    """Nobody waits for the answer any more: what makes it may stop."""
+
+
 class Reply(Generic[T]):
     """One asker, one answer. The asker calls `wait`; everything else is the actor's."""
 
@@ -44,6 +48,11 @@ class Reply(Generic[T]):
         """From now on the asker waits for the outcome, even when it is cancelled. False: it has withdrawn."""
         self.taken = not self.withdrawn
         return self.taken
+
+    def check_wanted(self) -> None:
+        """Raise `Withdrawn` when the asker has gone. May be called in a thread: it reads one flag."""
+        if self.withdrawn:
+            raise Withdrawn
 
     def give(self, value: T) -> bool:
         """Answer. False: the asker has withdrawn, and whatever the value holds is still the actor's."""

@@ -25,26 +25,13 @@ from pwf.clock import Clock
 from pwf.errors import AlreadyServing, HomeRefused
 from pwf.host.identity import Identity
 from pwf.protocol.frames import FRAME_BYTES_MAX, Hello, decode_daemon_frame
+from pwf.protocol.lock_record import LockRecord, read_record
 
 RECORD_BYTES = 2_048  # padded to one length, so that a reader never sees half of a longer text
 ANSWER_S_MAX = 1.0
 POLL_S = 0.1
 NAMELESS_S_MAX = 5.0  # a holder that has not yet written who it is
 KILL_S_MAX = 5.0
-
-
-class LockRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """Who holds the lock, and until when it promises to be alive. `pid` 0: nobody any more."""
-
-    pid: int = 0
-    start_tick: int = 0
-    boot_id: str = ""
-    session: int = 0
-    socket: str = ""
-    home_id: str = ""
-    version: str = ""
-    epoch: int = 0
-    lease_until_awake_ms: int = 0
 
 
 class Processes(Protocol):
@@ -184,14 +171,6 @@ def serving(holder: LockRecord, more: str = "") -> AlreadyServing:
         hint="pwf status shows it; pwf stop ends it",
         details={"pid": holder.pid, "socket": holder.socket},
     )
-
-
-def read_record(path: Path) -> LockRecord | None:
-    """What the lock file says; None when that is nothing that makes sense."""
-    try:
-        return msgspec.json.decode(path.read_bytes(), type=LockRecord)
-    except (OSError, msgspec.MsgspecError):
-        return None
 
 
 def _open(path: Path) -> int:

@@ -1,31 +1,44 @@
-"""The claim to serve a home: the kernel's lock decides, the epoch in the store fences late writes.
+"""ServerClaim: holds the claim to serve a home. The kernel's lock decides, the epoch in the store fences late writes.
 
 Owns the held lock file, the epoch and the renewal of leases. Promises: one transaction renews the daemon's
 lease and those of the runs whose supervisor is alive, and no other; a lease that ran out while this process
 was stopped is renewed again as long as nobody else has taken it (we still hold the lock). Must never renew
-for a run on memory of its own: it asks the scheduler each time. In: time. Out: renewals to the store, the
-lease's end to the lock file. If it dies (`ClaimLost`), the daemon ends.
+for a run on memory of its own: it asks the scheduler each time.
+In: time; `give_up` at the end of an ordered stop. Out: renewals to the store, the lease's end to the lock file; what
+was renewed last is published. If it dies (`ClaimLost`), the daemon ends.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 import msgspec
 import trio
+from trio_util import AsyncValue
 
 from pwf.actors.base.logging import Log
-from pwf.actors.claim.lock_file import LockFile, LockRecord
+from pwf.actors.base.mailbox import Mailbox, Message, ask
 from pwf.clock import Clock
 from pwf.errors import Unavailable
-from pwf.store.daemon import Renew, renew
+from pwf.protocol.lock_record import LockRecord
+from pwf.store.daemon import Release, Renew, release, renew
 
+# --- limits ---------------------------------------------------------------------------------------------------
+
+INBOX_MAX = 4
 RETRY_S = 1.0  # after a renewal that the store could not take
-RELEASE_S_MAX = 2.0
+GIVE_UP_S_MAX = 2.0
 
 LiveLeases = Callable[[], list[tuple[str, int, str]]]
+
+
+class Lock(Protocol):
+    """The part of the lock file that this actor needs."""
+
+    def write(self, record: LockRecord) -> None:
+        """Say who holds the lock."""
 
 
 class Store(Protocol):
@@ -44,16 +57,56 @@ class Claim:
     home_id: str
 
 
+# --- messages -------------------------------------------------------------------------------------------------
+
+
+class GiveUp(Message[None], frozen=True, kw_only=True, eq=False):
+    """The daemon stops in order: nobody serves from now on."""
+
+
+# --- the handle -----------------------------------------------------------------------------------------------
+
+
+class Renewed(msgspec.Struct, frozen=True, kw_only=True):
+    """The last renewal: when it was, and until when the lease lasts, by the clock that stands still in sleep."""
+
+    wall_ms: int
+    until_awake_ms: int
+
+
+class ClaimHandle:
+    """What others hold of it. `claim` never changes; `renewed` is published."""
+
+    def __init__(self, inbox: Mailbox[GiveUp], claim: Claim, renewed: AsyncValue) -> None:
+        self._inbox = inbox
+        self._renewed = renewed
+        self.claim = claim
+
+    @property
+    def renewed(self) -> Renewed:
+        """The last renewal, as of now."""
+        value: Renewed = self._renewed.value
+        return value
+
+    async def give_up(self) -> None:
+        """Clear the lease in the store and name nobody in the lock file; the actor ends. Bounded."""
+        await ask(self._inbox, GiveUp())
+
+
+# --- the actor ------------------------------------------------------------------------------------------------
+
+
 class ServerClaim:
-    """The actor and its handle in one. `live_leases` is set once the scheduler runs."""
+    """The actor. `live_leases` says which runs are supervised at that moment."""
 
     def __init__(
         self,
         store: Store,
-        lock: LockFile,
+        lock: Lock,
         record: LockRecord,
         claim: Claim,
         *,
+        live_leases: LiveLeases,
         clock: Clock,
         lease_s: float,
         renew_s: float,
@@ -61,72 +114,65 @@ class ServerClaim:
     ) -> None:
         self._store = store
         self._lock = lock
-        self._record = record
-        self.claim = claim
+        self._record = msgspec.structs.replace(record, home_id=claim.home_id, epoch=claim.epoch)
+        self._claim = claim
+        self._live_leases = live_leases
         self._clock = clock
         self._lease_ms = int(lease_s * 1_000)
         self._renew_s = renew_s
         self._log = log
-        self.live_leases: LiveLeases = list
-        self.renewed_wall_ms = 0
-        self._until_awake_ms = 0
-        self._note_renewal()
-
-    @property
-    def lease_left_ms(self) -> int:
-        """How long the lease still lasts; negative when it is over and to be renewed."""
-        return self._until_awake_ms - self._clock.now().awake_ms
+        self._failed = False
+        self._inbox: Mailbox[GiveUp] = Mailbox(INBOX_MAX, "the claim")
+        self._renewed = AsyncValue(self._note_renewal())
+        self.handle = ClaimHandle(self._inbox, claim, self._renewed)
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Renew until cancelled. `ClaimLost` when another daemon has taken over."""
+        """Renew until the claim is given up. `ClaimLost` when another daemon has taken over."""
         task_status.started()
-        failed = False
-        while True:
-            await trio.sleep(RETRY_S if failed else self._renew_s)
+        with self._inbox.open():
+            while True:
+                pause_s = RETRY_S if self._failed else self._renew_s
+                message = await self._inbox.take_one(trio.current_time() + pause_s)
+                if message is not None:
+                    await self._inbox.answer(message, self._handle_give_up)
+                    return
+                await self._renew()
+
+    # --- handlers ---
+
+    async def _handle_give_up(self, message: GiveUp) -> None:
+        """A store that can not write any more loses nothing, since the freed lock proves our end."""
+        with trio.move_on_after(GIVE_UP_S_MAX, shield=True):
             try:
-                await self.renew()
-            except Unavailable as error:
-                if not failed:
-                    self._log.warning("claim.renewal_failed", code=error.code, left_ms=self.lease_left_ms)
-                failed = True
-            else:
-                failed = False
-
-    async def renew(self) -> None:
-        """Renew now, for the daemon and for every run that is supervised at this moment."""
-        await self._store.write(
-            renew,
-            Renew(
-                token=self.claim.token,
-                epoch=self.claim.epoch,
-                lease_ms=self._lease_ms,
-                live=self.live_leases(),
-            ),
-        )
-        self._note_renewal()
-
-    def _note_renewal(self) -> None:
-        now = self._clock.now()
-        self.renewed_wall_ms = now.wall_ms
-        self._until_awake_ms = now.awake_ms + self._lease_ms
-        self._lock.write(
-            msgspec.structs.replace(
-                self._record,
-                home_id=self.claim.home_id,
-                epoch=self.claim.epoch,
-                lease_until_awake_ms=self._until_awake_ms,
-            )
-        )
-
-    async def release(self, give_up: Callable[[], Awaitable[object]]) -> None:
-        """At the end of an ordered stop: `give_up` clears the lease in the store, then the file names nobody.
-
-        Bounded: a store that can not write any more loses nothing, since the freed lock proves our end.
-        """
-        with trio.move_on_after(RELEASE_S_MAX, shield=True):
-            try:
-                await give_up()
+                await self._store.write(release, Release(token=self._claim.token, epoch=self._claim.epoch))
             except Unavailable as error:
                 self._log.warning("claim.release_failed", code=error.code)
-        last = LockRecord(socket=self._record.socket, home_id=self.claim.home_id, epoch=self.claim.epoch)
-        self._lock.write(last)
+        record = self._record
+        self._lock.write(LockRecord(socket=record.socket, home_id=record.home_id, epoch=record.epoch))
+
+    # --- renewal ---
+
+    async def _renew(self) -> None:
+        """Renew now, for the daemon and for every run that is supervised at this moment."""
+        command = Renew(
+            token=self._claim.token,
+            epoch=self._claim.epoch,
+            lease_ms=self._lease_ms,
+            live=self._live_leases(),
+        )
+        try:
+            await self._store.write(renew, command)
+        except Unavailable as error:
+            if not self._failed:
+                left_ms = self._renewed.value.until_awake_ms - self._clock.now().awake_ms
+                self._log.warning("claim.renewal_failed", code=error.code, left_ms=left_ms)
+            self._failed = True
+        else:
+            self._failed = False
+            self._renewed.value = self._note_renewal()
+
+    def _note_renewal(self) -> Renewed:
+        now = self._clock.now()
+        until_ms = now.awake_ms + self._lease_ms
+        self._lock.write(msgspec.structs.replace(self._record, lease_until_awake_ms=until_ms))
+        return Renewed(wall_ms=now.wall_ms, until_awake_ms=until_ms)

@@ -38,14 +38,14 @@ _NO_RESOURCES = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
 
 
 class Listener:
-    """`hello` is called for each connection: the epoch is known only after the claim."""
+    """`hello` is what each connection begins with."""
 
     def __init__(
         self,
         path: Path,
         *,
         handle: Handler,
-        hello: Callable[[], Hello],
+        hello: Hello,
         peer_uid: Callable[[socket.socket], int],
         log: Log,
     ) -> None:
@@ -149,9 +149,7 @@ class Listener:
         if not self._welcome(stream.socket, number):
             await self._turn_away(stream)
             return
-        connection = Connection(
-            stream, handle=self._handle, hello=self._hello(), log=self._log, number=number
-        )
+        connection = Connection(stream, handle=self._handle, hello=self._hello, log=self._log, number=number)
         self._connections.add(connection)
         try:
             await connection.run()

@@ -43,7 +43,7 @@ async def status(services: Services, asked: Asked[Nothing]) -> Answer:
     """`daemon.status`."""
     counts = await services.store.read(daemon_counts, Ask())
     life, claim, scheduler = services.life, services.claim, services.scheduler
-    wall_ms = services.clock.now().wall_ms
+    now = services.clock.now()
     oldest = counts.request_oldest_ms
     return Answer(
         DaemonStatus(
@@ -54,13 +54,13 @@ async def status(services: Services, asked: Asked[Nothing]) -> Answer:
             home=str(services.places.home),
             socket=str(services.places.socket),
             started_ms=life.started_wall_ms,
-            renewed_ms=claim.renewed_wall_ms,
-            lease_left_ms=claim.lease_left_ms,
+            renewed_ms=claim.renewed.wall_ms,
+            lease_left_ms=claim.renewed.until_awake_ms - now.awake_ms,
             clients=services.clients(),
             runs=counts.runs,
             held=counts.held,
             requests_open=counts.requests_open,
-            request_oldest_ms=None if oldest is None else max(0, wall_ms - oldest),
+            request_oldest_ms=None if oldest is None else max(0, now.wall_ms - oldest),
             effects_ambiguous=counts.effects_ambiguous,
             runners=scheduler.used,
             capacity=scheduler.capacity,

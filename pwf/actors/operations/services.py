@@ -14,13 +14,14 @@ import msgspec
 
 from pwf.actors.base.changes import Changes
 from pwf.actors.base.logging import Log
-from pwf.actors.claim.server_claim import ServerClaim
-from pwf.actors.code.definitions import Definitions
+from pwf.actors.claim.server_claim import ClaimHandle
+from pwf.actors.code.definitions import DefinitionsHandle
 from pwf.actors.code.interpreters import Interpreters
-from pwf.actors.code.newer_code import NewerCode
+from pwf.actors.code.newer_code import NewerCodeHandle
 from pwf.actors.code.schemas import Schemas
 from pwf.actors.operations.caller import Caller
-from pwf.actors.upkeep.pruner import Pruner
+from pwf.actors.upkeep.backup import BackupsHandle
+from pwf.actors.upkeep.pruner import PrunerHandle
 from pwf.clock import Clock
 from pwf.config import Config
 from pwf.errors import InvalidArgument
@@ -128,12 +129,12 @@ class Services:
 
     store: Store
     scheduler: Admission
-    definitions: Definitions
+    definitions: DefinitionsHandle
     schemas: Schemas
     changes: Changes
     views: Subscriptions
-    newer_code: NewerCode
-    claim: ServerClaim
+    newer_code: NewerCodeHandle
+    claim: ClaimHandle
     places: Places
     config: Config
     clock: Clock
@@ -142,7 +143,8 @@ class Services:
     clients: Callable[[], int]
     user: str  # of the operating system: who all clients are
     interpreters: Interpreters
-    pruner: Pruner
+    pruner: PrunerHandle
+    backups: BackupsHandle
 
 
 @dataclass(frozen=True)

@@ -96,17 +96,7 @@ async def _stored_start(services: Services, receipt: ReceiptKey, error: PwfError
 async def environment_of(services: Services, known: Known, origin: Origin) -> RunEnvironment:
     """What a new run records of where it will execute."""
     python, pwf = await services.interpreters.facts(known.interpreter)
-    kept = known.entry.environment  # all else that it says is in the key of the entry
-    if kept is not None and kept.python == python and kept.pwf == pwf:
-        return kept
-    known.entry.environment = RunEnvironment(
-        root=str(known.found.root),
-        interpreter=known.interpreter,
-        python=python,
-        pwf=pwf,
-        variables=origin.environment,
-    )
-    return known.entry.environment
+    return known.environment(python, pwf, origin.environment)
 
 
 def _started(done: Done[RunStarted], known: Known) -> Answer:

@@ -48,7 +48,7 @@ async def state_verify(services: Services, asked: Asked[Nothing]) -> Answer:
 
 async def state_backup(services: Services, asked: Asked[BackupPayload]) -> Answer:
     """`state.backup`: a verified copy in a new file."""
-    made = await services.pruner.backup(Path(asked.payload.path))
+    made = await services.backups.make(Path(asked.payload.path))
     return Answer(
         BackupResult(
             path=made.path,

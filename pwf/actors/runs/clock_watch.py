@@ -22,9 +22,16 @@ STEP_MS = 500  # clocks that are disciplined by NTP drift less than this between
 
 
 class ClockWatch:
-    """The actor."""
+    """The actor. `open_steps` opens the kernel's notifier; None where there is none."""
 
-    def __init__(self, clock: Clock, on_step: Callable[[], None], log: Log) -> None:
+    def __init__(
+        self,
+        clock: Clock,
+        on_step: Callable[[], None],
+        log: Log,
+        open_steps: Callable[[], ClockSteps | None] = open_clock_steps,
+    ) -> None:
+        self._open_steps = open_steps
         self._clock = clock
         self._on_step = on_step
         self._log = log
@@ -34,7 +41,7 @@ class ClockWatch:
         """Until cancelled."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._tick)
-            steps = open_clock_steps()
+            steps = self._open_steps()
             if steps is not None:
                 nursery.start_soon(self._listen, steps)
 

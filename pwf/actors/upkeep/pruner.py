@@ -1,29 +1,29 @@
-"""Pruner: retention, compaction and backups; what may take long and must hold up nobody.
+"""Pruner: retention and compaction; what may take long and must hold up nobody.
 
-Owns: the walk over ended runs, one prune and one backup at a time. Promises: a tree of runs goes whole, in a
+Owns: the walk over ended runs, one at a time. Promises: a tree of runs goes whole, in a
 transaction of its own, and other commands take their turn between two of them; while runs execute the walk goes on at
 a bounded pace, so that a daemon that is never idle is pruned too; what is looked for is looked for on the reader, and
 only what was found is written. Must never hold up admission, and never remove by a clock that has just jumped ahead.
-In: time; `prune` and `backup` of clients. Out: commands to the store; Definitions is told what it must forget.
+In: time; `prune` of clients. Out: commands to the store; Definitions is told what it must forget.
 If it dies: the daemon ends. Every command is safe to repeat, and the next pass goes on where the last one stopped.
 """
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable
-from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 import msgspec
 import trio
 
 from pwf.actors.base.logging import Log
+from pwf.actors.base.mailbox import Mailbox, Message, ask
 from pwf.clock import Clock
 from pwf.errors import InvalidArgument, OutcomeUnknown, Unavailable
 from pwf.protocol.operations import PruneResult
 from pwf.store import retention
-from pwf.store.backup import Backup, write_backup
 from pwf.store.once import Done
 from pwf.store.receipts import (
     DropReceipts,
@@ -41,6 +41,7 @@ R = TypeVar("R")
 
 # --- limits ---------------------------------------------------------------------------------------------------
 
+INBOX_MAX = 16
 FIRST_S = 60.0  # after the start: recovery goes first
 EVERY_S = 3_600.0
 RETRY_S = 60.0  # after the store could not take a command
@@ -69,113 +70,45 @@ class Store(Protocol):
 class Forgetful(Protocol):
     """The part of Definitions that this actor needs."""
 
-    def forget(self, definition_ids: Iterable[str]) -> None:
+    async def forget(self, definition_ids: Iterable[str]) -> None:
         """These may be gone from the store in a moment."""
         ...
 
 
-class Pruner:
-    """The actor and its handle in one."""
+# --- messages -------------------------------------------------------------------------------------------------
 
-    def __init__(
-        self,
-        *,
-        store: Store,
-        definitions: Forgetful,
-        is_idle: Callable[[], bool],
-        database: Path,
-        epoch: int,
-        retention_days: int,
-        clock: Clock,
-        log: Log,
-    ) -> None:
+
+class Prune(Message[Done[PruneResult]], frozen=True, kw_only=True, eq=False):
+    """Remove what ended before a time."""
+
+    before_ms: int
+    actor: str
+    receipt: ReceiptKey | None
+
+
+# --- the handle -----------------------------------------------------------------------------------------------
+
+
+class PrunerHandle:
+    """What others hold of it."""
+
+    def __init__(self, inbox: Mailbox[Prune], store: Store, clock: Clock) -> None:
+        self._inbox = inbox
         self._store = store
-        self._definitions = definitions
-        self._is_idle = is_idle
-        self._database = database
-        self._epoch = epoch
-        self._retention_ms = retention_days * retention.DAY_MS
         self._clock = clock
-        self._log = log
-        self._pruning = trio.Lock()
-        self._copying = trio.Lock()
-        self._clean_at = 0.0  # trio's clock
-        self._trusted = clock.now()
-
-    # --- the actor ---
-
-    async def run(self) -> None:
-        """Prune by age, now and then, until cancelled."""
-        await trio.sleep(FIRST_S)
-        while True:
-            try:
-                await self.keep()
-            except OutcomeUnknown:
-                raise
-            except Unavailable as error:
-                self._log.warning("pruner.unavailable", code=error.code)
-                await trio.sleep(RETRY_S)
-            else:
-                await trio.sleep(EVERY_S)
-
-    async def keep(self) -> PruneResult:
-        """One pass: what the retention rule says, then what nothing refers to."""
-        async with self._pruning:
-            before_ms = self._clock.now().wall_ms - self._retention_ms
-            result = PruneResult(before_ms=before_ms)
-            if self._retention_ms and self._clock_is_trusted():
-                result = await self._trees(before_ms, self._pause)
-            if result.runs or trio.current_time() >= self._clean_at:
-                result = await self._clean(result, self._pause)
-            if result.runs:
-                command = RecordPrune(result=result, actor="daemon", epoch=self._epoch)
-                await self._store.write(record_prune, command)
-                self._log("pruner.pruned", trees=result.trees, runs=result.runs, values=result.values)
-            return result
-
-    # --- the handle ---
 
     async def prune(
         self, before_ms: int, *, dry_run: bool, actor: str, receipt: ReceiptKey | None
     ) -> Done[PruneResult]:
-        """Remove what ended before that time, at once; or say what would be removed."""
+        """Remove what ended before that time, at once; or say what would be removed.
+
+        Cancelled: the walk ends between two trees, and what is gone is gone.
+        """
         if before_ms > self._clock.now().wall_ms:
             raise InvalidArgument("the time is in the future", hint="name a moment that has passed")
         if dry_run:
             return Done(await self._plan(before_ms))
-        if receipt is not None and (done := await self._done_before(receipt)) is not None:
-            return done
-        async with self._pruning:
-            result = await self._trees(before_ms, trio.lowlevel.checkpoint)
-            result = await self._clean(result, trio.lowlevel.checkpoint)
-            command = RecordPrune(result=result, actor=actor, epoch=self._epoch, receipt=receipt)
-            done = await self._store.write(record_prune, command)
-        self._log("pruner.pruned", trees=result.trees, runs=result.runs, values=result.values, actor=actor)
-        return done
-
-    async def backup(self, target: Path) -> Backup:
-        """Write a backup to a new file. Cancelled: no file is left."""
-        async with self._copying:
-            made = await trio.to_thread.run_sync(self._write_backup, target)
-        self._log("backup.made", path=str(target), bytes=made.size, runs=made.runs)
-        return made
-
-    def _write_backup(self, target: Path) -> Backup:
-        return write_backup(
-            self._database,
-            target,
-            now=self._clock.now(),
-            epoch=self._epoch,
-            check_wanted=trio.from_thread.check_cancelled,
-        )
-
-    async def _done_before(self, receipt: ReceiptKey) -> Done[PruneResult] | None:
-        found = await self._store.read(find_receipt, receipt)
-        if found is None or found.outcome != "accepted":
-            return None
-        return Done(msgspec.json.decode(found.response, type=PruneResult), adopted=True)
-
-    # --- trees ---
+        return await ask(self._inbox, Prune(before_ms=before_ms, actor=actor, receipt=receipt))
 
     async def _plan(self, before_ms: int) -> PruneResult:
         result = PruneResult(before_ms=before_ms, dry_run=True)
@@ -184,6 +117,99 @@ class Pruner:
             found = await self._store.read(plan_prune, query)
             result, query = _added(result, found), _next(query, found)
         return result
+
+
+# --- the actor ------------------------------------------------------------------------------------------------
+
+
+class Pruner:
+    """The actor."""
+
+    def __init__(
+        self,
+        *,
+        store: Store,
+        definitions: Forgetful,
+        is_idle: Callable[[], bool],
+        epoch: int,
+        retention_days: int,
+        clock: Clock,
+        log: Log,
+    ) -> None:
+        self._store = store
+        self._definitions = definitions
+        self._is_idle = is_idle
+        self._epoch = epoch
+        self._retention_ms = retention_days * retention.DAY_MS
+        self._clock = clock
+        self._log = log
+        self._clean_at = 0.0  # trio's clock
+        self._trusted = clock.now()
+        self._inbox: Mailbox[Prune] = Mailbox(INBOX_MAX, "the pruner")
+        self.handle = PrunerHandle(self._inbox, store, clock)
+
+    async def run(self, *, by_age: bool = True) -> None:
+        """Serve until cancelled; with `by_age` also prune by itself, now and then."""
+        due = trio.current_time() + FIRST_S if by_age else math.inf
+        with self._inbox.open():
+            while True:
+                message = await self._inbox.take_one(due)
+                if message is not None:
+                    await self._inbox.answer(message, self._handle_prune)
+                else:
+                    due = trio.current_time() + await self._by_age()
+
+    async def _by_age(self) -> float:
+        """One pass; how long until the next."""
+        try:
+            await self.keep()
+        except OutcomeUnknown:
+            raise
+        except Unavailable as error:
+            self._log.warning("pruner.unavailable", code=error.code)
+            return RETRY_S
+        return EVERY_S
+
+    async def keep(self) -> PruneResult:
+        """For the actor's task: what the retention rule says, then what nothing refers to."""
+        before_ms = self._clock.now().wall_ms - self._retention_ms
+        result = PruneResult(before_ms=before_ms)
+        if self._retention_ms and self._clock_is_trusted():
+            result = await self._trees(before_ms, self._pause)
+        if result.runs or trio.current_time() >= self._clean_at:
+            result = await self._clean(result, self._pause)
+        if result.runs:
+            command = RecordPrune(result=result, actor="daemon", epoch=self._epoch)
+            await self._store.write(record_prune, command)
+            self._log("pruner.pruned", trees=result.trees, runs=result.runs, values=result.values)
+        return result
+
+    # --- handlers ---
+
+    async def _handle_prune(self, message: Prune) -> Done[PruneResult]:
+        if message.receipt is not None and (done := await self._done_before(message.receipt)) is not None:
+            return done
+
+        async def pause() -> None:
+            await trio.lowlevel.checkpoint()
+            message.reply.check_wanted()
+
+        result = await self._trees(message.before_ms, pause)
+        result = await self._clean(result, pause)
+        command = RecordPrune(result=result, actor=message.actor, epoch=self._epoch, receipt=message.receipt)
+        done = await self._store.write(record_prune, command)
+        self._log(
+            "pruner.pruned", trees=result.trees, runs=result.runs, values=result.values, actor=message.actor
+        )
+        return done
+
+    async def _done_before(self, receipt: ReceiptKey) -> Done[PruneResult] | None:
+        found = await self._store.read(find_receipt, receipt)
+        if found is None or found.outcome != "accepted":
+            return None
+        return Done(msgspec.json.decode(found.response, type=PruneResult), adopted=True)
+
+    # --- trees ---
 
     async def _trees(self, before_ms: int, pause: Callable[[], Awaitable[None]]) -> PruneResult:
         """Remove every tree that may go, one by one."""
@@ -205,7 +231,7 @@ class Pruner:
 
     async def _pause(self) -> None:
         """Nobody waits for the automatic walk: while runs execute it goes slowly. Unless a client's prune does."""
-        if self._is_idle() or self._pruning.statistics().tasks_waiting:
+        if self._is_idle() or not self._inbox.empty:
             await trio.lowlevel.checkpoint()
         else:
             await trio.sleep(BUSY_PAUSE_S)
@@ -229,7 +255,8 @@ class Pruner:
         await self._drop(retention.unused_definitions, retention.drop_definitions, pause, forget=True)
         await self._drop(retention.unused_environments, retention.drop_environments, pause)
         values = await self._drop_values(pause)
-        await self._drop_receipts(pause)
+        if self._clock_is_trusted():
+            await self._drop_receipts(pause)
         freed_bytes = await self._compact(pause)
         self._clean_at = trio.current_time() + CLEAN_S
         return msgspec.structs.replace(result, values=values, freed_bytes=freed_bytes)
@@ -248,7 +275,7 @@ class Pruner:
             after = page.after
             if page.ids:
                 if forget:  # before, so that no start takes one of them for stored
-                    self._definitions.forget(page.ids)
+                    await self._definitions.forget(page.ids)
                 await self._store.write(drop, retention.Drop(ids=page.ids))
                 await pause()
 

@@ -14,10 +14,11 @@ from shlex import quote
 import msgspec
 
 from pwf import host
-from pwf.actors.claim.lock_file import LockRecord, read_record, take_if_free
+from pwf.actors.claim.lock_file import take_if_free
 from pwf.clock import Clock, SystemClock
 from pwf.errors import Rejected
 from pwf.places import Places, places
+from pwf.protocol.lock_record import LockRecord, read_record
 from pwf.protocol.views import Violation
 from pwf.store.database import prepare_home
 from pwf.store.restore import Checked, Newer, check_backup, compare, restore_backup
