@@ -124,15 +124,7 @@ def wire(
         log=log,
     )
     definitions = Definitions(ports.pool, store, ports.whereabouts)
-    pruner = Pruner(
-        store=store,
-        definitions=definitions.handle,
-        is_idle=lambda: scheduler.used == 0,
-        epoch=claim.epoch,
-        retention_days=config.retention_days,
-        clock=clock,
-        log=log,
-    )
+    pruner = _pruner(store, definitions, scheduler, claim.epoch, config, clock, log)
     backups = Backups(at.database, claim.epoch, clock, log)
     newer_code = NewerCode(store)
     door: Door
@@ -169,6 +161,26 @@ def wire(
         backups=backups,
         door=door,
         services=services,
+    )
+
+
+def _pruner(
+    store: StoreHandle,
+    definitions: Definitions,
+    scheduler: Scheduler,
+    epoch: int,
+    config: Config,
+    clock: Clock,
+    log: Log,
+) -> Pruner:
+    return Pruner(
+        store=store,
+        definitions=definitions.handle,
+        is_idle=lambda: scheduler.used == 0,
+        epoch=epoch,
+        retention_days=config.retention_days,
+        clock=clock,
+        log=log,
     )
 
 
