@@ -112,17 +112,7 @@ def wire(
         epoch=claim.epoch,
         home_id=claim.home_id,
     )
-    server_claim = ServerClaim(
-        store,
-        ports.lock,
-        ports.record,
-        claim,
-        live_leases=scheduler.live_leases,
-        clock=clock,
-        lease_s=config.lease_s,
-        renew_s=config.lease_renew_s,
-        log=log,
-    )
+    server_claim = _server_claim(store, claim, ports, scheduler, config, clock, log)
     definitions = Definitions(ports.pool, store, ports.whereabouts)
     pruner = _pruner(store, definitions, scheduler, claim.epoch, config, clock, log)
     backups = Backups(at.database, claim.epoch, clock, log)
@@ -161,6 +151,28 @@ def wire(
         backups=backups,
         door=door,
         services=services,
+    )
+
+
+def _server_claim(
+    store: StoreHandle,
+    claim: Claim,
+    ports: Ports,
+    scheduler: Scheduler,
+    config: Config,
+    clock: Clock,
+    log: Log,
+) -> ServerClaim:
+    return ServerClaim(
+        store,
+        ports.lock,
+        ports.record,
+        claim,
+        live_leases=scheduler.live_leases,
+        clock=clock,
+        lease_s=config.lease_s,
+        renew_s=config.lease_renew_s,
+        log=log,
     )
 
 
