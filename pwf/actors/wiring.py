@@ -45,18 +45,26 @@ class Pool(Protocol):
         """Serve until cancelled."""
 
 
-class Door(Protocol):
-    """The actor that lets clients in."""
+class DoorHandle(Protocol):
+    """What others hold of the actor that lets clients in."""
 
     @property
     def clients(self) -> int:
         """Connections that are open now."""
 
-    async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Serve until cancelled."""
-
     async def say_goodbye(self) -> None:
         """Let nobody more in, and tell who is left why it ends."""
+
+
+class Door(Protocol):
+    """The actor that lets clients in."""
+
+    @property
+    def handle(self) -> DoorHandle:
+        """For others."""
+
+    async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Serve until cancelled."""
 
 
 @dataclass(frozen=True)
@@ -82,6 +90,7 @@ class Actors:
     pool: Pool
     definitions: Definitions
     newer_code: NewerCode
+    views: Views
     scheduler: Scheduler
     clock_watch: ClockWatch
     pruner: Pruner
@@ -117,6 +126,7 @@ def wire(
     pruner = _pruner(store, definitions, scheduler, claim.epoch, config, clock, log)
     backups = Backups(at.database, claim.epoch, clock, log)
     newer_code = NewerCode(store)
+    views = Views(changes, log)
     door: Door
     services = Services(
         store=store,
@@ -124,7 +134,7 @@ def wire(
         definitions=definitions.handle,
         schemas=Schemas(),
         changes=changes,
-        views=Views(changes, log),
+        views=views.handle,
         newer_code=newer_code.handle,
         claim=server_claim.handle,
         places=at,
@@ -132,7 +142,7 @@ def wire(
         clock=clock,
         log=log,
         life=Life(started_wall_ms=clock.now().wall_ms, stop=stop),
-        clients=lambda: door.clients,
+        clients=lambda: door.handle.clients,
         user=ports.user,
         interpreters=Interpreters(),
         pruner=pruner.handle,
@@ -145,6 +155,7 @@ def wire(
         pool=ports.pool,
         definitions=definitions,
         newer_code=newer_code,
+        views=views,
         scheduler=scheduler,
         clock_watch=clock_watch,
         pruner=pruner,
@@ -220,6 +231,7 @@ async def live(
             nursery.start_soon(actors.backups.run)
             nursery.start_soon(actors.definitions.run)
             nursery.start_soon(actors.newer_code.run)
+            nursery.start_soon(actors.views.run)
             nursery.start_soon(functools.partial(actors.pruner.run, by_age=life.why_degraded is None))
             served()
             if life.why_degraded is None:
@@ -238,6 +250,6 @@ async def live(
             life.state = "draining"
             log("daemon.draining", runners=scheduler.used, drain_s=drain_s())
             await scheduler.drain(drain_s())
-            await actors.door.say_goodbye()
+            await actors.door.handle.say_goodbye()
             nursery.cancel_scope.cancel()
         await actors.claim.handle.give_up()

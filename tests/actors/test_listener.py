@@ -313,9 +313,9 @@ async def test_an_ordered_stop_answers_what_is_open_and_tells_who_is_left(
         wire = await connect(path)
         await wire.send(request(1))
         await trio.testing.wait_all_tasks_blocked()
-        assert listener.clients == 1
+        assert listener.handle.clients == 1
 
-        await listener.say_goodbye()
+        await listener.handle.say_goodbye()
 
         assert (await wire.receive() or {})["request_id"] == "1"
         assert (await wire.receive() or {})["error"]["message"] == "the daemon was stopped"

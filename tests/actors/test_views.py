@@ -72,7 +72,8 @@ class Client:
 class World:
     def __init__(self, changes: Changes, source: Source, client: Client) -> None:
         self.source, self.client = source, client
-        self.views = Views(changes, NoLog())
+        self.actor = Views(changes, NoLog())
+        self.views = self.actor.handle
         self.now = Doc()
         self.reads = 0
 
@@ -86,10 +87,10 @@ class World:
         self.source.publish(key)
         await trio.sleep(after_s)
 
-    def subscribe(
+    async def subscribe(
         self, name: str = "s", key: str = "run:a", read: Callable[[], Awaitable[Doc]] | None = None
     ) -> None:
-        self.views.subscribe(self.client.caller, name, key, read or key, read or self.read)
+        await self.views.subscribe(self.client.caller, name, key, read or key, read or self.read)
 
 
 @asynccontextmanager
@@ -97,8 +98,9 @@ async def world() -> AsyncIterator[World]:
     source, client = Source(), Client()
     changes = Changes(source)
     async with trio.open_nursery() as nursery:
-        client.caller.nursery = nursery
-        yield World(changes, source, client)
+        at = World(changes, source, client)
+        nursery.start_soon(at.actor.run)
+        yield at
         nursery.cancel_scope.cancel()
 
 
@@ -106,7 +108,7 @@ async def test_a_subscription_begins_with_the_snapshot_and_goes_on_with_patches(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     async with world() as at:
-        at.subscribe()
+        await at.subscribe()
         await trio.sleep(1)
         await at.change(Doc(n=1, steps=(1,)))
         await at.change(Doc(n=1, steps=(1, 2), text="x"))
@@ -119,7 +121,7 @@ async def test_a_subscription_begins_with_the_snapshot_and_goes_on_with_patches(
 
 async def test_a_change_of_another_run_reads_nothing(autojump_clock: trio.testing.MockClock) -> None:
     async with world() as at:
-        at.subscribe()
+        await at.subscribe()
         await trio.sleep(1)
         before = at.reads
         await at.change(Doc(), key="run:b")
@@ -130,7 +132,7 @@ async def test_a_list_hears_of_every_run_and_of_nothing_else(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     async with world() as at:
-        at.subscribe("list", ANY_RUN)
+        await at.subscribe("list", ANY_RUN)
         await trio.sleep(1)
         await at.change(Doc(n=1), key="run:b")
         assert at.client.document["n"] == 1
@@ -140,7 +142,7 @@ async def test_a_list_hears_of_every_run_and_of_nothing_else(
 
 async def test_what_looks_the_same_is_not_sent(autojump_clock: trio.testing.MockClock) -> None:
     async with world() as at:
-        at.subscribe()
+        await at.subscribe()
         await trio.sleep(1)
         await at.change(Doc())
         assert at.client.kinds == ["snapshot"]
@@ -150,7 +152,7 @@ async def test_a_null_that_means_something_is_sent_in_a_snapshot(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     async with world() as at:
-        at.subscribe()
+        await at.subscribe()
         await trio.sleep(1)
         wanted = Doc(output={"json": {"a": None, "b": 1}})
         await at.change(wanted)
@@ -162,7 +164,7 @@ async def test_a_busy_run_sends_at_most_the_bound_and_ends_with_the_newest_state
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     async with world() as at:
-        at.subscribe()
+        await at.subscribe()
         for n in range(400):
             await at.change(Doc(n=n), after_s=0.005)
         await trio.sleep(1)
@@ -175,7 +177,7 @@ async def test_a_slow_client_gets_the_newest_state_not_a_queue(
 ) -> None:
     async with world() as at:
         at.client.slow_s = 10
-        at.subscribe()
+        await at.subscribe()
         for n in range(100):
             await at.change(Doc(n=n), after_s=0.1)
         await trio.sleep(60)
@@ -194,7 +196,7 @@ async def test_a_state_that_cannot_be_read_just_now_is_read_again(
                 raise Unavailable
             return Doc(n=5)
 
-        at.subscribe(read=read)
+        await at.subscribe(read=read)
         await trio.sleep(3)
         assert at.client.events == []
         failing = False
@@ -208,33 +210,34 @@ async def test_a_run_that_is_gone_ends_its_subscription(autojump_clock: trio.tes
         async def read() -> Doc:
             raise NotFound
 
-        at.subscribe(read=read)
+        await at.subscribe(read=read)
         await trio.sleep(1)
         assert at.client.kinds == ["end"]
-        assert at.client.caller.subscriptions == {}
+        with pytest.raises(NotFound):
+            await at.views.unsubscribe(at.client.caller, "s")
 
 
 async def test_unsubscribing_ends_it_and_frees_its_name(autojump_clock: trio.testing.MockClock) -> None:
     async with world() as at:
-        at.subscribe()
+        await at.subscribe()
         with pytest.raises(Conflict):
-            at.subscribe()
+            await at.subscribe()
         await trio.sleep(1)
-        at.views.unsubscribe(at.client.caller, "s")
+        await at.views.unsubscribe(at.client.caller, "s")
         await at.change(Doc(n=1))
         assert at.client.kinds == ["snapshot"]
-        assert at.views.subscriptions == 0
         with pytest.raises(NotFound):
-            at.views.unsubscribe(at.client.caller, "s")
-        at.subscribe()
+            await at.views.unsubscribe(at.client.caller, "s")
+        await at.subscribe()
 
 
 async def test_subscriptions_of_one_connection_are_bounded(autojump_clock: trio.testing.MockClock) -> None:
     async with world() as at:
+        at.client.slow_s = 60
         for number in range(SUBSCRIPTIONS_MAX):
-            at.subscribe(str(number))
+            await at.subscribe(str(number))
         with pytest.raises(Rejected):
-            at.subscribe("one too many")
+            await at.subscribe("one too many")
 
 
 async def test_a_change_between_listening_and_waiting_is_not_lost(
@@ -255,8 +258,7 @@ async def test_a_change_is_read_once_however_many_follow(autojump_clock: trio.te
     async with world() as at:
         clients = [Client() for _ in range(20)]
         for client in clients:
-            client.caller.nursery = at.client.caller.nursery
-            at.views.subscribe(client.caller, "s", "run:a", "run:a", at.read)
+            await at.views.subscribe(client.caller, "s", "run:a", "run:a", at.read)
         await trio.sleep(1)
         before = at.reads
 
@@ -279,7 +281,7 @@ async def test_a_change_during_a_read_is_read_again_for_whoever_it_woke(
             await trio.sleep(1)
             return now
 
-        at.subscribe(read=slow)
+        await at.subscribe(read=slow)
         await trio.sleep(0.5)
         await at.change(Doc(n=1), after_s=5)
 
@@ -287,22 +289,52 @@ async def test_a_change_during_a_read_is_read_again_for_whoever_it_woke(
         assert at.reads == 2
 
 
-async def test_a_reader_that_goes_leaves_the_read_to_the_next(autojump_clock: trio.testing.MockClock) -> None:
+async def test_a_client_that_goes_takes_its_subscriptions_along_and_no_other(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
     async with world() as at:
 
         async def slow() -> Doc:
+            at.reads += 1
             await trio.sleep(1)
             return Doc(n=7)
 
-        with trio.CancelScope() as gone:
-            async with trio.open_nursery() as nursery:
-                other = Client()
-                other.caller.nursery = nursery
-                at.views.subscribe(other.caller, "gone", "run:a", slow, slow)
-                at.subscribe(read=slow)
-                await trio.sleep(0.5)
-                gone.cancel()
+        other = Client()
+        await at.views.subscribe(other.caller, "gone", "run:b", "slow", slow)
+        await at.views.subscribe(at.client.caller, "s", "run:b", "slow", slow)
+        await at.views.subscribe(other.caller, "rests", "run:a", "run:a", at.read)
+        await trio.sleep(0.5)
+        other.caller.end()
         await trio.sleep(3)
 
-        assert other.events == []
         assert at.client.document["n"] == 7
+        before = len(other.events), at.reads
+        await at.change(Doc(n=1), key="run:a")
+        assert (len(other.events), at.reads) == before, "nobody follows it any more"
+        await at.change(Doc(n=1), key="run:b", after_s=3)
+        assert at.reads == before[1] + 1
+
+
+async def test_a_subscription_of_a_client_that_has_just_gone_ends_at_once(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    async with world() as at:
+        at.client.caller.end()
+        await at.subscribe()
+        await trio.sleep(1)
+        assert at.client.events == []
+        with pytest.raises(NotFound):
+            await at.views.unsubscribe(at.client.caller, "s")
+
+
+async def test_a_subscription_that_fails_ends_alone(autojump_clock: trio.testing.MockClock) -> None:
+    async with world() as at:
+
+        async def wrong() -> Doc:
+            raise ZeroDivisionError
+
+        await at.views.subscribe(at.client.caller, "wrong", "run:a", "wrong", wrong)
+        await at.subscribe()
+        await trio.sleep(1)
+        await at.change(Doc(n=1))
+        assert at.client.document["n"] == 1

@@ -141,8 +141,9 @@ class SimDoor:
     clients = 0
 
     def __init__(self, life: Life, handle: Handler) -> None:
+        self.handle = self
         self._life = life
-        self._handle = handle
+        self._serve_request = handle
         self._tasks: trio.Nursery | None = None
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
@@ -166,7 +167,7 @@ class SimDoor:
 
         async def serve() -> None:
             with scope:
-                response = await self._handle(request, Caller(1, _no_events))
+                response = await self._serve_request(request, Caller(1, _no_events))
                 self._life.perhaps_crash("before answer")
                 answers.append(response)
                 answered.set()

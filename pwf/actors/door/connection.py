@@ -4,8 +4,13 @@ Owns the stream and the tasks of its requests. Promises: the first frame of each
 start in the order they came and are answered by id; at most `OPEN_REQUESTS_MAX` are open, then reading
 stops; a frame that is not in the protocol gets one error frame, then this connection (and no other) is
 closed. A slow reader holds up only itself: every sender waits for its turn to write, so nothing is queued
-without bound. In: bytes. Out: calls of `handle`. If it dies, its requests are cancelled; what they
-committed stays committed.
+without bound.
+In: bytes; events of its subscriptions; `refuse`. Out: calls of `handle`, the end of its caller. If it dies, its
+requests are cancelled; what they committed stays committed.
+
+Two locks, both between its own tasks: `_sending` gives the writer's turn, and `_slots` bounds the open requests. A
+task with an inbox that writes for all was measured in place of the first: 29 µs of CPU for an answer of 600 bytes
+instead of 23, on the way of each start and step.
 """
 
 from __future__ import annotations
@@ -17,6 +22,7 @@ import traceback
 import trio
 
 from pwf.actors.base.logging import Log
+from pwf.actors.base.reply import Reply
 from pwf.actors.base.socket_stream import acquire
 from pwf.actors.operations.caller import Caller, Handler
 from pwf.errors import FrameTooLarge, ProtocolError, PwfError
@@ -54,8 +60,7 @@ class Connection:
         self._sending = trio.StrictFIFOLock()
         self._slots = trio.Semaphore(OPEN_REQUESTS_MAX)
         self._open: set[str] = set()
-        self._before = trio.Event()  # set once the request before has started
-        self._before.set()
+        self._before: Reply[None] | None = None  # given once the request before has started
         self.caller = Caller(number, self._send_event)
 
     async def run(self) -> None:
@@ -63,11 +68,12 @@ class Connection:
         async with self._stream:
             try:
                 async with trio.open_nursery() as nursery:
-                    self.caller.nursery = nursery
                     await self._serve(nursery)
                     nursery.cancel_scope.cancel()
             except* (trio.BrokenResourceError, trio.ClosedResourceError):
                 pass  # the client went away in the middle: nobody is left to tell
+            finally:
+                self.caller.end()
 
     async def _serve(self, nursery: trio.Nursery) -> None:
         await self._send(encode(self._hello))
@@ -129,21 +135,22 @@ class Connection:
             raise ProtocolError(f"request_id {frame.request_id[:80]!r} is already open on this connection")
         await acquire(self._slots)
         self._open.add(frame.request_id)
-        started = trio.Event()
+        started: Reply[None] = Reply()
         nursery.start_soon(self._answer, frame, self._before, started)
         self._before = started
 
-    async def _answer(self, request: Request, before: trio.Event, started: trio.Event) -> None:
+    async def _answer(self, request: Request, before: Reply[None] | None, started: Reply[None]) -> None:
         try:
-            if not before.is_set():
+            if before is not None:
                 await before.wait()
             # Wakes the next request's task only in the scheduler's next round: this handler's first command
             # is in the store's inbox by then.
-            started.set()
+            started.give(None)
             response = await self._guarded(request)
             await self._send(_fitting(response))
         finally:
-            started.set()
+            if not started.settled:
+                started.give(None)
             self._open.discard(request.request_id)
             self._slots.release()
 

@@ -1,10 +1,10 @@
-"""The Unix socket: who may connect, and one task per connection.
+"""Listener: the Unix socket, who may connect, and one task per connection.
 
 Owns the socket's path while the daemon serves. Promises: the socket is 0600 in a folder that is 0700 and
 ours; a peer of another user is turned away by the kernel's credentials; a path that is taken by something
 else than a dead socket is refused, never removed; the socket is made again within `GUARD_S` when somebody
 removes it. A connection that fails ends alone.
-In: connections. Out: `Connection` tasks. If it dies, the daemon ends.
+In: connections; `say_goodbye`. Out: `Connection` tasks. If it dies, the daemon ends.
 """
 
 from __future__ import annotations
@@ -14,18 +14,22 @@ import errno
 import os
 import socket
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from pathlib import Path
 
 import trio
 
 from pwf.actors.base.logging import Log
+from pwf.actors.base.mailbox import Mailbox, Message, ask
 from pwf.actors.base.socket_stream import SocketStream
 from pwf.actors.door.connection import Connection
 from pwf.actors.operations.caller import Handler
 from pwf.errors import AlreadyServing, HomeRefused, Unavailable
 from pwf.protocol.frames import ErrorFrame, Hello, encode, error_body
 
+# --- limits ---------------------------------------------------------------------------------------------------
+
+INBOX_MAX = 4
 BACKLOG = 128
 CONNECTIONS_MAX = 512
 GUARD_S = 5.0  # how long a removed socket stays away
@@ -37,8 +41,41 @@ GOODBYE_S_MAX = 0.5
 _NO_RESOURCES = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
 
 
+# --- messages -------------------------------------------------------------------------------------------------
+
+
+class SayGoodbye(Message[None], frozen=True, kw_only=True, eq=False):
+    """An ordered stop: let nobody more in, and tell who is left why it ends."""
+
+
+# --- the handle -----------------------------------------------------------------------------------------------
+
+
+class ListenerHandle:
+    """What others hold of it."""
+
+    def __init__(self, inbox: Mailbox[SayGoodbye], connections: Set[Connection]) -> None:
+        self._inbox = inbox
+        self._connections = connections
+
+    @property
+    def clients(self) -> int:
+        """Connections that are open now."""
+        return len(self._connections)
+
+    async def say_goodbye(self) -> None:
+        """Accept nobody more, let answers go out, and tell who is left why it ends. Bounded.
+
+        A client that is told does not start the daemon again, as it would after a kill.
+        """
+        await ask(self._inbox, SayGoodbye())
+
+
+# --- the actor ------------------------------------------------------------------------------------------------
+
+
 class Listener:
-    """`hello` is what each connection begins with."""
+    """The actor, with one task for each connection. `hello` is what each connection begins with."""
 
     def __init__(
         self,
@@ -50,43 +87,45 @@ class Listener:
         log: Log,
     ) -> None:
         self._path = path
-        self._handle = handle
+        self._serve_request = handle
         self._hello = hello
         self._peer_uid = peer_uid
         self._log = log
         self._identity: tuple[int, int] | None = None  # device and inode of our socket
         self._numbers = 0
         self._connections: set[Connection] = set()
-        self._accepting = trio.CancelScope()
-
-    @property
-    def clients(self) -> int:
-        """Connections that are open now."""
-        return len(self._connections)
+        self._inbox: Mailbox[SayGoodbye] = Mailbox(INBOX_MAX, "the listener")
+        self.handle = ListenerHandle(self._inbox, self._connections)
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Serve until cancelled; removes the socket at the end."""
+        """Listen and serve until cancelled; removes the socket at the end."""
         claim_path(self._path)
         listening = self._bind()
         task_status.started()
         try:
-            async with trio.open_nursery() as nursery:
-                while True:
-                    self._accepting = trio.CancelScope()
-                    nursery.start_soon(self._accept, listening, nursery, self._accepting)
-                    await self._guard()
-                    self._log.warning("socket.made_again", path=str(self._path))
-                    self._accepting.cancel()
-                    listening = self._bind()
+            with self._inbox.open():
+                async with trio.open_nursery() as nursery:
+                    while True:
+                        accepting = trio.CancelScope()
+                        nursery.start_soon(self._accept, listening, nursery, accepting)
+                        goodbye = await self._guard()
+                        accepting.cancel()
+                        if goodbye is not None:
+                            await self._inbox.answer(goodbye, self._handle_goodbye)
+                            await trio.sleep_forever()
+                        self._log.warning("socket.made_again", path=str(self._path))
+                        listening = self._bind()
         finally:
             self._remove()
 
-    async def say_goodbye(self) -> None:
-        """At an ordered stop: accept nobody more, let answers go out, and tell who is left why it ends.
+    async def _guard(self) -> SayGoodbye | None:
+        """Wait for a message; None once our socket is no longer at its path."""
+        while True:
+            message = await self._inbox.take_one(trio.current_time() + GUARD_S)
+            if message is not None or _identity(self._path) != self._identity:
+                return message
 
-        A client that is told does not start the daemon again, as it would after a kill.
-        """
-        self._accepting.cancel()
+    async def _handle_goodbye(self, message: SayGoodbye) -> None:
         self._remove()
         await trio.sleep(FLUSH_S)
         with trio.move_on_after(GOODBYE_S_MAX):
@@ -95,13 +134,6 @@ class Listener:
                     nursery.start_soon(
                         connection.refuse, Unavailable("the daemon was stopped", hint="pwf start")
                     )
-
-    async def _guard(self) -> None:
-        """Return once our socket is no longer at its path."""
-        while True:
-            await trio.sleep(GUARD_S)
-            if _identity(self._path) != self._identity and not self._accepting.cancel_called:
-                return
 
     def _bind(self) -> trio.socket.SocketType:
         self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -149,7 +181,9 @@ class Listener:
         if not self._welcome(stream.socket, number):
             await self._turn_away(stream)
             return
-        connection = Connection(stream, handle=self._handle, hello=self._hello, log=self._log, number=number)
+        connection = Connection(
+            stream, handle=self._serve_request, hello=self._hello, log=self._log, number=number
+        )
         self._connections.add(connection)
         try:
             await connection.run()
@@ -167,7 +201,7 @@ class Listener:
         if uid != os.geteuid():
             self._log.warning("connection.foreign_user", connection=number, uid=uid)
             return False
-        return self.clients < CONNECTIONS_MAX
+        return len(self._connections) < CONNECTIONS_MAX
 
     async def _turn_away(self, stream: SocketStream) -> None:
         refused = Unavailable(

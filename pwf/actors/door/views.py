@@ -1,11 +1,12 @@
-"""Subscriptions: a snapshot of a run or of a list of runs, then patches.
+"""Views: subscriptions. Each is a snapshot of a run or of a list of runs, then patches.
 
-Owns, per subscription, the document that its client has, and per view the newest one: however many follow it, a change
-is read once and its patch is made once. Promises: it listens before the snapshot is read,
+Owns, per subscription, its task and the document that its client has, and per view the newest document: however many
+follow it, a change is read once and its patch is made once. Promises: it listens before the snapshot is read,
 so no change is missed; revisions are consecutive; a slow client gets the newest state when it is ready for
 one, never a queue of old ones; at most `EVENTS_PER_S` go to one subscription. Null and absent are the same
 in a view's own fields; where a patch would lose a null that means something, a whole snapshot is sent.
-In: wake-ups of `Changes`. Out: events on the client's connection. A subscription that fails ends alone.
+In: `subscribe`, `unsubscribe`; wake-ups of `Changes`, and of a connection that ends. Out: events on the client's
+connection. A subscription that fails ends alone. If the actor dies: the daemon ends.
 """
 
 from __future__ import annotations
@@ -18,11 +19,16 @@ import trio
 
 from pwf.actors.base.changes import Changes, Watch
 from pwf.actors.base.logging import Log
+from pwf.actors.base.mailbox import Mailbox, Message, ask
 from pwf.actors.operations.caller import Caller
 from pwf.errors import Conflict, FrameTooLarge, NotFound, PwfError, Rejected
 from pwf.protocol.frames import Event
 from pwf.protocol.merge_patch import diff
 
+# --- limits ---------------------------------------------------------------------------------------------------
+
+INBOX_MAX = 256
+TAKE_MAX = 64
 EVENTS_PER_S = 20
 SUBSCRIPTIONS_MAX = 32  # per connection
 REREAD_S = 60.0  # the store's own change sets are complete; this only bounds a bug
@@ -32,52 +38,135 @@ Document = dict[str, Any]
 Read = Callable[[], Awaitable[msgspec.Struct]]
 
 
+# --- messages -------------------------------------------------------------------------------------------------
+
+
+class Subscribe(Message[None], frozen=True, kw_only=True, eq=False):
+    """Follow a view for a client: `key` is what wakes it; `read` gives the newest state of `view`."""
+
+    caller: Caller
+    subscription: str
+    key: str
+    view: Hashable
+    read: Read
+
+
+class Unsubscribe(Message[None], frozen=True, kw_only=True, eq=False):
+    """Follow it no more."""
+
+    caller: Caller
+    subscription: str
+
+
+# --- the handle -----------------------------------------------------------------------------------------------
+
+
+class ViewsHandle:
+    """What others hold of it."""
+
+    def __init__(self, inbox: Mailbox[Subscribe | Unsubscribe]) -> None:
+        self._inbox = inbox
+
+    async def subscribe(
+        self, caller: Caller, subscription: str, key: str, view: Hashable, read: Read
+    ) -> None:
+        """Begin: the first event is the snapshot. `key` is what wakes it; `read` gives the newest state of `view`,
+        which stands for the same state for every subscriber. It ends with its connection.
+
+        Raises `Conflict` for an id that is in use on this connection, `Rejected` for one too many.
+        """
+        await ask(
+            self._inbox,
+            Subscribe(caller=caller, subscription=subscription, key=key, view=view, read=read),
+        )
+
+    async def unsubscribe(self, caller: Caller, subscription: str) -> None:
+        """End it. `NotFound` when there is none of that id."""
+        await ask(self._inbox, Unsubscribe(caller=caller, subscription=subscription))
+
+
+# --- the actor ------------------------------------------------------------------------------------------------
+
+
 class Views:
-    """Handle of all subscriptions; their tasks live in the nurseries of their connections."""
+    """The actor, with one task for each subscription."""
 
     def __init__(self, changes: Changes, log: Log) -> None:
         self._changes = changes
         self._log = log
         self._topics: dict[Hashable, _Topic] = {}
-        self.subscriptions = 0
+        self._followers: dict[Caller, dict[str, _Follower]] = {}
+        self._inbox: Mailbox[Subscribe | Unsubscribe] = Mailbox(INBOX_MAX, "the keeper of views")
+        self.handle = ViewsHandle(self._inbox)
 
-    def subscribe(self, caller: Caller, subscription: str, key: str, view: Hashable, read: Read) -> None:
-        """Begin: the first event is the snapshot. `key` is what wakes it; `read` gives the newest state of `view`,
-        which stands for the same state for every subscriber.
+    async def run(self) -> None:
+        """Serve until cancelled."""
+        with self._inbox.open():
+            async with trio.open_nursery() as nursery:
+                while True:
+                    for message in await self._inbox.take(TAKE_MAX):
+                        try:
+                            if isinstance(message, Subscribe):
+                                nursery.start_soon(self._follow, message, self._handle_subscribe(message))
+                            else:
+                                self._handle_unsubscribe(message)
+                        except PwfError as error:
+                            message.reply.fail(error)
+                        else:
+                            message.reply.give(None)
 
-        Raises `Conflict` for an id that is in use on this connection.
-        """
-        if subscription in caller.subscriptions:
+    # --- handlers ---
+
+    def _handle_subscribe(self, message: Subscribe) -> _Follower:
+        caller, subscription = message.caller, message.subscription
+        followers = self._followers.get(caller, {})
+        if subscription in followers:
             raise Conflict(f"subscription {subscription!r} exists on this connection")
-        if len(caller.subscriptions) >= SUBSCRIPTIONS_MAX:
+        if len(followers) >= SUBSCRIPTIONS_MAX:
             raise Rejected(f"a connection has at most {SUBSCRIPTIONS_MAX} subscriptions")
-        topic = self._topics.setdefault(view, _Topic(read))
-        follower = _Follower(caller, subscription, topic, self._log)
+        topic = self._topics.setdefault(message.view, _Topic(message.read))
         topic.followers += 1
-        caller.subscriptions[subscription] = follower.end
+        follower = _Follower(caller, subscription, topic, self._log)
+        self._followers.setdefault(caller, {})[subscription] = follower
+        return follower
 
-        async def follow() -> None:
-            self.subscriptions += 1
-            try:
-                with self._changes.calling(key, topic.change), self._changes.watch(key) as follower.watch:
-                    topic.change()  # whoever comes anew sees what is, also where nobody says that it changes
-                    await follower.run()
-            finally:
-                self.subscriptions -= 1
-                topic.followers -= 1
-                if not topic.followers:
-                    self._topics.pop(view, None)
-                if caller.subscriptions.get(subscription) == follower.end:
-                    del caller.subscriptions[subscription]
+    def _handle_unsubscribe(self, message: Unsubscribe) -> None:
+        follower = self._followers.get(message.caller, {}).get(message.subscription)
+        if follower is None:
+            raise NotFound(f"there is no subscription {message.subscription!r} on this connection")
+        follower.end()
+        self._forget(follower)
 
-        caller.spawn(follow)
+    # --- the task of one subscription ---
 
-    def unsubscribe(self, caller: Caller, subscription: str) -> None:
-        """End it. `NotFound` when there is none of that id."""
-        end = caller.subscriptions.pop(subscription, None)
-        if end is None:
-            raise NotFound(f"there is no subscription {subscription!r} on this connection")
-        end()
+    async def _follow(self, message: Subscribe, follower: _Follower) -> None:
+        """One that fails ends alone."""
+        topic, watch = follower.topic, follower.watch
+        try:
+            with (
+                self._changes.calling(message.key, topic.change),
+                self._changes.calling(message.key, watch.wake),
+                message.caller.calling(watch.wake),
+            ):
+                topic.change()  # whoever comes anew sees what is, also where nobody says that it changes
+                await follower.run()
+        except (trio.BrokenResourceError, trio.ClosedResourceError):
+            pass  # the client went away
+        except Exception as error:  # noqa: BLE001 - supervision: the failure must stay its own
+            self._log.error("view.failed", subscription=message.subscription, error=repr(error))
+        finally:
+            topic.followers -= 1
+            if not topic.followers and self._topics.get(message.view) is topic:
+                del self._topics[message.view]
+            self._forget(follower)
+
+    def _forget(self, follower: _Follower) -> None:
+        """Free its name, unless another has it by now."""
+        followers = self._followers.get(follower.caller, {})
+        if followers.get(follower.subscription) is follower:
+            del followers[follower.subscription]
+            if not followers:
+                del self._followers[follower.caller]
 
 
 class _Topic:
@@ -127,10 +216,12 @@ class _Topic:
 
 
 class _Follower:
+    """One subscription: what its client has, and whether it has ended."""
+
     def __init__(self, caller: Caller, subscription: str, topic: _Topic, log: Log) -> None:
-        self._caller = caller
-        self._subscription = subscription
-        self._topic = topic
+        self.caller = caller
+        self.subscription = subscription
+        self.topic = topic
         self._log = log
         self._revision = 0
         self._sent: Document = {}
@@ -143,36 +234,36 @@ class _Follower:
         self.watch.wake()
 
     async def run(self) -> None:
-        while not self._ended:
+        while not (self._ended or self.caller.is_gone):
             told = await self._tell()
             if told is None:
                 return
             await trio.sleep(1 / EVENTS_PER_S)
             if not await self.watch.wait(REREAD_S if told else RETRY_S):
-                self._topic.change()  # nobody says so when files or the load change, or a wake-up was lost
+                self.topic.change()  # nobody says so when files or the load change, or a wake-up was lost
 
     async def _tell(self) -> bool | None:
         """Send what is new. False: the state could not be read just now. None: the subscription has ended."""
         try:
-            document = await self._topic.document()
+            document = await self.topic.document()
         except NotFound:
             await self._send("end", b"{}")
             return None
         except PwfError as error:
-            self._log.warning("view.unreadable", subscription=self._subscription, code=error.code)
+            self._log.warning("view.unreadable", subscription=self.subscription, code=error.code)
             return False
         if self._revision and document is self._sent:
             return True
         try:
             await self._change(document)
         except FrameTooLarge:
-            self._log.warning("view.too_large", subscription=self._subscription)
+            self._log.warning("view.too_large", subscription=self.subscription)
             await self._send("end", b"{}")
             return None
         return True
 
     async def _change(self, document: Document) -> None:
-        patch = self._topic.patch(self._sent, document) if self._revision else None
+        patch = self.topic.patch(self._sent, document) if self._revision else None
         if patch is None:
             await self._send("snapshot", msgspec.json.encode(document))
         elif patch != b"{}":
@@ -181,9 +272,9 @@ class _Follower:
 
     async def _send(self, kind: Any, body: bytes) -> None:
         event = Event(
-            subscription=self._subscription, kind=kind, revision=self._revision + 1, body=msgspec.Raw(body)
+            subscription=self.subscription, kind=kind, revision=self._revision + 1, body=msgspec.Raw(body)
         )
-        await self._caller.send_event(event)
+        await self.caller.send_event(event)
         self._revision += 1
 
 

@@ -1,30 +1,39 @@
-"""Who sent a request, as its handler sees them. The connection that made it owns it."""
+"""Who sent a request, as its handler sees them. The connection that made it owns it; others read, and send events."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-
-import trio
 
 from pwf.protocol.frames import Event, Request, Response
 
 
 @dataclass(eq=False)
 class Caller:
-    """Who sent a request, for handlers: the client, and the way to send it events."""
+    """The client of one connection, and the way to send it events. Only the connection changes its facts."""
 
     number: int
     send_event: Callable[[Event], Awaitable[None]]
     client_id: str = ""
-    subscriptions: dict[str, Callable[[], None]] = field(default_factory=dict)
-    nursery: trio.Nursery | None = None
     received_ns: int | None = None  # by `time.monotonic_ns`: all its requests so far had come by then
+    is_gone: bool = False
+    _wakes: set[Callable[[], None]] = field(default_factory=set)
 
-    def spawn(self, task: Callable[[], Awaitable[None]]) -> None:
-        """Run a task for as long as this connection lives."""
-        assert self.nursery is not None
-        self.nursery.start_soon(task)
+    @contextmanager
+    def calling(self, wake: Callable[[], None]) -> Iterator[None]:
+        """Call `wake` when the client goes away. It must only wake others."""
+        self._wakes.add(wake)
+        try:
+            yield
+        finally:
+            self._wakes.discard(wake)
+
+    def end(self) -> None:
+        """For the connection: the client has gone, and whoever serves it beyond its requests is woken."""
+        self.is_gone = True
+        for wake in tuple(self._wakes):
+            wake()
 
 
 Handler = Callable[[Request, Caller], Awaitable[Response]]

@@ -148,7 +148,7 @@ async def subscribe(services: Services, asked: Asked[SubscribePayload]) -> Answe
             return await services.store.read(list_runs, query)
 
         view = ("runs", msgspec.json.encode(query))
-        services.views.subscribe(asked.caller, payload.id, ANY_RUN, view, runs)
+        await services.views.subscribe(asked.caller, payload.id, ANY_RUN, view, runs)
         return Answer(Nothing())
     run_id = await services.store.read(resolve_ref, RunRef(ref=asked.run_ref))
 
@@ -156,13 +156,13 @@ async def subscribe(services: Services, asked: Asked[SubscribePayload]) -> Answe
         found = await services.store.read(run_view, RunQuery(run_id=run_id, load=services.scheduler.load()))
         return await with_newer_code(services, found)
 
-    services.views.subscribe(asked.caller, payload.id, f"run:{run_id}", ("run", run_id), run)
+    await services.views.subscribe(asked.caller, payload.id, f"run:{run_id}", ("run", run_id), run)
     return Answer(Nothing())
 
 
 async def unsubscribe(services: Services, asked: Asked[UnsubscribePayload]) -> Answer:
     """`view.unsubscribe`."""
-    services.views.unsubscribe(asked.caller, asked.payload.id)
+    await services.views.unsubscribe(asked.caller, asked.payload.id)
     return Answer(Nothing())
 
 

@@ -94,9 +94,7 @@ class Admission(Protocol):
 class Subscriptions(Protocol):
     """The handle of the views that clients follow."""
 
-    subscriptions: int
-
-    def subscribe(
+    async def subscribe(
         self,
         caller: Caller,
         subscription: str,
@@ -107,7 +105,7 @@ class Subscriptions(Protocol):
         """Begin: `key` is what wakes it, `read` gives the newest state of `view`."""
         ...
 
-    def unsubscribe(self, caller: Caller, subscription: str) -> None:
+    async def unsubscribe(self, caller: Caller, subscription: str) -> None:
         """End it."""
         ...
 
