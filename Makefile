@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: setup demo test simulate lint types bench storm fuzz bench-quick bench-baseline fmt clean
+.PHONY: setup demo test test-all simulate lint types bench storm fuzz bench-quick bench-baseline fmt clean
 
 $(STAMP): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -16,8 +16,17 @@ setup: $(STAMP)
 demo: setup
 	$(BIN)/python -m examples.demo
 
+# Six at once on two cores, since most of them wait for processes; then, alone, those that hold a measured time.
+PYTEST := $(BIN)/python -m pytest
+TOGETHER := -n $(or $(WORKERS),6) --dist worksteal
+
 test: setup lint types
-	$(BIN)/python -m pytest
+	$(PYTEST) $(TOGETHER) -m "not serial and not rest"
+	$(PYTEST) -m "serial and not rest"
+
+# What `make test` leaves out: long samples, thousands of runs, filled disks. Not the same tests again.
+test-all: setup
+	$(PYTEST) -m rest
 
 # One seed: `.venv/bin/python -m tests.sim SEED`, with its trace.
 simulate: setup

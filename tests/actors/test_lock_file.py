@@ -102,6 +102,7 @@ async def test_a_free_lock_is_taken_whatever_the_file_says(path: Path) -> None:
     await taken(path)
 
 
+@pytest.mark.serial
 async def test_after_a_kill_the_lock_is_taken_at_once_without_waiting_for_the_lease(
     path: Path, holder: Holder
 ) -> None:
@@ -138,6 +139,7 @@ def _listen(at: Path) -> trio.SocketListener:
     return trio.SocketListener(trio.socket.from_stdlib_socket(raw))
 
 
+@pytest.mark.serial
 async def test_a_silent_holder_is_waited_for_while_its_lease_lasts_and_then_succeeded(
     path: Path, holder: Holder
 ) -> None:

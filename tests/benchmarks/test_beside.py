@@ -239,7 +239,7 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("cache")
 
 
-@pytest.mark.slow
+@pytest.mark.rest
 @pytest.mark.timeout(600)
 def test_the_working_tree_is_measured_beside_its_own_commit(
     cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -253,7 +253,7 @@ def test_the_working_tree_is_measured_beside_its_own_commit(
     assert "| store_growth | a further step |" in capsys.readouterr().out
 
 
-@pytest.mark.slow
+@pytest.mark.rest
 @pytest.mark.timeout(600)
 def test_a_commit_can_be_measured_by_its_own_benchmarks(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PWF_BENCH_CACHE", str(cache))
@@ -262,7 +262,7 @@ def test_a_commit_can_be_measured_by_its_own_benchmarks(cache: Path, monkeypatch
     assert {one.what for one in found.rows} == {"a run of one step", "a further step"}
 
 
-@pytest.mark.slow
+@pytest.mark.rest
 @pytest.mark.timeout(600)
 def test_the_pwf_that_is_measured_is_that_of_the_commit(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PWF_BENCH_CACHE", str(cache))

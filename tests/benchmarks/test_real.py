@@ -105,7 +105,7 @@ def quick(tmp_path_factory: pytest.TempPathFactory) -> tuple[Report, Path]:
     return load(where / "r.json"), where
 
 
-@pytest.mark.slow
+@pytest.mark.rest
 def test_the_quickest_questions_are_answered(quick: tuple[Report, Path]) -> None:
     report, where = quick
     assert report.missing == []
@@ -115,7 +115,6 @@ def test_the_quickest_questions_are_answered(quick: tuple[Report, Path]) -> None
     assert (where / "cli_start-ms.svg").exists()
 
 
-@pytest.mark.slow
 def test_a_report_compared_with_itself_has_not_moved(
     quick: tuple[Report, Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -133,7 +132,6 @@ def test_an_unknown_question_is_refused_with_those_there_are(capsys: pytest.Capt
     )
 
 
-@pytest.mark.slow
 def test_rows_survive_json_without_their_defaults(quick: tuple[Report, Path]) -> None:
     report, _ = quick
     assert msgspec.json.decode(msgspec.json.encode(report), type=Report) == report

@@ -56,7 +56,6 @@ def processes_of(word: str) -> list[psutil.Process]:
     return found
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "words"),
     [
@@ -122,6 +121,7 @@ def order(ctx) -> int:
     assert processes_of("pwf-crashlab-") == []
 
 
+@pytest.mark.rest
 def test_loops_timers_answers_and_chosen_outputs_go_through_every_crash(lab: Lab) -> None:
     found = lab(
         """

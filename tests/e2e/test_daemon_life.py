@@ -58,6 +58,7 @@ def test_the_first_command_starts_the_daemon_and_stop_ends_it(home: Home) -> Non
     assert [line["event"] for line in home.log()][-1] == "daemon.stopped"
 
 
+@pytest.mark.serial
 def test_sigterm_to_an_idle_daemon_exits_0_within_two_seconds(home: Home) -> None:
     daemon = home.daemon()
     began = time.monotonic()
@@ -79,6 +80,7 @@ def test_sigterm_lets_the_running_step_reach_its_boundary(home: Home) -> None:
     assert home.steps(run_id) == [("work", "completed")]
 
 
+@pytest.mark.serial
 def test_a_step_that_is_longer_than_the_drain_is_ended_and_runs_again_later(home: Home) -> None:
     home.config("drain_s = 0.5\n")
     home.workflow("step", STEP.format(seconds=3))
@@ -95,6 +97,7 @@ def test_a_step_that_is_longer_than_the_drain_is_ended_and_runs_again_later(home
     assert home.steps(run_id) == [("work", "interrupted"), ("work", "completed")]
 
 
+@pytest.mark.serial
 def test_a_second_sigterm_ends_at_once_and_nothing_is_lost(home: Home) -> None:
     home.workflow("step", STEP.format(seconds=3))
     daemon = home.daemon()
@@ -134,6 +137,7 @@ def test_a_closed_terminal_does_not_stop_a_detached_daemon(home: Home) -> None:
     assert home.pid == pid
 
 
+@pytest.mark.serial
 def test_a_killed_daemon_is_succeeded_at_once_and_its_run_goes_on(home: Home) -> None:
     home.workflow("step", STEP.format(seconds=1))
     home.run("start")
@@ -150,6 +154,7 @@ def test_a_killed_daemon_is_succeeded_at_once_and_its_run_goes_on(home: Home) ->
     home.wait_status(run_id, "completed")
 
 
+@pytest.mark.serial
 def test_a_timer_that_ran_out_while_the_daemon_was_down_rings_once_within_five_seconds(home: Home) -> None:
     home.workflow("timer", TIMER.format(seconds=2))
     run_id = home.start("timer")
@@ -165,6 +170,7 @@ def test_a_timer_that_ran_out_while_the_daemon_was_down_rings_once_within_five_s
     assert home.steps(run_id) == [("pause", "completed"), ("after", "completed")]
 
 
+@pytest.mark.serial
 def test_a_daemon_that_is_frozen_while_it_stops_is_killed_and_succeeded(home: Home) -> None:
     home.config("lease_s = 2\nlease_renew_s = 0.5\ndrain_s = 60\n")
     home.workflow("step", STEP.format(seconds=30))
@@ -245,7 +251,7 @@ def test_the_socket_is_made_again_when_it_vanishes(home: Home) -> None:
     assert home.pid == daemon.pid
 
 
-@pytest.mark.slow
+@pytest.mark.rest
 def test_an_idle_daemon_uses_less_than_a_thousandth_of_a_core(home: Home) -> None:
     home.workflow("one", ONE)
     home.run("run", "one")  # a warm template is there as well
@@ -267,6 +273,7 @@ def _cpu_ns(daemon: psutil.Process) -> int:
     return total
 
 
+@pytest.mark.rest
 def test_three_deaths_of_one_cause_make_the_next_start_degraded_and_a_stop_heals_it(home: Home) -> None:
     home.workflow("one", ONE)
     run_id = home.start("one", "--at", "+1h")

@@ -14,7 +14,6 @@ import pytest
 from tests.e2e.home import Home, wait_for
 
 pytestmark = [
-    pytest.mark.slow,
     pytest.mark.skipif(
         sys.platform != "linux" or os.geteuid() != 0, reason="making a file system needs root on Linux"
     ),
@@ -115,6 +114,7 @@ def daemon(home: Home) -> Any:
     return home.json("status")
 
 
+@pytest.mark.rest
 def test_a_disk_that_a_step_has_filled_stops_admission_alone_and_when_it_has_space_all_goes_on(
     small: Home, tmp_path: Path
 ) -> None:
@@ -187,6 +187,7 @@ def test_outputs_that_fill_the_disk_wait_and_a_cancel_and_a_prune_make_room_agai
     assert ledger.read_text() == "a\n"
 
 
+@pytest.mark.rest
 def test_a_daemon_that_is_killed_on_a_full_disk_comes_back_and_repeats_no_effect(
     small: Home, tmp_path: Path
 ) -> None:

@@ -48,7 +48,7 @@ def test_a_value_of_twenty_megabytes_is_kept_whole_and_read_back(home: Home) -> 
     assert memory(home) < 200 * MIB
 
 
-@pytest.mark.slow
+@pytest.mark.rest
 def test_a_value_above_the_limit_is_an_error_that_names_step_size_and_limit(home: Home) -> None:
     home.workflow("gives", GIVES)
     run_id = home.start("gives", "--set", f"size={300 * MIB}")

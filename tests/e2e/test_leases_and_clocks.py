@@ -16,8 +16,6 @@ from tests.e2e.home import Home, ended, gone, wait_for
 from tests.e2e.stepped_daemon import SteppedClock
 from tests.e2e.world import PATIENCE_S, World, kill, lines
 
-pytestmark = pytest.mark.slow
-
 LEASE_S = 2
 CONFIG = f"lease_s = {LEASE_S}\nlease_renew_s = 0.5\n"
 DAY_MS = 24 * 3_600_000
@@ -121,6 +119,7 @@ def leases(world: World) -> int:
 # --- stopped for longer than a lease (T1) -------------------------------------------------------------------
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize("stopped", ["the daemon", "the runner", "both"])
 def test_who_was_stopped_for_three_leases_goes_on_as_if_nothing_had_happened(
     short: Home, world: World, stopped: str
@@ -177,6 +176,7 @@ def test_a_daemon_that_wakes_while_another_waits_for_its_lease_goes_on_and_the_o
 # --- frozen, and another daemon is started (T3) --------------------------------------------------------------
 
 
+@pytest.mark.serial
 @pytest.mark.parametrize("runner", ["awake", "stopped as well"])
 def test_a_daemon_that_is_frozen_under_live_runs_is_succeeded_and_never_serves_again(
     short: Home, world: World, runner: str

@@ -90,6 +90,7 @@ def test_eight_clients_with_two_hundred_commands_each_never_see_an_error(home: H
     assert home.json("status")["runs"] == {"cancelled": 200}
 
 
+@pytest.mark.serial
 def test_a_foreign_lock_of_three_seconds_is_waited_for_warned_about_once_and_loses_nothing(
     home: Home,
 ) -> None:
@@ -184,6 +185,7 @@ def test_a_bad_configuration_is_refused_with_key_file_and_line(home: Home) -> No
     (home.home / "config.toml").unlink()
 
 
+@pytest.mark.rest
 def test_a_copied_home_signals_nobody_and_holds_what_was_going_on(home: Home, tmp_path: Path) -> None:
     home.workflow("ask", ASK)
     home.workflow("one", ONE)
@@ -215,6 +217,7 @@ def test_a_copied_home_signals_nobody_and_holds_what_was_going_on(home: Home, tm
     assert home.home_id == first_id
 
 
+@pytest.mark.rest
 def test_an_epoch_grows_with_each_daemon_and_a_killed_one_left_nothing_open(home: Home) -> None:
     home.run("start")
     epochs = []

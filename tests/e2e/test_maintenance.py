@@ -239,7 +239,7 @@ def _age(home: Home, days: int) -> None:
     connection.close()
 
 
-@pytest.mark.slow
+@pytest.mark.rest
 def test_thousands_of_expired_runs_go_while_new_runs_start_within_a_second(home: Home) -> None:
     home.workflow("one", ONE)
     home.run("run", "one", "--id", MODEL)
@@ -276,6 +276,7 @@ def test_thousands_of_expired_runs_go_while_new_runs_start_within_a_second(home:
 # --- the budget -----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.rest
 def test_above_the_budget_nothing_new_is_started_and_everything_else_goes_on(home: Home) -> None:
     home.config(f"max_state_size = {16 * 1024 * 1024}\n")
     home.workflow("big", ONE.replace('"one"', '"big"').replace('"x" * 20_000', "ctx.input * 7_000_000"))

@@ -14,8 +14,6 @@ from benchmarks.fill import clone
 from tests.e2e.home import Home, gone, wait_for
 from tests.e2e.world import PATIENCE_S, World
 
-pytestmark = pytest.mark.slow
-
 RUNS = 1_000
 SETTLED_S_MAX = 5.0  # the aim is one second; the row `recovery` of the benchmarks measures it
 
@@ -67,6 +65,7 @@ def crashed(home: Home, folder: Path) -> None:
     shutil.rmtree(package)
 
 
+@pytest.mark.rest
 def test_one_recovery_settles_a_thousand_runs_and_parks_what_no_longer_loads_with_what_to_do(
     home: Home, tmp_path: Path
 ) -> None:

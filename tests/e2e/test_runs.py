@@ -82,6 +82,7 @@ def show(ctx):
 """
 
 
+@pytest.mark.serial
 @pytest.mark.parametrize("victim", ["a", "b", "c"])
 def test_a_runner_that_is_killed_costs_only_the_step_it_was_in(
     home: Home, tmp_path: Path, victim: str

@@ -62,6 +62,7 @@ def test_all_of_them_at_once_come_back_as_they_went_in(strings: World) -> None:
     assert strings.output(strings.start("strings", as_keys))[0] == as_keys
 
 
+@pytest.mark.rest
 def test_each_is_shown_in_safe_lines_and_kept_exactly(strings: World) -> None:
     runs = {strings.start("strings", {"text": text}): text for text in SAMPLE}
     for run_id, text in runs.items():

@@ -131,6 +131,7 @@ def test_a_process_that_calls_exec_on_and_on_is_never_missed() -> None:
         process.wait()
 
 
+@pytest.mark.serial
 def test_a_process_without_any_environment_is_not_waited_for() -> None:
     process = subprocess.Popen(["sleep", "60"], env={})
     until(lambda: Path(f"/proc/{process.pid}/comm").read_text() == "sleep\n")
@@ -141,6 +142,7 @@ def test_a_process_without_any_environment_is_not_waited_for() -> None:
     process.wait()
 
 
+@pytest.mark.serial
 def test_a_process_without_any_environment_is_not_waited_for_though_its_leader_ended() -> None:
     code = (
         "import threading, time, ctypes\n"

@@ -22,7 +22,8 @@ from tests.sim.machine import Machine
 from tests.sim.mix import draw_mix
 from tests.sim.world import Result, run_seed
 
-SAMPLE_S = 60
+SAMPLE_S = 15
+LONG_SAMPLE_S = 90
 SEEDS_TO_CATCH = 120
 
 
@@ -32,10 +33,10 @@ def simulate(*arguments: object) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, env=environment, check=False, timeout=110)
 
 
-@pytest.mark.slow
-def test_fresh_seeds_break_no_rule():
+@pytest.mark.parametrize("seconds", [SAMPLE_S, pytest.param(LONG_SAMPLE_S, marks=pytest.mark.rest)])
+def test_fresh_seeds_break_no_rule(seconds):
     first = time.time_ns() // 1_000_000 % 1_000_000_000
-    done = simulate("--campaign", 5_000, "--from", first, "--seconds", SAMPLE_S)
+    done = simulate("--campaign", 5_000, "--from", first, "--seconds", seconds)
     print(done.stdout)  # each failing seed, with the command that replays it
     assert done.returncode == 0, done.stdout + done.stderr
 
@@ -59,7 +60,6 @@ def test_a_campaign_prints_each_failing_seed_with_the_command_that_replays_it(mo
     assert "10 seeds from 5, 2 failed" in said
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("seed", [2, 7, 1003])
 def test_a_seed_replays_exactly_in_another_process(seed):
     one, two = (re.findall(r"trace (\w+)", simulate(seed, "--quiet").stdout) for _ in range(2))
@@ -67,7 +67,6 @@ def test_a_seed_replays_exactly_in_another_process(seed):
     assert len(one) == 1
 
 
-@pytest.mark.slow
 def test_a_planted_bug_is_caught(monkeypatch):
     """A manual effect of unknown outcome that is simply run again."""
 

@@ -370,6 +370,7 @@ def test_a_wal_past_its_limit_is_cut_off(writer, spec, long_wal):
     assert spec.path.with_name("pwf.db-wal").stat().st_size == 0
 
 
+@pytest.mark.serial
 def test_a_foreign_reader_that_stays_holds_up_nothing(writer, long_wal, warnings):
     started = time.monotonic()
     writer.checkpoint(cut=True)

@@ -20,7 +20,7 @@ from tests.storm.storm import storm
 KILLING_S = 10.0
 
 
-@pytest.mark.slow
+@pytest.mark.rest
 def test_after_kills_at_random_instants_every_run_has_ended_and_every_effect_count_is_legal(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
