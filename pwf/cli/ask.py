@@ -17,6 +17,7 @@ import msgspec
 from pwf.cli.out import Out
 from pwf.errors import Conflict, InvalidAnswer, NotFound, PwfError, Rejected
 from pwf.present import text
+from pwf.protocol.kinds import REQUESTS
 from pwf.protocol.views import RequestView, RunView
 from pwf.values import parse
 
@@ -45,7 +46,7 @@ class Asker:
         return (
             request is not None
             and request.status == "pending"
-            and request.kind == "checkpoint"
+            and REQUESTS[request.kind].plain
             and view.summary.status == "waiting"
             and request.request_id not in self._left_open
         )

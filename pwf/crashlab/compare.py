@@ -10,6 +10,7 @@ import msgspec
 from pwf.crashlab.observe import Key, LabRun, as_json
 from pwf.crashlab.report import Findings
 from pwf.protocol.graph import WorkflowGraph
+from pwf.protocol.kinds import KINDS
 
 SHOWN_MAX = 120
 NEWLINE = b"\n"
@@ -88,31 +89,31 @@ def _judge_touched(
     kind: str, node: str, first: str, second: str, graph: WorkflowGraph, findings: Findings
 ) -> None:
     what = graph.node(node).kind
+    facts = KINDS[what]
     if kind == "touched":
-        rule = {
-            "compute": "a compute node may run again at any time",
-            "shell": "the function of a shell node only says what is to be run, and may be called again",
-        }.get(what, f"the function of a {what} node may be called again at any time")
+        rule = f"the function of a {what} node may be called again at any time"
+        if facts.pure:
+            rule = f"a {what} node may run again at any time"
+        elif facts.runs_command:
+            rule = f"the function of a {what} node only says what is to be run, and may be called again"
         findings.add(
             "fault",
             "touches_outside",
             node,
             f"{node!r} {first}, and {rule}",
-            hint="make it an action with a declared effect"
-            if what == "compute"
-            else "do it in an action before",
+            hint="make it an action with a declared effect" if facts.pure else "do it in an action before",
         )
-    elif what == "compute":
+    elif facts.pure:
         findings.add(
             "fault",
             "varies",
             node,
             f"{node!r} gives {_short(first)} and, called again, {_short(second)}: a step that runs again after a "
             "crash may contradict what was seen before",
-            hint="a compute node may depend on ctx alone: read clocks, chance and files in an action",
+            hint=f"a {what} node may depend on ctx alone: read clocks, chance and files in an action",
         )
     else:
-        said = "asks another question" if what == "checkpoint" else "makes another command"
+        said = "asks another question" if facts.asks else "makes another command"
         findings.add(
             "note",
             "varies",
@@ -157,10 +158,10 @@ def _judge_end(run: LabRun, base: Baseline, findings: Findings) -> None:
 def _judge_outputs(run: LabRun, base: Baseline, graph: WorkflowGraph, findings: Findings) -> None:
     for key, output in run.outputs.items():
         expected = base.output(key)
-        kind = graph.node(key[0]).kind
-        if expected is None or expected == output or kind in ("wait", "checkpoint"):
+        facts = KINDS[graph.node(key[0]).kind]
+        if expected is None or expected == output or facts.parks:
             continue
-        if kind in ("action", "shell") and run.effects[key] > base.first.effects[key]:
+        if facts.has_effect and run.effects[key] > base.first.effects[key]:
             continue  # it ran again, and may well say something else: what it did outside is compared
         findings.add(
             "fault",

@@ -11,8 +11,7 @@ from typing import Any, Literal
 from pwf.crashlab.samples import choices, sample
 from pwf.protocol.crashlab import PHASES, Point
 from pwf.protocol.graph import NodeSpec, WorkflowGraph
-
-EFFECT_KINDS = frozenset({"action", "shell"})
+from pwf.protocol.kinds import KINDS, NodeKind
 
 #: Points between a run's steps, at which no runner lives: the lab itself comes to them.
 OPEN, ANSWERED, WAITING = "open", "answered", "waiting"
@@ -70,7 +69,7 @@ class Traced:
 
     node: str
     visit: int
-    kind: str
+    kind: NodeKind
 
 
 @dataclass
@@ -85,7 +84,7 @@ def paths(graph: WorkflowGraph, *, stand_ins: bool, given: Mapping[str, tuple[An
     """Every combination of choices at their first visit, up to `most`. What the user gave is not varied."""
     options: dict[str, tuple[Any, ...]] = {}
     for node in graph.nodes:
-        if node.kind == "checkpoint" or (stand_ins and node.kind in EFFECT_KINDS):
+        if KINDS[node.kind].asks or (stand_ins and KINDS[node.kind].has_effect):
             options[node.id] = given.get(node.id) or tuple(_options(node))
     varied = [name for name, values in options.items() if len(values) > 1 and name not in given]
     turns = itertools.product(*(range(len(options[name])) for name in varied))
@@ -106,7 +105,7 @@ def paths(graph: WorkflowGraph, *, stand_ins: bool, given: Mapping[str, tuple[An
 
 
 def _options(node: NodeSpec) -> list[Any]:
-    if node.kind != "shell":
+    if not KINDS[node.kind].runs_command:
         return choices(node)
     way = node.way("completed")
     if way is None or not way.cases or way.on not in ("exit_code", "parsed"):
@@ -120,7 +119,7 @@ def stand_in_outputs(path: Path, graph: WorkflowGraph) -> dict[str, tuple[Any, .
     return {
         node.id: tuple(path.value(node.id, visit + 1) for visit in range(visits))
         for node in graph.nodes
-        if node.kind in EFFECT_KINDS and node.id in path.given
+        if KINDS[node.kind].has_effect and node.id in path.given
     }
 
 
@@ -155,8 +154,10 @@ def crashes(path: Path, trace: list[Traced], seen: Seen) -> Iterator[Crash]:
         yield Crash(path, "runner", everywhere)
 
 
-def _between(kind: str) -> tuple[str, ...]:
-    return {"checkpoint": (OPEN, ANSWERED), "wait": (WAITING,)}.get(kind, ())
+def _between(kind: NodeKind) -> tuple[str, ...]:
+    if KINDS[kind].asks:
+        return OPEN, ANSWERED
+    return (WAITING,) if KINDS[kind].sets_timer else ()
 
 
 def sample_input(graph: WorkflowGraph) -> Any:

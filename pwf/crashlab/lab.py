@@ -28,6 +28,7 @@ from pwf.discovery import find_workflow_file
 from pwf.errors import InvalidArgument, InvalidInput
 from pwf.places import Places, places
 from pwf.protocol.graph import WorkflowGraph
+from pwf.protocol.kinds import KINDS
 from pwf.protocol.operations import WorkflowDescription, WorkflowRef
 from pwf.values import canonical
 
@@ -87,9 +88,9 @@ class _Lab:
         self._left_out = 0
 
     def _check_given(self) -> None:
-        can = {node.id for node in self._graph.nodes if node.kind == "checkpoint"}
+        can = {node.id for node in self._graph.nodes if KINDS[node.kind].asks}
         if not self._settings.real:
-            can |= {node.id for node in self._graph.nodes if node.kind in experiments.EFFECT_KINDS}
+            can |= {node.id for node in self._graph.nodes if KINDS[node.kind].has_effect}
         for name in self._settings.given:
             if name in can:
                 continue
@@ -177,7 +178,7 @@ class _Lab:
             for step in base.first.steps:
                 node = self._graph.node(step.node)
                 way = node.way("completed")
-                if node.kind != "checkpoint" or way is None or not way.cases or node.id in tried:
+                if not KINDS[node.kind].asks or way is None or not way.cases or node.id in tried:
                     continue
                 tried.add(node.id)
                 crash = Crash(base.first.crash.path, stray_at=node.id)

@@ -5,16 +5,13 @@ from __future__ import annotations
 from pwf.present import text
 from pwf.present.outline import edges
 from pwf.protocol.graph import NodeSpec, WorkflowGraph
+from pwf.protocol.kinds import KINDS, Shape
 
-_SHAPES = {
-    "compute": ("[", "]"),
-    "action": ("[[", "]]"),
-    "shell": ("[[", "]]"),
-    "wait": ("([", "])"),
-    "checkpoint": ("{{", "}}"),
-    "decision": ("{{", "}}"),
-    "agent": ("[/", "/]"),
-    "notify": (">", "]"),
+_SHAPES: dict[Shape, tuple[str, str]] = {
+    "box": ("[", "]"),
+    "framed": ("[[", "]]"),
+    "rounded": ("([", "])"),
+    "hexagon": ("{{", "}}"),
 }
 
 
@@ -41,7 +38,7 @@ def mermaid(graph: WorkflowGraph) -> str:
 
 
 def _box(node: NodeSpec) -> str:
-    opening, closing = _SHAPES[node.kind]
+    opening, closing = _SHAPES[KINDS[node.kind].shape]
     return f'{opening}"{_label(node.id)}<br/><small>{node.kind}</small>"{closing}'
 
 

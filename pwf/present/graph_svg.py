@@ -8,6 +8,7 @@ from xml.sax.saxutils import escape
 from pwf.present import text
 from pwf.present.layers import Course, Layout, Place, assign_x, layout
 from pwf.protocol.graph import NodeSpec, WorkflowGraph
+from pwf.protocol.kinds import KINDS
 
 CELL = 7.8  # width of a character of the 13 px monospace font
 BOX_HEIGHT = 46.0
@@ -27,14 +28,13 @@ _STYLE = """
     .node { stroke-width: 1.4 } .way { fill: none; stroke: #818b98; stroke-width: 1.5 }
     .outcome { stroke-dasharray: 5 4; stroke: #cf5b54 } .tip { fill: #818b98 } .tip-outcome { fill: #cf5b54 }
     .start { fill: #1f2328 }
-    .compute { fill: #eef4ff; stroke: #5b8def } .action { fill: #fff1e5; stroke: #e08a3c }
-    .shell { fill: #fff8dc; stroke: #c9a227 } .wait { fill: #f0f1f3; stroke: #8c959f }
-    .checkpoint, .decision { fill: #f6eefe; stroke: #9a6dd7 } .agent { fill: #e8f8ef; stroke: #3fa66b }
-    .notify { fill: #e7f6f8; stroke: #3a9aa8 }
+    .blue { fill: #eef4ff; stroke: #5b8def } .orange { fill: #fff1e5; stroke: #e08a3c }
+    .yellow { fill: #fff8dc; stroke: #c9a227 } .grey { fill: #f0f1f3; stroke: #8c959f }
+    .purple { fill: #f6eefe; stroke: #9a6dd7 }
     @media (prefers-color-scheme: dark) {
       .back, .chip { fill: #0d1117 } .title, text, .start { fill: #e6edf3 } .kind, .label { fill: #9198a1 }
-      .compute { fill: #14233f } .action { fill: #3a2412 } .shell { fill: #332a0d } .wait { fill: #21262d }
-      .checkpoint, .decision { fill: #2a1b40 } .agent { fill: #11301f } .notify { fill: #0f2c31 }
+      .blue { fill: #14233f } .orange { fill: #3a2412 } .yellow { fill: #332a0d } .grey { fill: #21262d }
+      .purple { fill: #2a1b40 }
     }
 """
 
@@ -115,10 +115,11 @@ def _start(place: Place, tops: list[float]) -> list[str]:
 
 def _box(node: NodeSpec, kind: str, place: Place, tops: list[float]) -> str:
     x, top = place.x + MARGIN, tops[place.row]
-    radius = BOX_HEIGHT / 2 if node.kind == "wait" else 8
+    facts = KINDS[node.kind]
+    radius = BOX_HEIGHT / 2 if facts.shape == "rounded" else 8
     tooltip = f"<title>{_xml(text.block(node.doc.strip()))}</title>" if node.doc.strip() else ""
     return (
-        f'  <g>{tooltip}<rect class="node {node.kind}" x="{x - place.width / 2:.1f}" y="{top:.1f}" '
+        f'  <g>{tooltip}<rect class="node {facts.colour}" x="{x - place.width / 2:.1f}" y="{top:.1f}" '
         f'width="{place.width:.1f}" height="{BOX_HEIGHT}" rx="{radius}"/>'
         f'<text x="{x:.1f}" y="{top + 20:.1f}">{_xml(text.line(node.id, 48))}</text>'
         f'<text class="kind" x="{x:.1f}" y="{top + 36:.1f}">{_xml(kind)}</text></g>'

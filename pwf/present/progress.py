@@ -12,6 +12,7 @@ import msgspec
 from pwf.present import text
 from pwf.present.marks import STATUS_MARK, STATUS_STYLE
 from pwf.present.outline import OutlineLine
+from pwf.protocol.kinds import KINDS
 from pwf.protocol.views import ENDED, RunView, StepView, UpdateView
 
 STEP_MARK = {**STATUS_MARK, "active": "▶", "interrupted": "↻", "unknown": "!"}
@@ -69,7 +70,7 @@ def node_line(at: OutlineLine, view: RunView, steps: dict[str, StepView], now_ms
         pieces.append(Piece(f" ×{step.visit}", "dim"))
     if tail:
         pieces.append(Piece(f"  {tail}", style if current else "dim"))
-    if step is not None and step.summary and step.kind != "wait":  # a timer's output is its due time
+    if step is not None and step.summary and not KINDS[step.kind].sets_timer:
         used = sum(text.width(piece.text) for piece in pieces)
         shown = text.line(step.summary, max(0, min(100, cells - used - 2)))
         pieces.append(Piece(f"  {shown}", "red" if step.status in ("failed", "timed_out") else "dim"))

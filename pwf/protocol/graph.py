@@ -11,17 +11,13 @@ from typing import Any, Literal
 import msgspec
 
 from pwf.errors import GraphError
+from pwf.protocol.kinds import NodeKind, Outcome
 
 type_ = type
-NodeKind = Literal["compute", "action", "shell", "wait", "checkpoint", "agent", "decision", "notify"]
-Outcome = Literal["completed", "failed", "timed_out", "cancelled"]
 EffectMode = Literal["idempotent", "manual"]
 
 DEFAULT_TIMEOUT_MS = 15 * 60 * 1000
 DEFAULT_MAX_STEPS = 100
-
-#: Node kinds whose function is pure: a runner may start one before the previous step is acknowledged.
-PURE_KINDS = frozenset({"compute"})
 
 
 class EffectSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -17,7 +17,8 @@ from typing import Any, Literal
 import msgspec
 
 from pwf.errors import ProtocolError
-from pwf.protocol.graph import Outcome, WorkflowGraph
+from pwf.protocol.graph import WorkflowGraph
+from pwf.protocol.kinds import Outcome, RequestKind
 from pwf.protocol.nesting import NESTING_MAX, is_too_deep
 from pwf.protocol.raw import OptionalRaw
 
@@ -142,7 +143,7 @@ class Ask(_Message, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="
 
     seq: int
     attempt: int
-    kind: Literal["checkpoint", "agent", "assistant", "decision"]
+    kind: RequestKind
     prompt: Value
     schema: dict[str, Any] | None = None
     title: str | None = None

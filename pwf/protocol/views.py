@@ -10,6 +10,7 @@ from typing import Any, Literal
 import msgspec
 
 from pwf.protocol.graph import WorkflowGraph
+from pwf.protocol.kinds import NodeKind, RequestKind
 from pwf.protocol.runner import StepError, Value
 
 Status = Literal[
@@ -85,7 +86,7 @@ class StepView(_View, frozen=True, kw_only=True, forbid_unknown_fields=True):
     node: str
     visit: int
     tries: int
-    kind: str
+    kind: NodeKind
     status: Literal["active", "completed", "failed", "timed_out", "cancelled", "interrupted", "unknown"]
     generation: int
     started_ms: int
@@ -112,7 +113,7 @@ class RequestView(_View, frozen=True, kw_only=True, forbid_unknown_fields=True):
     run_id: str
     workflow: str
     node: str
-    kind: str
+    kind: RequestKind
     status: Literal["pending", "settled", "cancelled"]
     prompt: Value
     schema: dict[str, Any] | None = None

@@ -13,34 +13,27 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from pwf.errors import GraphError, NotFound
-from pwf.protocol.graph import PURE_KINDS, NodeSpec, RoutingFailed, route
+from pwf.protocol.graph import NodeSpec, RoutingFailed, route
+from pwf.protocol.kinds import KINDS, PUBLISHING_KINDS, PURE_KINDS
 from pwf.protocol.runner import Ask, Finish, Launch, PastStep, StepError, Value, WaitUntil
 from pwf.runner.base import limits
 from pwf.runner.base.failure import plain_error
 from pwf.runner.base.steps import End, Ended, Question, Step, Timer
 from pwf.runner.base.wire import DaemonGone, ValueReader, Wire
-from pwf.runner.kinds import action, checkpoint, compute, observe, shell, wait
+from pwf.runner.kinds import RUN, observe
 from pwf.workflow.context import Context
 from pwf.workflow.workflow import Workflow
 
 if TYPE_CHECKING:
     from pwf.runner.base.updates import Updates
 
-_RUN: Mapping[str, Callable[[Step], End]] = {
-    "compute": compute.run,
-    "action": action.run,
-    "shell": shell.run,
-    "wait": wait.run,
-    "checkpoint": checkpoint.run,
-}
 HELD_TIMEOUT_MS_MIN = 60_000
-PUBLISHING_KINDS = frozenset({"action", "shell"})
 
 
 class Engine:
@@ -103,7 +96,7 @@ class Engine:
                 answer = observe.run(step)
                 if answer is not None:
                     return answer
-            return _RUN[step.node.kind](step)
+            return RUN[step.node.kind](step)
         finally:
             if os.getpid() != self._pid:
                 os._exit(1)  # a fork that the step made and let return: only one process speaks for the run
@@ -137,11 +130,13 @@ class Engine:
         prompt = self._wire.put(question.prompt)
         if self._wire.stop is not None:
             return
+        kind = KINDS[step.node.kind].asks
+        assert kind is not None  # or its function makes no question
         seq = self._wire.take_seq()
         ask = Ask(
             seq=seq,
             attempt=self._attempt,
-            kind="checkpoint",
+            kind=kind,
             prompt=prompt,
             schema=self._specs[self._node].returns,
             title=self._take_title(),

@@ -9,6 +9,7 @@ from __future__ import annotations
 import msgspec
 
 from pwf.errors import Rejected
+from pwf.protocol.kinds import KINDS
 from pwf.protocol.operations import RunChanged
 from pwf.store import moves
 from pwf.store.once import Done, once
@@ -114,7 +115,8 @@ def _unhold(tx: Tx, run: RunState) -> None:
         run.hold, run.hold_detail, run.placed = None, None, True
         return
     timer = False
-    if graph_of(tx, run.definition_id).node(run.node).kind == "wait":
+    node = graph_of(tx, run.definition_id).node(run.node)
+    if KINDS[node.kind].sets_timer:
         timer = tx.one(moves.Q.active_attempt, {"run_no": run.run_no}) is not None
     moves.requeue(tx, run, timer=timer)
 

@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from pwf.errors import NotFound
+from pwf.protocol.kinds import NodeKind
 from pwf.protocol.operations import (
     EffectList,
     EffectListPayload,
@@ -260,7 +261,7 @@ def _controls(summary: RunSummary) -> tuple[str, ...]:
     return (*found, "answer") if summary.request_id is not None else tuple(found)
 
 
-def _steps(tx: Tx, query: RunQuery, kinds: dict[str, str]) -> tuple[StepView, ...]:
+def _steps(tx: Tx, query: RunQuery, kinds: dict[str, NodeKind]) -> tuple[StepView, ...]:
     before = NO_CURSOR if query.before_attempt is None else query.before_attempt
     limit = max(1, min(query.limit, PAGE_MAX))
     left = PAGE_BYTES  # outputs and tracebacks travel, newest first, while the page still fits a frame
@@ -271,7 +272,7 @@ def _steps(tx: Tx, query: RunQuery, kinds: dict[str, str]) -> tuple[StepView, ..
     return tuple(reversed(steps))
 
 
-def _step(row: Row, kinds: dict[str, str], *, whole: bool) -> StepView:
+def _step(row: Row, kinds: dict[str, NodeKind], *, whole: bool) -> StepView:
     (
         attempt,
         node,
@@ -302,7 +303,7 @@ def _step(row: Row, kinds: dict[str, str], *, whole: bool) -> StepView:
         node=node,
         visit=visit,
         tries=tries,
-        kind=kinds.get(node, ""),
+        kind=kinds[node],
         status=status,
         generation=generation,
         started_ms=started,

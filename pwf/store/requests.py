@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from pwf.errors import Ambiguous, Conflict, NotFound, Rejected
+from pwf.protocol.kinds import REQUESTS
 from pwf.protocol.operations import Answered
 from pwf.store import moves
 from pwf.store.once import Done, once
@@ -95,8 +96,11 @@ def _answer(tx: Tx, command: Answer) -> tuple[Answered, bool]:
         raise Conflict(f"request {request_id} was answered by {by} already", hint=f"pwf show {run_id}")
     if status == "cancelled":
         raise Rejected(f"request {request_id} is closed: its run {run_id} is {run.shown_status}")
-    if kind != "checkpoint":
-        raise Rejected(f"request {request_id} is a request of kind {kind}; it takes no plain answer")
+    if not REQUESTS[kind].plain:
+        raise Rejected(
+            f"request {request_id} is a request of kind {kind}; it takes no plain answer",
+            hint=f"what fits: {REQUESTS[kind].command.replace('REQUEST', request_id)}",
+        )
     if run.status != "waiting" or run.attempts != attempt:
         raise Conflict(f"request {request_id} does not belong to what run {run_id} does now")
     run.revision = tx.fence(run.run_no)

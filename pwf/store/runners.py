@@ -9,11 +9,8 @@ import msgspec
 
 from pwf.errors import ClaimLost
 from pwf.protocol.graph import NodeSpec
-from pwf.protocol.runner import (
-    Finish,
-    Publish,
-    StepError,
-)
+from pwf.protocol.kinds import KINDS
+from pwf.protocol.runner import Finish, Publish, StepError
 from pwf.store import moves
 from pwf.store.queries import load_queries
 from pwf.store.state import RunState, encode, load_run
@@ -36,7 +33,7 @@ class Fence(msgspec.Struct, frozen=True, kw_only=True):
 class Current(msgspec.Struct, frozen=True, kw_only=True):
     """The attempt that the runner is in; the supervisor enforces its deadline.
 
-    `stops_itself`: the runner can end the step at its time limit (async and shell), and is given time for it.
+    `stops_itself`: the step runs in an event loop, so that the runner can end it at its time, and is given time for it.
     """
 
     attempt: int
@@ -61,7 +58,7 @@ def current_of(run: RunState, node: NodeSpec) -> Current:
         node=run.node,
         timeout_ms=node.timeout_ms,
         applying=manual,
-        stops_itself=node.is_async or node.kind == "shell",
+        stops_itself=node.is_async or KINDS[node.kind].needs_loop,
     )
 
 

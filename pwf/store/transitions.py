@@ -10,6 +10,7 @@ import msgspec
 
 from pwf.errors import InvalidValue
 from pwf.protocol.graph import NodeSpec
+from pwf.protocol.kinds import KINDS
 from pwf.protocol.runner import Ask, Finish, Reply, Sequenced, Value, WaitUntil
 from pwf.store import moves
 from pwf.store.queries import load_queries
@@ -21,8 +22,6 @@ from pwf.store.values import claim_value
 Q = load_queries(__file__)
 
 WAIT_MS_MAX = 2**53  # what a JSON number holds exactly, and SQLite with room to spare
-ASKING_KINDS = frozenset({"checkpoint", "agent", "decision"})
-PARKING_KINDS = ASKING_KINDS | {"wait"}  # the daemon completes these, without a process
 
 
 class RunnerMessages(msgspec.Struct, frozen=True, kw_only=True):
@@ -95,18 +94,18 @@ def _fault(tx: Tx, run: RunState, graph: Graph, message: Sequenced) -> str | Non
         return _finish_fault(graph, node, message) or _missing(tx, run, message.output)
     if isinstance(message, WaitUntil):
         times = [time for time in (message.delay_ms, message.wall_ms) if time is not None]
-        if node.kind != "wait" or len(times) != 1:
-            return "a timer needs a wait node and exactly one time"
+        if not KINDS[node.kind].sets_timer or len(times) != 1:
+            return f"a timer needs a node that sets one, not a {node.kind} node, and exactly one time"
         return None if abs(times[0]) <= WAIT_MS_MAX else f"a timer can not be {times[0]} ms away"
-    if node.kind not in ASKING_KINDS:
-        return f"a {node.kind} node asks nothing"
+    if KINDS[node.kind].asks != message.kind:
+        return f"a {node.kind} node asks no {message.kind} request"
     return _missing(tx, run, message.prompt)
 
 
 def _finish_fault(graph: Graph, node: NodeSpec, message: Finish) -> str | None:
     settled, outcome = message.settled, message.outcome
     if outcome == "completed":
-        if node.kind in PARKING_KINDS:
+        if KINDS[node.kind].parks:
             return f"a {node.kind} node is not completed by its runner"
         if message.output is None:
             return "completed without an output"

@@ -13,6 +13,7 @@ from typing import Any
 from pwf.errors import InvalidArgument
 from pwf.ids import check_id
 from pwf.protocol.graph import EffectSpec, NodeSpec, WorkflowGraph
+from pwf.protocol.kinds import KINDS
 from pwf.workflow.callables import is_async, misfit
 from pwf.workflow.faults import Faults
 from pwf.workflow.nodes import Node, NodeDef, Waited
@@ -115,7 +116,8 @@ def _check_title(title: Any, add: Callable[[str, str | None], None]) -> None:
 
 def _types_of(node: Node[Any], faults: Faults) -> tuple[Any, dict[str, Any] | None]:
     """What `ctx[node]` decodes to (None for any JSON), and its schema."""
-    if node.kind == "wait":
+    facts = KINDS[node.kind]
+    if facts.sets_timer:
         return Waited, schema_of(Waited)
     if node.shell is not None:
         _check_command_type(node, faults)
@@ -125,11 +127,11 @@ def _types_of(node: Node[Any], faults: Faults) -> tuple[Any, dict[str, Any] | No
         return ShellResult, schema
     returns = node.returns
     try:
-        if returns is None and node.kind in ("compute", "action"):
+        if returns is None and facts.returns_output:
             returns = annotation_of(node.fn)
         if returns is None:
             return None, None
-        schema = schema_of(returns, written=node.kind != "checkpoint")
+        schema = schema_of(returns, written=facts.returns_output)
     except InvalidArgument as error:
         faults.node(node, f"has a result that can not be kept: {error.message}", error.hint)
         return None, None
@@ -159,13 +161,12 @@ def _check_command_type(node: Node[Any], faults: Faults) -> None:
 def _check_ways(node: Node[Any], drawn: Drawn, faults: Faults) -> None:
     """Ways out that can never be taken."""
     for outcome, place in drawn.outcomes_of(node):
-        if outcome in ("failed", "timed_out") and node.kind in ("wait", "checkpoint"):
+        facts = KINDS[node.kind]
+        if outcome not in facts.outcomes:
             faults.add(
                 place,
                 f"leads on when {node.kind} node {node.id!r} {_verb(outcome)}, which never happens",
-                "a wait only ends when its time has come"
-                if node.kind == "wait"
-                else "a checkpoint only ends with an answer",
+                f"a {node.kind} only ends {facts.ends}",
             )
         elif outcome == "timed_out" and node.timeout_ms is None:
             faults.add(
@@ -211,6 +212,7 @@ def _check_reached(flow: Written, drawn: Drawn, faults: Faults) -> None:
 
 def _definition(node: Node[Any], drawn: Drawn, types: tuple[Any, dict[str, Any] | None]) -> NodeDef:
     returns, schema = types
+    facts = KINDS[node.kind]
     observe = node.effect.observe if node.effect is not None else None
     spec = NodeSpec(
         id=node.id,
@@ -224,7 +226,7 @@ def _definition(node: Node[Any], drawn: Drawn, types: tuple[Any, dict[str, Any] 
         effect=None
         if node.effect is None
         else EffectSpec(mode=node.effect.mode, type=node.effect.type, observable=observe is not None),
-        returns=schema if node.kind not in ("shell", "wait") else None,  # the kind says it
+        returns=schema if facts.returns_output or facts.asks else None,  # else the kind says it
         ways=drawn.ways_of(node),
     )
     return NodeDef(

@@ -13,7 +13,7 @@ from typing import Any, Generic, TypeVar, overload
 import msgspec
 
 from pwf.errors import InvalidArgument, InvalidInput, InvalidValue, Rejected
-from pwf.protocol.graph import Outcome
+from pwf.protocol.kinds import Outcome
 from pwf.protocol.runner import PastStep, StepError, Value
 from pwf.values import canonical
 from pwf.workflow.nodes import Node, NodeDef

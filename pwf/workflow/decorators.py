@@ -1,7 +1,6 @@
 """The decorators that turn functions into nodes, each with its types.
 
-A new kind of node adds a method here, its rules in `register` (one node) and `check` (the graph), and its
-execution in the runner.
+How to add a kind of node: `pwf/protocol/kinds.py`.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from datetime import datetime, timedelta
 from os import PathLike
 from typing import Any, Generic, Protocol, TypeVar, cast, overload
 
-from pwf.protocol.graph import NodeKind
+from pwf.protocol.kinds import NodeKind
 from pwf.workflow.context import Context
 from pwf.workflow.effects import Effect
 from pwf.workflow.nodes import Node, Waited

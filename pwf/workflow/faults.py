@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import NoReturn, Protocol
 
 from pwf.errors import GraphError
+from pwf.protocol.kinds import NodeKind
 from pwf.workflow.source import Place
 
 
@@ -33,7 +34,7 @@ class Fault:
     """A node in the making, and where it stands."""
 
     place: Place
-    kind: str
+    kind: NodeKind
     id: str
 
     def refuse(self, what: str, hint: str | None = None) -> NoReturn:

@@ -11,7 +11,8 @@ from typing import Any, Generic, Protocol, TypeVar
 import msgspec
 
 from pwf.errors import InvalidValue
-from pwf.protocol.graph import EffectSpec, NodeKind, NodeSpec, RetrySpec
+from pwf.protocol.graph import EffectSpec, NodeSpec, RetrySpec
+from pwf.protocol.kinds import NodeKind
 from pwf.values import VALUE_BYTES_MAX, canonical
 from pwf.workflow.effects import Effect, Observation
 from pwf.workflow.routes import Chain, Outcomes, Switch, cases_of, join
@@ -72,7 +73,7 @@ class NodeDef:
             codes = self.shell.ok_exit_codes
             value = ShellResult(exit_code=0 if 0 in codes else codes[0], parsed=value)
         data = canonical(value, limit=limit, what=f"the output of node {self.id!r}")
-        if self.kind != "shell":
+        if self.shell is None:
             self._check(data)
         return data
 

@@ -10,7 +10,8 @@ from typing import Any
 
 from pwf.errors import GraphError, InvalidArgument
 from pwf.ids import ID_LENGTH_MAX, is_node_id
-from pwf.protocol.graph import DEFAULT_TIMEOUT_MS, NodeKind, RetrySpec
+from pwf.protocol.graph import DEFAULT_TIMEOUT_MS, RetrySpec
+from pwf.protocol.kinds import KINDS, NodeKind
 from pwf.workflow.callables import misfit
 from pwf.workflow.effects import Effect
 from pwf.workflow.faults import Fault
@@ -22,8 +23,6 @@ from pwf.workflow.timing import Retry, to_ms
 from pwf.workflow.written import Written
 
 DEFAULT_TIMEOUT = timedelta(milliseconds=DEFAULT_TIMEOUT_MS)
-WITH_EFFECTS = frozenset({"action", "shell"})
-PARKING = frozenset({"wait", "checkpoint"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +49,7 @@ def make_node(flow: Written, kind: NodeKind, fn: Any, options: NodeOptions, deco
     if inspect.isgeneratorfunction(fn) or inspect.isasyncgenfunction(fn):
         fault.refuse("yields, and a node has one result", "return the whole result, for example as a list")
     returns = options.returns
-    if returns is None and kind in ("compute", "action"):
+    if returns is None and KINDS[kind].returns_output:
         returns = _annotation_now(fn)
     node: Node[Any] = Node(
         flow,
@@ -106,10 +105,11 @@ def _check_id(flow: Written, fault: Fault, options: NodeOptions) -> None:
 
 
 def _timeout(timeout: Any, fault: Fault) -> int | None:
-    if fault.kind in PARKING and timeout is not DEFAULT_TIMEOUT:
+    facts = KINDS[fault.kind]
+    if not facts.has_active_timeout and timeout is not DEFAULT_TIMEOUT:
         fault.refuse(
             "has a timeout, and waits without holding anything",
-            "leave it out: a wait ends when its time has come, a checkpoint when it is answered",
+            f"leave it out: a {fault.kind} ends {facts.ends}",
         )
     if timeout is None:
         return None
@@ -122,7 +122,7 @@ def _timeout(timeout: Any, fault: Fault) -> int | None:
 def _retry(retry: Any, fault: Fault) -> RetrySpec | None:
     if retry is None:
         return None
-    if fault.kind in PARKING:
+    if "failed" not in KINDS[fault.kind].outcomes:
         fault.refuse("has retry, and nothing in it to try again", "leave retry out")
     if not isinstance(retry, Retry):
         fault.refuse(f"has retry={retry!r:.40}", "write retry=Retry(3), or Retry(3, backoff=seconds(5))")
@@ -134,7 +134,7 @@ def _retry(retry: Any, fault: Fault) -> RetrySpec | None:
 
 def _effect(options: NodeOptions, fault: Fault) -> Effect | None:
     effect = options.effect
-    if fault.kind not in WITH_EFFECTS:
+    if not KINDS[fault.kind].has_effect:
         if effect is not None:
             fault.refuse("declares an effect, and may have none", "make it an action: @flow.action(effect=…)")
         return None

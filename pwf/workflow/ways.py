@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, get_args
 
-from pwf.protocol.graph import Case, Outcome, Way
+from pwf.protocol.graph import Case, Way
+from pwf.protocol.kinds import Outcome
 from pwf.workflow import routes
 from pwf.workflow.faults import Faults
 from pwf.workflow.nodes import Node

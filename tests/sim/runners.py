@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 import trio
 
+from pwf.protocol.kinds import KINDS, RequestKind
 from pwf.protocol.runner import (
     Ask,
     Finish,
@@ -192,18 +193,19 @@ class SimRunner:
         observe = launch.observe
         while True:
             node: NodeModel = self._model.nodes[self._node]
-            pure = node.kind == "compute" and self._steps < self._model.max_steps
+            pure = KINDS[node.kind].pure and self._steps < self._model.max_steps
             if not (self._drain() if pure else await self._settle()):
                 return
             end: Ended | None = None
             if observe:
                 observe = False
                 end = await self._observe(launch)
-            if node.kind == "wait" and end is None:
+            if KINDS[node.kind].sets_timer and end is None:
                 await self._wait()
                 return
-            if node.kind == "checkpoint" and end is None:
-                await self._ask()
+            asks = KINDS[node.kind].asks
+            if asks and end is None:
+                await self._ask(asks)
                 return
             if not await self._finish(node, end if end is not None else await self._step(node)):
                 return
@@ -216,10 +218,10 @@ class SimRunner:
         times = {"delay_ms": delay_ms} if relative else {"wall_ms": wall_ms}
         await self._say(WaitUntil(seq=self._seq, attempt=self._attempt, **times))
 
-    async def _ask(self) -> None:
+    async def _ask(self, kind: RequestKind) -> None:
         self._seq += 1
         prompt = Value(json=msgspec.Raw(b'"go on?"'), size=8)
-        await self._say(Ask(seq=self._seq, attempt=self._attempt, kind="checkpoint", prompt=prompt))
+        await self._say(Ask(seq=self._seq, attempt=self._attempt, kind=kind, prompt=prompt))
 
     async def _finish(self, node: NodeModel, end: Ended) -> bool:
         output = await self._put(end.output) if end.output is not None else None
@@ -253,11 +255,11 @@ class SimRunner:
         return True
 
     def _may_hold(self, node: NodeModel, end: Ended, following: str | None) -> bool:
-        if node.kind != "compute":
+        if not KINDS[node.kind].pure:
             return False
         if following is None:
             return True
-        return end.outcome == "completed" and self._model.nodes[following].kind == "compute"
+        return end.outcome == "completed" and KINDS[self._model.nodes[following].kind].pure
 
     async def _put(self, output: dict[str, Any]) -> Value:
         data = canonical(output)
@@ -338,7 +340,7 @@ class SimRunner:
             applied = True
         else:
             applied = False
-        if node.kind == "shell":
+        if KINDS[node.kind].needs_loop:
             await self._process.breathe(node.timeout_ms / 1_000)
             return Ended("timed_out", settled="unknown" if node.effect == "manual" else None)
         await self._process.breathe(node.timeout_ms / 1_000 * self._chance.choice([0.9, 1.05, 3.0]))

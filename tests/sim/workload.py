@@ -18,9 +18,10 @@ from pwf.protocol.graph import (
     WorkflowDefinition,
     WorkflowGraph,
 )
+from pwf.protocol.kinds import KINDS, NodeKind
 from pwf.values import digest
 
-KINDS = ("compute", "compute", "action", "action", "shell", "wait", "checkpoint")
+DRAWN = tuple(kind for kind, facts in KINDS.items() for _ in range(2 if facts.returns_output else 1))
 CHOICES = ("on", "back")
 NO_WAY = object()
 
@@ -30,7 +31,7 @@ class NodeModel:
     """One node. `effect`: None, idempotent or manual. `ways`: outcome -> node, or -> {choice: node}."""
 
     id: str
-    kind: str
+    kind: NodeKind
     effect: str | None = None
     observable: bool = False
     retries: int = 0
@@ -56,7 +57,7 @@ class NodeModel:
         return NodeSpec(
             id=self.id,
             kind=self.kind,
-            is_async=self.kind == "shell",
+            is_async=KINDS[self.kind].needs_loop,
             timeout_ms=self.timeout_ms,
             retry=retry,
             effect=effect,
@@ -112,11 +113,11 @@ def draw_workflow(name: str, seed: int, chance: random.Random) -> WorkflowModel:
 
 
 def _draw_node(node_id: str, after: list[str], before: list[str], chance: random.Random) -> NodeModel:
-    node = NodeModel(node_id, chance.choice(KINDS))
-    if node.kind in ("action", "shell"):
+    node = NodeModel(node_id, chance.choice(DRAWN))
+    if KINDS[node.kind].has_effect:
         node.effect = chance.choice(["idempotent", "manual", "manual"])
         node.observable = node.effect == "manual" and chance.random() < 0.6
-    if node.kind in ("compute", "action", "shell"):
+    if KINDS[node.kind].has_active_timeout:
         node.timeout_ms = chance.choice([3_000, 10_000, 30_000])
         if chance.random() < 0.4 and (node.effect != "manual" or node.observable):
             node.retries, node.backoff_ms = chance.randint(1, 2), chance.choice([0, 500, 5_000])
@@ -124,7 +125,7 @@ def _draw_node(node_id: str, after: list[str], before: list[str], chance: random
         onward = chance.choice(after[:2])
         looping = chance.random() < 0.25
         node.ways["completed"] = {"on": onward, "back": chance.choice(before)} if looping else onward
-        if node.kind in ("compute", "action", "shell"):
+        if KINDS[node.kind].has_active_timeout:
             for outcome in ("failed", "timed_out"):
                 if chance.random() < 0.4:
                     node.ways[outcome] = chance.choice(after)

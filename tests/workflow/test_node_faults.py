@@ -136,7 +136,7 @@ CASES: dict[str, tuple[str, int, list[str], list[str]]] = {
         "@flow.checkpoint\ndef ask(ctx): ...\nflow.graph(ask.on('timed_out') >> ask)",
         7,
         ["checkpoint node 'ask' times out, which never happens"],
-        ["with an answer"],
+        ["only ends when it is answered"],
     ),
     "a wait with retry": (
         "@flow.wait(retry=Retry(2))\ndef nap(ctx): ...",

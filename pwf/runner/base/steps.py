@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from pwf.errors import PwfError
-from pwf.protocol.graph import Outcome
+from pwf.protocol.kinds import Outcome
 from pwf.protocol.runner import Launch, StepError
 from pwf.runner.base import descendants, limits
 from pwf.runner.base.failure import leaves, plain_error, step_error

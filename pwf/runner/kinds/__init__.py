@@ -1,4 +1,20 @@
-"""One file for each kind of node: what executing it means.
+"""One file for each kind of node: what executing it means. `RUN` has them all.
 
 Knows one step. Knows neither the graph nor what follows.
 """
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from pwf.protocol.kinds import NodeKind
+from pwf.runner.base.steps import End, Step
+from pwf.runner.kinds import action, checkpoint, compute, shell, wait
+
+RUN: Mapping[NodeKind, Callable[[Step], End]] = {
+    compute.KIND: compute.run,
+    action.KIND: action.run,
+    shell.KIND: shell.run,
+    wait.KIND: wait.run,
+    checkpoint.KIND: checkpoint.run,
+}

@@ -7,6 +7,7 @@ else.
 
 from __future__ import annotations
 
+from pwf.protocol.kinds import NodeKind
 from pwf.runner.base.failure import leaves
 from pwf.runner.base.steps import (
     Ended,
@@ -20,6 +21,8 @@ from pwf.runner.base.steps import (
     timed_out,
 )
 from pwf.workflow.effects import NotApplied
+
+KIND: NodeKind = "action"
 
 
 def run(step: Step) -> Ended:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from pwf import values
 from pwf.errors import PwfError
+from pwf.protocol.kinds import NodeKind
 from pwf.runner.base.output import refuse_large, refuse_unrun
 from pwf.runner.base.steps import Ended, Question, Step, StepRaised, StepTimedOut, call, failed, timed_out
+
+KIND: NodeKind = "checkpoint"
 
 
 def run(step: Step) -> Ended | Question:

@@ -4,7 +4,10 @@ acknowledged.
 
 from __future__ import annotations
 
+from pwf.protocol.kinds import NodeKind
 from pwf.runner.base.steps import Ended, Step, StepRaised, StepTimedOut, call, encode, failed, timed_out
+
+KIND: NodeKind = "compute"
 
 
 def run(step: Step) -> Ended:

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from pwf.errors import InvalidValue
+from pwf.protocol.kinds import NodeKind
 from pwf.runner.base.failure import bounded, plain_error
 from pwf.runner.base.output import refuse_unrun
 from pwf.runner.base.steps import (
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
     from pwf.runner.kinds.command import Command, CommandEnd
 
 COMMAND_LENGTH_MAX = 200  # of a command as messages show it
+
+KIND: NodeKind = "shell"
 
 
 def run(step: Step) -> Ended:

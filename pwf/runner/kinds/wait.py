@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from pwf.errors import PwfError
+from pwf.protocol.kinds import NodeKind
 from pwf.runner.base.output import refuse_unrun
 from pwf.runner.base.steps import Ended, Step, StepRaised, StepTimedOut, Timer, call, failed, timed_out
 from pwf.workflow.timing import due_of
+
+KIND: NodeKind = "wait"
 
 
 def run(step: Step) -> Ended | Timer:

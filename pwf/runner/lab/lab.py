@@ -25,6 +25,7 @@ from pwf.protocol.crashlab import (
     decode_record,
     encode_record,
 )
+from pwf.protocol.kinds import KINDS
 from pwf.protocol.runner import MARKER_VARIABLE, Launch
 from pwf.runner.base.failure import bounded, plain_error
 from pwf.runner.base.steps import (
@@ -49,7 +50,6 @@ from pwf.workflow.timing import Due
 from pwf.workflow.workflow import Workflow
 
 SHOWN_MAX = 300
-PURE = frozenset({"compute", "checkpoint"})  # what is called twice to compare; a time may well differ
 
 
 def lab_of(launch: Launch) -> tuple[LabFolder, LabPlan] | None:
@@ -138,7 +138,7 @@ class LabEngine(Engine):
         again: End | None = None
         with self._watch.over(lambda what: self._note("touched", step, first=what)):
             end = super()._execute(step)
-            if self._plan.twice and step.node.kind in PURE:
+            if self._plan.twice and not KINDS[step.node.kind].sets_timer:  # a time may well differ
                 again = super()._execute(Step(step.node, self._context(self._node, False), self._launch))
         if again is not None:
             self._compare(step, _essence(end), _essence(again))
@@ -168,7 +168,7 @@ class LabEngine(Engine):
             if observed is not None:
                 return observed
         try:
-            end = self._stand_in_command(step) if step.node.kind == "shell" else self._give(step)
+            end = self._stand_in_command(step) if step.node.shell is not None else self._give(step)
         except StepRaised as raised:
             return failed(step, raised.error, settled="rejected" if step.manual else None)
         except StepTimedOut as late:

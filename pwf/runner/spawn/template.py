@@ -16,11 +16,11 @@ from typing import Any
 
 from pwf import host
 from pwf.errors import PwfError
+from pwf.protocol.kinds import KINDS
 from pwf.protocol.runner import MARKER_VARIABLE
 from pwf.protocol.spawn import Forked, ForkRunners, Load, Loaded, ToSpawner
 from pwf.runner.base import forking
 from pwf.runner.base.failure import bounded, user_traceback
-from pwf.runner.engine import PUBLISHING_KINDS
 from pwf.runner.generation import run_runner
 from pwf.runner.load.pinned import load_bundle
 from pwf.runner.spawn import hazards
@@ -72,10 +72,10 @@ def run_template(descriptor: int, reserved: host.ReservedVariable) -> int:
 def preload(workflow: Workflow[Any]) -> None:
     """Import what the nodes' kinds need, once for all runners: an async node would pay 100 ms for trio in each."""
     loops = any(
-        node.is_async or node.observe_is_async or node.spec.kind == "shell"
+        node.is_async or node.observe_is_async or KINDS[node.kind].needs_loop
         for node in workflow.nodes.values()
     )
-    publishes = any(node.spec.kind in PUBLISHING_KINDS for node in workflow.nodes.values())
+    publishes = any(KINDS[node.kind].publishes for node in workflow.nodes.values())
     for name in (
         *(("pwf.runner.base.updates",) if publishes else ()),
         *(("trio", "concurrent.futures.thread", "subprocess") if loops else ()),

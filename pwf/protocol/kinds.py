@@ -1,0 +1,108 @@
+"""The kinds of nodes, and the kinds of requests: one row each, and whatever differs between kinds is a fact in its row.
+
+Owns the tables. Promises: plain data, light to import. Nobody else names a kind: the store, the daemon, the runner, the
+authoring checks, the drawings, the crash lab and the simulation ask for a fact (`tests/tidy/test_kinds.py`).
+
+How to add a node kind:
+
+1. Name it in `NodeKind`, and give it a row in `KINDS`. If it asks something new, the question is a row in `REQUESTS`.
+2. Execution: `pwf/runner/kinds/NAME.py` with `KIND = "NAME"` and `run(step)`, which returns `Ended`, `Timer` or
+   `Question`; then one line in `RUN` in `pwf/runner/kinds/__init__.py`.
+3. Authoring: a decorator in `pwf/workflow/decorators.py`. Options that only this kind has stand in a file of their
+   own, as in `shell_options.py`. What `ctx[node]` gives is decided in `check.py`.
+4. The store: a kind that finishes, asks or sets a timer needs nothing. A message of its own is a struct in
+   `pwf/protocol/runner.py`, decided in `pwf/store/transitions.py`. A new kind of request also stands in the CHECK of
+   `requests` in `schema.sql`, and gets an operation that settles it.
+5. Drawings: choose a `shape` and a `colour` in the row. A new one of either is drawn in `pwf/present`.
+6. Tests: the simulation draws every kind of the table, and executes it by its facts (`tests/sim/runners.py`); the tidy
+   test names what is missing. Then docs/authoring.md, and `python -m pwf.protocol.wire_schema >
+   docs/protocol.schema.json`.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+Outcome = Literal["completed", "failed", "timed_out", "cancelled"]
+NodeKind = Literal["compute", "action", "shell", "wait", "checkpoint"]
+RequestKind = Literal["checkpoint", "agent", "assistant", "decision"]
+Shape = Literal["box", "framed", "rounded", "hexagon"]
+Colour = Literal["blue", "orange", "yellow", "grey", "purple"]
+
+EXECUTED: tuple[Outcome, ...] = ("completed", "failed", "timed_out", "cancelled")
+PARKED: tuple[Outcome, ...] = ("completed", "cancelled")
+
+
+class NodeFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """What is true of every node of a kind. `parks` says that the daemon completes it, and no process waits."""
+
+    pure: bool = False  # may start before the step before it is acknowledged, and run again after a crash
+    has_effect: bool = False  # must declare an effect; only such a kind may
+    publishes: bool = False  # `ctx.publish` is there
+    needs_loop: bool = (
+        False  # runs in an event loop, whatever its function is: its runner can end it at its time
+    )
+    returns_output: bool = False  # the function's value is the output, and its annotation the output's type
+    runs_command: bool = False  # the function says which command is run; the output is the command's result
+    sets_timer: bool = False  # the function says until when; the output is the time
+    asks: RequestKind | None = None  # the function makes a question of this kind; the output is the answer
+    has_active_timeout: bool = False  # its active time can be limited with `timeout=`
+    outcomes: tuple[Outcome, ...] = EXECUTED  # what may have a way out; `retry=` needs one that can fail
+    ends: str = "when its function returns"  # how it completes, for people
+    shape: Shape  # how it is drawn
+    colour: Colour
+
+    @property
+    def parks(self) -> bool:
+        """Whether the run gives its runner back there."""
+        return self.sets_timer or self.asks is not None
+
+
+class RequestFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """Who answers a request of a kind, and by what command. `plain`: the operation `request.answer` does it."""
+
+    answered_by: Literal["client", "session", "person"]
+    command: str
+    plain: bool = False
+
+
+KINDS: dict[NodeKind, NodeFacts] = {
+    "compute": NodeFacts(pure=True, returns_output=True, has_active_timeout=True, shape="box", colour="blue"),
+    "action": NodeFacts(
+        has_effect=True,
+        publishes=True,
+        returns_output=True,
+        has_active_timeout=True,
+        shape="framed",
+        colour="orange",
+    ),
+    "shell": NodeFacts(
+        has_effect=True,
+        publishes=True,
+        needs_loop=True,
+        runs_command=True,
+        has_active_timeout=True,
+        ends="when its command has ended",
+        shape="framed",
+        colour="yellow",
+    ),
+    "wait": NodeFacts(
+        sets_timer=True, outcomes=PARKED, ends="when its time has come", shape="rounded", colour="grey"
+    ),
+    "checkpoint": NodeFacts(
+        asks="checkpoint", outcomes=PARKED, ends="when it is answered", shape="hexagon", colour="purple"
+    ),
+}
+
+REQUESTS: dict[RequestKind, RequestFacts] = {
+    "checkpoint": RequestFacts(answered_by="client", command="pwf answer REQUEST JSON", plain=True),
+    "agent": RequestFacts(answered_by="session", command="pwf submit REQUEST JSON"),
+    "assistant": RequestFacts(answered_by="session", command="a reply in the session that was asked"),
+    "decision": RequestFacts(answered_by="person", command="pwf decide REQUEST CHOICE"),
+}
+
+# What a runner asks at every step, without touching a row: a page that a runner touches first is copied.
+PURE_KINDS: frozenset[NodeKind] = frozenset(kind for kind, facts in KINDS.items() if facts.pure)
+PUBLISHING_KINDS: frozenset[NodeKind] = frozenset(kind for kind, facts in KINDS.items() if facts.publishes)
