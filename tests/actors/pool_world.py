@@ -143,8 +143,7 @@ async def two_projects(folder: Path, pool: RunnerPool) -> tuple[Project, Project
 
 def template_slots(pool: RunnerPool) -> list[Slot[Template]]:
     """What the pool knows of its templates."""
-    assert pool._makers is not None
-    return list(pool._makers._warm._templates.values())
+    return list(pool._warm._templates.values())
 
 
 def the_template(pool: RunnerPool) -> Template:
@@ -169,7 +168,7 @@ async def waiting_runner(pool: RunnerPool) -> Identity:
 
 def _waiting(pool: RunnerPool) -> list[Identity]:
     made = [slot.value for slot in template_slots(pool) if slot.value is not None]
-    return [process.identity for template in made for process in template.waiting]
+    return [process.identity for template in made for process in template.standing_by.processes()]
 
 
 @asynccontextmanager

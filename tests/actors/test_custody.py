@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 
 import msgspec
@@ -14,7 +15,8 @@ import trio
 
 from pwf import host
 from pwf.actors.processes import custody
-from pwf.actors.processes.custody import Custody, suspects
+from pwf.actors.processes.custody import Custody, CustodyHandle, suspects
+from pwf.errors import Unavailable
 from pwf.host import Bearer, Identity
 from pwf.protocol.runner import MARKER_VARIABLE
 
@@ -93,6 +95,13 @@ def stranger() -> Iterator[subprocess.Popen[bytes]]:
     process.wait()
 
 
+@pytest.fixture
+async def proofs(nursery: trio.Nursery) -> CustodyHandle:
+    actor = Custody()
+    nursery.start_soon(actor.run)
+    return actor.handle
+
+
 LEFT = {
     "through two shells": "sh -c 'sh -c \"sleep 71; :\" & wait' & wait",
     "ignoring SIGTERM": "trap '' TERM HUP INT; setsid sh -c 'while :; do sleep 1; done' & wait",
@@ -104,13 +113,13 @@ LEFT = {
 @pytest.mark.trio
 @pytest.mark.parametrize("name", LEFT)
 async def test_what_an_earlier_daemon_left_is_ended_and_proved_dead(
-    name: str, stranger: subprocess.Popen[bytes]
+    name: str, stranger: subprocess.Popen[bytes], proofs: CustodyHandle
 ) -> None:
     process, identity = runner_like(LEFT[name], "home:left:3")
     await trio.sleep(0.15)
     below = host.descendants(process.pid)
     assert below
-    assert await Custody().prove_dead(identity, "home:left:3")
+    assert await proofs.prove_dead(identity, "home:left:3")
     assert not any(host.is_alive(one) for one in (identity, *below))
     assert process.wait(5) == -signal.SIGKILL
     left = host.find_bearers(MARKER_VARIABLE, identity.start_tick)
@@ -118,50 +127,52 @@ async def test_what_an_earlier_daemon_left_is_ended_and_proved_dead(
 
 
 @pytest.mark.trio
-async def test_what_a_dead_runner_left_is_found_by_its_marker(stranger: subprocess.Popen[bytes]) -> None:
+async def test_what_a_dead_runner_left_is_found_by_its_marker(
+    stranger: subprocess.Popen[bytes], proofs: CustodyHandle
+) -> None:
     process, identity = runner_like("setsid sleep 72 & exit 0", "home:gone:1")
     process.wait()
     await trio.sleep(0.05)
     assert [b for b in host.find_bearers(MARKER_VARIABLE, identity.start_tick) if b.marker == "home:gone:1"]
-    assert await Custody().prove_dead(identity, "home:gone:1")
+    assert await proofs.prove_dead(identity, "home:gone:1")
     assert not [b for b in host.find_bearers(MARKER_VARIABLE) if b.marker == "home:gone:1"]
 
 
 @pytest.mark.trio
-async def test_a_live_stranger_with_a_recycled_pid_is_never_killed(stranger: subprocess.Popen[bytes]) -> None:
+async def test_a_live_stranger_with_a_recycled_pid_is_never_killed(
+    stranger: subprocess.Popen[bytes], proofs: CustodyHandle
+) -> None:
     found = host.process_identity(stranger.pid)
     assert found is not None
     recorded = msgspec.structs.replace(found, start_tick=found.start_tick - 500)
-    assert await Custody().prove_dead(recorded, "home:run:1")
+    assert await proofs.prove_dead(recorded, "home:run:1")
 
 
 @pytest.mark.trio
-async def test_what_may_be_a_stranger_is_left_alone_and_the_proof_fails() -> None:
+async def test_what_may_be_a_stranger_is_left_alone_and_the_proof_fails(proofs: CustodyHandle) -> None:
     # A member without the marker, of a session whose leader is gone: it can not be told whose it is.
     process, identity = runner_like("env -i sleep 61 & exit 0", "home:unsure:1")
     process.wait()
     await trio.sleep(0.05)
     members = [b.identity for b in host.find_bearers(MARKER_VARIABLE) if b.identity.session == identity.pid]
     assert len(members) == 1
-    assert not await Custody().prove_dead(identity, "home:unsure:1", timeout_s=0.3)
+    assert not await proofs.prove_dead(identity, "home:unsure:1", timeout_s=0.3)
     assert host.is_alive(members[0])
     died = host.now_tick()
-    assert await Custody().prove_dead(identity, "home:unsure:1", died_tick=died), (
-        "seen to have died: it is ours"
-    )
+    assert await proofs.prove_dead(identity, "home:unsure:1", died_tick=died), "seen to have died: it is ours"
     assert not host.is_alive(members[0])
 
 
 @pytest.mark.trio
-async def test_nothing_outlives_a_boot() -> None:
+async def test_nothing_outlives_a_boot(proofs: CustodyHandle) -> None:
     identity = msgspec.structs.replace(RUNNER, boot_id="an earlier one", pid=os.getpid())
     with trio.fail_after(1):
-        assert await Custody().prove_dead(identity, MARKER)
+        assert await proofs.prove_dead(identity, MARKER)
 
 
 @pytest.mark.trio
 async def test_a_process_that_can_not_be_ended_makes_the_proof_fail_within_its_bound(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, proofs: CustodyHandle
 ) -> None:
     process, identity = runner_like("exec sleep 60", "home:stuck:1")
 
@@ -171,13 +182,15 @@ async def test_a_process_that_can_not_be_ended_makes_the_proof_fail_within_its_b
     with monkeypatch.context() as patch:
         patch.setattr(host, "kill_identity", refuse)
         with trio.fail_after(2):
-            assert not await Custody().prove_dead(identity, "home:stuck:1", timeout_s=0.2)
-    assert await Custody().prove_dead(identity, "home:stuck:1")
+            assert not await proofs.prove_dead(identity, "home:stuck:1", timeout_s=0.2)
+    assert await proofs.prove_dead(identity, "home:stuck:1")
     process.wait()
 
 
 @pytest.mark.trio
-async def test_proofs_at_the_same_time_share_their_scans(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_proofs_at_the_same_time_share_their_scans(
+    monkeypatch: pytest.MonkeyPatch, proofs: CustodyHandle
+) -> None:
     scans = 0
     scan = host.find_bearers
 
@@ -187,7 +200,6 @@ async def test_proofs_at_the_same_time_share_their_scans(monkeypatch: pytest.Mon
         return scan(variable, since_tick)
 
     monkeypatch.setattr(custody.host, "find_bearers", counted)
-    proofs = Custody()
     results: list[bool] = []
 
     async def prove(number: int) -> None:
@@ -202,8 +214,7 @@ async def test_proofs_at_the_same_time_share_their_scans(monkeypatch: pytest.Mon
 
 
 @pytest.mark.trio
-async def test_a_proof_that_is_cancelled_holds_up_no_other() -> None:
-    proofs = Custody()
+async def test_a_proof_that_is_cancelled_holds_up_no_other(proofs: CustodyHandle) -> None:
     nobody = Identity(pid=2**22 + 1, start_tick=1, boot_id=host.boot_id(), session=2**22 + 1)
     done: list[bool] = []
 
@@ -221,11 +232,58 @@ async def test_a_proof_that_is_cancelled_holds_up_no_other() -> None:
 
 
 @pytest.mark.trio
-async def test_the_living_of_a_home_are_listed_by_the_head_of_their_marker() -> None:
+async def test_a_scan_begins_after_it_was_asked_for(
+    proofs: CustodyHandle, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    may_end = threading.Event()
+    scans: list[int] = []
+
+    def slow(variable: str, since_tick: int = 0) -> list[Bearer]:
+        scans.append(since_tick)
+        may_end.wait(5)
+        return []
+
+    monkeypatch.setattr(custody.host, "find_bearers", slow)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(proofs.bearers_of, "a")
+        await trio.sleep(0.02)
+        nursery.start_soon(proofs.bearers_of, "b")  # it must not be told what the first scan has seen
+        await trio.sleep(0.02)
+        may_end.set()
+    assert len(scans) == 2
+
+
+@pytest.mark.trio
+async def test_who_waits_for_a_scan_when_the_actor_ends_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    may_end = threading.Event()
+    monkeypatch.setattr(custody.host, "find_bearers", lambda variable, since_tick=0: may_end.wait(5) and [])
+    actor = Custody()
+    told: list[str] = []
+
+    async def look() -> None:
+        try:
+            await actor.handle.bearers_of("a")
+            told.append("answered")
+        except Unavailable as error:
+            told.append(error.message)
+
+    async with trio.open_nursery() as lookers, trio.open_nursery() as nursery:
+        nursery.start_soon(actor.run)
+        lookers.start_soon(look)
+        await trio.sleep(0.02)
+        lookers.start_soon(look)
+        await trio.sleep(0.02)
+        nursery.cancel_scope.cancel()
+        may_end.set()
+    assert sorted(told) == ["answered", "the keeper of custody has stopped"]
+
+
+@pytest.mark.trio
+async def test_the_living_of_a_home_are_listed_by_the_head_of_their_marker(proofs: CustodyHandle) -> None:
     process, identity = runner_like("exec sleep 60", "home7:x:1")
-    found = await Custody().bearers_of("home7:")
+    found = await proofs.bearers_of("home7:")
     assert [bearer.identity.pid for bearer in found] == [process.pid]
-    assert await Custody().prove_dead(identity, "home7:x:1")
+    assert await proofs.prove_dead(identity, "home7:x:1")
     process.wait()
 
 

@@ -482,7 +482,7 @@ async def test_the_end_of_a_runner_is_noticed_though_nobody_reports_it(
     async with running_pool() as pool:
         project = Project(tmp_path, pool)
         await project.write("return 1")
-        monkeypatch.setattr(pool._exits, "report", lambda exited: None)
+        monkeypatch.setattr(pool._makers._exits, "report", lambda exited: None)
         process = await project.acquire()
         process.kill()
         with trio.fail_after(5):

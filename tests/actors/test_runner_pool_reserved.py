@@ -9,8 +9,8 @@ import pytest
 import trio
 
 from pwf import host
-from pwf.actors.processes.making import Reserved
 from pwf.actors.processes.runner_pool import RunnerPool
+from pwf.actors.processes.standing_by import Reserved
 from pwf.actors.processes.template import Template
 from pwf.actors.processes.warm import Slot, template_key
 from pwf.host import Identity

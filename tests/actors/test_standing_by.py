@@ -36,8 +36,7 @@ async def test_more_wait_while_runs_find_nobody_and_end_when_that_is_over(tmp_pa
         assert len(many) == WAITING_HURRIED_MAX
 
         the_template(pool).hurries_until = 0.0
-        assert pool._makers is not None
-        pool._makers._warm.end_idle()
+        pool._warm.end_idle()
         (left,) = await waiting_runners(pool, 1)
         assert await until_dead([one for one in many if one != left])
         process = await project.acquire()

@@ -17,8 +17,7 @@ from typing import Any, TypeVar
 
 import trio
 
-from pwf.actors.base.mailbox import Mailbox
-from pwf.actors.base.reply import Reply
+from pwf.actors.base.mailbox import Mailbox, Message
 from pwf.errors import Unavailable
 from pwf.store.batch import Answer, Claim, Job
 from pwf.store.executor import Executor
@@ -28,20 +27,21 @@ from pwf.store.tx import Tx
 C = TypeVar("C")
 R = TypeVar("R")
 
+# --- limits ---------------------------------------------------------------------------------------------------
+
 INBOX_MAX = 1024
 BATCH_MAX = 256
 BALLAST_RETRY_S = 5.0
 PATIENCE_S = 0.02  # that what nobody waits for waits for company
 
 
-class _Entry:
-    """A command on its way, and where its answer goes."""
+# --- messages -------------------------------------------------------------------------------------------------
 
-    __slots__ = ("job", "reply")
 
-    def __init__(self, job: Job) -> None:
-        self.job = job
-        self.reply: Reply[Any] = Reply()
+class Write(Message[Any], frozen=True, kw_only=True, eq=False):
+    """A command on its way."""
+
+    job: Job
 
     def settle(self, answer: Answer) -> None:
         """Answer whoever waits."""
@@ -51,13 +51,16 @@ class _Entry:
             self.reply.give(answer.value)
 
 
+# --- the handle -----------------------------------------------------------------------------------------------
+
+
 class StoreHandle:
     """What other actors hold of the store."""
 
-    def __init__(self, inbox: Mailbox[_Entry], executor: Executor) -> None:
+    def __init__(self, inbox: Mailbox[Write], executor: Executor) -> None:
         self._inbox = inbox
         self._executor = executor
-        self._patient: list[_Entry] = []
+        self._patient: list[Write] = []
         self._listeners: list[Callable[[frozenset[str]], None]] = []
         self.disk_full = False  # admission and uploads stop while it is
 
@@ -69,21 +72,21 @@ class StoreHandle:
         receipt. Cancelled while it waits for its turn, it never runs; cancelled later, the caller gets the
         outcome first. `before_claim`: for the claim itself, which no other command may precede.
         """
-        entry = _Entry(Job(handler, command, before_claim))
+        entry = Write(job=Job(handler, command, before_claim))
         await self._inbox.put(entry)
         result: R = await entry.reply.wait()
         return result
 
     async def write_along(self, handler: Callable[[Tx, C], R], command: C) -> R:
         """The same for what nobody waits for: it goes with the next batch that there is, alone after `PATIENCE_S`."""
-        entry = _Entry(Job(handler, command))
+        entry = Write(job=Job(handler, command))
         self._patient.append(entry)
         with trio.move_on_after(PATIENCE_S):
             result: R = await entry.reply.wait()
             return result
         return await self.write(handler, command)  # nobody came, and it was withdrawn
 
-    def take_patient(self) -> list[_Entry]:
+    def take_patient(self) -> list[Write]:
         """For the actor: what goes with the batch that it has begun."""
         taken, self._patient = self._patient, []
         return taken
@@ -129,29 +132,29 @@ class StoreHandle:
         await self._executor.call(hold)
 
 
+# --- the actor ------------------------------------------------------------------------------------------------
+
+
 class StoreActor:
     """The one task that hands batches to the executor."""
 
     def __init__(self, executor: Executor) -> None:
         self._executor = executor
-        self._inbox: Mailbox[_Entry] = Mailbox(INBOX_MAX, "the store")
+        self._inbox: Mailbox[Write] = Mailbox(INBOX_MAX, "the store")
         self._retry_space_at = math.inf
         self.handle = StoreHandle(self._inbox, executor)
 
     async def run(self, *, task_status: trio.TaskStatus[StoreHandle] = trio.TASK_STATUS_IGNORED) -> None:
         """Open the store, then serve until cancelled. Raises `StoreRefused` at the start, `StoreBroken` later."""
-        try:
+        with self._inbox.open():
             async with self._executor:
                 self._note_space(await self._executor.call(lambda writer: writer.tx.disk_full))
                 task_status.started(self.handle)
                 while True:
                     await self._serve()
-        finally:
-            for entry in self._inbox.close():
-                entry.settle(Answer(error=Unavailable("the store has stopped")))
 
     async def _serve(self) -> None:
-        entries: list[_Entry] = []
+        entries: list[Write] = []
         if self._retry_space_at == math.inf:
             entries = await self._inbox.take(BATCH_MAX)
         else:
@@ -172,7 +175,7 @@ class StoreActor:
             return
         self._retry_space_at = trio.current_time() + BALLAST_RETRY_S if disk_full else math.inf
 
-    async def _run_batch(self, entries: list[_Entry]) -> None:
+    async def _run_batch(self, entries: list[Write]) -> None:
         try:
             batch = await self._executor.run([entry.job for entry in entries])
         except BaseException:

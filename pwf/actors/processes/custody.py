@@ -2,8 +2,9 @@
 
 Owns the scans of the process table: proofs that run at the same time share one. Promises: a proof that says True
 rests on a scan that began after the runner had ended; only processes that are exactly the ones meant are signalled;
-what can not be attributed for sure is never killed, and makes the proof fail. Holds no state worth keeping: after a
-crash of the daemon the next one proves anew from the recorded identity and marker.
+what can not be attributed for sure is never killed, and makes the proof fail. Holds no state worth keeping.
+In: `prove_dead`, `bearers_of`. Out: signals. If it dies: the daemon ends, and the next one proves anew from the
+recorded identity and marker.
 """
 
 from __future__ import annotations
@@ -15,9 +16,14 @@ from typing import NamedTuple
 import trio
 
 from pwf import host
+from pwf.actors.base.mailbox import Mailbox, Message, ask
+from pwf.errors import Unavailable
 from pwf.host import Bearer, Identity
 from pwf.protocol.runner import MARKER_VARIABLE
 
+# --- limits ---------------------------------------------------------------------------------------------------
+
+INBOX_MAX = 1_024
 PROOF_TIMEOUT_S = 5.0
 PAUSE_S_MIN, PAUSE_S_MAX = 0.002, 0.1  # between a kill and the next scan
 
@@ -58,12 +64,23 @@ def suspects(bearers: Iterable[Bearer], runner: Identity, marker: str, died_tick
     return Suspects(ours + members, []) if session_is_ours else Suspects(ours, members)
 
 
-class Custody:
-    """Proves runners dead. One instance per daemon, so that proofs share their scans."""
+# --- messages -------------------------------------------------------------------------------------------------
 
-    def __init__(self) -> None:
-        self._turn = trio.Lock()
-        self._next: _Scan | None = None
+
+class Scan(Message[list[Bearer]], frozen=True, kw_only=True, eq=False):
+    """Look at the processes that started at this tick or later."""
+
+    since_tick: int
+
+
+# --- the handle -----------------------------------------------------------------------------------------------
+
+
+class CustodyHandle:
+    """What others hold of it. A proof is the asker's own work; the scans that it needs are the actor's."""
+
+    def __init__(self, inbox: Mailbox[Scan]) -> None:
+        self._inbox = inbox
 
     async def prove_dead(
         self,
@@ -113,37 +130,40 @@ class Custody:
         ]
 
     async def _scan(self, since_tick: int) -> list[Bearer]:
-        """A scan that begins after this call; those who ask while one runs share the next."""
-        scan = self._next
-        if scan is not None:
-            scan.since_tick = min(scan.since_tick, since_tick)
-            await scan.done.wait()
-            return scan.found()
-        scan = self._next = _Scan(since_tick)
-        # Others wait for what this task does. A scan takes milliseconds.
-        with trio.CancelScope(shield=True):
-            async with self._turn:
-                self._next = None
-                try:
-                    scan.bearers = await trio.to_thread.run_sync(
-                        host.find_bearers, MARKER_VARIABLE, scan.since_tick
-                    )
-                finally:
-                    scan.done.set()
-        await trio.lowlevel.checkpoint_if_cancelled()
-        return scan.found()
+        """A scan that begins after this call. Raises `OSError` when the process table could not be read."""
+        return await ask(self._inbox, Scan(since_tick=since_tick))
 
 
-class _Scan:
-    def __init__(self, since_tick: int) -> None:
-        self.since_tick = since_tick
-        self.done = trio.Event()
-        self.bearers: list[Bearer] | None = None
+# --- the actor ------------------------------------------------------------------------------------------------
 
-    def found(self) -> list[Bearer]:
-        if self.bearers is None:
-            raise OSError("the process table could not be read")
-        return self.bearers
+
+class Custody:
+    """The actor. One instance per daemon, so that proofs share their scans."""
+
+    def __init__(self) -> None:
+        self._inbox: Mailbox[Scan] = Mailbox(INBOX_MAX, "the keeper of custody")
+        self.handle = CustodyHandle(self._inbox)
+
+    async def run(self) -> None:
+        """Serve until cancelled. All who ask while one scan runs share the next."""
+        with self._inbox.open():
+            while True:
+                await self._handle_scans(await self._inbox.take(INBOX_MAX))
+
+    async def _handle_scans(self, messages: list[Scan]) -> None:
+        since_tick = min(message.since_tick for message in messages)
+        try:
+            bearers = await trio.to_thread.run_sync(host.find_bearers, MARKER_VARIABLE, since_tick)
+        except OSError as error:
+            for message in messages:
+                message.reply.fail(OSError(*error.args))
+        except BaseException:
+            for message in messages:
+                message.reply.fail(Unavailable("the keeper of custody has stopped"))
+            raise
+        else:
+            for message in messages:
+                message.reply.give(bearers)
 
 
 def _kill(identities: Iterable[Identity]) -> None:

@@ -1,27 +1,33 @@
-"""What the RunnerPool is asked for, and the tasks that make it: one per message, and one per runner forked ahead.
+"""What the RunnerPool is asked for, and the tasks that make it.
 
-Owns each process from its start until the caller or its template has it; one that nobody took is ended.
+There is a task for each message, for each zygote and template as long as it lives, and for each runner until its end.
+The pool's own task starts them all (`begin`); what another one wants started, it puts into the pool's inbox. Owns each
+process from its start until the caller has it or it stands by; one that nobody took is ended.
 """
 
 from __future__ import annotations
 
+import math
 import os
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from functools import cached_property
+from collections.abc import Awaitable, Callable
+from contextlib import ExitStack
 from typing import Any, Protocol
 
+import msgspec
 import trio
 
-from pwf.actors.base.reply import Reply
-from pwf.actors.processes.custody import Custody
+from pwf.actors.base.mailbox import Mailbox, Message
+from pwf.actors.processes.custody import CustodyHandle
 from pwf.actors.processes.link import Exits, LinkClosed
 from pwf.actors.processes.runner_process import RunnerProcess
 from pwf.actors.processes.template import WAITING_MARKER, Origin, Sockets, Template, open_sockets
-from pwf.actors.processes.warm import LoadBundle, Slot, TemplateKey, WarmProcesses, template_key
-from pwf.errors import LoadFailed, PwfError, RunnerCrashed
+from pwf.actors.processes.warm import LoadBundle, Slot, TemplateKey, WarmProcesses
+from pwf.actors.processes.zygote import Zygote
+from pwf.errors import LoadFailed, PwfError, RunnerCrashed, Unavailable
 from pwf.host import Identity
 from pwf.protocol.spawn import Resolved
+
+# --- limits ---------------------------------------------------------------------------------------------------
 
 LOADING_MAX = 4  # workflow files that are resolved or loaded into fresh processes at once
 HURRY_S = 1.0  # since a run found nobody waiting
@@ -34,54 +40,61 @@ class EventLog(Protocol):
     def __call__(self, event: str, **fields: Any) -> None: ...
 
 
-# --- messages -----------------------------------------------------------------------------------------------
+# --- messages -------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Acquire:
-    bundle_key: str
+class Acquire(Message[RunnerProcess], frozen=True, kw_only=True, eq=False):
+    """Make a runner. `attempt`: from a template, counted from 1."""
+
+    key: TemplateKey
     load_bundle: LoadBundle
-    interpreter: str
     environment: dict[str, str]
     root: str
     marker: str
     isolate: str
-    reply: Reply[RunnerProcess] = field(default_factory=Reply)
-
-    @cached_property
-    def key(self) -> TemplateKey:
-        return template_key(self.interpreter, self.bundle_key, self.environment)
+    attempt: int = 1
 
 
-@dataclass(frozen=True)
-class ResolveFile:
+class ResolveFile(Message[Resolved], frozen=True, kw_only=True, eq=False):
+    """Load a file in a process of its own."""
+
     interpreter: str
     path: str
     root: str
     environment: dict[str, str]
     deadline_s: float
-    reply: Reply[Resolved] = field(default_factory=Reply)
 
 
-# --- making them ---
+class AwaitEnd(msgspec.Struct, frozen=True, kw_only=True, eq=False):
+    """From the pool's tasks: wait for the end of these new runners, which come from `origins`."""
+
+    processes: tuple[RunnerProcess, ...]
+    origins: tuple[Origin, ...]
+
+
+PoolInbox = Mailbox[Acquire | ResolveFile | AwaitEnd]
+
+
+# --- making them ----------------------------------------------------------------------------------------------
 
 
 class Makers:
-    """One task per message makes what it asks for. Lives as long as `RunnerPool.run`."""
+    """The pool's work."""
 
     def __init__(
         self,
         warm: WarmProcesses,
-        nursery: trio.Nursery,
+        inbox: PoolInbox,
         exits: Exits,
-        custody: Custody,
+        custody: CustodyHandle,
         *,
         may_fork: bool,
         load_deadline_s: float,
         log: EventLog | None,
     ) -> None:
+        self.runners: set[RunnerProcess] = set()  # all that live
         self._warm = warm
-        self._nursery = nursery
+        self._inbox = inbox
         self._exits = exits
         self._custody = custody
         self._may_fork = may_fork
@@ -89,64 +102,159 @@ class Makers:
         self._log = log
         self._loading = trio.CapacityLimiter(LOADING_MAX)
 
-    async def handle(self, message: Acquire | ResolveFile) -> None:
-        """Answer one message. Only a `PwfError` is an answer; anything else ends the daemon."""
-        if isinstance(message, Acquire):
-            await self._handle_acquire(message)
+    def begin(self, message: Acquire | ResolveFile | AwaitEnd, nursery: trio.Nursery) -> None:
+        """For the pool's own task: start what a message needs, in its nursery."""
+        if isinstance(message, AwaitEnd):
+            for process in message.processes:
+                nursery.start_soon(self._await_end, process, message.origins)
+        elif isinstance(message, ResolveFile):
+            zygote = self._zygote(message.interpreter, nursery)
+            nursery.start_soon(self._handle_resolve, message, zygote)
+        elif not os.path.isdir(message.root):
+            gone = f"the project's folder {message.root} is gone"
+            message.reply.fail(LoadFailed(gone, hint="restore it, then resume the run"))
+        elif self._forks(message):
+            slot, is_new = self._warm.template(message.key)
+            if is_new:
+                zygote = self._zygote(message.key[0], nursery)
+                nursery.start_soon(self._live_template, slot, zygote, message)
+            nursery.start_soon(self._handle_acquire, message, slot)
         else:
-            await self._handle_resolve(message)
+            zygote = self._zygote(message.key[0], nursery)
+            nursery.start_soon(self._handle_fresh, message, zygote)
 
-    async def _handle_acquire(self, message: Acquire) -> None:
+    def _forks(self, message: Acquire) -> bool:
+        """Whether the runner comes from a template. Not every definition is safe to fork."""
+        return self._may_fork and message.isolate != "spawn" and self._warm.why_unsafe(message.key) is None
+
+    def _zygote(self, interpreter: str, nursery: trio.Nursery) -> Slot[Zygote]:
+        slot, is_new = self._warm.zygote(interpreter)
+        if is_new:
+            nursery.start_soon(self._live_zygote, slot, interpreter)
+        return slot
+
+    # --- the tasks of zygotes and templates ---
+
+    async def _live_zygote(self, slot: Slot[Zygote], interpreter: str) -> None:
+        def tell(error: PwfError | None) -> None:
+            if error is None:
+                slot.fill(zygote)
+            else:
+                slot.fail(error)
+
         try:
-            process = await self._make_runner(message)
+            zygote = Zygote(interpreter, self._exits)
+            await zygote.run(tell)
         except PwfError as error:
-            message.reply.fail(error)
-            return
-        if not message.reply.give(process):
-            process.discard()
+            slot.fail(error)
+        finally:
+            slot.fail(_stopping())
 
-    async def _handle_resolve(self, message: ResolveFile) -> None:
+    async def _live_template(self, slot: Slot[Template], zygote: Slot[Zygote], message: Acquire) -> None:
+        made = ExitStack()
+
+        async def live(template: Template) -> None:
+            made.close()
+            if template.unsafe is not None:
+                self._warm.note_unsafe(message.key, template.unsafe)
+                slot.fill(template)
+                self._warm.drop_template(message.key)
+                return
+            self._warm.publish(message.key, slot, template)
+            await self._keep_standing_by(slot, template)
+
         try:
+            with made:
+                made.enter_context(zygote.in_use())
+                bundle = await message.load_bundle()
+                origin = await zygote.get()
+                environment = dict(message.key[2])
+                await origin.live_template(bundle, environment, self._load_deadline_s, live)
+        except PwfError as error:
+            slot.fail(error)
+        finally:
+            slot.fail(_stopping())
+            self._warm.close_retired()
+
+    async def _keep_standing_by(self, slot: Slot[Template], template: Template) -> None:
+        """Have as many stand by as may soon be wanted, until the template is closed."""
+        while template.is_open:
+            missing = template.missing if template.is_usable else 0
+            if missing and template.is_used and await self._fork_ahead(slot, template, missing):
+                continue
+            await template.standing_by.looked_at.wait(math.inf)
+            await trio.lowlevel.checkpoint()  # the run that has just begun is told first
+
+    async def _fork_ahead(self, slot: Slot[Template], template: Template, count: int) -> bool:
+        try:
+            with slot.in_use():
+                for process in await self._fork(template, count):
+                    template.standing_by.put(process)
+        except PwfError:
+            return False  # whoever needs one meets the same, and is told
+        return True
+
+    # --- the tasks of messages. Only a `PwfError` is an answer; anything else ends the daemon ---
+
+    async def _handle_resolve(self, message: ResolveFile, slot: Slot[Zygote]) -> None:
+        async def resolve(message: ResolveFile) -> Resolved:
             async with self._loading:
-                slot = self._warm.zygote(message.interpreter)
-                with self._warm.using(slot):
+                with slot.in_use():
                     zygote = await slot.get()
-                    answer = await zygote.resolve(
+                    return await zygote.resolve(
                         message.path, message.root, message.environment, message.deadline_s
                     )
+
+        await self._inbox.answer(message, resolve)
+        self._warm.close_retired()
+
+    async def _handle_fresh(self, message: Acquire, slot: Slot[Zygote]) -> None:
+        async def start() -> RunnerProcess:
+            async with self._loading:
+                with slot.in_use():
+                    return await self._start_fresh(message, slot)
+
+        await self._give(message, start)
+
+    async def _handle_acquire(self, message: Acquire, slot: Slot[Template]) -> None:
+        await self._give(message, lambda: self._fork_runner(message, slot))
+
+    async def _give(self, message: Acquire, make: Callable[[], Awaitable[RunnerProcess]]) -> None:
+        """Make the runner and answer. One that must be made in another way is put into the inbox again."""
+        try:
+            try:
+                process = await make()
+            except _Again as again:
+                await self._inbox.put(again.message)
+                return
         except PwfError as error:
             message.reply.fail(error)
+        except BaseException:
+            message.reply.fail(_stopping())
+            raise
         else:
-            message.reply.give(answer)
+            if not message.reply.give(process):
+                process.discard()
+        self._warm.close_retired()
 
-    async def _make_runner(self, message: Acquire) -> RunnerProcess:
-        _check_root(message.root)
-        if self._may_fork and message.isolate != "spawn":
-            forked = await self._fork_runner(message)
-            if forked is not None:
-                return forked
-        return await self._start_fresh(message)
+    async def _fork_runner(self, message: Acquire, slot: Slot[Template]) -> RunnerProcess:
+        with slot.in_use():
+            template = await slot.get()
+            if template.unsafe is not None:
+                self._log_unsafe(message, template.unsafe)
+                raise _Again(msgspec.structs.replace(message, isolate="spawn"))
+            self._note_demand(template)
+            try:
+                (process,) = await self._fork(template, 1)
+            except LinkClosed:  # it died or was stopped, or made room for another, since it was last used
+                if message.attempt >= ATTEMPTS_MAX:
+                    raise RunnerCrashed("the template ended while it forked a runner") from None
+                raise _Again(msgspec.structs.replace(message, attempt=message.attempt + 1)) from None
+            process.marker = message.marker
+            template.standing_by.looked_at.wake()
+            return process
 
-    async def _fork_runner(self, message: Acquire) -> RunnerProcess | None:
-        """A runner from a template; None when this definition is not safe to fork."""
-        for _ in range(ATTEMPTS_MAX):
-            if self._warm.why_unsafe(message.key) is not None:
-                return None
-            slot = self._warm.template(message.key, message.load_bundle)
-            with self._warm.using(slot):
-                template = await slot.get()
-                if template.unsafe is not None:
-                    self._log_unsafe(message, template.unsafe)
-                    return None
-                self._note_demand(template)
-                try:
-                    (process,) = await self._fork(template, 1)
-                except LinkClosed:  # it died or was stopped, or made room for another, since it was last used
-                    continue
-                self._give(process, message.marker, template.zygote, slot)
-                self.fork_ahead(slot, template)
-                return process
-        raise RunnerCrashed("the template ended while it forked a runner")
+    # --- runners ---
 
     async def _fork(self, template: Template, count: int) -> list[RunnerProcess]:
         sockets: list[Sockets] = []
@@ -158,77 +266,30 @@ class Makers:
         finally:
             for unused in sockets[len(identities) :]:
                 unused.close()
-        return [self._hold(*made, WAITING_MARKER) for made in zip(identities, sockets, strict=False)]
+        made = [self._hold(*one, WAITING_MARKER) for one in zip(identities, sockets, strict=False)]
+        await self._have_watched(made, (template.zygote, template))
+        return made
 
-    # --- runners that wait for a run ---
-
-    def reserve(self, key: TemplateKey) -> Reserved | None:
-        """A runner that was forked ahead, if one lives. Does not wait."""
-        found = self._warm.waiting_runner(key) if self._may_fork else None
-        if found is None:
-            return None
-        slot, template, process = found
-        ended = process.on_end = self._warm.runner_started(template.zygote, slot)
-        return Reserved(self, slot, template, process, ended)
-
-    def _note_demand(self, template: Template) -> None:
-        """A run found nobody waiting. While this happens, and not for the first run alone, more are kept."""
-        if template.is_used:
-            template.hurries_until = trio.current_time() + HURRY_S
-        template.is_used = True
-
-    def fork_ahead(self, slot: Slot[Template], template: Template) -> None:
-        """Have as many wait as may soon be wanted."""
-        missing = template.missing
-        if missing:
-            template.coming += missing
-            self._nursery.start_soon(self._fork_some_ahead, slot, template, missing)
-
-    async def _fork_some_ahead(self, slot: Slot[Template], template: Template, count: int) -> None:
+    async def _start_fresh(self, message: Acquire, slot: Slot[Zygote]) -> RunnerProcess:
+        bundle = await message.load_bundle()
+        zygote = await slot.get()
+        sockets = open_sockets()
         try:
-            await trio.lowlevel.checkpoint()  # the run that has just begun is told first
-            if not template.is_usable:
-                return
-            with self._warm.using(slot):
-                for process in await self._fork(template, count):
-                    template.keep(process)
-        except PwfError:
-            pass  # whoever needs one meets the same, and is told
-        finally:
-            template.coming -= count
-
-    async def _start_fresh(self, message: Acquire) -> RunnerProcess:
-        async with self._loading:
-            slot = self._warm.zygote(message.interpreter)
-            with self._warm.using(slot):
-                bundle = await message.load_bundle()
-                zygote = await slot.get()
-                sockets = open_sockets()
-                try:
-                    identity = await zygote.start_fresh(
-                        bundle,
-                        message.environment,
-                        message.marker,
-                        sockets.runner_descriptors,
-                        self._load_deadline_s,
-                    )
-                except BaseException:
-                    sockets.close()
-                    raise
-                process = self._hold(identity, sockets, message.marker, isolated=True)
-                self._give(process, message.marker, zygote, None)
-                return process
-
-    def _log_unsafe(self, message: Acquire, reason: str) -> None:
-        if self._log is not None:
-            self._log("template.unsafe", definition_id=message.bundle_key, reason=reason)
+            identity = await zygote.start_fresh(
+                bundle, message.environment, message.marker, sockets.runner_descriptors, self._load_deadline_s
+            )
+        except BaseException:
+            sockets.close()
+            raise
+        process = self._hold(identity, sockets, message.marker, isolated=True)
+        await self._have_watched([process], (zygote,))
+        return process
 
     def _hold(
         self, identity: Identity, sockets: Sockets, marker: str, *, isolated: bool = False
     ) -> RunnerProcess:
-        """The new runner, with a task that waits for its end."""
         sockets.close_runner_ends()
-        process = RunnerProcess(
+        return RunnerProcess(
             identity,
             marker,
             sockets.messages,
@@ -237,57 +298,45 @@ class Makers:
             custody=self._custody,
             isolated=isolated,
         )
-        self._nursery.start_soon(self._watch, process)
-        return process
 
-    def _give(self, process: RunnerProcess, marker: str, zygote: Origin, slot: Slot[Template] | None) -> None:
-        """From now on it is a run's, and what it came from is in use until it ends."""
-        process.marker = marker
-        process.on_end = self._warm.runner_started(zygote, slot)
+    async def _have_watched(self, made: list[RunnerProcess], origins: tuple[Origin, ...]) -> None:
+        """From now on they count as living, and what they came from is in use until they end."""
+        for known in (self.runners, *(origin.runners for origin in origins)):
+            known.update(made)
+        try:
+            await self._inbox.put(AwaitEnd(processes=tuple(made), origins=origins))
+        except BaseException:  # the pool stops
+            for process in made:
+                process.discard()
+            raise
 
-    async def _watch(self, process: RunnerProcess) -> None:
+    async def _await_end(self, process: RunnerProcess, origins: tuple[Origin, ...]) -> None:
         try:
             await process.watch()
         finally:
-            if process.on_end is not None:
-                process.on_end()
+            for known in (self.runners, *(origin.runners for origin in origins)):
+                known.discard(process)
+            if process.marker != WAITING_MARKER:
+                self._warm.note_use(origins)
+            self._warm.close_retired()
+
+    def _note_demand(self, template: Template) -> None:
+        """A run found nobody waiting. While this happens, and not for the first run alone, more are kept."""
+        if template.is_used:
+            template.hurries_until = trio.current_time() + HURRY_S
+        template.is_used = True
+
+    def _log_unsafe(self, message: Acquire, reason: str) -> None:
+        if self._log is not None:
+            self._log("template.unsafe", definition_id=message.key[1], reason=reason)
 
 
-class Reserved:
-    """A runner that waits, kept for whoever is admitted next: to be taken or put back at once after that."""
+class _Again(Exception):
+    """A message is to be begun anew, in another way."""
 
-    def __init__(
-        self,
-        makers: Makers,
-        slot: Slot[Template],
-        template: Template,
-        process: RunnerProcess,
-        ended: Callable[..., None],
-    ) -> None:
-        self.process = process
-        self._makers = makers
-        self._slot = slot
-        self._template = template
-        self._ended = ended
-
-    def take(self, marker: str) -> RunnerProcess:
-        """It is a run's from now on, and the next one is on its way."""
-        self.process.marker = marker
-        self._slot.touch()
-        if self._template.is_open:  # else nothing comes of it any more, and the pool may have stopped
-            self._makers.fork_ahead(self._slot, self._template)
-        return self.process
-
-    def put_back(self) -> None:
-        """Nobody needed it: as if it had waited all the time."""
-        if self.process.has_exited:
-            self.process.close()
-            return
-        self.process.on_end = None
-        self._ended(used=False)
-        self._template.keep(self.process)
+    def __init__(self, message: Acquire) -> None:
+        self.message = message
 
 
-def _check_root(root: str) -> None:
-    if not os.path.isdir(root):
-        raise LoadFailed(f"the project's folder {root} is gone", hint="restore it, then resume the run")
+def _stopping() -> Unavailable:
+    return Unavailable("the runner pool is stopping")

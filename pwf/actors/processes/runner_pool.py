@@ -3,8 +3,8 @@
 Owns: the zygotes and templates, and every process from its start until a caller has it.
 Promises: a runner does nothing before its `Launch`; one that nobody took (a cancelled caller) is ended; workflow
 code never runs in the daemon; templates and zygotes are bounded in number and end when idle.
-In: `acquire`, `resolve` (from any task; they take a runner that waits, or put a message into the inbox).
-Out: `RunnerProcess`, `Resolved`.
+In: `acquire`, `resolve`, `reserve` (from any task; they take a runner that stands by, which is published, or put a
+message into the inbox). Out: `RunnerProcess`, `Resolved`.
 If it dies: the daemon ends, and with its sockets every zygote, template and runner.
 """
 
@@ -13,11 +13,13 @@ from __future__ import annotations
 import trio
 
 from pwf import host
-from pwf.actors.base.mailbox import Mailbox
+from pwf.actors.base.mailbox import Mailbox, ask
 from pwf.actors.processes.custody import PROOF_TIMEOUT_S, Custody
 from pwf.actors.processes.link import Exits
-from pwf.actors.processes.making import Acquire, EventLog, Makers, Reserved, ResolveFile
+from pwf.actors.processes.making import Acquire, EventLog, Makers, PoolInbox, ResolveFile
 from pwf.actors.processes.runner_process import RunnerProcess
+from pwf.actors.processes.standing_by import Reserved
+from pwf.actors.processes.template import WAITING_MARKER
 from pwf.actors.processes.warm import (
     IDLE_S,
     LOAD_DEADLINE_S,
@@ -27,14 +29,19 @@ from pwf.actors.processes.warm import (
     LoadBundle,
     TemplateKey,
     WarmProcesses,
+    template_key,
 )
-from pwf.errors import RunnerCrashed
 from pwf.host import Identity
 from pwf.protocol.spawn import Resolved
+
+# --- limits ---------------------------------------------------------------------------------------------------
 
 INBOX_MAX = 256
 TAKE_MAX = 64
 RESOLVE_DEADLINE_S = 30.0
+
+
+# --- the actor and its handle in one --------------------------------------------------------------------------
 
 
 class RunnerPool:
@@ -47,7 +54,6 @@ class RunnerPool:
         self,
         *,
         log: EventLog | None = None,
-        custody: Custody | None = None,
         fork: bool = host.SAFE_TO_FORK,
         templates_max: int = TEMPLATES_MAX,
         zygotes_max: int = ZYGOTES_MAX,
@@ -55,17 +61,24 @@ class RunnerPool:
         zygote_idle_s: float = ZYGOTE_IDLE_S,
         load_deadline_s: float = LOAD_DEADLINE_S,
     ) -> None:
-        self.custody = custody or Custody()
-        self._log = log
-        self._may_fork = fork
-        self._load_deadline_s = load_deadline_s
-        self._templates_max = templates_max
-        self._zygotes_max = zygotes_max
-        self._idle_s = idle_s
-        self._zygote_idle_s = zygote_idle_s
-        self._inbox: Mailbox[Acquire | ResolveFile] = Mailbox(INBOX_MAX, "the runner pool")
-        self._exits = Exits()
-        self._makers: Makers | None = None
+        self._inbox: PoolInbox = Mailbox(INBOX_MAX, "the runner pool")
+        self._custody = Custody()
+        self._warm = WarmProcesses(
+            templates_max=templates_max,
+            zygotes_max=zygotes_max,
+            idle_s=idle_s,
+            zygote_idle_s=zygote_idle_s,
+        )
+        self._makers = Makers(
+            self._warm,
+            self._inbox,
+            Exits(),
+            self._custody.handle,
+            may_fork=fork,
+            load_deadline_s=load_deadline_s,
+            log=log,
+        )
+        self.custody = self._custody.handle
 
     async def acquire(
         self,
@@ -84,16 +97,29 @@ class RunnerPool:
         or its pwf does not fit), `LoadFailed` or `GraphError` (the pinned code does not load), `RunnerCrashed` (no
         process could be made). A caller that is cancelled leaves no process behind.
         """
-        message = Acquire(bundle_key, load_bundle, interpreter, environment, root, marker, isolate)
-        waiting = self.reserve(message.key) if isolate != "spawn" else None
+        key = template_key(interpreter, bundle_key, environment)
+        waiting = self.reserve(key) if isolate != "spawn" else None
         if waiting is not None:
             return waiting.take(marker)
-        await self._inbox.put(message)
-        return await message.reply.wait()
+        message = Acquire(
+            key=key,
+            load_bundle=load_bundle,
+            environment=environment,
+            root=root,
+            marker=marker,
+            isolate=isolate,
+        )
+        return await ask(self._inbox, message)
 
     def reserve(self, key: TemplateKey) -> Reserved | None:
-        """A runner that waits for a run, if one lives; the caller takes it or puts it back. Does not wait."""
-        return self._makers.reserve(key) if self._makers is not None else None
+        """A runner that stands by, if one lives; the caller takes it or puts it back. Does not wait."""
+        standing_by = self._warm.standing_by.get(key)
+        return None if standing_by is None else standing_by.reserve()
+
+    def runners(self) -> list[tuple[str, Identity]]:
+        """Marker and identity of every runner that has a run."""
+        held = [process for process in self._makers.runners if process.marker != WAITING_MARKER]
+        return [(process.marker, process.identity) for process in held]
 
     async def resolve(
         self,
@@ -108,9 +134,12 @@ class RunnerPool:
 
         Raises `EnvironmentMissing` or `RunnerCrashed`.
         """
-        message = ResolveFile(interpreter, path, root, environment, deadline_s)
-        await self._inbox.put(message)
-        return await message.reply.wait()
+        return await ask(
+            self._inbox,
+            ResolveFile(
+                interpreter=interpreter, path=path, root=root, environment=environment, deadline_s=deadline_s
+            ),
+        )
 
     async def prove_dead(
         self, identity: Identity, marker: str, *, timeout_s: float = PROOF_TIMEOUT_S
@@ -122,33 +151,14 @@ class RunnerPool:
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Serve until cancelled; then end every zygote, template and runner, within a bound."""
-        async with trio.open_nursery() as nursery:
-            warm = WarmProcesses(
-                self._exits,
-                nursery,
-                templates_max=self._templates_max,
-                zygotes_max=self._zygotes_max,
-                idle_s=self._idle_s,
-                zygote_idle_s=self._zygote_idle_s,
-                load_deadline_s=self._load_deadline_s,
-            )
-            makers = self._makers = Makers(
-                warm,
-                nursery,
-                self._exits,
-                self.custody,
-                may_fork=self._may_fork,
-                load_deadline_s=self._load_deadline_s,
-                log=self._log,
-            )
-            nursery.start_soon(warm.keep_bounded)
-            task_status.started()
-            try:
-                while True:
-                    for message in await self._inbox.take(TAKE_MAX):
-                        nursery.start_soon(makers.handle, message)
-            finally:
-                self._makers = None
-                for message in self._inbox.close():
-                    message.reply.fail(RunnerCrashed("the runner pool has stopped"))
-                warm.close_all()
+        with self._inbox.open():
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._custody.run)
+                nursery.start_soon(self._warm.keep_bounded)
+                task_status.started()
+                try:
+                    while True:
+                        for message in await self._inbox.take(TAKE_MAX):
+                            self._makers.begin(message, nursery)
+                finally:
+                    self._warm.close_all()

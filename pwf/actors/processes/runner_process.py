@@ -18,7 +18,7 @@ import trio
 
 from pwf import host
 from pwf.actors.base.socket_stream import SocketStream
-from pwf.actors.processes.custody import PROOF_TIMEOUT_S, Custody
+from pwf.actors.processes.custody import PROOF_TIMEOUT_S, CustodyHandle
 from pwf.actors.processes.link import ExitReport, Exits
 from pwf.host import Identity
 
@@ -40,7 +40,7 @@ class RunnerProcess:
         values: socket.socket,
         *,
         exits: Exits,
-        custody: Custody,
+        custody: CustodyHandle,
         isolated: bool = False,
     ) -> None:
         self.identity = identity
@@ -48,7 +48,7 @@ class RunnerProcess:
         self.isolated = isolated
         self.stream = SocketStream(messages)
         self.values = SocketStream(values)
-        self.on_end: Callable[[], None] | None = None  # for where it came from
+        self.stands_by = False  # it waits for a run, and nobody has it
         self.on_exit: Callable[[], None] | None = None  # for its holder
         self._exits = exits
         self._custody = custody
@@ -59,7 +59,7 @@ class RunnerProcess:
         self._status: int | None = None
 
     async def watch(self) -> None:
-        """The task that waits for the end of the process. Runs once, in the pool's nursery."""
+        """The task that waits for the end of the process. Runs once, a task of the pool."""
         with trio.move_on_after(REPORT_FIRST_S):
             await self._report.arrived.wait()
         if not self._report.arrived.is_set():

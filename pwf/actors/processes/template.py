@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import signal
 import socket
-from collections import deque
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
@@ -17,6 +16,7 @@ import trio
 from pwf import host
 from pwf.actors.processes.link import Exits, LinkClosed, SpawnLink
 from pwf.actors.processes.runner_process import RunnerProcess
+from pwf.actors.processes.standing_by import StandingBy
 from pwf.errors import RunnerCrashed
 from pwf.host import Identity
 from pwf.protocol.spawn import Forked, ForkRunners
@@ -74,29 +74,37 @@ def socket_pair() -> tuple[socket.socket, socket.socket]:
 
 
 class Origin(Protocol):
-    """The zygote that a template was forked from."""
+    """What runners come from: a zygote or a template."""
+
+    runners: set[RunnerProcess]  # that live
 
     @property
     def is_current(self) -> bool:
-        """Whether the interpreter is still the file that it was started from."""
+        """Whether the interpreter is still the file that the zygote was started from."""
 
 
 class Template:
     """A process that has loaded one workflow and forks its runners. `unsafe`: why it must not (it is gone then).
 
-    `waiting`: runners that have no run yet, which are ended when it is closed.
+    `standing_by`: runners that have no run yet, which are ended when it is closed. `runners`: all that live.
     """
 
     def __init__(self, zygote: Origin, link: SpawnLink, identity: Identity, exits: Exits) -> None:
         self.zygote = zygote
         self.identity = identity
         self.unsafe: str | None = None
-        self.waiting: deque[RunnerProcess] = deque()
-        self.coming = 0  # that are being forked
+        self.standing_by = StandingBy(lambda: self.is_usable)
+        self.runners: set[RunnerProcess] = set()
         self.is_used = False
         self.hurries_until = 0.0
         self._link = link
         self._exits = exits
+        link.when_closed(self.standing_by.looked_at.wake)
+
+    @property
+    def used_at(self) -> float:
+        """When a runner that stood by was taken last."""
+        return self.standing_by.taken_at
 
     @property
     def is_open(self) -> bool:
@@ -104,9 +112,14 @@ class Template:
         return not self._link.closed.is_set()
 
     @property
+    def is_current(self) -> bool:
+        """As its zygote."""
+        return self.zygote.is_current
+
+    @property
     def is_usable(self) -> bool:
         """Whether it lives, and still stands for what its interpreter is. Its zygote may be gone."""
-        return self.is_open and self.zygote.is_current
+        return self.is_open and self.is_current
 
     @property
     def wanted(self) -> int:
@@ -116,7 +129,7 @@ class Template:
     @property
     def missing(self) -> int:
         """How many to fork now, so that as many wait as are wanted."""
-        missing = self.wanted - len(self.waiting) - self.coming
+        missing = self.wanted - len(self.standing_by)
         return missing if missing >= min(TOGETHER_MIN, self.wanted) else 0
 
     async def fork_runners(self, sockets: Sequence[Sockets]) -> tuple[Identity, ...]:
@@ -139,23 +152,10 @@ class Template:
             raise RunnerCrashed(f"no runner could be forked: {answer.error}")
         return answer.identities
 
-    def keep(self, process: RunnerProcess) -> None:
-        """Have a runner of it wait for a run."""
-        if not self.is_open:
-            process.discard()
-        else:
-            self.waiting.append(process)
-
-    def end_unwanted(self) -> None:
-        """End those that wait since the time when more were wanted."""
-        while len(self.waiting) > self.wanted:
-            self.waiting.popleft().discard()
-
     def close(self) -> None:
         """Close its socket: the template ends; its runners go on, but for those that wait for a run."""
         self._link.close()
-        while self.waiting:
-            self.waiting.popleft().discard()
+        self.standing_by.close()
         self._exits.forget(self.identity)
 
 

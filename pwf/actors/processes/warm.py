@@ -1,23 +1,24 @@
 """Zygotes and templates that are kept warm: made once for all who ask, bounded in number, ended when idle.
 
-Owns both tables; only the pool's tasks change them, though a caller may take a runner that waits. A zygote with live
+Owns both tables; only the pool's tasks change them. What stands by is published: `standing_by`. A zygote with live
 runners is never closed (they would end with it): one that is of no more use is retired until they have ended. A
-template may be closed at any time.
+template may be closed at any time. Starts no task: `zygote` and `template` say which task the pool has to start.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any, Generic, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 import trio
 
-from pwf.actors.processes.link import Exits
+from pwf.actors.base.reply import Reply
 from pwf.actors.processes.runner_process import RunnerProcess
-from pwf.actors.processes.template import Origin, Template
+from pwf.actors.processes.standing_by import StandingBy
+from pwf.actors.processes.template import Template
 from pwf.actors.processes.zygote import Zygote
-from pwf.errors import PwfError, Unavailable
+from pwf.errors import PwfError
 from pwf.protocol.spawn import SourceBundle
 
 TEMPLATES_MAX = 8
@@ -30,7 +31,6 @@ LOAD_DEADLINE_S = 30.0
 
 LoadBundle = Callable[[], Awaitable[SourceBundle]]
 TemplateKey = tuple[str, str, tuple[tuple[str, str], ...]]  # interpreter, definition, environment
-T = TypeVar("T")
 
 
 def template_key(interpreter: str, bundle_key: str, environment: dict[str, str]) -> TemplateKey:
@@ -38,64 +38,108 @@ def template_key(interpreter: str, bundle_key: str, environment: dict[str, str])
     return interpreter, bundle_key, tuple(sorted(environment.items()))
 
 
-class Slot(Generic[T]):
-    """One process that is being made or is there.
+class Warm(Protocol):
+    """A zygote or a template."""
 
-    `live` counts the runners that came from it and the requests that it works on: with any, it is not ended.
-    """
+    runners: set[RunnerProcess]
+
+    @property
+    def used_at(self) -> float:
+        """When it was used without the pool's doing."""
+        ...
+
+    @property
+    def is_usable(self) -> bool:
+        """Whether new processes may come from it."""
+        ...
+
+    def close(self) -> None:
+        """Have it end."""
+
+
+T = TypeVar("T", bound=Warm)
+
+
+class Slot(Generic[T]):
+    """One process that is being made or is there."""
 
     def __init__(self) -> None:
-        self.live = 0
-        self.used_at = trio.current_time()
+        self.requests = 0  # that it works on
         self.value: T | None = None
+        self._touched_at = trio.current_time()
         self._error: PwfError | None = None
-        self._done = trio.Event()
+        self._askers: list[Reply[T]] = []
 
-    async def fill(self, make: Callable[[], Awaitable[T]]) -> None:
-        """Make the value. A `PwfError` is the answer of all who wait."""
-        try:
-            self.value = await make()
-        except PwfError as error:
-            self._error = error
-        finally:
-            self._done.set()
+    def fill(self, value: T) -> None:
+        """It is there."""
+        self.value = value
+        while self._askers:
+            self._askers.pop().give(value)
+
+    def fail(self, error: PwfError) -> None:
+        """It never will be: the answer of all who wait. Nothing, once it is there or has failed."""
+        if self.value is not None or self._error is not None:
+            return
+        self._error = error
+        while self._askers:
+            self._askers.pop().fail(error)
 
     async def get(self) -> T:
         """The value, once it is there."""
-        await self._done.wait()
-        if self.value is None:
-            raise self._error or Unavailable("the runner pool is stopping")
-        return self.value
+        if self._error is not None:
+            raise self._error
+        if self.value is not None:
+            return self.value
+        reply: Reply[T] = Reply()
+        self._askers.append(reply)
+        return await reply.wait()
 
     @property
-    def has_failed(self) -> bool:
-        return self._done.is_set() and self.value is None
+    def live(self) -> int:
+        """Its runners that are in use, and the requests that it works on: with any, it is not ended."""
+        runners = () if self.value is None else self.value.runners
+        return self.requests + sum(not process.stands_by for process in runners)
+
+    @property
+    def used_at(self) -> float:
+        """When it was used last."""
+        return self._touched_at if self.value is None else max(self._touched_at, self.value.used_at)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether another one must be made."""
+        return self._error is not None or (self.value is not None and not self.value.is_usable)
 
     def touch(self) -> None:
-        self.used_at = trio.current_time()
+        self._touched_at = trio.current_time()
+
+    @contextmanager
+    def in_use(self) -> Iterator[None]:
+        """Within this block the process is asked for something, so that it is not ended as idle."""
+        self.requests += 1
+        try:
+            yield
+        finally:
+            self.requests -= 1
+            self.touch()
 
 
 class WarmProcesses:
-    """`nursery` is the pool's: what is made here ends with it."""
+    """The tables."""
 
     def __init__(
         self,
-        exits: Exits,
-        nursery: trio.Nursery,
         *,
         templates_max: int = TEMPLATES_MAX,
         zygotes_max: int = ZYGOTES_MAX,
         idle_s: float = IDLE_S,
         zygote_idle_s: float = ZYGOTE_IDLE_S,
-        load_deadline_s: float = LOAD_DEADLINE_S,
     ) -> None:
-        self._exits = exits
-        self._nursery = nursery
+        self.standing_by: dict[TemplateKey, StandingBy] = {}
         self._templates_max = templates_max
         self._zygotes_max = zygotes_max
         self._idle_s = idle_s
         self._zygote_idle_s = zygote_idle_s
-        self._load_deadline_s = load_deadline_s
         self._zygotes: dict[str, Slot[Zygote]] = {}
         self._retired: list[Slot[Zygote]] = []
         self._templates: dict[TemplateKey, Slot[Template]] = {}
@@ -105,76 +149,50 @@ class WarmProcesses:
         """Why runners of this definition must be fresh processes, if that is known."""
         return self._unsafe.get(key)
 
-    def zygote(self, interpreter: str) -> Slot[Zygote]:
-        """The interpreter's zygote, which is started now if there is none that can be used."""
+    def note_unsafe(self, key: TemplateKey, why: str) -> None:
+        """Remember it, within a bound."""
+        self._unsafe[key] = why
+        while len(self._unsafe) > UNSAFE_MAX:
+            del self._unsafe[next(iter(self._unsafe))]
+
+    def zygote(self, interpreter: str) -> tuple[Slot[Zygote], bool]:
+        """The interpreter's zygote, and whether it is new, since there was none that can be used: its task begins."""
         slot = self._zygotes.get(interpreter)
-        if slot is not None and (slot.has_failed or (slot.value is not None and not slot.value.is_usable)):
+        if slot is not None and slot.is_over:
             self._retire(interpreter)
             slot = None
+        is_new = slot is None
         if slot is None:
             slot = self._zygotes[interpreter] = Slot()
-            self._nursery.start_soon(slot.fill, lambda: self._start_zygote(interpreter))
             self._bound_zygotes()
         slot.touch()
-        return slot
+        return slot, is_new
 
-    def template(self, key: TemplateKey, load_bundle: LoadBundle) -> Slot[Template]:
-        """The definition's template, which is made now if there is none that can be used."""
+    def template(self, key: TemplateKey) -> tuple[Slot[Template], bool]:
+        """The definition's template, and whether it is new, in the same way."""
         slot = self._templates.get(key)
-        if slot is not None and (slot.has_failed or (slot.value is not None and not slot.value.is_usable)):
+        if slot is not None and slot.is_over:
             self.drop_template(key)
             slot = None
+        is_new = slot is None
         if slot is None:
             slot = self._templates[key] = Slot()
-            self._nursery.start_soon(slot.fill, lambda: self._make_template(key, load_bundle))
             self._bound_templates()
         slot.touch()
-        return slot
+        return slot, is_new
 
-    def waiting_runner(self, key: TemplateKey) -> tuple[Slot[Template], Template, RunnerProcess] | None:
-        """Take a runner of this definition that waits for a run, if there is one that lives. No use of it by itself."""
-        slot = self._templates.get(key)
-        if slot is None or slot.value is None or not slot.value.is_usable:
-            return None
-        while slot.value.waiting:
-            process = slot.value.waiting.popleft()
-            if not process.has_exited:
-                return slot, slot.value, process
-            process.close()
-        return None
+    def publish(self, key: TemplateKey, slot: Slot[Template], template: Template) -> None:
+        """The template is there; from now on runners may be taken that stand by."""
+        slot.fill(template)
+        if self._templates.get(key) is slot:
+            self.standing_by[key] = template.standing_by
 
     def drop_template(self, key: TemplateKey) -> None:
         """End the template; its runners go on."""
+        self.standing_by.pop(key, None)
         slot = self._templates.pop(key, None)
         if slot is not None and slot.value is not None:
             slot.value.close()
-
-    @contextmanager
-    def using(self, slot: Slot[Any]) -> Iterator[None]:
-        """Within this block the process is asked for something, so that it is not ended as idle."""
-        slot.live += 1
-        try:
-            yield
-        finally:
-            slot.live -= 1
-            slot.touch()
-            self._close_retired()
-
-    def runner_started(self, zygote: Origin, template: Slot[Template] | None) -> Callable[..., None]:
-        """Count a runner as alive; the answer is what to call when it has ended, or was not `used` after all."""
-        slots: list[Slot[Zygote] | Slot[Template]] = [s for s in self._all_zygotes() if s.value is zygote]
-        slots += [template] if template is not None else []
-        for slot in slots:
-            slot.live += 1
-
-        def ended(*, used: bool = True) -> None:
-            for slot in slots:
-                slot.live -= 1
-                if used:
-                    slot.touch()
-            self._close_retired()
-
-        return ended
 
     async def keep_bounded(self) -> None:
         """End what is idle, for ever. Wakes at most once a minute, and does nothing when there is nothing."""
@@ -188,7 +206,7 @@ class WarmProcesses:
         for key, template in list(self._templates.items()):
             if template.value is None:
                 continue
-            template.value.end_unwanted()
+            template.value.standing_by.keep_at_most(template.value.wanted)
             if template.live == 0 and template.used_at <= before:
                 self.drop_template(key)
         before = trio.current_time() - self._zygote_idle_s
@@ -199,7 +217,7 @@ class WarmProcesses:
                 self._retire(interpreter)
         self._bound_templates()  # those that were in the making when the last one was asked for
         self._bound_zygotes()
-        self._close_retired()
+        self.close_retired()
 
     def close_all(self) -> None:
         """End everything: the zygotes end what is below them."""
@@ -209,33 +227,14 @@ class WarmProcesses:
             if slot.value is not None:
                 slot.value.close()
 
-    async def _start_zygote(self, interpreter: str) -> Zygote:
-        zygote = Zygote(interpreter, self._exits)
-        await zygote.start(self._nursery)
-        return zygote
-
-    async def _make_template(self, key: TemplateKey, load_bundle: LoadBundle) -> Template:
-        interpreter, _, environment = key
-        slot = self.zygote(interpreter)
-        with self.using(slot):
-            bundle = await load_bundle()
-            zygote = await slot.get()
-            template = await zygote.make_template(bundle, dict(environment), self._load_deadline_s)
-        if template.unsafe is not None:
-            self._unsafe[key] = template.unsafe
-            while len(self._unsafe) > UNSAFE_MAX:
-                del self._unsafe[next(iter(self._unsafe))]
-            self.drop_template(key)
-            template.close()
-        return template
-
     def _retire(self, interpreter: str) -> None:
         slot = self._zygotes.pop(interpreter)
         if slot.value is not None:
             self._retired.append(slot)
-            self._close_retired()
+            self.close_retired()
 
-    def _close_retired(self) -> None:
+    def close_retired(self) -> None:
+        """End those zygotes of no more use whose last runner has ended."""
         for slot in [slot for slot in self._retired if slot.live == 0 and slot.value is not None]:
             self._retired.remove(slot)
             assert slot.value is not None
@@ -259,6 +258,13 @@ class WarmProcesses:
             for key in [key for key in self._templates if key[0] == oldest]:
                 self.drop_template(key)
             self._retire(oldest)
+
+    def note_use(self, origins: Iterable[object]) -> None:
+        """A runner of these has ended that had been used."""
+        slots: list[Slot[Zygote] | Slot[Template]] = [*self._all_zygotes(), *self._templates.values()]
+        for slot in slots:
+            if any(slot.value is origin for origin in origins):
+                slot.touch()
 
     def _all_zygotes(self) -> list[Slot[Zygote]]:
         return [*self._zygotes.values(), *self._retired]

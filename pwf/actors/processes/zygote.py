@@ -11,15 +11,16 @@ import contextlib
 import errno
 import os
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 import trio
 
 import pwf
 from pwf import host
 from pwf.actors.processes.link import Exits, LinkClosed, SpawnLink
+from pwf.actors.processes.runner_process import RunnerProcess
 from pwf.actors.processes.template import FORK_TIMEOUT_S, Template, describe_status, socket_pair
-from pwf.errors import EnvironmentMissing, GraphError, LoadFailed, RunnerCrashed
+from pwf.errors import EnvironmentMissing, GraphError, LoadFailed, PwfError, RunnerCrashed
 from pwf.host import Identity
 from pwf.protocol.runner import MARKER_VARIABLE
 from pwf.protocol.spawn import (
@@ -40,14 +41,15 @@ MARKER_BYTES_MAX = 512  # room in the zygote's start environment, where each for
 
 
 class Zygote:
-    """One interpreter's zygote. `start` it in a nursery."""
+    """One interpreter's zygote. `run` is its task."""
+
+    used_at = 0.0  # it is used by its templates and by what it is asked for
 
     def __init__(self, interpreter: str, exits: Exits) -> None:
         self.interpreter = interpreter
         self._exits = exits
         self._link = SpawnLink(exits, *socket_pair())
-        self._process: trio.Process | None = None
-        self._nursery: trio.Nursery | None = None
+        self.runners: set[RunnerProcess] = set()  # all that live and come from it
         self.stamp = interpreter_stamp(interpreter)
         self.identity: Identity | None = None
         self._stuck = False
@@ -62,17 +64,34 @@ class Zygote:
         """Whether new processes may come from it. Closing one that is not would end the runners that it has."""
         return not (self._stuck or self._link.closed.is_set()) and self.is_current
 
-    async def start(self, nursery: trio.Nursery) -> None:
-        """Start the process and wait for its hello. Raises `EnvironmentMissing`."""
+    async def run(self, tell: Callable[[PwfError | None], None]) -> None:
+        """The task: start the process and reap it at its end. Tells once that it can be asked, or why it can not:
+        `EnvironmentMissing` or `RunnerCrashed`.
+        """
+        try:
+            process = await self._open()
+        except PwfError as error:
+            tell(error)
+            return
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._link.run)
+            nursery.start_soon(self._reap, process)
+            try:
+                await self._greet()
+                tell(None)
+            except PwfError as error:
+                self.close()
+                tell(error)
+
+    async def _open(self) -> trio.Process:
         if self.stamp is None:
             self.close()
             raise EnvironmentMissing(
                 f"the interpreter {self.interpreter} is gone",
                 hint="restore it, or restart the run to take the present one",
             )
-        self._nursery = nursery
         try:
-            self._process = await trio.lowlevel.open_process(
+            return await trio.lowlevel.open_process(
                 [self.interpreter, "-P", "-m", "pwf.runner.spawn.zygote", str(self._link.theirs.fileno())],
                 stdin=subprocess.DEVNULL,
                 stdout=2,  # what workflow code prints goes to the daemon's log, like its errors
@@ -86,9 +105,13 @@ class Zygote:
             text = f"the interpreter {self.interpreter} can not be started: {error}"
             passing = error.errno in (errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE)
             raise (RunnerCrashed(text) if passing else EnvironmentMissing(text)) from error
+        except BaseException:
+            self.close()
+            raise
+
+    async def _greet(self) -> None:
+        """Wait for its hello."""
         self._link.theirs.close()
-        nursery.start_soon(self._link.run)
-        nursery.start_soon(self._reap)
         hello = None
         with trio.move_on_after(START_TIMEOUT_S):
             with contextlib.suppress(LinkClosed):
@@ -97,7 +120,6 @@ class Zygote:
             self.close()
             raise await self._no_hello()
         if hello.pwf != pwf.__version__:
-            self.close()
             raise EnvironmentMissing(
                 f"the interpreter {self.interpreter} has pwf {hello.pwf}, and the daemon is pwf {pwf.__version__}",
                 hint=f"install pwf-workflows=={pwf.__version__} there, or run the daemon of the other version",
@@ -108,14 +130,28 @@ class Zygote:
         """Close its socket: the zygote ends everything below it, then itself."""
         self._link.close()
 
-    async def make_template(
-        self, bundle: SourceBundle, environment: dict[str, str], deadline_s: float
-    ) -> Template:
-        """Fork a template and have it load the bundle. Raises `LoadFailed`; `unsafe` of the result says if of use."""
+    async def live_template(
+        self,
+        bundle: SourceBundle,
+        environment: dict[str, str],
+        deadline_s: float,
+        live: Callable[[Template], Awaitable[None]],
+    ) -> None:
+        """Fork a template, have it load the bundle, and `live` with it until that returns; then it is closed.
+
+        Raises `LoadFailed` when it does not load, before `live` begins.
+        """
         link, identity = await self._fork("template")
         template = Template(self, link, identity, self._exits)
-        template.unsafe = await self._load(link, identity, bundle, environment, deadline_s)
-        return template
+
+        async def load_and_live() -> None:
+            template.unsafe = await self._load(link, identity, bundle, environment, deadline_s)
+            await live(template)
+
+        try:
+            await link.serve(load_and_live)
+        finally:
+            template.close()
 
     async def start_fresh(
         self,
@@ -129,7 +165,7 @@ class Zygote:
         link = SpawnLink(self._exits, *socket_pair())
         request = StartFresh(call=self._link.next_call(), environment=environment, marker=marker)
         identity = await self._spawn(request, link, (link.theirs.fileno(), *descriptors))
-        await self._load(link, identity, bundle, environment, deadline_s)
+        await link.serve(lambda: self._load(link, identity, bundle, environment, deadline_s))
         return identity
 
     async def resolve(self, path: str, root: str, environment: dict[str, str], deadline_s: float) -> Resolved:
@@ -137,16 +173,20 @@ class Zygote:
         link, identity = await self._fork("resolver")
         call = link.next_call()
         request = Resolve(call=call, path=path, root=root, environment=environment)
-        try:
-            with trio.fail_after(deadline_s):
-                return await link.call(request, Resolved)
-        except trio.TooSlowError:
-            fault = f"loading {path} did not end within {deadline_s:g} s"
-        except LinkClosed:
-            fault = f"loading {path} ended the process: {await self._how_it_ended(identity)}"
-        finally:
-            self._end(link, identity)
-        return Resolved(call=call, error_code="load_failed", error=fault)
+
+        async def asked() -> Resolved:
+            try:
+                with trio.fail_after(deadline_s):
+                    return await link.call(request, Resolved)
+            except trio.TooSlowError:
+                fault = f"loading {path} did not end within {deadline_s:g} s"
+            except LinkClosed:
+                fault = f"loading {path} ended the process: {await self._how_it_ended(identity)}"
+            finally:
+                self._end(link, identity)
+            return Resolved(call=call, error_code="load_failed", error=fault)
+
+        return await link.serve(asked)
 
     async def _load(
         self,
@@ -185,7 +225,6 @@ class Zygote:
         self, request: Fork | StartFresh, link: SpawnLink, descriptors: Sequence[int]
     ) -> Identity:
         """Have the zygote start a process that holds the other end of `link`."""
-        assert self._nursery is not None
         answer = None
         try:
             with trio.fail_after(FORK_TIMEOUT_S):
@@ -199,7 +238,6 @@ class Zygote:
                 link.close()
         if not answer.identities:
             raise RunnerCrashed(f"no process could be forked: {answer.error}")
-        self._nursery.start_soon(link.run)
         return answer.identities[0]
 
     def _end(self, link: SpawnLink, identity: Identity) -> None:
@@ -215,19 +253,18 @@ class Zygote:
             await report.arrived.wait()
         return describe_status(report.status)
 
-    async def _reap(self) -> None:
+    async def _reap(self, process: trio.Process) -> None:
         """Once its socket is closed, the zygote has a bounded time to end; then it is killed. Reaped in any case."""
-        assert self._process is not None
         try:
             await self._link.closed.wait()
         finally:
             self.close()
             with trio.CancelScope(shield=True):
                 with trio.move_on_after(END_TIMEOUT_S):
-                    await self._process.wait()
-                if self._process.returncode is None:
-                    self._process.kill()
-                    await self._process.wait()
+                    await process.wait()
+                if process.returncode is None:
+                    process.kill()
+                    await process.wait()
 
     async def _no_hello(self) -> EnvironmentMissing | RunnerCrashed:
         """Say why the zygote did not come up, by asking the interpreter for the import alone.

@@ -14,9 +14,9 @@ from typing import NamedTuple
 
 import trio
 
-from pwf.actors.processes.making import Reserved
 from pwf.actors.processes.runner_pool import RunnerPool
 from pwf.actors.processes.runner_process import RunnerProcess
+from pwf.actors.processes.standing_by import Reserved
 from pwf.actors.processes.warm import TEMPLATES_MAX, TemplateKey, template_key
 from pwf.store.daemon import owner_of
 from pwf.store.definitions import LaunchFacts

@@ -1,0 +1,115 @@
+"""Actors share nothing (design, section 3), as far as a text can show it: no locks, no tasks in another's nursery,
+messages that nobody can change, and files that read in one order."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from pwf.actors.base.mailbox import Message
+
+ROOT = Path(__file__).parents[2] / "pwf" / "actors"
+FILES = sorted(ROOT.rglob("*.py"))
+
+LOCKS = {"Lock", "StrictFIFOLock", "Semaphore", "Condition"}
+#: Each stands between the tasks of one owner, and its file's docstring says why it is better than a task with an inbox.
+MAY_LOCK = {
+    ("door/connection.py", "StrictFIFOLock"): "the writer's turn on one client's socket",
+    ("door/connection.py", "Semaphore"): "the bound of one client's open requests",
+    ("processes/link.py", "Lock"): "the writer's turn on one control socket",
+}
+#: Files whose actor keeps its own nursery in a field, and why.
+MAY_KEEP_A_NURSERY: dict[str, str] = {
+    "runs/scheduler.py": "supervisors of a start begin in the instant in which its admission is known",
+}
+ORDER = ("limits", "messages", "the handle", "the actor", "pure functions")
+
+
+def named(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+def calls(path: Path) -> Iterator[ast.Call]:
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            yield node
+
+
+@pytest.mark.parametrize("path", FILES, ids=named)
+def test_an_actor_has_no_lock(path: Path) -> None:
+    made = {
+        (named(path), call.func.attr)
+        for call in calls(path)
+        if isinstance(call.func, ast.Attribute)
+        and isinstance(call.func.value, ast.Name)
+        and call.func.value.id == "trio"
+        and call.func.attr in LOCKS
+    }
+    assert not made - MAY_LOCK.keys(), "give the work to a task with an inbox, or say why that is worse"
+
+
+def test_what_may_lock_still_does() -> None:
+    for file, kind in MAY_LOCK:
+        assert f"trio.{kind}(" in (ROOT / file).read_text(encoding="utf-8"), f"{file} has no {kind} any more"
+
+
+@pytest.mark.parametrize("path", FILES, ids=named)
+def test_a_task_begins_only_in_a_nursery_that_its_starter_was_given(path: Path) -> None:
+    """A nursery in a field is one that other tasks can spawn into."""
+    kept = [
+        ast.unparse(call.func)
+        for call in calls(path)
+        if isinstance(call.func, ast.Attribute)
+        and call.func.attr in ("start", "start_soon")
+        and isinstance(call.func.value, ast.Attribute)
+        and "nursery" in call.func.value.attr
+    ]
+    assert not kept or named(path) in MAY_KEEP_A_NURSERY, f"{named(path)}: {kept}"
+
+
+def messages(kind: type) -> Iterator[type]:
+    for below in kind.__subclasses__():
+        yield below
+        yield from messages(below)
+
+
+def modules() -> Iterator[str]:
+    for path in FILES:
+        yield "pwf.actors." + named(path).removesuffix(".py").replace("/", ".").removesuffix(".__init__")
+
+
+def test_a_message_can_not_be_changed_and_is_in_an_inbox_by_its_own_type() -> None:
+    for module in modules():
+        importlib.import_module(module)
+    found = set(messages(Message))
+    assert len(found) > 10
+    for kind in found:
+        assert kind.__struct_config__.frozen, f"{kind.__qualname__} is not frozen"
+    kinds = {kind.__name__ for kind in found}
+    for path in FILES:
+        for inside in re.findall(r"\bMailbox\[([^\]]+)\]", path.read_text(encoding="utf-8")):
+            for name in re.split(r"[\s|]+", inside.strip()):
+                assert name in kinds | {"T", "Any", "AwaitEnd"}, f"{named(path)}: {name} is no message"
+
+
+def test_what_goes_into_an_inbox_without_an_answer_is_a_frozen_struct() -> None:
+    making = importlib.import_module("pwf.actors.processes.making")
+    assert issubclass(making.AwaitEnd, msgspec.Struct)
+    assert making.AwaitEnd.__struct_config__.frozen
+
+
+@pytest.mark.parametrize("path", FILES, ids=named)
+def test_an_actor_file_reads_from_its_docstring_to_its_pure_functions(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    heads = [head for head in re.findall(r"^# --- ([a-z ]+?) -+$", text, re.MULTILINE) if head in ORDER]
+    assert heads == sorted(heads, key=ORDER.index), f"{named(path)}: {heads}"
+    if "the actor" in heads:
+        said = ast.get_docstring(ast.parse(text)) or ""
+        for word in ("Owns", "romises", "In:", "Out:", "dies"):
+            assert word in said, f"{named(path)}'s docstring does not say {word}"
