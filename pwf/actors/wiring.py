@@ -143,6 +143,7 @@ def wire(
         log=log,
         life=Life(started_wall_ms=clock.now().wall_ms, stop=stop),
         clients=lambda: door.handle.clients,
+        runners=ports.pool.runners,
         user=ports.user,
         interpreters=Interpreters(),
         pruner=pruner.handle,

@@ -58,7 +58,9 @@ def _print(found: DaemonStatus, out: Out) -> None:
     if found.effects_ambiguous:
         facts["effects"] = f"{found.effects_ambiguous} ambiguous (pwf effects --status ambiguous)"
     facts["store"] = f"{text.size(found.store_bytes)}, log {text.size(found.wal_bytes)}"
-    facts["clients"] = str(found.clients)
+    runners_bytes = sum(runner.memory_bytes for runner in found.live)
+    facts["memory"] = f"{text.size(found.memory_bytes)}, runners {text.size(runners_bytes)}"
+    facts["clients"] = f"{found.clients}, {text.count(found.open_descriptors, 'open descriptor')}"
     for name, value in facts.items():
         out.print(f"{name:<10}{value}")
     if found.disk_full:

@@ -13,7 +13,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
@@ -24,12 +24,17 @@ from pwf.errors import PwfError
 from pwf.places import Places
 from pwf.protocol.lock_record import LockRecord, read_record
 
+if TYPE_CHECKING:
+    from pwf.host import Bearer
+
 SPACE_FAIL = 64 * 1024 * 1024
 SPACE_WARN = 512 * 1024 * 1024
 PYTHON_MIN = (3, 11)
 SQLITE_MIN = (3, 37, 0)  # STRICT tables
 EARLIEST_WALL_S = 1_735_689_600  # 2025-01-01: an earlier clock was never set
 STEP_BACK_S = 120
+LOOK_AGAIN_S = 1.0
+PIDS_SHOWN = 8
 
 
 class Check(msgspec.Struct, frozen=True, kw_only=True):
@@ -249,27 +254,61 @@ def check_daemon(at: Places) -> Check:
 
 
 def check_leftovers(at: Places) -> Check:
-    """Processes of runs that no daemon of this home looks after."""
-    from pwf import host
-    from pwf.protocol.runner import MARKER_VARIABLE
-
+    """Processes that bear this home's marker and belong to no live runner."""
     record = read_record(at.lock) or LockRecord()
     if not record.home_id:
         return ok("leftovers", "none (no daemon has served here yet)")
     prefix = f"{record.home_id}:"
-    found = [
-        bearer for bearer in host.find_bearers(MARKER_VARIABLE) if (bearer.marker or "").startswith(prefix)
-    ]
+    serves = bool(record.pid) and _is_alive(record.pid)
+    found = _bearers(prefix)
+    if not serves and found:
+        return warn(
+            "leftovers",
+            f"no daemon runs, but processes of its runs do: {_pids(found)}",
+            "pwf start (it ends or adopts them)",
+        )
+    try:
+        left = _without_runner(at, found)
+        if left:  # a runner that is just ending may be among them: what is left a moment later is
+            time.sleep(LOOK_AGAIN_S)
+            still = {bearer.identity for bearer in _bearers(prefix)}
+            left = _without_runner(at, [bearer for bearer in left if bearer.identity in still])
+    except PwfError as error:
+        return warn("leftovers", f"the daemon does not say which runners live: {error.message}", "pwf logs")
+    if left:
+        pids = _pids(left)
+        return warn(
+            "leftovers",
+            f"processes of earlier runs belong to no live runner: {pids}",
+            f"look at them, then end them: kill {pids.replace(',', '')}",
+        )
+    lived = f" ({len(found)} processes belong to live runs)" if found else ""
+    return ok("leftovers", f"none{lived}")
+
+
+def _bearers(prefix: str) -> list[Bearer]:
+    from pwf import host
+    from pwf.protocol.runner import MARKER_VARIABLE
+
+    found = host.find_bearers(MARKER_VARIABLE)
+    return [bearer for bearer in found if (bearer.marker or "").startswith(prefix)]
+
+
+def _without_runner(at: Places, found: list[Bearer]) -> list[Bearer]:
+    """Those whose marker is no live runner's, by the daemon's word now."""
     if not found:
-        return ok("leftovers", "none")
+        return []
+    from pwf.client.sync import SyncClient
+
+    with SyncClient(at, autostart=False, reconnect=False) as client:
+        live = {runner.marker for runner in client.call("daemon.status", timeout_s=5).live}
+    return [bearer for bearer in found if bearer.marker not in live]
+
+
+def _pids(found: list[Bearer]) -> str:
     pids = sorted({bearer.identity.pid for bearer in found})
-    shown = ", ".join(map(str, pids[:8])) + (f" and {len(pids) - 8} more" if len(pids) > 8 else "")
-    if record.pid and _is_alive(record.pid):
-        return ok("leftovers", f"none ({len(pids)} processes belong to live runs)")
-    return warn(
-        "leftovers",
-        f"no daemon runs, but processes of its runs do: {shown}",
-        "pwf start (it ends or adopts them)",
+    return ", ".join(map(str, pids[:PIDS_SHOWN])) + (
+        f" and {len(pids) - PIDS_SHOWN} more" if len(pids) > PIDS_SHOWN else ""
     )
 
 

@@ -47,6 +47,14 @@ class Origin(_Body, frozen=True, kw_only=True, forbid_unknown_fields=True):
 # --- daemon ---------------------------------------------------------------------------------------------------
 
 
+class LiveRunner(_Body, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A process that executes a run. Every process that it starts bears its `marker` in its environment."""
+
+    marker: str
+    pid: int
+    memory_bytes: int = 0  # resident, with all below it
+
+
 class DaemonStatus(_Body, frozen=True, kw_only=True, forbid_unknown_fields=True):
     state: Literal["starting", "serving", "draining", "degraded"]
     version: str
@@ -70,6 +78,9 @@ class DaemonStatus(_Body, frozen=True, kw_only=True, forbid_unknown_fields=True)
     used_bytes: int = 0  # of it, without its free pages: what `max_state_size` is compared with
     max_state_size: int | None = None
     wal_bytes: int = 0
+    memory_bytes: int = 0  # of the daemon, resident
+    open_descriptors: int = 0
+    live: tuple[LiveRunner, ...] = ()
     disk_full: bool = False
     problems: tuple[str, ...] = ()
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 from collections.abc import Callable, Iterator
 from itertools import count
 
 import psutil
 import pytest
 
+from pwf.protocol.runner import MARKER_VARIABLE
 from tests.e2e.home import ended, wait_for
 from tests.e2e.world import PATIENCE_S, World, processes_with, serving
 
@@ -83,6 +86,32 @@ def test_a_pause_now_stops_the_step_and_resume_runs_it_again(world: World) -> No
     world.home.run("resume", run_id)
     world.until(run_id, "executing")
     assert [status for _, status in world.steps(run_id)] == ["interrupted", "active"]
+
+
+def test_status_says_what_processes_use_and_doctor_names_those_of_no_live_runner(world: World) -> None:
+    run_id, sleepers = _asleep(world, "in_use", TWO_SHELLS)
+    with world.home.client() as client:
+        found = client.call("daemon.status")
+    daemon = psutil.Process(found.pid)
+    assert abs(found.memory_bytes - daemon.memory_info().rss) < 0.2 * found.memory_bytes
+    assert abs(found.open_descriptors - daemon.num_fds()) <= 5
+    (live,) = found.live
+    assert live.marker.split(":")[1] == run_id
+    assert live.pid in {above.pid for above in sleepers[0].parents()}
+    assert live.memory_bytes > psutil.Process(live.pid).memory_info().rss / 2
+
+    def leftovers() -> str:
+        lines = world.home.run("doctor", code=None).stdout.splitlines()
+        return next(line for line in lines if "leftovers" in line)
+
+    assert "belong to live runs" in leftovers()
+    marked = {**os.environ, MARKER_VARIABLE: f"{world.home.record.home_id}:ended:1"}
+    with subprocess.Popen(["sleep", "1000"], env=marked) as stray:
+        told = leftovers()
+        stray.kill()
+    assert f" {stray.pid}" in told
+    assert not {str(process.pid) for process in sleepers} & set(told.replace(",", "").split())
+    world.cancel(run_id)
 
 
 FORKS = """

@@ -187,6 +187,10 @@ class SimPool:
         task_status.started()
         await trio.sleep_forever()
 
+    def runners(self) -> list[tuple[str, Identity]]:
+        """As `RunnerPool.runners`."""
+        return []
+
     async def resolve(self, interpreter: str, path: str, root: str, environment: dict[str, str]) -> Resolved:
         """What a resolver would say of the seed's workflow."""
         await trio.sleep(self._chance.random() * 0.02)

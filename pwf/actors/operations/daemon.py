@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 import msgspec
+import trio
 
 import pwf
 from pwf.actors.base.changes import ANY_RUN
@@ -12,9 +13,12 @@ from pwf.actors.operations.runs import with_newer_code
 from pwf.actors.operations.services import Answer, Asked, OperationHandler, Services
 from pwf.actors.operations.state import wal_bytes
 from pwf.errors import InvalidArgument, NotFound
+from pwf.host import Identity
+from pwf.host.usage import memory_of, own_usage
 from pwf.protocol.operations import (
     Content,
     DaemonStatus,
+    LiveRunner,
     Nothing,
     ReadContent,
     RunListPayload,
@@ -42,6 +46,7 @@ SUBSCRIPTION_ID_CHARS_MAX = 128
 async def status(services: Services, asked: Asked[Nothing]) -> Answer:
     """`daemon.status`."""
     counts = await services.store.read(daemon_counts, Ask())
+    memory_bytes, descriptors, live = await trio.to_thread.run_sync(_usage, services.runners())
     life, claim, scheduler = services.life, services.claim, services.scheduler
     now = services.clock.now()
     oldest = counts.request_oldest_ms
@@ -69,10 +74,23 @@ async def status(services: Services, asked: Asked[Nothing]) -> Answer:
             used_bytes=counts.used_bytes,
             max_state_size=services.config.max_state_size,
             wal_bytes=wal_bytes(services.places.database),
+            memory_bytes=memory_bytes,
+            open_descriptors=descriptors,
+            live=live,
             disk_full=services.store.disk_full,
             problems=_problems(services, counts.used_bytes),
         )
     )
+
+
+def _usage(runners: list[tuple[str, Identity]]) -> tuple[int, int, tuple[LiveRunner, ...]]:
+    """In a thread: it reads a few files for each process."""
+    memory_bytes, descriptors = own_usage()
+    live = (
+        LiveRunner(marker=marker, pid=identity.pid, memory_bytes=memory_of(identity.pid))
+        for marker, identity in sorted(runners)
+    )
+    return memory_bytes, descriptors, tuple(live)
 
 
 def _problems(services: Services, used_bytes: int) -> tuple[str, ...]:

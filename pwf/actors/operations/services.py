@@ -25,6 +25,7 @@ from pwf.actors.upkeep.pruner import PrunerHandle
 from pwf.clock import Clock
 from pwf.config import Config
 from pwf.errors import InvalidArgument
+from pwf.host import Identity
 from pwf.ids import check_key
 from pwf.places import Places
 from pwf.protocol.frames import Request
@@ -139,6 +140,7 @@ class Services:
     log: Log
     life: Life
     clients: Callable[[], int]
+    runners: Callable[[], list[tuple[str, Identity]]]  # marker and process of each that has a run
     user: str  # of the operating system: who all clients are
     interpreters: Interpreters
     pruner: PrunerHandle
