@@ -28,7 +28,7 @@ from pwf.actors.operations.caller import Handler
 from pwf.actors.operations.dispatch import Operations
 from pwf.actors.operations.services import Admission, Life, Services
 from pwf.actors.runs.clock_watch import ClockWatch
-from pwf.actors.runs.scheduler import Scheduler
+from pwf.actors.runs.scheduler import Scheduler, SchedulerHandle
 from pwf.actors.upkeep.backup import Backups
 from pwf.actors.upkeep.pruner import Pruner
 from pwf.clock import Clock
@@ -79,7 +79,7 @@ class Ports:
     open_clock_steps: Callable[[], ClockSteps | None]
     user: str
     changes: Callable[[StoreHandle], ChangeSource] = lambda store: store
-    admission: Callable[[Scheduler], Admission] = lambda scheduler: scheduler  # as operations have it
+    admission: Callable[[SchedulerHandle], Admission] = lambda scheduler: scheduler  # as operations have it
 
 
 @dataclass(frozen=True)
@@ -121,16 +121,16 @@ def wire(
         epoch=claim.epoch,
         home_id=claim.home_id,
     )
-    server_claim = _server_claim(store, claim, ports, scheduler, config, clock, log)
+    server_claim = _server_claim(store, claim, ports, scheduler.handle, config, clock, log)
     definitions = Definitions(ports.pool, store, ports.whereabouts)
-    pruner = _pruner(store, definitions, scheduler, claim.epoch, config, clock, log)
+    pruner = _pruner(store, definitions, scheduler.handle, claim.epoch, config, clock, log)
     backups = Backups(at.database, claim.epoch, clock, log)
     newer_code = NewerCode(store)
     views = Views(changes, log)
     door: Door
     services = Services(
         store=store,
-        scheduler=ports.admission(scheduler),
+        scheduler=ports.admission(scheduler.handle),
         definitions=definitions.handle,
         schemas=Schemas(),
         changes=changes,
@@ -150,7 +150,7 @@ def wire(
         backups=backups.handle,
     )
     door = ports.open_door(Operations(services).handle)
-    clock_watch = ClockWatch(clock, scheduler.wake, log, ports.open_clock_steps)
+    clock_watch = ClockWatch(clock, scheduler.handle.wake, log, ports.open_clock_steps)
     return Actors(
         claim=server_claim,
         pool=ports.pool,
@@ -170,7 +170,7 @@ def _server_claim(
     store: StoreHandle,
     claim: Claim,
     ports: Ports,
-    scheduler: Scheduler,
+    scheduler: SchedulerHandle,
     config: Config,
     clock: Clock,
     log: Log,
@@ -191,7 +191,7 @@ def _server_claim(
 def _pruner(
     store: StoreHandle,
     definitions: Definitions,
-    scheduler: Scheduler,
+    scheduler: SchedulerHandle,
     epoch: int,
     config: Config,
     clock: Clock,
@@ -222,7 +222,7 @@ async def live(
     that came up degraded (`life.why_degraded`) admits nothing and prunes nothing by itself. The claim outlives the
     others, and is given up last.
     """
-    life, scheduler = actors.services.life, actors.scheduler
+    life, scheduler = actors.services.life, actors.scheduler.handle
     async with trio.open_nursery() as outer:
         await outer.start(actors.claim.run)
         async with trio.open_nursery() as nursery:
@@ -235,11 +235,10 @@ async def live(
             nursery.start_soon(actors.views.run)
             nursery.start_soon(functools.partial(actors.pruner.run, by_age=life.why_degraded is None))
             served()
+            await nursery.start(actors.scheduler.run, life.why_degraded)
             if life.why_degraded is None:
-                await nursery.start(scheduler.run)
                 life.state = "serving"
             else:
-                scheduler.stopped = life.why_degraded
                 life.state = "degraded"
                 log.error("daemon.degraded", why=life.why_degraded)
             log(

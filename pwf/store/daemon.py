@@ -56,7 +56,7 @@ class Renew(msgspec.Struct, frozen=True, kw_only=True):
     token: str
     epoch: int
     lease_ms: int
-    live: list[tuple[str, int, str]]
+    live: tuple[tuple[str, int, str], ...]
 
 
 def renew(tx: Tx, command: Renew) -> int:

@@ -58,10 +58,14 @@ class Admit(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Admission(msgspec.Struct, frozen=True, kw_only=True):
-    """A run that is ours now. `launched`: for the process `identity`, which stood by; else it has no process yet."""
+    """A run that is ours now, admitted as `revision`.
+
+    `launched`: for the process `identity`, which stood by; else it has no process yet.
+    """
 
     run_id: str
     generation: int
+    revision: int
     token: str
     definition_id: str
     environment_id: str
@@ -174,6 +178,7 @@ def _admit_one(tx: Tx, command: Admit, ready: _Ready, standby: Standby | None) -
     return Admission(
         run_id=run_id,
         generation=generation,
+        revision=revision,
         token=token,
         definition_id=ready.definition_id,
         environment_id=ready.environment_id,

@@ -8,15 +8,20 @@ from typing import Any
 import msgspec
 import pytest
 import trio
+from trio.testing import wait_all_tasks_blocked
 
-from pwf.actors.runs.scheduler import LOOK_S, REREAD_S, Scheduler
+from pwf.actors.runs.admission import LOOK_S
+from pwf.actors.runs.launching import launchable
+from pwf.actors.runs.recovery import REREAD_S
+from pwf.actors.runs.run_supervisor import RunSupervisor
+from pwf.actors.runs.scheduler import SchedulerHandle
 from pwf.config import Config
 from pwf.errors import InvalidArgument, Unavailable
 from pwf.protocol.graph import SourceFile
 from pwf.store.control import Control, cancel
 from pwf.store.daemon import Ask, standing_runners
 from pwf.store.runs import start_run
-from tests.actors.test_scheduler import Process, Setting
+from tests.actors.test_scheduler import LATER, Process, Setting
 from tests.store.world import MANUAL, graph, linear, node
 
 pytestmark = pytest.mark.trio
@@ -48,7 +53,7 @@ def setting(tmp_path):
     return found
 
 
-async def begin(setting: Setting, nursery: trio.Nursery, flow: Any = None) -> Scheduler:
+async def begin(setting: Setting, nursery: trio.Nursery, flow: Any = None) -> SchedulerHandle:
     """A scheduler that knows the definition: a run of it is over, and nothing is under way."""
     flow = flow or linear(1)
     run_id = setting.start(flow)
@@ -63,7 +68,7 @@ async def begin(setting: Setting, nursery: trio.Nursery, flow: Any = None) -> Sc
     return scheduler
 
 
-async def being_admitted(setting: Setting, nursery: trio.Nursery) -> tuple[Scheduler, Process]:
+async def being_admitted(setting: Setting, nursery: trio.Nursery) -> tuple[SchedulerHandle, Process]:
     """A start of the run `mine` is in the middle of its commit, with the process that stands by for it."""
     command = setting.command(SEND, run_id="mine")
     scheduler = await begin(setting, nursery, SEND)
@@ -118,6 +123,7 @@ async def test_a_process_that_nobody_needed_stands_by_for_the_next(setting, nurs
     await begin(setting, nursery)
     ready = setting.pool.stand_by()
     await setting.scheduler.start(later)
+    await wait_all_tasks_blocked()
     assert setting.pool.waiting == [ready]
     assert setting.scheduler.free == setting.scheduler.capacity
     await setting.scheduler.start(command)
@@ -190,6 +196,7 @@ async def test_a_start_that_is_withdrawn_before_its_turn_leaves_no_trace(setting
     await trio.sleep(0.1)
     with trio.move_on_after(0.1):
         await setting.scheduler.start(command)
+    await wait_all_tasks_blocked()
     assert (setting.pool.waiting, setting.scheduler.free) == ([ready], setting.scheduler.capacity)
     await trio.sleep(REREAD_S)
     assert "mine" not in await statuses(setting)
@@ -245,7 +252,7 @@ async def test_a_cancel_that_commits_with_the_admission_stops_the_runner_before_
     else:
         for command in commands:
             await scheduler.start(command)
-    await one_batch(setting, nursery, lambda: scheduler.stop_run("mine"))
+    await one_batch(setting, nursery, lambda: nursery.start_soon(scheduler.stop_run, "mine", LATER))
     if admitted_by == "its start":
         nursery.start_soon(scheduler.start, commands[1])
     else:
@@ -333,10 +340,10 @@ async def test_a_supervisor_that_fails_before_it_serves_hangs_up_on_the_process(
     scheduler = await begin(setting, nursery)
     ready = setting.pool.stand_by()
 
-    async def fails(_definition_id: str) -> Any:
+    async def fails(*_: Any) -> Any:
         raise Unavailable("the read took too long")
 
-    monkeypatch.setattr(scheduler, "_launch_facts", fails)
+    monkeypatch.setattr(RunSupervisor, "_live", fails)
     await scheduler.start(command)
     assert await ready.told() == b""
     monkeypatch.undo()
@@ -353,14 +360,13 @@ async def test_no_process_is_offered_for_what_is_compared_first_or_isolated_or_g
     setting.start(linear(1))
     scheduler = await setting.begin(nursery)
     await trio.sleep(0.1)
-    (supervisor,) = scheduler._live.values()
-    facts = await scheduler._launch_facts(supervisor.admission.definition_id)
-    environment = await scheduler._environment(supervisor.admission.environment_id)
+    (live,) = setting.actor._live.values()
+    known = live.handle.launched_from
     setting.pool.stand_by()
-    offers = scheduler._offers
     source = SourceFile(path="/flow.py", kind="root", module="", digest="d", size=1)
     for changed in ({"isolate": "spawn"}, {"sources": (source,)}, {"root": "/nowhere"}):
-        offers._known.clear()
-        offers.learn(supervisor.admission, msgspec.structs.replace(facts, **changed), environment)
-        with offers.open(1) as offer:
-            assert offer.admit.standbys == ()
+        facts = msgspec.structs.replace(known.facts, **changed)
+        setting.actor._launchables.learn(launchable(live.admission, facts, known.environment))
+        offer = scheduler._offers.take(1)
+        assert (offer.admit.limit, offer.admit.standbys) == (1, ())
+        await scheduler._offers.close(offer, None)

@@ -10,7 +10,7 @@ import pytest
 import trio
 
 from pwf.actors.base.store_actor import StoreHandle
-from pwf.actors.runs.scheduler import REREAD_S
+from pwf.actors.runs.recovery import REREAD_S
 from pwf.config import Config
 from pwf.errors import Unavailable
 from tests.actors.test_scheduler import Setting

@@ -6,12 +6,13 @@ from typing import Any
 
 import pytest
 import trio
+from trio.testing import wait_all_tasks_blocked
 
 from pwf.config import Config
 from pwf.protocol.runner import Finish, Leaving
 from pwf.store.daemon import Ask, standing_runners
 from tests.actors.test_offers import Commits
-from tests.actors.test_scheduler import Process, Setting
+from tests.actors.test_scheduler import LATER, Process, Setting
 from tests.store.world import graph, linear, node, value
 
 pytestmark = pytest.mark.trio
@@ -69,6 +70,7 @@ async def test_capacity_is_free_when_a_runner_has_left_though_its_last_word_is_n
     if first == "its leaving":
         assert setting.scheduler.used == 1
         process.leave()
+    await wait_all_tasks_blocked()
     assert setting.scheduler.used == 0
     assert await status(setting, run_id) == "running"
     setting.pause.seconds = {}
@@ -152,7 +154,7 @@ async def test_a_last_word_counts_though_its_runner_is_stopped_before_the_commit
     await process.say(last, Leaving(childless=True))
     process.leave()
     await trio.sleep(0.1)
-    setting.scheduler.stop_run(run_id)
+    await setting.scheduler.stop_run(run_id, LATER)
     setting.pause.seconds = {}
     await trio.sleep(2 * COMMIT_S)
     assert process.asked_childless == [False], "who is stopped is not believed"

@@ -15,8 +15,9 @@ from pwf.actors.base.store_actor import StoreActor
 from pwf.actors.operations.runs import pause_
 from pwf.actors.operations.services import Asked, scope_key
 from pwf.actors.processes.custody import PROOF_TIMEOUT_S
+from pwf.actors.runs.recovery import LOOK_AGAIN_S, REREAD_S
 from pwf.actors.runs.run_supervisor import RETRY_S
-from pwf.actors.runs.scheduler import LOOK_AGAIN_S, REREAD_S, Scheduler
+from pwf.actors.runs.scheduler import Scheduler, SchedulerHandle
 from pwf.actors.runs.value_reads import serve_values
 from pwf.config import Config
 from pwf.errors import Unavailable
@@ -38,6 +39,7 @@ from tests.store.world import MANUAL, World, graph, linear, node, value
 pytestmark = pytest.mark.trio
 
 WITHIN_S = 60.0
+LATER = 1_000  # a revision after those of any admission here
 
 
 class Process:
@@ -149,6 +151,9 @@ class Pool:
         self.waiting.append(process)
         return process
 
+    async def prove_dead(self, identity: Identity, marker: str, *, timeout_s: float) -> bool:
+        return await self.custody.prove_dead(identity, marker, timeout_s=timeout_s)
+
     def reserve(self, _key: Any) -> Reserved | None:
         return Reserved(self, self.waiting.pop(0)) if self.waiting else None
 
@@ -184,13 +189,13 @@ class Setting:
         self.world.sql("UPDATE definitions SET root = '/'")
         return command
 
-    async def begin(self, nursery: trio.Nursery) -> Scheduler:
+    async def begin(self, nursery: trio.Nursery) -> SchedulerHandle:
         self.epoch = self.world.do(claim, Claim(token="t", lease_ms=1_000, pid=1, version="x")).epoch
         self.world.close()
         executor = InlineExecutor(self.world.spec, self.pause)
         self.store = await nursery.start(StoreActor(executor).run)
         changes = Changes(self.store)
-        self.scheduler = Scheduler(
+        self.actor = Scheduler(
             store=self.store,
             pool=self.pool,  # type: ignore[arg-type]
             changes=changes,
@@ -199,12 +204,13 @@ class Setting:
             epoch=self.epoch,
             home_id="h",
         )
+        self.scheduler = self.actor.handle
         await nursery.start(self._live)
         return self.scheduler
 
     async def _live(self, task_status: trio.TaskStatus[None]) -> None:
         with self.life:
-            await self.scheduler.run(task_status)
+            await self.actor.run(task_status=task_status)
 
     async def view(self, run_id: str) -> Any:
         return await self.store.read(run_view, RunQuery(run_id=run_id))
@@ -256,7 +262,7 @@ async def test_a_store_that_is_locked_at_the_start_is_waited_for(
             raise failures.pop()
         return 0
 
-    monkeypatch.setattr("pwf.actors.runs.scheduler.rebase", locked)
+    monkeypatch.setattr("pwf.actors.runs.admission.rebase", locked)
     await setting.begin(nursery)
     await trio.sleep(10)
     assert (await setting.view(run_id)).summary.status == "running"

@@ -19,7 +19,7 @@ from pwf.actors.base.store_actor import StoreActor
 from pwf.actors.claim.server_claim import Claim
 from pwf.actors.code.whereabouts import Where
 from pwf.actors.operations.caller import Caller, Handler
-from pwf.actors.runs.scheduler import Scheduler
+from pwf.actors.runs.scheduler import SchedulerHandle
 from pwf.actors.wiring import Ports, live, wire
 from pwf.config import Config
 from pwf.discovery import Found
@@ -181,7 +181,7 @@ class SimDoor:
 class FlakyAdmission:
     """The scheduler's handle as operations have it: a wake-up may be lost."""
 
-    def __init__(self, scheduler: Scheduler, world: Any, chance: random.Random) -> None:
+    def __init__(self, scheduler: SchedulerHandle, world: Any, chance: random.Random) -> None:
         self._scheduler = scheduler
         self._world = world
         self._chance = chance
@@ -204,7 +204,7 @@ class Life:
         self.serving = False
         self.over = trio.Event()
         self.epoch = 0
-        self.scheduler: Scheduler | None = None
+        self.scheduler: SchedulerHandle | None = None
         self.mount = world.disk.mount()
         self._chance = world.stream(f"life:{number}")
         self._crashed = trio.Event()
@@ -306,7 +306,7 @@ class Life:
                 log=self.log,
                 stop=self.stop,
             )
-            self.scheduler = actors.scheduler
+            self.scheduler = actors.scheduler.handle
             try:
                 await live(
                     actors,

@@ -224,6 +224,12 @@ class SimPool:
         self.stand_by(template_key(interpreter, bundle_key, environment))
         return held
 
+    async def prove_dead(
+        self, identity: Identity, marker: str, *, timeout_s: float = PROOF_TIMEOUT_S
+    ) -> bool:
+        """As `RunnerPool.prove_dead`."""
+        return await self.custody.prove_dead(identity, marker, timeout_s=timeout_s)
+
     def reserve(self, key: TemplateKey) -> SimReserved | None:
         """As `RunnerPool.reserve`."""
         waiting = self.waiting.get(key, [])

@@ -7,8 +7,9 @@ Wake-ups that may be lost or doubled don't belong here (they are events that car
 
 from __future__ import annotations
 
+import contextlib
+import math
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
 from typing import Any, Generic, TypeVar
 
 import msgspec
@@ -49,18 +50,35 @@ class Mailbox(Generic[T]):
         except (trio.BrokenResourceError, trio.ClosedResourceError):
             raise self._stopped() from None
 
+    async def put_surely(self, item: T) -> None:
+        """The same for what has happened already, and must be learned of: a cancel waits until it is handed over.
+
+        Only for an actor that waits for nothing but its inbox, so that this is soon.
+        """
+        if not self.put_now(item):
+            with trio.CancelScope(shield=True):
+                await self.put(item)
+
+    def put_now(self, item: T) -> bool:
+        """Hand over without waiting. False: the inbox is full, or closed."""
+        try:
+            self._send.send_nowait(item)
+        except (trio.WouldBlock, trio.BrokenResourceError, trio.ClosedResourceError):
+            return False
+        return True
+
     # --- for the actor ---
 
     async def take(self, most: int) -> list[T]:
         """Wait for one, then take what else is there, at most `most` in all. A checkpoint only when it waits."""
+        return self.take_now(most) or [await self._receive.receive(), *self.take_now(most - 1)]
+
+    def take_now(self, most: float = math.inf) -> list[T]:
+        """What is there, at most `most`. Does not wait."""
         found: list[T] = []
-        while len(found) < most:
-            try:
+        with contextlib.suppress(trio.WouldBlock, trio.EndOfChannel, trio.ClosedResourceError):
+            while len(found) < most:
                 found.append(self._receive.receive_nowait())
-            except trio.WouldBlock:
-                if found:
-                    break
-                found.append(await self._receive.receive())
         return found
 
     async def take_one(self, by: float) -> T | None:
@@ -70,11 +88,16 @@ class Mailbox(Generic[T]):
         return None
 
     @property
+    def count(self) -> int:
+        """How many wait."""
+        return self._receive.statistics().current_buffer_used
+
+    @property
     def empty(self) -> bool:
         """Whether nothing waits."""
-        return self._receive.statistics().current_buffer_used == 0
+        return self.count == 0
 
-    @contextmanager
+    @contextlib.contextmanager
     def open(self) -> Iterator[None]:
         """The actor serves within this block. When it ends, however that comes, those who still wait are told."""
         try:
@@ -104,12 +127,7 @@ class Mailbox(Generic[T]):
 
     def close(self) -> list[T]:
         """Take no more; what was put in and never taken."""
-        left: list[T] = []
-        while True:
-            try:
-                left.append(self._receive.receive_nowait())
-            except (trio.WouldBlock, trio.EndOfChannel, trio.ClosedResourceError):
-                break
+        left = self.take_now()
         self._receive.close()
         return left
 

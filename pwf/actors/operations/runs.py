@@ -119,8 +119,8 @@ async def pause_(services: Services, asked: Asked[PausePayload]) -> Answer:
     """`run.pause`."""
     now = asked.payload.now
     done = await _control(services, asked, pause, now=now)
-    if now and not done.repeated:  # a late repeat must not end what a resume has begun since
-        services.scheduler.stop_run(done.unwrap().run_id)
+    if now:
+        await _stop(services, done)
     return _changed(done)
 
 
@@ -138,8 +138,14 @@ async def resume_(services: Services, asked: Asked[Nothing]) -> Answer:
 async def cancel_(services: Services, asked: Asked[CancelPayload]) -> Answer:
     """`run.cancel`: committed first, then the processes are stopped."""
     done = await _control(services, asked, cancel, reason=asked.payload.reason)
-    services.scheduler.stop_run(done.unwrap().run_id)
+    await _stop(services, done)
     return _changed(done)
+
+
+async def _stop(services: Services, done: Done[RunChanged]) -> None:
+    """End the runner. A late repeat ends none that was admitted since."""
+    changed = done.unwrap()
+    await services.scheduler.stop_run(changed.run_id, changed.revision)
 
 
 async def _control(

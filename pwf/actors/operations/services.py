@@ -68,7 +68,11 @@ class Admission(Protocol):
     """The scheduler's handle, as far as clients' operations need it."""
 
     capacity: int
-    admissions: int
+
+    @property
+    def admissions(self) -> int:
+        """How many runs were admitted in this life of the daemon."""
+        ...
 
     @property
     def used(self) -> int:
@@ -87,8 +91,8 @@ class Admission(Protocol):
         """Look at the queue."""
         ...
 
-    def stop_run(self, run_id: str, generation: int | None = None) -> None:
-        """End the runner of a run whose cancel or immediate pause has been committed."""
+    async def stop_run(self, run_id: str, revision: int) -> None:
+        """End the runner of a run whose cancel or immediate pause is committed as `revision`."""
         ...
 
 

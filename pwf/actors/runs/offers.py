@@ -1,43 +1,39 @@
-"""Offers: what the Scheduler puts into a transaction that may admit runs, and takes back what was not needed.
+"""Offers: what goes into a transaction that may admit runs, and comes back to the Scheduler when that is over.
 
-An offer is free capacity, and the processes that stand by for the definitions that were launched lately: a run that
-finds one of its own is launched in the very transaction that admits it. Owns the standing-by processes of its offers
-from `open` to the end of its block.
+An offer is seats of the capacity, and the processes that stand by for the definitions that were launched lately: a run
+that finds one of its own is launched in the very transaction that admits it. Whoever takes an offer owns its seats and
+processes, and hands them over to the Scheduler with what was admitted, also when nothing was.
 """
 
 from __future__ import annotations
 
+import math
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import NamedTuple
+from typing import Any
 
-import trio
+import msgspec
+from trio_util import AsyncValue
 
+from pwf.actors.base.mailbox import Mailbox
+from pwf.actors.base.store_actor import StoreHandle
 from pwf.actors.processes.runner_pool import RunnerPool
 from pwf.actors.processes.runner_process import RunnerProcess
 from pwf.actors.processes.standing_by import Reserved
-from pwf.actors.processes.warm import TEMPLATES_MAX, TemplateKey, template_key
+from pwf.actors.runs.capacity import Snapshot
+from pwf.actors.runs.launching import Launchable
+from pwf.errors import Unavailable
 from pwf.store.daemon import owner_of
-from pwf.store.definitions import LaunchFacts
 from pwf.store.launch import LaunchTerms
-from pwf.store.queue import Admission, Admit, Standby
-from pwf.store.runs import RunEnvironment
+from pwf.store.queue import Admission, Admit, Admitted, Standby
 
 
 class Offer:
-    """`admit` is the command. Whoever has its answer takes the processes of the runs that were launched."""
+    """`admit` is the command. The Scheduler takes the processes of the runs that were launched, and closes it."""
 
-    def __init__(self, admit: Admit, reserved: list[Reserved]) -> None:
+    def __init__(self, admit: Admit, seats: list[int], reserved: list[Reserved]) -> None:
         self.admit = admit
-        self.closed = trio.Event()
-        self.stops: set[tuple[str, int | None]] = set()
+        self.seats = seats
         self._reserved = {one.process.identity: one for one in reserved}
-
-    def is_stopped(self, admission: Admission) -> bool:
-        """Whether the end of its runner was asked for before anybody here knew of it."""
-        run_id = admission.run_id
-        return bool(self.stops & {(run_id, None), (run_id, admission.generation)})
 
     def take(self, admission: Admission) -> RunnerProcess | None:
         """The process that was launched for this run; None: it has none yet."""
@@ -47,92 +43,81 @@ class Offer:
         return self._reserved.pop(admission.identity).take(marker)
 
     def close(self) -> None:
-        """Give back what nobody took."""
+        """Put back the processes that nobody took."""
         while self._reserved:
             self._reserved.popitem()[1].put_back()
-        self.closed.set()
 
 
-class _Known(NamedTuple):
-    key: TemplateKey
-    root: str
+class OfferClosed(msgspec.Struct, frozen=True, kw_only=True):
+    """To the Scheduler: the transaction is over. `admitted`: None when nothing was, as far as anybody knows."""
+
+    offer: Offer
+    admitted: Admitted | None
 
 
 class Offers:
-    """Makes offers of the scheduler's capacity; `promised` is what those that are open may use of it."""
+    """Makes offers, for any task: of seats that are laid out, and of what the Scheduler publishes."""
 
-    def __init__(self, pool: RunnerPool, epoch: int, lease_ms: int, terms: LaunchTerms) -> None:
+    def __init__(
+        self,
+        store: StoreHandle,
+        pool: RunnerPool,
+        inbox: Mailbox[Any],
+        seats: Mailbox[int],
+        snapshot: AsyncValue[Snapshot],
+        launchables: AsyncValue[tuple[Launchable, ...]],
+        *,
+        epoch: int,
+        lease_ms: int,
+        terms: LaunchTerms,
+    ) -> None:
+        self._store = store
         self._pool = pool
-        self._epoch = epoch
-        self._lease_ms = lease_ms
-        self._terms = terms
-        self._open: set[Offer] = set()
-        self._going_on = 0  # admissions in a row that were no new start
-        self._known: dict[tuple[str, str], _Known] = {}  # by definition and environment, the latest last
+        self._inbox = inbox
+        self._seats = seats
+        self._snapshot = snapshot
+        self._launchables = launchables
+        self._template = Admit(limit=0, epoch=epoch, owner=owner_of(epoch), lease_ms=lease_ms, terms=terms)
 
     @property
-    def promised(self) -> int:
-        """Runs that may just be being admitted."""
-        return sum(offer.admit.limit for offer in self._open)
+    def why_stopped(self) -> str | None:
+        """Why nothing may be admitted now."""
+        stopped: str | None = self._snapshot.value.stopped
+        return "the disk is full" if stopped is None and self._store.disk_full else stopped
 
-    def count(self, admissions: tuple[Admission, ...]) -> None:
-        """These were admitted, in this order."""
-        for admission in admissions:
-            self._going_on = 0 if admission.is_new else self._going_on + 1
+    @property
+    def free(self) -> int:
+        """How many runs may be admitted now."""
+        return self._seats.count if self.why_stopped is None else 0
 
-    def learn(self, admission: Admission, facts: LaunchFacts, environment: RunEnvironment) -> None:
-        """What a run was launched from, further ones may be: a process may stand by for them."""
-        if facts.sources or facts.isolate == "spawn":
-            return  # its files are compared first, or each runner is a process started for itself
-        pair = (admission.definition_id, admission.environment_id)
-        known = self._known.pop(pair, None)
-        if known is None:
-            key = template_key(environment.interpreter, admission.definition_id, environment.variables)
-            known = _Known(key, facts.root)
-        self._known[pair] = known
-        while len(self._known) > TEMPLATES_MAX:
-            del self._known[next(iter(self._known))]
-
-    @contextmanager
-    def open(self, limit: int) -> Iterator[Offer]:
-        """An offer for up to `limit` runs."""
+    def take(self, most: float = math.inf) -> Offer:
+        """An offer for as many runs as may be admitted, at most `most`; perhaps none. Whoever takes it closes it."""
+        seats = self._seats.take_now(most) if self.why_stopped is None else []
         reserved: list[Reserved] = []
         standbys: list[Standby] = []
-        for (definition_id, environment_id), known in self._known.items() if limit > 0 else ():
-            if not os.path.isdir(known.root):
+        for found in self._launchables.value if seats else ():
+            if found.key is None or not os.path.isdir(found.facts.root):
                 continue  # the supervisor says so
-            for _ in range(limit):
-                one = self._pool.reserve(known.key)
+            for _ in seats:
+                one = self._pool.reserve(found.key)
                 if one is None:
                     break
                 reserved.append(one)
-                identity = one.process.identity
                 standbys.append(
-                    Standby(definition_id=definition_id, environment_id=environment_id, identity=identity)
+                    Standby(
+                        definition_id=found.definition_id,
+                        environment_id=found.environment_id,
+                        identity=one.process.identity,
+                    )
                 )
-        admit = Admit(
-            limit=limit,
-            epoch=self._epoch,
-            owner=owner_of(self._epoch),
-            lease_ms=self._lease_ms,
-            going_on=self._going_on,
-            standbys=tuple(standbys),
-            terms=self._terms,
+        admit = msgspec.structs.replace(
+            self._template, limit=len(seats), going_on=self._snapshot.value.going_on, standbys=tuple(standbys)
         )
-        offer = Offer(admit, reserved)
-        self._open.add(offer)
+        return Offer(admit, seats, reserved)
+
+    async def close(self, offer: Offer, admitted: Admitted | None) -> None:
+        """Hand over what was admitted, and give back the rest. A caller that is cancelled hands over first."""
         try:
-            yield offer
-        finally:
-            self._open.discard(offer)
-            offer.close()
-
-    def stop(self, run_id: str, generation: int | None) -> None:
-        """For a run that an open offer may just have admitted: its end may be committed with its admission."""
-        for offer in self._open:
-            offer.stops.add((run_id, generation))
-
-    async def all_closed(self) -> None:
-        """Wait for the offers that are open now. What they admit is known to the scheduler then."""
-        for offer in list(self._open):
-            await offer.closed.wait()
+            await self._inbox.put_surely(OfferClosed(offer=offer, admitted=admitted))
+        except Unavailable:
+            offer.close()  # the daemon ends, and the next one recovers

@@ -3,37 +3,37 @@
 Owns: the runner's protocol, its deadlines, its end. Promises: custody is stored before the runner begins; what the
 runner says is answered only after its commit; capacity is given back only when the process and all that it started
 are proved dead, or the run is held because that can't be shown. Must never touch a run by anything but the fence.
-In: the runner's messages; `stop` (a cancel, a pause --now, the drain's end). Out: commands to the store, replies.
-If it dies: the run's lease is an orphan, and the Scheduler's recovery settles it from the last boundary.
+In: the runner's messages; `Stop` (a cancel, a pause --now, the drain's end), `Exited`. Out: commands to the store,
+replies; what is published of it, and a wake-up for the Scheduler, which reads that then.
+If it dies: the run's lease is an orphan, and recovery settles it from the last boundary.
 """
 
 from __future__ import annotations
 
-import os
+import enum
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, TypeVar
+from typing import TypeVar
 
+import msgspec
 import trio
 
 from pwf.actors.base.logging import Log
+from pwf.actors.base.mailbox import Mailbox
+from pwf.actors.base.store_actor import StoreHandle
 from pwf.actors.processes.runner_pool import RunnerPool
 from pwf.actors.processes.runner_process import RunnerProcess
-from pwf.actors.runs.value_reads import serve_values
+from pwf.actors.runs.launching import Launchable, hold_for, look_up, refuse_changed
+from pwf.actors.runs.value_reads import has_values, serve_values
 from pwf.config import Config
-from pwf.discovery import changed_sources
 from pwf.errors import (
     ClaimLost,
-    EnvironmentMissing,
-    GraphError,
     InvalidValue,
-    LoadFailed,
     OutcomeUnknown,
     ProtocolError,
     PwfError,
     RunnerCrashed,
-    SourceChanged,
     Unavailable,
     ValueTooLarge,
 )
@@ -43,7 +43,6 @@ from pwf.protocol.runner import (
     Ask,
     Finish,
     FromRunner,
-    Launch,
     Leaving,
     Publish,
     PutChunk,
@@ -55,112 +54,190 @@ from pwf.protocol.runner import (
     encode_line,
 )
 from pwf.store.control import HoldRun, hold_run
-from pwf.store.definitions import DefinitionRef, LaunchFacts, load_bundle
+from pwf.store.definitions import DefinitionRef, load_bundle
 from pwf.store.launch import Launched, LaunchTerms, Parked, RunnerStarted, runner_started
 from pwf.store.queue import Admission
 from pwf.store.runner_end import RunnerGone, runner_gone
 from pwf.store.runners import Current, Fence, PublishUpdates, publish_updates
-from pwf.store.runs import RunEnvironment
 from pwf.store.transitions import RunnerMessages, apply_messages
+from pwf.store.tx import Tx
 from pwf.store.values import PutValueChunk, put_chunk
 
+C = TypeVar("C")
 R = TypeVar("R")
 
+# --- limits ---------------------------------------------------------------------------------------------------
+
+INBOX_MAX = 8  # its messages are wishes: a doubled one says nothing new
 TIMEOUT_GRACE_S = 0.25  # from a step's time limit to the end of its runner
 STOPS_ITSELF_S = 2.0  # more for a runner that can end the step itself, besides SIGTERM to SIGKILL
 LEAVE_MORE_S = 0.25  # for the runner itself, besides the time that it gives the step's children
 RETRY_S = 1.0  # while the store can't take a write (disk full): the outcome waits, it is not lost
 RECEIVE_BYTES = 256 * 1024
-CHANGED_NAMED_MAX = 5  # files that a hold's reason names
 
 
-@dataclass
+# --- messages -------------------------------------------------------------------------------------------------
+
+
+class Stop(msgspec.Struct, frozen=True):
+    """End the runner now. What it left open is settled from the last boundary."""
+
+
+class Exited(msgspec.Struct, frozen=True):
+    """Its process has ended."""
+
+
+# --- the handle -----------------------------------------------------------------------------------------------
+
+
+class SupervisorHandle:
+    """What the Scheduler and the process hold of it. What stands here is published by the supervisor.
+
+    A message that comes late, or finds the inbox full of its like, is of no use to anybody.
+    """
+
+    def __init__(self, inbox: Mailbox[Stop | Exited]) -> None:
+        self._inbox = inbox
+        self.is_gone = False  # the runner is proved dead; what is left is to say so to the store
+        self.is_over = False  # the supervisor has ended
+        self.has_failed = False  # by a fault of our own, which counts like a runner's crash
+        self.launched_from: Launchable | None = None
+
+    def stop(self) -> None:
+        """End the runner now. May be called more than once, and too late."""
+        self._inbox.put_now(Stop())
+
+    def exited(self) -> None:
+        """The process has ended."""
+        self._inbox.put_now(Exited())
+
+
+# --- the actor ------------------------------------------------------------------------------------------------
+
+
+class Phase(enum.IntEnum):
+    """How far the run has come under this runner. It only grows."""
+
+    LAUNCHING = 0
+    TOLD = 1  # the runner may have begun
+    ENDED = 2  # and so has the run: nobody waits for what is left to say of the runner
+
+
+@dataclass(frozen=True)
 class Supervision:
     """What every supervisor works with."""
 
-    store: Any  # StoreHandle
+    store: StoreHandle
     pool: RunnerPool
     config: Config
     log: Log
     terms: LaunchTerms
     draining: Callable[[], bool]
-    freed: Callable[[], None]  # a runner is proved dead
+    wake: Callable[[], object]  # the Scheduler: what is published has changed
 
 
 class RunSupervisor:
-    """`run` is the task. `stop` may be called by any task, at any time, more than once."""
+    """The actor: one task, and in it one that reads the inbox while the runner is spoken with."""
 
     def __init__(
-        self, admission: Admission, world: Supervision, process: RunnerProcess | None = None
+        self,
+        admission: Admission,
+        world: Supervision,
+        process: RunnerProcess | None,
+        known: Launchable | None,
     ) -> None:
-        self.admission = admission
-        self.fence = Fence(run_id=admission.run_id, generation=admission.generation, token=admission.token)
-        self.current: Current | None = None
+        self._admission = admission
+        self._fence = Fence(run_id=admission.run_id, generation=admission.generation, token=admission.token)
         self._world = world
         self._process = process  # one that stood by, and was launched with the admission
+        self._known = known
+        self._inbox: Mailbox[Stop | Exited] = Mailbox(INBOX_MAX, "the supervisor")
+        self._phase = Phase.LAUNCHING
+        self._current: Current | None = None  # None: not launched, or the runner has its last answer
         self._deadline = float("inf")
         self._receiving: trio.CancelScope | None = None
-        self._stop_wanted = False
-        self._stopped_with_daemon = False
-        self._told = False  # the runner may have begun
-        self._over = False  # the runner has its last answer
-        self._ended = False  # and so has the run: nobody waits for what is left to say of the runner
-        self._has_left = False  # its last word: it ends by itself now
-        self._childless = False
-        self._timed_out: int | None = None
-        self.runner_is_gone = False  # proved; what is left is to say so to the store
         self._values_wanted: Callable[[], None] | None = None
+        self._stop_wanted = False
+        self._childless = False  # the runner's own word, when it leaves
+        self._timed_out: int | None = None  # the attempt
+        self.handle = SupervisorHandle(self._inbox)
 
-    @property
-    def marker(self) -> str:
-        """What every process of this runner bears in its environment."""
-        return self._world.terms.marker_of(self.fence.run_id, self.fence.generation)
+    async def run(self) -> None:
+        """One generation. A supervisor that fails ends alone: its lease is an orphan, which recovery settles."""
+        run_id, generation = self._admission.run_id, self._admission.generation
+        try:
+            await self._live(self._known or await self._look_up())
+        except OutcomeUnknown:
+            raise
+        except Unavailable as error:  # a read failed: not this run's fault
+            self._world.log.warning("supervisor.unavailable", run_id=run_id, code=error.code)
+        except Exception as error:  # noqa: BLE001 - supervision: the run's failure must stay its own
+            self._world.log.error(
+                "supervisor.failed", run_id=run_id, generation=generation, error=repr(error)
+            )
+            self.handle.has_failed = True
+        finally:
+            if self._process is not None:
+                self._process.close()  # whatever became of it: one that stood by may never have been served
+            self._inbox.close()
+            self.handle.is_over = True
+            self._world.wake()
 
-    def stop(self, *, with_daemon: bool = False) -> None:
-        """End the runner now. What it left open is settled from the last boundary."""
+    async def _look_up(self) -> Launchable:
+        """What nobody has launched for a while. The Scheduler remembers it."""
+        found = self.handle.launched_from = await look_up(self._world.store, self._admission)
+        self._world.wake()
+        return found
+
+    # --- messages of others ---
+
+    async def _listen(self) -> None:
+        """The task that hears them while the runner is spoken with."""
+        while True:
+            for message in await self._inbox.take(INBOX_MAX):
+                self._handle(message)
+
+    def _handle(self, message: Stop | Exited) -> None:
+        if isinstance(message, Stop):
+            self._stop()
+        else:
+            self._note_exit()
+
+    def _stop(self) -> None:
         self._stop_wanted = True
-        self._stopped_with_daemon |= with_daemon
         if self._receiving is not None:
             self._receiving.cancel()
 
-    def close(self) -> None:
-        """Whatever became of it: hang up on a process that stood by and was never served."""
-        if self._process is not None:
-            self._process.close()
+    def _note_exit(self) -> None:
+        """A runner that has left, and left nothing behind, needs no proof: its last word may still be on its way."""
+        if self._childless and self._process is not None and self._process.has_left:
+            self._free_capacity()
 
     # --- one generation ---
 
-    async def run(self, environment: RunEnvironment, facts: LaunchFacts) -> None:
+    async def _live(self, known: Launchable) -> None:
         """Launch, serve, settle. Returns when the runner is proved dead, or its run is held since that failed."""
         error: StepError | None = None
-        process = self._process
-        if process is None:
+        if self._process is None:
             try:
-                process = await self._acquire(environment, facts)
+                self._process = await self._acquire(known)
             except PwfError as refusal:
                 error = await self._not_launched(refusal)
         proved = True
-        if process is not None:
-            try:
-                error = await self._serve(process)
-                proved = await self._end(process)
-                error = error or self._crash(process)
-            finally:
-                await process.aclose()
+        if self._process is not None:
+            error = await self._serve(self._process)
+            proved = await self._end(self._process)
+            error = error or self._crash(self._process)
+            await self._process.aclose()
         if proved:
             self._free_capacity()
         await self._settle(proved, error)
 
     def _free_capacity(self) -> None:
         """The runner is proved dead. What is left is for the store to say, for which nobody else need wait."""
-        if not self.runner_is_gone:
-            self.runner_is_gone = True
-            self._world.freed()
-
-    def _note_exit(self, process: RunnerProcess) -> None:
-        """One that has left, and left nothing behind, needs no other proof: its last word may still be on its way."""
-        if self._childless and process.has_left:
-            self._free_capacity()
+        if not self.handle.is_gone:
+            self.handle.is_gone = True
+            self._world.wake()
 
     async def _end(self, process: RunnerProcess) -> bool:
         """Whether the runner, and all that it started, is proved dead: asked to end first, then ended."""
@@ -170,69 +247,71 @@ class RunSupervisor:
 
     def _crash(self, process: RunnerProcess) -> StepError | None:
         """What a runner died of that ended in the middle of a step, and not by our hand."""
-        if self.current is None or self._over or self._stop_wanted or self._timed_out is not None:
+        if self._current is None or self._stop_wanted or self._timed_out is not None:
             return None
         how = process.died_of or "nobody could tell how"
         message = f"its runner ended in the middle of the step ({how})"
-        return StepError(code=RunnerCrashed.code, message=message, node=self.current.node)
+        return StepError(code=RunnerCrashed.code, message=message, node=self._current.node)
 
-    async def _acquire(self, environment: RunEnvironment, facts: LaunchFacts) -> RunnerProcess:
-        if facts.sources:
-            await trio.to_thread.run_sync(_refuse_changed, facts, self.fence.run_id)
-        _refuse_missing(facts.root)
-        definition = DefinitionRef(definition_id=self.admission.definition_id)
+    async def _acquire(self, known: Launchable) -> RunnerProcess:
+        await refuse_changed(known.facts, self._fence.run_id)
+        definition = DefinitionRef(definition_id=known.definition_id)
         return await self._world.pool.acquire(
-            bundle_key=self.admission.definition_id,
+            bundle_key=known.definition_id,
             load_bundle=lambda: self._world.store.read(load_bundle, definition),
-            interpreter=environment.interpreter,
-            environment=environment.variables,
-            root=facts.root,
-            marker=self.marker,
-            isolate=facts.isolate,
+            interpreter=known.environment.interpreter,
+            environment=known.environment.variables,
+            root=known.facts.root,
+            marker=self._world.terms.marker_of(self._fence.run_id, self._fence.generation),
+            isolate=known.facts.isolate,
         )
 
     async def _not_launched(self, refusal: PwfError) -> StepError | None:
         """Hold the run with the reason, or count the failure as a runner's end."""
         if isinstance(refusal, ClaimLost | Unavailable):
-            self._stopped_with_daemon = True
+            self._stop_wanted = True
             await trio.sleep(RETRY_S)  # it is admitted again at once
             return None
         if isinstance(refusal, RunnerCrashed):
             return StepError(code=refusal.code, message=refusal.message)
-        holds = {EnvironmentMissing: "environment_missing", SourceChanged: "source_changed"}
-        hold = next((name for kind, name in holds.items() if isinstance(refusal, kind)), None)
-        if hold is None:
-            hold = "load_failed" if isinstance(refusal, LoadFailed | GraphError) else "broken"
-        self._world.log.warning("run.held", run_id=self.fence.run_id, hold=hold)
+        hold = hold_for(refusal)
+        self._world.log.warning("run.held", run_id=self._fence.run_id, hold=hold)
         command = HoldRun(
-            run_id=self.fence.run_id, generation=self.fence.generation, hold=hold, detail=refusal.message
+            run_id=self._fence.run_id, generation=self._fence.generation, hold=hold, detail=refusal.message
         )
         await self._write(hold_run, command)
         return None
 
     async def _serve(self, process: RunnerProcess) -> StepError | None:
         """Talk with the runner until its socket closes or its time is over. What went wrong, if something did."""
-        if self._world.draining():
-            self.stop(with_daemon=True)
-        if self._stop_wanted:  # while it was made or admitted; no step has begun, and none begins now
+        if self._is_to_stop():  # since it was made or admitted; no step has begun, and none begins now
             return None
-        launched = self.admission.launched or await self._launch(process)
+        launched = self._admission.launched or await self._launch(process)
         if not isinstance(launched, Launched):
             self._stop_wanted = True
             return None
         self._enter(launched.current)
-        process.on_exit = partial(self._note_exit, process)
+        process.on_exit = self.handle.exited
         async with trio.open_nursery() as nursery:
-            self._values_wanted = partial(nursery.start_soon, self._serve_values, process)
-            if _has_values(launched.launch):
+            nursery.start_soon(self._listen)
+            serve = partial(serve_values, process.values, self._world.store, self._fence.run_id)
+            self._values_wanted = partial(nursery.start_soon, serve)
+            if has_values(launched.launch):
                 self._want_values()
             error = await self._converse(process, encode_line([launched.launch]))
             nursery.cancel_scope.cancel()
         return error
 
+    def _is_to_stop(self) -> bool:
+        """Hear what came before there was a runner to speak with."""
+        for message in self._inbox.take_now():
+            self._handle(message)
+        self._stop_wanted |= self._world.draining()
+        return self._stop_wanted
+
     async def _launch(self, process: RunnerProcess) -> Launched | Parked | None:
         """Record custody and begin the attempt. None: the run has another owner by now."""
-        started = RunnerStarted(fence=self.fence, identity=process.identity, terms=self._world.terms)
+        started = RunnerStarted(fence=self._fence, identity=process.identity, terms=self._world.terms)
         try:
             return await self._write(runner_started, started)
         except ClaimLost:
@@ -246,29 +325,27 @@ class RunSupervisor:
 
     async def _converse(self, process: RunnerProcess, launch: bytes) -> StepError | None:
         splitter = FrameSplitter(RUNNER_FRAME_BYTES_MAX)
-        if self._stop_wanted:
+        if self._is_to_stop():
             return None
-        self._told = True
+        self._phase = Phase.TOLD
         if not await self._send(process, launch):
             return None
         while True:
             data = await self._receive(process)
-            if data is None:  # its time is over, or it is to be stopped
-                return None
-            if not data:
+            if not data:  # it has ended, its time is over, or it is to be stopped
                 return None
             try:
                 messages = [decode_from_runner(line) for line in splitter.feed(data)]
-                self._note_leaving(messages, process)
-                replies = await self._handle(messages)
+                leaves = self._note_leaving(messages)
+                replies = await self._handle_words(messages)
             except ProtocolError as error:
-                self._world.log.error("runner.protocol", run_id=self.fence.run_id, error=str(error))
+                self._world.log.error("runner.protocol", run_id=self._fence.run_id, error=str(error))
                 return StepError(
                     code="protocol_rejected", message=f"the runner sent something unknown: {error}"
                 )
             except ClaimLost:
                 return None
-            if self._has_left:
+            if leaves:
                 return None
             if replies and not await self._send(process, encode_line(replies)):
                 return None
@@ -285,8 +362,8 @@ class RunSupervisor:
                 return b""
             finally:
                 self._receiving = None
-        if not self._stop_wanted and not self._over and self.current is not None:
-            self._timed_out = self.current.attempt
+        if not self._stop_wanted and self._current is not None:
+            self._timed_out = self._current.attempt
         return None
 
     async def _send(self, process: RunnerProcess, data: bytes) -> bool:
@@ -298,15 +375,18 @@ class RunSupervisor:
             return True  # it has ended; what it said before that is still to be read
         return False
 
-    # --- messages ---
+    # --- messages of the runner ---
 
-    def _note_leaving(self, messages: list[FromRunner], process: RunnerProcess) -> None:
+    def _note_leaving(self, messages: list[FromRunner]) -> bool:
+        """Whether its last word is among them: then it ends by itself, and wants no answer."""
         for message in messages:
             if isinstance(message, Leaving):
-                self._has_left, self._childless = True, message.childless
-                self._note_exit(process)
+                self._childless = message.childless
+                self._note_exit()
+                return True
+        return False
 
-    async def _handle(self, messages: list[FromRunner]) -> list[Reply]:
+    async def _handle_words(self, messages: list[FromRunner]) -> list[Reply]:
         replies: list[Reply] = []
         steps: list[Sequenced] = []
         updates: list[Publish] = []
@@ -320,18 +400,18 @@ class RunSupervisor:
                 replies += await self._apply(steps)  # in order: a chunk may belong to a later step
                 steps = []
                 replies += await self._put(message)
-        if updates and not self._over:
+        if updates and self._current is not None:
             dropped = await self._write(
-                publish_updates, PublishUpdates(fence=self.fence, updates=tuple(updates))
+                publish_updates, PublishUpdates(fence=self._fence, updates=tuple(updates))
             )
             if dropped:
-                self._world.log.warning("updates.dropped", run_id=self.fence.run_id, count=dropped)
+                self._world.log.warning("updates.dropped", run_id=self._fence.run_id, count=dropped)
         return replies + await self._apply(steps)
 
     async def _apply(self, steps: list[Sequenced]) -> list[Reply]:
         if not steps:
             return []
-        command = RunnerMessages(fence=self.fence, messages=tuple(steps), drain=self._world.draining())
+        command = RunnerMessages(fence=self._fence, messages=tuple(steps), drain=self._world.draining())
         applied = await self._write(apply_messages, command)
         if applied.current is not None:
             self._enter(applied.current)
@@ -340,7 +420,7 @@ class RunSupervisor:
         return list(applied.replies)
 
     def _enter(self, current: Current) -> None:
-        self.current = current
+        self._current = current
         self._deadline = float("inf")
         if current.timeout_ms is not None:
             grace_s = TIMEOUT_GRACE_S
@@ -349,17 +429,17 @@ class RunSupervisor:
             self._deadline = trio.current_time() + current.timeout_ms / 1000 + grace_s
 
     def _leave(self, last: Reply) -> None:
-        self._over = True
-        self._ended = last.verdict == "end"
-        self.current = None
+        self._current = None
+        if last.verdict == "end":
+            self._phase = Phase.ENDED
         self._deadline = trio.current_time() + self._world.config.stop_grace_s
         if last.verdict == "refused":
-            self._world.log.error("runner.refused", run_id=self.fence.run_id, error=last.error)
+            self._world.log.error("runner.refused", run_id=self._fence.run_id, error=last.error)
 
     async def _put(self, chunk: PutChunk) -> list[Reply]:
         command = PutValueChunk(
-            run_id=self.fence.run_id,
-            generation=self.fence.generation,
+            run_id=self._fence.run_id,
+            generation=self._fence.generation,
             digest=chunk.digest,
             index=chunk.index,
             data=chunk.data,
@@ -372,34 +452,31 @@ class RunSupervisor:
             return [Reply(seq=chunk.seq, verdict="refused", error=error.message)]
         return [Reply(seq=chunk.seq, verdict="go")] if chunk.last else []
 
-    async def _serve_values(self, process: RunnerProcess) -> None:
-        await serve_values(process.values, self._world.store, self.fence.run_id)
-
     # --- the end ---
 
     async def _settle(self, proved: bool, error: StepError | None) -> None:
         if not proved:
             self._world.log.error(
-                "runner.unreaped", run_id=self.fence.run_id, generation=self.fence.generation
+                "runner.unreaped", run_id=self._fence.run_id, generation=self._fence.generation
             )
         gone = RunnerGone(
-            run_id=self.fence.run_id,
-            generation=self.fence.generation,
+            run_id=self._fence.run_id,
+            generation=self._fence.generation,
             proved=proved,
             timed_out=self._timed_out,
-            stopped=self._stopped_with_daemon or self._stop_wanted,
-            begun=self._told,
+            stopped=self._stop_wanted,
+            begun=self._phase >= Phase.TOLD,
             error=error,
         )
-        await self._write(runner_gone, gone, along=self._ended and proved)
+        await self._write(runner_gone, gone, along=self._phase is Phase.ENDED and proved)
 
-    async def _write(self, handler: Callable[[Any, Any], R], command: Any, *, along: bool = False) -> R:
+    async def _write(self, handler: Callable[[Tx, C], R], command: C, *, along: bool = False) -> R:
         """Write until the store takes it: every command here is safe to repeat under its fence or sequence.
 
         `along`: nobody waits for it.
         """
         store = self._world.store
-        write: Callable[[Any, Any], Awaitable[R]] = store.write_along if along else store.write
+        write: Callable[[Callable[[Tx, C], R], C], Awaitable[R]] = store.write_along if along else store.write
         warned = False
         while True:
             try:
@@ -408,27 +485,6 @@ class RunSupervisor:
                 raise  # the daemon stops and recovers from the file
             except Unavailable as error:
                 if not warned:
-                    self._world.log.warning("store.unavailable", run_id=self.fence.run_id, code=error.code)
+                    self._world.log.warning("store.unavailable", run_id=self._fence.run_id, code=error.code)
                 warned = True
                 await trio.sleep(RETRY_S)
-
-
-def _has_values(launch: Launch) -> bool:
-    """Whether the runner is told of values that it has to read by digest."""
-    told = (launch.input, *launch.files.values(), *(step.output for step in launch.past))
-    return any(value is not None and value.digest is not None for value in told)
-
-
-def _refuse_changed(facts: LaunchFacts, run_id: str) -> None:
-    """Under source="verify": raise `SourceChanged` with the recorded and the present identity. Reads the files."""
-    changed = changed_sources(facts.sources, facts.root)
-    if changed:
-        named = ", ".join(map(str, changed[:CHANGED_NAMED_MAX]))
-        more = len(changed) - CHANGED_NAMED_MAX
-        text = f"run {run_id} was started with other text of {named}"
-        raise SourceChanged(text + (f" and {more} more files" if more > 0 else ""))
-
-
-def _refuse_missing(root: str) -> None:
-    if not os.path.isdir(root):
-        raise EnvironmentMissing(f"the project folder {root} is gone")

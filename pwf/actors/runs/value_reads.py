@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import msgspec
 import trio
 
+from pwf.actors.base.store_actor import StoreHandle
 from pwf.errors import PwfError
 from pwf.protocol.frames import FrameSplitter
-from pwf.protocol.runner import ValueChunk, encode_line, value_request
+from pwf.protocol.runner import Launch, ValueChunk, encode_line, value_request
 from pwf.store.read_runs import Refers, refers
 from pwf.store.values import ReadValueChunk, read_chunk
 
 REQUEST_BYTES_MAX = 4_096
 
 
-async def serve_values(stream: trio.abc.Stream, store: Any, run_id: str) -> None:
+def has_values(launch: Launch) -> bool:
+    """Whether the runner is told of values that it has to read by digest."""
+    told = (launch.input, *launch.files.values(), *(step.output for step in launch.past))
+    return any(value is not None and value.digest is not None for value in told)
+
+
+async def serve_values(stream: trio.abc.Stream, store: StoreHandle, run_id: str) -> None:
     """Answer until the runner's end closes, or says something that is no request. Closes the stream."""
     splitter = FrameSplitter(REQUEST_BYTES_MAX)
     async with stream:  # else a runner whose request failed would wait for its answer for ever
@@ -28,7 +33,7 @@ async def serve_values(stream: trio.abc.Stream, store: Any, run_id: str) -> None
             return  # the runner sees a closed socket, and its step fails with that
 
 
-async def _answer(stream: trio.abc.Stream, store: Any, run_id: str, digest: str) -> None:
+async def _answer(stream: trio.abc.Stream, store: StoreHandle, run_id: str, digest: str) -> None:
     if not await store.read(refers, Refers(run_id=run_id, digest=digest)):
         await stream.send_all(encode_line([ValueChunk(missing=True, last=True)]))
         return

@@ -1,0 +1,80 @@
+"""Capacity: a seat for each run that may be live at once.
+
+A seat is laid out for whoever may admit a run next, or it is with an open offer, or a live run has it until its runner
+is proved dead. Owned by the Scheduler's task, which alone lays out; anybody may take a seat that is laid out, and says
+so by the message that closes its offer. Promises: there are never more seats than the capacity; one that was taken
+counts as used until it comes back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from pwf.actors.base.mailbox import Mailbox
+
+
+class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
+    """What the Scheduler publishes. `used`: launches and live runners, those still being proved dead included.
+
+    `going_on`: admissions in a row that were no new start. `stopped` says why nothing is admitted. `leases`: (run,
+    generation, token) of every run whose supervisor is alive.
+    `is_settled`: nothing is admitted any more, and nothing of what was is left here.
+    """
+
+    used: int = 0
+    admissions: int = 0
+    going_on: int = 0
+    stopped: str | None = None
+    leases: tuple[tuple[str, int, str], ...] = ()
+    is_settled: bool = False
+
+
+class Capacity:
+    """The Scheduler's own. `laid_out` is what others hold of it."""
+
+    def __init__(self, seats: int) -> None:
+        self.laid_out: Mailbox[int] = Mailbox(seats, "the scheduler")
+        self._kept = set(range(seats))  # not to be had: before `open`, and after `close`
+        self._away: set[int] = set()  # laid out, or with an offer
+        self._is_open = False
+
+    @property
+    def is_back(self) -> bool:
+        """Whether no seat is laid out or with an offer."""
+        return not self._away
+
+    def open(self) -> None:
+        """Runs may be admitted from now on."""
+        self._is_open = True
+        kept, self._kept = self._kept, set()
+        self.give_back(kept)
+
+    def close(self) -> None:
+        """No further run is admitted; what is with an offer comes back later."""
+        self._is_open = False
+        taken = self.laid_out.take_now()
+        self._away.difference_update(taken)
+        self._kept.update(taken)
+
+    def occupy(self, seat: int) -> None:
+        """A run that was admitted by an offer has this seat of it."""
+        self._away.discard(seat)
+
+    def give_back(self, seats: Iterable[int]) -> None:
+        """They are free: an offer did not need them, or their runs' runners are proved dead."""
+        for seat in seats:
+            if self._is_open:
+                self._away.add(seat)
+                self.laid_out.put_now(seat)
+            else:
+                self._away.discard(seat)
+                self._kept.add(seat)
+
+    def offered(self) -> set[int]:
+        """The seats that are with an open offer now: what it admits is not known here yet."""
+        inside = self.laid_out.take_now()
+        for seat in inside:
+            self.laid_out.put_now(seat)
+        return self._away.difference(inside)

@@ -1,0 +1,108 @@
+"""Launching: what the runs of a definition in an environment are launched from, and why one can't be.
+
+Owns the Scheduler's memory of it, which is bounded, and all of which stands in the store. Never changes a run.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import NamedTuple
+
+import trio
+from trio_util import AsyncValue
+
+from pwf.actors.base.store_actor import StoreHandle
+from pwf.actors.processes.warm import TEMPLATES_MAX, TemplateKey, template_key
+from pwf.discovery import changed_sources
+from pwf.errors import EnvironmentMissing, GraphError, LoadFailed, PwfError, SourceChanged
+from pwf.store.definitions import DefinitionRef, LaunchFacts, launch_facts
+from pwf.store.queue import Admission
+from pwf.store.runs import EnvironmentOf, RunEnvironment, environment_of
+
+LAUNCHABLES_MAX = 256
+CHANGED_NAMED_MAX = 5  # files that a hold's reason names
+
+
+class Launchable(NamedTuple):
+    """What runs are launched from. `key`: of the template whose processes may stand by for them; None: none may."""
+
+    definition_id: str
+    environment_id: str
+    facts: LaunchFacts
+    environment: RunEnvironment
+    key: TemplateKey | None
+
+
+def launchable(admission: Admission, facts: LaunchFacts, environment: RunEnvironment) -> Launchable:
+    """What a run that was admitted is launched from."""
+    key = None
+    if not facts.sources and facts.isolate != "spawn":
+        # Else its files are compared first, or each runner is a process started for itself.
+        key = template_key(environment.interpreter, admission.definition_id, environment.variables)
+    return Launchable(admission.definition_id, admission.environment_id, facts, environment, key)
+
+
+class Launchables:
+    """The Scheduler's memory of what runs were launched from, the latest last: bounded, and all of it is in the store.
+
+    `published`: the latest of them for which processes may stand by.
+    """
+
+    def __init__(self) -> None:
+        self.published: AsyncValue[tuple[Launchable, ...]] = AsyncValue(())
+        self._known: dict[tuple[str, str], Launchable] = {}
+
+    def find(self, admission: Admission) -> Launchable | None:
+        """What is known of it; it is the latest now."""
+        found = self._known.get((admission.definition_id, admission.environment_id))
+        if found is not None and not any(found is one for one in self.published.value):
+            self.learn(found)
+        return found
+
+    def learn(self, found: Launchable) -> None:
+        """A run was launched from it: further ones may be."""
+        pair = found.definition_id, found.environment_id
+        self._known.pop(pair, None)
+        self._known[pair] = found
+        if len(self._known) > LAUNCHABLES_MAX:
+            del self._known[next(iter(self._known))]
+        able = [one for one in self._known.values() if one.key is not None]
+        self.published.value = tuple(able[-TEMPLATES_MAX:])
+
+
+async def look_up(store: StoreHandle, admission: Admission) -> Launchable:
+    """Read it. Raises `Unavailable`."""
+    environment = await store.read(environment_of, EnvironmentOf(environment_id=admission.environment_id))
+    facts = await store.read(launch_facts, DefinitionRef(definition_id=admission.definition_id))
+    return launchable(admission, facts, environment)
+
+
+async def refuse_changed(facts: LaunchFacts, run_id: str) -> None:
+    """Raise `EnvironmentMissing` without its project, and under source="verify" `SourceChanged`. Reads the files."""
+    if facts.sources:
+        await trio.to_thread.run_sync(_refuse_changed_sources, facts, run_id)
+    _refuse_missing(facts.root)
+
+
+def _refuse_missing(root: str) -> None:
+    if not os.path.isdir(root):
+        raise EnvironmentMissing(f"the project folder {root} is gone")
+
+
+def _refuse_changed_sources(facts: LaunchFacts, run_id: str) -> None:
+    """Name the recorded and the present identity."""
+    changed = changed_sources(facts.sources, facts.root)
+    if changed:
+        named = ", ".join(map(str, changed[:CHANGED_NAMED_MAX]))
+        more = len(changed) - CHANGED_NAMED_MAX
+        text = f"run {run_id} was started with other text of {named}"
+        raise SourceChanged(text + (f" and {more} more files" if more > 0 else ""))
+
+
+def hold_for(refusal: PwfError) -> str:
+    """The hold of a run that can't be launched, and shall not be tried again by itself."""
+    holds = {EnvironmentMissing: "environment_missing", SourceChanged: "source_changed"}
+    hold = next((name for kind, name in holds.items() if isinstance(refusal, kind)), None)
+    if hold is None:
+        hold = "load_failed" if isinstance(refusal, LoadFailed | GraphError) else "broken"
+    return hold

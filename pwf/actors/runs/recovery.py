@@ -1,0 +1,147 @@
+"""Recovery: settles what has no supervisor.
+
+Owns the proofs that are under way. Promises: whatever stands in the store as a runner, and has no supervisor here, is
+proved dead and settled; a run that is just being admitted is never taken for one; what fails in one pass is done by a
+later one. It is a loop, not a pass at start.
+In: time, a wake-up (a supervisor failed). Out: questions to the Scheduler and to the pool, commands to the store.
+If it dies: the Scheduler ends, and with it the daemon; the next one recovers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+import msgspec
+import trio
+
+from pwf import host
+from pwf.actors.base.changes import Watch
+from pwf.actors.base.logging import Log
+from pwf.actors.base.store_actor import StoreHandle
+from pwf.actors.processes.custody import PROOF_TIMEOUT_S
+from pwf.actors.processes.runner_pool import RunnerPool
+from pwf.errors import OutcomeUnknown, Unavailable
+from pwf.host import Identity
+from pwf.store.daemon import Ask, RunnersGone, Standing, runners_gone, standing_runners
+from pwf.store.launch import LaunchTerms
+from pwf.store.runner_end import RunnerGone
+
+# --- limits ---------------------------------------------------------------------------------------------------
+
+REREAD_S = 5.0  # between two passes
+UNAVAILABLE_S = 0.5  # pause after the store could not be read
+SETTLED_MAX = 200  # ends settled in one transaction
+LOOK_AGAIN_S = (
+    1.0  # for a further proof of processes that could not be shown dead: they are looked at for ever
+)
+
+Key = tuple[str, int]  # a run and its generation
+
+
+class Supervised(msgspec.Struct, frozen=True, kw_only=True):
+    """What the Scheduler answers: whose supervisors live, and whose have failed since it was asked before."""
+
+    live: frozenset[Key]
+    failed: frozenset[Key]
+
+
+# --- the actor ------------------------------------------------------------------------------------------------
+
+
+class Recovery:
+    """The actor. `live` reads what the Scheduler publishes; `supervised` asks it, and waits for what is being admitted.
+
+    `wake` is for any task, and may be lost or doubled.
+    """
+
+    def __init__(
+        self,
+        store: StoreHandle,
+        pool: RunnerPool,
+        terms: LaunchTerms,
+        log: Log,
+        *,
+        live: Callable[[], frozenset[Key]],
+        supervised: Callable[[], Awaitable[Supervised]],
+    ) -> None:
+        self._store = store
+        self._pool = pool
+        self._terms = terms
+        self._log = log
+        self._live = live
+        self._supervised = supervised
+        self._watch = Watch()
+        self._under_way: set[Key] = set()
+        self._failed: set[Key] = set()  # their supervisor failed: it counts as a crash
+        self._unproved: set[Key] = set()
+        self.wake = self._watch.wake
+
+    async def run(self) -> None:
+        """Recover, until cancelled."""
+        async with trio.open_nursery() as nursery:
+            while True:
+                try:
+                    orphans = await self._orphans()
+                except OutcomeUnknown:
+                    raise
+                except Unavailable as error:
+                    self._log.warning("recovery.unavailable", code=error.code)
+                    await trio.sleep(UNAVAILABLE_S)
+                    continue
+                for start in range(0, len(orphans), SETTLED_MAX):
+                    batch = orphans[start : start + SETTLED_MAX]
+                    self._under_way.update(map(_key, batch))
+                    nursery.start_soon(self._settle, batch)
+                await self._watch.wait(REREAD_S)
+
+    async def _orphans(self) -> list[Standing]:
+        """Every runner that has no supervisor, and is not being settled already."""
+        known = self._live() | self._under_way
+        standing = await self._store.read(standing_runners, Ask())
+        now = await self._supervised()
+        known |= now.live | self._under_way  # before and after: one may have ended while we read
+        present = set(map(_key, standing))
+        self._failed = (self._failed & present) | now.failed
+        self._unproved &= present
+        return [found for found in standing if _key(found) not in known]
+
+    async def _settle(self, batch: list[Standing]) -> None:
+        """Prove a batch of runners dead, together, and settle their runs in one transaction."""
+        proved: dict[Key, bool] = {}
+
+        async def prove(orphan: Standing) -> None:
+            identity = orphan.identity or Identity(pid=-1, start_tick=0, boot_id=host.boot_id(), session=-1)
+            marker = self._terms.marker_of(orphan.run_id, orphan.generation)
+            timeout_s = LOOK_AGAIN_S if _key(orphan) in self._unproved else PROOF_TIMEOUT_S
+            proved[_key(orphan)] = await self._pool.prove_dead(identity, marker, timeout_s=timeout_s)
+
+        try:
+            async with trio.open_nursery() as nursery:
+                for orphan in batch:
+                    nursery.start_soon(prove, orphan)
+            await self._store.write(runners_gone, RunnersGone(gone=self._ends(proved)))
+            self._failed.difference_update(proved)
+            self._unproved.difference_update(key for key, dead in proved.items() if dead)
+            self._unproved.update(key for key, dead in proved.items() if not dead)
+            self._log("recovery.settled", runs=len(batch), unproved=sum(not dead for dead in proved.values()))
+        except OutcomeUnknown:
+            raise
+        except Unavailable as error:
+            self._log.warning("recovery.unavailable", code=error.code)
+        finally:
+            self._under_way.difference_update(map(_key, batch))
+
+    def _ends(self, proved: dict[Key, bool]) -> tuple[RunnerGone, ...]:
+        return tuple(
+            RunnerGone(
+                run_id=run_id,
+                generation=generation,
+                proved=dead,
+                stopped=(run_id, generation) not in self._failed,
+            )
+            for (run_id, generation), dead in proved.items()
+        )
+
+
+def _key(found: Standing) -> Key:
+    return found.run_id, found.generation
