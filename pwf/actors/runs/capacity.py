@@ -31,13 +31,19 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     is_settled: bool = False
 
 
+class Seat(msgspec.Struct, frozen=True):
+    """Room for one run."""
+
+    number: int
+
+
 class Capacity:
     """The Scheduler's own. `laid_out` is what others hold of it."""
 
     def __init__(self, seats: int) -> None:
-        self.laid_out: Mailbox[int] = Mailbox(seats, "the scheduler")
-        self._kept = set(range(seats))  # not to be had: before `open`, and after `close`
-        self._away: set[int] = set()  # laid out, or with an offer
+        self.laid_out: Mailbox[Seat] = Mailbox(seats, "the scheduler")
+        self._kept = set(map(Seat, range(seats)))  # not to be had: before `open`, and after `close`
+        self._away: set[Seat] = set()  # laid out, or with an offer
         self._is_open = False
 
     @property
@@ -58,11 +64,11 @@ class Capacity:
         self._away.difference_update(taken)
         self._kept.update(taken)
 
-    def occupy(self, seat: int) -> None:
+    def occupy(self, seat: Seat) -> None:
         """A run that was admitted by an offer has this seat of it."""
         self._away.discard(seat)
 
-    def give_back(self, seats: Iterable[int]) -> None:
+    def give_back(self, seats: Iterable[Seat]) -> None:
         """They are free: an offer did not need them, or their runs' runners are proved dead."""
         for seat in seats:
             if self._is_open:
@@ -72,7 +78,7 @@ class Capacity:
                 self._away.discard(seat)
                 self._kept.add(seat)
 
-    def offered(self) -> set[int]:
+    def offered(self) -> set[Seat]:
         """The seats that are with an open offer now: what it admits is not known here yet."""
         inside = self.laid_out.take_now()
         for seat in inside:

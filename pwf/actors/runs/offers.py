@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import os
-from typing import Any
+from collections.abc import Awaitable, Callable
 
 import msgspec
 from trio_util import AsyncValue
@@ -19,7 +19,7 @@ from pwf.actors.base.store_actor import StoreHandle
 from pwf.actors.processes.runner_pool import RunnerPool
 from pwf.actors.processes.runner_process import RunnerProcess
 from pwf.actors.processes.standing_by import Reserved
-from pwf.actors.runs.capacity import Snapshot
+from pwf.actors.runs.capacity import Seat, Snapshot
 from pwf.actors.runs.launching import Launchable
 from pwf.errors import Unavailable
 from pwf.store.daemon import owner_of
@@ -30,7 +30,7 @@ from pwf.store.queue import Admission, Admit, Admitted, Standby
 class Offer:
     """`admit` is the command. The Scheduler takes the processes of the runs that were launched, and closes it."""
 
-    def __init__(self, admit: Admit, seats: list[int], reserved: list[Reserved]) -> None:
+    def __init__(self, admit: Admit, seats: list[Seat], reserved: list[Reserved]) -> None:
         self.admit = admit
         self.seats = seats
         self._reserved = {one.process.identity: one for one in reserved}
@@ -62,8 +62,8 @@ class Offers:
         self,
         store: StoreHandle,
         pool: RunnerPool,
-        inbox: Mailbox[Any],
-        seats: Mailbox[int],
+        hand_over: Callable[[OfferClosed], Awaitable[None]],
+        seats: Mailbox[Seat],
         snapshot: AsyncValue[Snapshot],
         launchables: AsyncValue[tuple[Launchable, ...]],
         *,
@@ -73,7 +73,7 @@ class Offers:
     ) -> None:
         self._store = store
         self._pool = pool
-        self._inbox = inbox
+        self._hand_over = hand_over
         self._seats = seats
         self._snapshot = snapshot
         self._launchables = launchables
@@ -118,6 +118,6 @@ class Offers:
     async def close(self, offer: Offer, admitted: Admitted | None) -> None:
         """Hand over what was admitted, and give back the rest. A caller that is cancelled hands over first."""
         try:
-            await self._inbox.put_surely(OfferClosed(offer=offer, admitted=admitted))
+            await self._hand_over(OfferClosed(offer=offer, admitted=admitted))
         except Unavailable:
             offer.close()  # the daemon ends, and the next one recovers

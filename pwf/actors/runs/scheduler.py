@@ -23,7 +23,7 @@ from pwf.actors.base.mailbox import Mailbox, Message, ask
 from pwf.actors.base.store_actor import StoreHandle
 from pwf.actors.processes.runner_pool import RunnerPool
 from pwf.actors.runs.admission import Admission
-from pwf.actors.runs.capacity import Capacity, Snapshot
+from pwf.actors.runs.capacity import Capacity, Seat, Snapshot
 from pwf.actors.runs.launching import Launchables
 from pwf.actors.runs.offers import Offer, OfferClosed, Offers
 from pwf.actors.runs.recovery import Key, Recovery, Supervised
@@ -170,11 +170,11 @@ class _Live:
     """A run that was admitted. `seat`: None once its runner is proved dead."""
 
     def __init__(
-        self, admission: queue.Admission, handle: SupervisorHandle, seat: int, *, known: bool
+        self, admission: queue.Admission, handle: SupervisorHandle, seat: Seat, *, known: bool
     ) -> None:
         self.admission = admission
         self.handle = handle
-        self.seat: int | None = seat
+        self.seat: Seat | None = seat
         self.known = known  # what it was launched from
 
     @property
@@ -206,9 +206,8 @@ class Scheduler:
         self._admissions = 0
         self._going_on = 0  # admissions in a row that were no new start
         self._stopped: str | None = None
-        self._stops: list[tuple[set[int], StopRun]] = []  # until the offers that were open then are closed
-        self._asks: list[tuple[set[int], WhoIsSupervised]] = []
-        self._nursery: trio.Nursery | None = None
+        self._stops: list[tuple[set[Seat], StopRun]] = []  # until the offers that were open then are closed
+        self._asks: list[tuple[set[Seat], WhoIsSupervised]] = []
         self._world = Supervision(
             store=store,
             pool=pool,
@@ -221,7 +220,7 @@ class Scheduler:
         offers = Offers(
             store,
             pool,
-            self._inbox,
+            self._inbox.put_surely,
             self._capacity.laid_out,
             self._published,
             self._launchables.published,
@@ -253,14 +252,14 @@ class Scheduler:
         """Recover, then admit, until cancelled. `why_stopped`: from the start, nothing is admitted or recovered."""
         self._stopped = why_stopped
         try:
-            async with trio.open_nursery() as self._nursery:
+            async with trio.open_nursery() as nursery:
                 if why_stopped is None:
-                    self._nursery.start_soon(self._begin)
+                    nursery.start_soon(self._begin)
                 self._publish()
                 task_status.started()
                 while True:
                     for message in await self._inbox.take(TAKE_MAX):
-                        self._handle(message)
+                        self._handle(nursery, message)
                     self._look()
                     self._publish()
         finally:
@@ -281,17 +280,17 @@ class Scheduler:
 
     # --- handlers ---
 
-    def _handle(self, message: In) -> None:
+    def _handle(self, nursery: trio.Nursery, message: In) -> None:
         match message:
             case OfferClosed():
-                self._handle_offer_closed(message)
+                self._handle_offer_closed(nursery, message)
             case StopRun():
                 self._handle_stop_run(message)
             case WhoIsSupervised():
                 self._asks.append((self._capacity.offered(), message))
                 self._answer()
             case Rebased():
-                self._handle_rebased()
+                self._handle_rebased(nursery)
             case Drain():
                 self._stopped = message.why
                 self._capacity.close()
@@ -299,14 +298,13 @@ class Scheduler:
                 for live in self._live.values():
                     live.handle.stop()
 
-    def _handle_rebased(self) -> None:
-        assert self._nursery is not None, "the actor runs"
+    def _handle_rebased(self, nursery: trio.Nursery) -> None:
         if self._stopped is None:
             self._capacity.open()
-        self._nursery.start_soon(self._admission.run)
-        self._nursery.start_soon(self._recovery.run)
+        nursery.start_soon(self._admission.run)
+        nursery.start_soon(self._recovery.run)
 
-    def _handle_offer_closed(self, message: OfferClosed) -> None:
+    def _handle_offer_closed(self, nursery: trio.Nursery, message: OfferClosed) -> None:
         """Runs are ours from now on: their leases are renewed, and recovery leaves them alone."""
         offer, admitted = message.offer, message.admitted
         left = list(offer.seats)
@@ -315,7 +313,7 @@ class Scheduler:
             self._going_on = 0 if admission.is_new else self._going_on + 1
             seat = left.pop()
             self._capacity.occupy(seat)
-            self._supervise(admission, offer, seat)
+            self._supervise(nursery, admission, offer, seat)
         offer.close()
         if left:
             self._capacity.give_back(left)
@@ -347,15 +345,14 @@ class Scheduler:
 
     # --- supervisors ---
 
-    def _supervise(self, admission: queue.Admission, offer: Offer, seat: int) -> None:
-        assert self._nursery is not None, "the actor runs"
+    def _supervise(self, nursery: trio.Nursery, admission: queue.Admission, offer: Offer, seat: Seat) -> None:
         known = self._launchables.find(admission)
         supervisor = RunSupervisor(admission, self._world, offer.take(admission), known)
         if _is_stopped(admission, (stop for _, stop in self._stops)):
             supervisor.handle.stop()
         live = _Live(admission, supervisor.handle, seat, known=known is not None)
         self._live[admission.run_id, admission.generation] = live
-        self._nursery.start_soon(supervisor.run)
+        nursery.start_soon(supervisor.run)
 
     def _look(self) -> None:
         """Read what the supervisors publish."""
