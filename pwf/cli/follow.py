@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 from pwf.cli.out import Out
 from pwf.errors import Unavailable
 from pwf.present import progress, text
+from pwf.protocol.kinds import REQUESTS
 from pwf.protocol.views import ENDED, RunView, StepView
 
 if TYPE_CHECKING:
@@ -137,7 +138,10 @@ class PlainScreen:
         elif view.request is not None and summary.status == "waiting":
             asked = text.brief(view.request.prompt, 200)
             request_id = text.line(view.request.request_id)
-            lines = [f"? {text.line(view.request.node)} asks: {asked}", f"  pwf answer {request_id} JSON"]
+            lines = [
+                f"? {text.line(view.request.node)} asks: {asked}",
+                f"  {REQUESTS[view.request.kind].how(request_id)}",
+            ]
             position = f"request {view.request.request_id}"
         elif summary.status in ("paused", "ambiguous", "held"):
             lines = [progress.plain(line) for line in progress.reason_lines(view, now_ms)]

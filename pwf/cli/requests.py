@@ -55,13 +55,14 @@ def requests(options: argparse.Namespace, out: Out) -> int:
                 text.line(request.request_id, 24),
                 text.line(request.run_id, 24),
                 f"{text.line(request.workflow, 24)}.{text.line(request.node, 24)}",
+                request.kind,
                 request.status,
                 text.age(request.created_ms, now_ms),
                 deadline if request.status == "pending" else "-",
                 text.brief(request.prompt, 120),
             ]
         )
-    out.table(["REQUEST", "RUN", "NODE", "STATUS", "AGE", "WAITS", "PROMPT"], rows)
+    out.table(["REQUEST", "RUN", "NODE", "KIND", "STATUS", "AGE", "WAITS", "PROMPT"], rows)
     return exits.OK
 
 

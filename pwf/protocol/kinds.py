@@ -64,8 +64,14 @@ class RequestFacts(msgspec.Struct, frozen=True, kw_only=True):
     """Who answers a request of a kind, and by what command. `plain`: the operation `request.answer` does it."""
 
     answered_by: Literal["client", "session", "person"]
-    command: str
+    command: str | None = None  # with {request}; None: nobody types anything
     plain: bool = False
+
+    def how(self, request_id: str) -> str:
+        """What to type, or who it is left to."""
+        if self.command is None:
+            return f"the {self.answered_by} that was asked answers it"
+        return self.command.format(request=request_id)
 
 
 KINDS: dict[NodeKind, NodeFacts] = {
@@ -97,10 +103,10 @@ KINDS: dict[NodeKind, NodeFacts] = {
 }
 
 REQUESTS: dict[RequestKind, RequestFacts] = {
-    "checkpoint": RequestFacts(answered_by="client", command="pwf answer REQUEST JSON", plain=True),
-    "agent": RequestFacts(answered_by="session", command="pwf submit REQUEST JSON"),
-    "assistant": RequestFacts(answered_by="session", command="a reply in the session that was asked"),
-    "decision": RequestFacts(answered_by="person", command="pwf decide REQUEST CHOICE"),
+    "checkpoint": RequestFacts(answered_by="client", command="pwf answer {request} JSON", plain=True),
+    "agent": RequestFacts(answered_by="session", command="pwf submit {request} JSON"),
+    "assistant": RequestFacts(answered_by="session"),
+    "decision": RequestFacts(answered_by="person", command="pwf decide {request} CHOICE"),
 }
 
 # What a runner asks at every step, without touching a row: a page that a runner touches first is copied.

@@ -139,13 +139,17 @@ class Finish(_Message, frozen=True, kw_only=True, forbid_unknown_fields=True, ta
 
 
 class Ask(_Message, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="ask"):
-    """A checkpoint's question: parks the run until it is answered."""
+    """A request of the kind that the node asks (`KINDS`): parks the run until it is answered.
+
+    `schema` is the answer's. `timeout_ms`: how long the request is open, counted from its commit; None: for ever.
+    """
 
     seq: int
     attempt: int
     kind: RequestKind
     prompt: Value
     schema: dict[str, Any] | None = None
+    timeout_ms: int | None = None
     title: str | None = None
     active_ms: int = 0
 

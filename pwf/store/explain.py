@@ -9,6 +9,7 @@ from __future__ import annotations
 import msgspec
 
 from pwf.clock import Now
+from pwf.protocol.kinds import REQUESTS, RequestKind
 from pwf.protocol.views import ENDED, Explanation
 
 
@@ -20,6 +21,14 @@ class Load(msgspec.Struct, frozen=True, kw_only=True):
     stopped: str | None = None
 
 
+class OpenRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """What a run waits for."""
+
+    request_id: str
+    kind: RequestKind
+    deadline_wall_ms: int | None
+
+
 class Standing(msgspec.Struct, frozen=True, kw_only=True):
     """The rows that a reason is made of."""
 
@@ -29,7 +38,7 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
     hold_detail: str | None
     node: str
     reason: str | None
-    request_id: str | None
+    request: OpenRequest | None
     tries: int
     failures: int
     pause_requested: bool
@@ -104,11 +113,11 @@ def explain(run: Standing, load: Load, now: Now) -> Explanation:
         )
     if run.hold is not None:
         reason, changes, commands = _HOLDS[run.hold]
-        if run.status == "waiting":
-            reason += f", and its request {run.request_id} is open"
+        if run.request is not None:
+            reason += f", and its request {run.request.request_id} is open"
         return _make(run, run.hold, reason + _because(run.hold_detail), changes, commands)
-    if run.status == "waiting":
-        return _waiting(run)
+    if run.request is not None:
+        return _waiting(run, run.request)
     if run.status == "running":
         return _running(run, now)
     return _queued(run, load, now)
@@ -130,13 +139,17 @@ def _because(detail: str | None) -> str:
     return f": {detail}" if detail else ""
 
 
-def _waiting(run: Standing) -> Explanation:
+def _waiting(run: Standing, request: OpenRequest) -> Explanation:
+    command = REQUESTS[request.kind].command
+    settle = () if command is None else (command.format(request=request.request_id),)
     return _make(
         run,
         "request_open",
         f"node {run.node!r} asked a question, and nobody has answered it",
-        "when it is answered; it waits for ever",
-        (f"pwf answer {run.request_id} JSON", "pwf pause {run}", "pwf cancel {run}"),
+        "when it is answered; "
+        + ("it waits for ever" if request.deadline_wall_ms is None else "it has a deadline"),
+        (*settle, "pwf pause {run}", "pwf cancel {run}"),
+        at_ms=request.deadline_wall_ms,
     )
 
 

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from pwf.errors import NotFound
-from pwf.protocol.kinds import NodeKind
+from pwf.protocol.kinds import REQUESTS, NodeKind
 from pwf.protocol.operations import (
     EffectList,
     EffectListPayload,
@@ -21,7 +21,7 @@ from pwf.protocol.operations import (
 from pwf.protocol.runner import StepError, Value
 from pwf.protocol.views import ENDED, EffectView, RequestView, RunSummary, RunView, StepView, UpdateView
 from pwf.store.events import events_after
-from pwf.store.explain import Load, Standing, explain
+from pwf.store.explain import Load, OpenRequest, Standing, explain
 from pwf.store.queries import load_queries
 from pwf.store.runs import RunEnvironment
 from pwf.store.state import RunState, graph_of, load_run, shown_status
@@ -175,7 +175,7 @@ def _standing(tx: Tx, run_id: str) -> Standing:
     queue = tx.one(Q.queue_state, {"run_id": run_id})
     runner = tx.one(Q.runner_state, {"run_id": run_id})
     active = tx.one(Q.active_since, {"run_id": run_id})
-    summary = _row(tx, run_id)
+    request = tx.one(Q.open_request, {"run_id": run_id})
     due_in_ms = None
     if queue is not None and queue[0] == "later":
         _state, due_wall, due_elapsed, due_boot = queue
@@ -190,7 +190,9 @@ def _standing(tx: Tx, run_id: str) -> Standing:
         hold_detail=run.hold_detail,
         node=run.node,
         reason=run.reason,
-        request_id=summary[-1],
+        request=None
+        if request is None
+        else OpenRequest(request_id=request[0], kind=request[1], deadline_wall_ms=request[2]),
         tries=run.tries,
         failures=run.failures,
         pause_requested=bool(run.pause_requested),
@@ -218,7 +220,8 @@ def run_view(tx: Tx, query: RunQuery) -> RunView:
     environment = _environment.decode(body)
     total = tx.one(Q.steps_total, {"run_id": query.run_id})
     has_output = output is not None or output_digest is not None
-    request = tx.one(Q.newest_request, {"run_id": query.run_id})
+    newest = tx.one(Q.newest_request, {"run_id": query.run_id})
+    request = None if newest is None else _request(newest)
     return RunView(
         summary=explained.summary,
         explanation=explained.explanation,
@@ -230,10 +233,10 @@ def run_view(tx: Tx, query: RunQuery) -> RunView:
         steps=_steps(tx, query, {node.id: node.kind for node in graph.graph.nodes}),
         steps_total=total[0] if total else 0,
         updates=_updates(tx, query.run_id),
-        request=None if request is None else _request(request),
+        request=request,
         effects=tuple(EffectView(**_effect(r)) for r in tx.all(Q.effects, {"run_id": query.run_id})),
         children=tuple(r[0] for r in tx.all(Q.children, {"run_id": query.run_id})),
-        controls=_controls(explained.summary),
+        controls=_controls(explained.summary, request),
         definition_id=definition_id,
         interpreter=environment.interpreter,
         python=environment.python,
@@ -252,13 +255,15 @@ def _updates(tx: Tx, run_id: str) -> tuple[UpdateView, ...]:
     return tuple(sorted(found, key=lambda update: (update.kind, update.key)))
 
 
-def _controls(summary: RunSummary) -> tuple[str, ...]:
+def _controls(summary: RunSummary, request: RequestView | None) -> tuple[str, ...]:
     if summary.status in ENDED:
         return ("restart",)
     if summary.hold == "effect_ambiguous":
         return ("recover", "pause", "cancel")
     found = ["resume" if summary.hold is not None else "pause", "cancel"]
-    return (*found, "answer") if summary.request_id is not None else tuple(found)
+    if request is not None and request.status == "pending" and REQUESTS[request.kind].plain:
+        found.append("answer")
+    return tuple(found)
 
 
 def _steps(tx: Tx, query: RunQuery, kinds: dict[str, NodeKind]) -> tuple[StepView, ...]:

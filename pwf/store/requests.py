@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from pwf.errors import Ambiguous, Conflict, NotFound, Rejected
-from pwf.protocol.kinds import REQUESTS
+from pwf.protocol.kinds import REQUESTS, RequestKind
 from pwf.protocol.operations import Answered
 from pwf.store import moves
 from pwf.store.once import Done, once
@@ -34,7 +34,7 @@ class RequestRef(msgspec.Struct, frozen=True, kw_only=True):
 class RequestFacts(msgspec.Struct, frozen=True, kw_only=True):
     request_id: str
     run_id: str
-    kind: str
+    kind: RequestKind
     status: str
     schema: dict[str, Any] | None
 
@@ -90,17 +90,17 @@ def _answer(tx: Tx, command: Answer) -> tuple[Answered, bool]:
     request_id, run_id, _node, attempt, kind, status, _schema, given, given_digest, by = row
     run = load_run(tx, run_id)
     result = Answered(request_id=request_id, run_id=run_id, status=run.shown_status, revision=run.revision)  # type: ignore[arg-type]
+    if not REQUESTS[kind].plain:
+        raise Rejected(
+            f"request {request_id} is a request of kind {kind}; it takes no plain answer",
+            hint=REQUESTS[kind].how(request_id),
+        )
     if status == "settled":
         if load_value(tx, given, given_digest) == command.answer:
             return result, True
         raise Conflict(f"request {request_id} was answered by {by} already", hint=f"pwf show {run_id}")
     if status == "cancelled":
         raise Rejected(f"request {request_id} is closed: its run {run_id} is {run.shown_status}")
-    if not REQUESTS[kind].plain:
-        raise Rejected(
-            f"request {request_id} is a request of kind {kind}; it takes no plain answer",
-            hint=f"what fits: {REQUESTS[kind].command.replace('REQUEST', request_id)}",
-        )
     if run.status != "waiting" or run.attempts != attempt:
         raise Conflict(f"request {request_id} does not belong to what run {run_id} does now")
     run.revision = tx.fence(run.run_no)

@@ -99,6 +99,8 @@ def _fault(tx: Tx, run: RunState, graph: Graph, message: Sequenced) -> str | Non
         return None if abs(times[0]) <= WAIT_MS_MAX else f"a timer can not be {times[0]} ms away"
     if KINDS[node.kind].asks != message.kind:
         return f"a {node.kind} node asks no {message.kind} request"
+    if message.timeout_ms is not None and not 0 <= message.timeout_ms <= WAIT_MS_MAX:
+        return f"a request can not be open for {message.timeout_ms} ms"
     return _missing(tx, run, message.prompt)
 
 
@@ -222,6 +224,7 @@ def _ask(tx: Tx, run: RunState, message: Ask) -> None:
             "prompt": prompt.inline,
             "prompt_digest": prompt.digest,
             "schema": None if message.schema is None else encode(message.schema),
+            "deadline": None if message.timeout_ms is None else tx.now.wall_ms + message.timeout_ms,
             "now": tx.now.wall_ms,
         },
     )

@@ -7,6 +7,7 @@ SELECT verdict FROM attempts WHERE run_no = :run_no AND generation = :generation
 -- name: add_request
 -- A durable question.
 INSERT INTO requests(request_id, run_id, node, visit, attempt, kind, status, prompt, prompt_digest, schema,
-  created_wall_ms)
-VALUES (:request_id, :run_id, :node, :visit, :attempt, :kind, 'pending', :prompt, :prompt_digest, :schema, :now)
+  deadline_wall_ms, created_wall_ms)
+VALUES (:request_id, :run_id, :node, :visit, :attempt, :kind, 'pending', :prompt, :prompt_digest, :schema,
+  :deadline, :now)
 

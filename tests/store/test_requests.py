@@ -4,10 +4,13 @@ import msgspec
 import pytest
 
 from pwf.errors import Ambiguous, Conflict, NotFound, Rejected
+from pwf.protocol.kinds import KINDS, REQUESTS
 from pwf.protocol.operations import RequestListPayload
+from pwf.protocol.runner import Ask
 from pwf.store.read_runs import request_list
 from pwf.store.requests import RequestRef, answer, request_facts
-from tests.store.world import IDEMPOTENT, graph, key, node
+from pwf.store.verify import Verify, verify
+from tests.store.world import IDEMPOTENT, graph, key, node, value
 
 GATE = graph(
     node("gate", "checkpoint", cases={"ship": "ship", "revise": "gate"}, returns={"type": "string"}),
@@ -112,11 +115,68 @@ def test_a_question_under_a_pause_waits_and_is_paused(world):
     assert "its request" in world.why(runner.run_id).reason
 
 
-def test_a_request_of_another_kind_takes_no_plain_answer(world):
-    run_id = ask(world)
-    world.sql("UPDATE requests SET kind = 'decision'")
-    with pytest.raises(Rejected, match="of kind decision"):
-        world.answer(run_id, "ship")
+OTHERS = sorted(set(REQUESTS) - {"checkpoint"})
+
+
+@pytest.fixture(params=OTHERS)
+def other(request, world, monkeypatch):
+    """A run that waits for a request of another kind. Its node's row says that it asks so."""
+    asks = msgspec.structs.replace(KINDS["checkpoint"], asks=request.param)
+    monkeypatch.setitem(KINDS, "checkpoint", asks)
+    runner = world.run(GATE)
+    assert runner.ask("ship it?", kind=request.param, schema={"type": "string"}, timeout_ms=60_000) == "park"
+    runner.leave()
+    return runner.run_id
+
+
+def test_a_request_of_any_kind_parks_the_run_and_is_listed_with_deadline_and_schema(world, other):
+    row = world.row(other)
+    assert (row["status"], row["lease_token"]) == ("waiting", None)
+    assert world.sql("SELECT * FROM runners") == []
+    (listed,) = world.read(request_list, RequestListPayload()).requests
+    assert listed == world.view(other).request
+    assert (listed.run_id, listed.status, listed.schema) == (other, "pending", {"type": "string"})
+    assert listed.kind == KINDS["checkpoint"].asks
+    assert listed.deadline_ms == listed.created_ms + 60_000
+    assert "answer" not in world.view(other).controls
+
+
+def test_a_request_of_another_kind_takes_no_plain_answer_and_names_what_fits(world, other):
+    (request_id,), facts = world.sql("SELECT request_id FROM requests")[0], REQUESTS[KINDS["checkpoint"].asks]
+    before = world.dump()
+    with pytest.raises(
+        Rejected, match=f"of kind {KINDS['checkpoint'].asks}; it takes no plain answer"
+    ) as caught:
+        world.answer(other, "ship")
+    assert caught.value.hint == facts.how(request_id)
+    assert world.dump() == before
+    why = world.why(other)
+    assert (why.code, why.changes_at_ms) == ("request_open", world.view(other).request.deadline_ms)
+    assert facts.command is None or facts.command.format(request=request_id) in why.commands
+
+
+def test_a_request_of_any_kind_is_closed_with_its_run(world, other):
+    world.pause(other)
+    assert world.status(other) == "paused"
+    world.resume(other)
+    world.cancel(other)
+    assert world.view(other).request.status == "cancelled"
+    assert world.read(verify, Verify(epoch=world.epoch)).violations == ()
+
+
+def test_a_node_asks_requests_of_its_kind_only(world):
+    runner = world.run(GATE)
+    (reply,) = runner.apply([runner.make(Ask, kind="decision", prompt=value("ship it?"))]).replies
+    assert (reply.verdict, reply.error) == ("refused", "a checkpoint node asks no decision request")
+
+
+@pytest.mark.parametrize("timeout_ms", [-1, 2**53 + 1])
+def test_a_deadline_that_no_clock_reaches_is_refused(world, timeout_ms):
+    runner = world.run(GATE)
+    (reply,) = runner.apply(
+        [runner.make(Ask, kind="checkpoint", prompt=value("?"), timeout_ms=timeout_ms)]
+    ).replies
+    assert (reply.verdict, reply.error) == ("refused", f"a request can not be open for {timeout_ms} ms")
 
 
 def test_an_answer_that_does_not_belong_to_what_the_run_does_is_a_conflict(world):

@@ -363,8 +363,8 @@ class Runner:
     def fail(self, message: str = "it broke", **more: Any) -> str:
         return self.finish(outcome="failed", error=error(message), **more)
 
-    def ask(self, prompt: object = "ok?", **more: Any) -> str:
-        return self.send(self.make(Ask, kind="checkpoint", prompt=value(prompt), **more))[0]
+    def ask(self, prompt: object = "ok?", kind: str = "checkpoint", **more: Any) -> str:
+        return self.send(self.make(Ask, kind=kind, prompt=value(prompt), **more))[0]
 
     def wait(self, **time: int) -> str:
         return self.send(self.make(WaitUntil, **time))[0]

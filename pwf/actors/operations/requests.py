@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from pwf.actors.code.schemas import as_kept
 from pwf.actors.operations.services import Answer, Asked, OperationHandler, Services
+from pwf.protocol.kinds import REQUESTS
 from pwf.protocol.operations import AnswerPayload, EffectListPayload, RecoverPayload, RequestListPayload
 from pwf.store.at_run import AtRun, at_run
 from pwf.store.effects import RecoverEffect, recover_effect
@@ -28,7 +29,9 @@ async def answer_request(services: Services, asked: Asked[AnswerPayload]) -> Ans
     value = parse_canonical(bytes(payload.answer), limit=services.config.max_value_bytes, what="answer")
     facts = await services.store.read(request_facts, RequestRef(ref=payload.request_id))
     value = as_kept(facts.schema, value)
-    if facts.status == "pending":
+    if (
+        facts.status == "pending" and REQUESTS[facts.kind].plain
+    ):  # another kind is refused, whatever its schema
         services.schemas.check_answer(facts.schema, value)
     done = await services.store.write(
         answer,
