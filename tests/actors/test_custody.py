@@ -245,9 +245,9 @@ async def test_a_scan_begins_after_it_was_asked_for(
 
     monkeypatch.setattr(custody.host, "find_bearers", slow)
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(proofs.bearers_of, "a")
+        nursery.start_soon(proofs.scan, 0)
         await trio.sleep(0.02)
-        nursery.start_soon(proofs.bearers_of, "b")  # it must not be told what the first scan has seen
+        nursery.start_soon(proofs.scan, 0)  # it must not be told what the first scan has seen
         await trio.sleep(0.02)
         may_end.set()
     assert len(scans) == 2
@@ -262,7 +262,7 @@ async def test_who_waits_for_a_scan_when_the_actor_ends_is_told(monkeypatch: pyt
 
     async def look() -> None:
         try:
-            await actor.handle.bearers_of("a")
+            await actor.handle.scan(0)
             told.append("answered")
         except Unavailable as error:
             told.append(error.message)
@@ -276,15 +276,6 @@ async def test_who_waits_for_a_scan_when_the_actor_ends_is_told(monkeypatch: pyt
         nursery.cancel_scope.cancel()
         may_end.set()
     assert sorted(told) == ["answered", "the keeper of custody has stopped"]
-
-
-@pytest.mark.trio
-async def test_the_living_of_a_home_are_listed_by_the_head_of_their_marker(proofs: CustodyHandle) -> None:
-    process, identity = runner_like("exec sleep 60", "home7:x:1")
-    found = await proofs.bearers_of("home7:")
-    assert [bearer.identity.pid for bearer in found] == [process.pid]
-    assert await proofs.prove_dead(identity, "home7:x:1")
-    process.wait()
 
 
 if sys.platform != "linux":

@@ -157,6 +157,21 @@ async def test_a_caller_who_is_cancelled_leaves_the_others_an_answer(
 
 
 @pytest.mark.trio
+async def test_a_caller_who_is_gone_before_its_question_is_taken_holds_up_no_other(
+    tmp_path: Path, nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
+) -> None:
+    world = World(tmp_path)
+    with trio.CancelScope() as gone:
+        gone.cancel()
+        await world.definitions.find("w", world.origin)
+    nursery.start_soon(world.definitions.find, "w", world.origin)
+    await trio.testing.wait_all_tasks_blocked()
+    nursery.start_soon(world.actor.run)
+    with trio.fail_after(10):
+        assert (await world.definitions.find("w", world.origin)).definition.graph.name == "w"
+
+
+@pytest.mark.trio
 async def test_who_joined_a_failing_resolver_is_answered_by_the_file_as_it_is_then(
     at: World, autojump_clock: trio.testing.MockClock
 ) -> None:

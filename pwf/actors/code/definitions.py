@@ -218,7 +218,7 @@ class Definitions:
                             self._askers[message.key].append(message)
                         else:
                             self._askers[message.key] = [message]
-                            nursery.start_soon(self._inbox.answer, message, self._handle_resolve)
+                            nursery.start_soon(self._resolve_for_all, message)
 
     # --- handlers ---
 
@@ -231,13 +231,17 @@ class Definitions:
     async def _handle_save(self, message: Save) -> None:
         await self._save(message.entry)
 
-    async def _handle_resolve(self, message: Resolve) -> Entry:
-        """For the first who asked. Those who joined look again, whatever came of it: the file may be another by now."""
+    async def _resolve_for_all(self, message: Resolve) -> None:
+        """Those who joined the first look again, whatever came of it: the file may be another by now, or the first has
+        gone away before anything was done."""
         try:
-            return await self._resolve(message.key, message.environment)
+            await self._inbox.answer(message, self._handle_resolve)
         finally:
             for joined in self._askers.pop(message.key)[1:]:
                 joined.reply.give(None)
+
+    async def _handle_resolve(self, message: Resolve) -> Entry:
+        return await self._resolve(message.key, message.environment)
 
     async def _resolve(self, key: Key, environment: dict[str, str]) -> Entry:
         answer = await self._resolver.resolve(key.interpreter, key.path, key.root, environment)

@@ -3,8 +3,8 @@
 Owns the scans of the process table: proofs that run at the same time share one. Promises: a proof that says True
 rests on a scan that began after the runner had ended; only processes that are exactly the ones meant are signalled;
 what can not be attributed for sure is never killed, and makes the proof fail. Holds no state worth keeping.
-In: `prove_dead`, `bearers_of`. Out: signals. If it dies: the daemon ends, and the next one proves anew from the
-recorded identity and marker.
+In: `prove_dead`, and the scans that it needs. Out: signals. If it dies: the daemon ends, and the next one proves anew
+from the recorded identity and marker.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ class CustodyHandle:
         with trio.move_on_after(timeout_s):
             while True:
                 try:
-                    scanned = await self._scan(runner.start_tick)
+                    scanned = await self.scan(runner.start_tick)
                 except OSError:  # no descriptors or memory just now
                     await trio.sleep(PAUSE_S_MAX)
                     continue
@@ -121,15 +121,7 @@ class CustodyHandle:
                 pause_s = min(pause_s * 2, PAUSE_S_MAX)
         return False
 
-    async def bearers_of(self, prefix: str) -> list[Bearer]:
-        """Every living process whose marker begins with `prefix` (a home id, say)."""
-        return [
-            bearer
-            for bearer in await self._scan(0)
-            if bearer.marker is not None and bearer.marker.startswith(prefix)
-        ]
-
-    async def _scan(self, since_tick: int) -> list[Bearer]:
+    async def scan(self, since_tick: int) -> list[Bearer]:
         """A scan that begins after this call. Raises `OSError` when the process table could not be read."""
         return await ask(self._inbox, Scan(since_tick=since_tick))
 

@@ -78,7 +78,6 @@ class RunnerPool:
             load_deadline_s=load_deadline_s,
             log=log,
         )
-        self.custody = self._custody.handle
 
     async def acquire(
         self,
@@ -145,7 +144,7 @@ class RunnerPool:
         self, identity: Identity, marker: str, *, timeout_s: float = PROOF_TIMEOUT_S
     ) -> bool:
         """For a runner of an earlier daemon: kill it and all that it started until nothing is left (custody.py)."""
-        return await self.custody.prove_dead(identity, marker, timeout_s=timeout_s)
+        return await self._custody.handle.prove_dead(identity, marker, timeout_s=timeout_s)
 
     # --- the task ---
 
