@@ -300,7 +300,7 @@ class Life:
                 store,
                 claim,
                 self._ports(flaky),
-                at=Places(self.world.folder, self.world.folder / "config.toml", self.world.folder / "s"),
+                at=Places(self.world.folder, self.world.folder / "config.toml", Path("/socket")),
                 config=config,
                 clock=self.world.machine,
                 log=self.log,
