@@ -28,12 +28,11 @@ REFUSALS = (Rejected, Conflict, NotFound, Ambiguous)
 class Done(Generic[R]):
     """How a command ended: `result`, with `adopted` where nothing had to be done; or `refusal`.
 
-    `repeated`: the result is that of an earlier time, by its receipt; since then anything may have happened.
+    An adopted result may be that of an earlier time, by its receipt; since then anything may have happened.
     """
 
     result: R | None = None
     adopted: bool = False
-    repeated: bool = False
     refusal: PwfError | None = None
 
     def unwrap(self) -> R:
@@ -81,6 +80,6 @@ def refused(tx: Tx, key: ReceiptKey | None, refusal: PwfError) -> Done[Any]:
 
 def _again(outcome: str, response: bytes, result_type: type[R]) -> Done[R]:
     if outcome == "accepted":
-        return Done(result=msgspec.json.decode(response, type=result_type), adopted=True, repeated=True)
+        return Done(result=msgspec.json.decode(response, type=result_type), adopted=True)
     body = msgspec.json.decode(response, type=ErrorBody)
     return Done(refusal=by_code(body.code)(body.message, hint=body.hint))

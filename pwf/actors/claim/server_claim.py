@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 import msgspec
 import trio
@@ -20,6 +20,7 @@ from trio_util import AsyncValue
 
 from pwf.actors.base.logging import Log
 from pwf.actors.base.mailbox import Mailbox, Message, ask
+from pwf.actors.base.store_actor import StoreHandle
 from pwf.clock import Clock
 from pwf.errors import Unavailable
 from pwf.protocol.lock_record import LockRecord
@@ -39,13 +40,6 @@ class Lock(Protocol):
 
     def write(self, record: LockRecord) -> None:
         """Say who holds the lock."""
-
-
-class Store(Protocol):
-    """The part of the store's handle that this actor needs."""
-
-    async def write(self, handler: Callable[[Any, Any], Any], command: Any) -> Any:
-        """Run one command; its result after the commit."""
 
 
 @dataclass(frozen=True)
@@ -101,7 +95,7 @@ class ServerClaim:
 
     def __init__(
         self,
-        store: Store,
+        store: StoreHandle,
         lock: Lock,
         record: LockRecord,
         claim: Claim,

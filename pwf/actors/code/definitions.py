@@ -10,14 +10,15 @@ new definition. If it dies: the daemon ends; its state may be lost at any time.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 import msgspec
 import trio
 
 from pwf.actors.base.mailbox import Mailbox, Message, ask
+from pwf.actors.base.store_actor import StoreHandle
 from pwf.actors.code.whereabouts import Where
 from pwf.discovery import Found
 from pwf.errors import LoadFailed, PwfError, by_code
@@ -43,14 +44,6 @@ class Resolver(Protocol):
 
     async def resolve(self, interpreter: str, path: str, root: str, environment: dict[str, str]) -> Resolved:
         """Load the file afresh in a process of its own."""
-        ...
-
-
-class Store(Protocol):
-    """The part of the store's handle that this actor needs."""
-
-    async def write(self, handler: Callable[[Any, Any], Any], command: Any) -> Any:
-        """Run one command; its result after the commit."""
         ...
 
 
@@ -196,7 +189,7 @@ class DefinitionsHandle:
 class Definitions:
     """The actor."""
 
-    def __init__(self, resolver: Resolver, store: Store, lookup: Lookup) -> None:
+    def __init__(self, resolver: Resolver, store: StoreHandle, lookup: Lookup) -> None:
         self._resolver = resolver
         self._store = store
         self._entries: dict[Key, Entry] = {}  # those that were resolved last are the last

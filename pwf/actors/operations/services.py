@@ -14,6 +14,7 @@ import msgspec
 
 from pwf.actors.base.changes import Changes
 from pwf.actors.base.logging import Log
+from pwf.actors.base.store_actor import StoreHandle
 from pwf.actors.claim.server_claim import ClaimHandle
 from pwf.actors.code.definitions import DefinitionsHandle
 from pwf.actors.code.interpreters import Interpreters
@@ -40,28 +41,6 @@ P = TypeVar("P")
 R = TypeVar("R")
 
 State = Literal["starting", "serving", "draining", "degraded"]
-
-
-class Store(Protocol):
-    """The store's handle."""
-
-    disk_full: bool
-
-    async def write(self, handler: Callable[[Any, Any], R], command: Any) -> R:
-        """Run one command; its result after the commit."""
-        ...
-
-    async def read(self, handler: Callable[[Any, Any], R], query: Any) -> R:
-        """Run one query on the reader."""
-        ...
-
-    async def glance(self, handler: Callable[[Any, Any], R], query: Any) -> R:
-        """Run one query of a row or two at once."""
-        ...
-
-    async def read_apart(self, handler: Callable[[Any, Any], R], query: Any, *, limit_s: float) -> R:
-        """Run one long query on a connection of its own."""
-        ...
 
 
 class Admission(Protocol):
@@ -130,7 +109,7 @@ class Life:
 class Services:
     """Every handle that an operation may need."""
 
-    store: Store
+    store: StoreHandle
     scheduler: Admission
     definitions: DefinitionsHandle
     schemas: Schemas

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import trio
+from trio_util import periodic
 
 from pwf.actors.base.logging import Log
 from pwf.clock import Clock, Now
@@ -55,8 +56,7 @@ class ClockWatch:
             steps.close()
 
     async def _tick(self) -> None:
-        while True:
-            await trio.sleep(TICK_S)
+        async for _ in periodic(TICK_S):
             self.look(told=False)
 
     def look(self, *, told: bool) -> None:

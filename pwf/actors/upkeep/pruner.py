@@ -20,6 +20,7 @@ import trio
 
 from pwf.actors.base.logging import Log
 from pwf.actors.base.mailbox import Mailbox, Message, ask
+from pwf.actors.base.store_actor import StoreHandle
 from pwf.clock import Clock
 from pwf.errors import InvalidArgument, OutcomeUnknown, Unavailable
 from pwf.protocol.operations import PruneResult
@@ -53,20 +54,6 @@ STEPPED_MS = 3_600_000  # the wall clock has gone ahead of elapsed time by more:
 TRUSTED_AGAIN_MS = 24 * 3_600_000  # of elapsed time
 
 
-class Store(Protocol):
-    """The part of the store's handle that this actor needs."""
-
-    disk_full: bool
-
-    async def write(self, handler: Callable[[Any, Any], R], command: Any) -> R:
-        """Run one command; its result after the commit."""
-        ...
-
-    async def read(self, handler: Callable[[Any, Any], R], query: Any) -> R:
-        """Run one query on the reader."""
-        ...
-
-
 class Forgetful(Protocol):
     """The part of Definitions that this actor needs."""
 
@@ -92,7 +79,7 @@ class Prune(Message[Done[PruneResult]], frozen=True, kw_only=True, eq=False):
 class PrunerHandle:
     """What others hold of it."""
 
-    def __init__(self, inbox: Mailbox[Prune], store: Store, clock: Clock) -> None:
+    def __init__(self, inbox: Mailbox[Prune], store: StoreHandle, clock: Clock) -> None:
         self._inbox = inbox
         self._store = store
         self._clock = clock
@@ -128,7 +115,7 @@ class Pruner:
     def __init__(
         self,
         *,
-        store: Store,
+        store: StoreHandle,
         definitions: Forgetful,
         is_idle: Callable[[], bool],
         epoch: int,
