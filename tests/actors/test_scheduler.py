@@ -174,6 +174,7 @@ class Setting:
         self.log = NoLog()
         self.pool = Pool()
         self.config = Config()
+        self.why_stopped: str | None = None
         self.life = trio.CancelScope()  # of the scheduler
         self.pause: Callable[[str], Awaitable[None]] | None = None  # of the store, at each point of a commit
 
@@ -210,7 +211,7 @@ class Setting:
 
     async def _live(self, task_status: trio.TaskStatus[None]) -> None:
         with self.life:
-            await self.actor.run(task_status=task_status)
+            await self.actor.run(self.why_stopped, task_status=task_status)
 
     async def view(self, run_id: str) -> Any:
         return await self.store.read(run_view, RunQuery(run_id=run_id))
