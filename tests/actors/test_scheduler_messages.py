@@ -108,6 +108,7 @@ async def test_a_question_is_answered_when_the_offers_of_that_time_are_closed_th
         asking.start_soon(ask_within_this_batch, setting)
         await wait_all_tasks_blocked()
         await scheduler.start(second)  # its offer is open longer
+    await wait_all_tasks_blocked()
     assert scheduler.used == 2
 
 

@@ -276,8 +276,10 @@ class Auditor:
         self.check(not living, f"no process is left: {living}")
         rows = self.rows("SELECT run_no, state FROM runners")
         self.check(not rows, f"no runner row is left: {rows}")
-        used = self._world.life.scheduler.used if self._world.life is not None else 0
-        self.check(used == 0, f"no capacity is in use: {used}")
+        if self._world.life is not None:
+            scheduler = self._world.life.scheduler
+            self.check(scheduler.used == 0, f"no capacity is in use: {scheduler.used}")
+            self.check(scheduler.free == scheduler.capacity, f"all of it is free: {scheduler.free}")
         self.promises_hold()
 
     def promises_hold(self) -> None:
