@@ -8,6 +8,7 @@ Requests go down a fixed rank, the store lowest; upward go only wake-ups, which 
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -33,6 +34,7 @@ from pwf.actors.upkeep.backup import Backups
 from pwf.actors.upkeep.pruner import Pruner
 from pwf.clock import Clock
 from pwf.config import Config
+from pwf.errors import Unavailable
 from pwf.host.clock_steps import ClockSteps
 from pwf.places import Places
 from pwf.protocol.lock_record import LockRecord
@@ -252,4 +254,5 @@ async def live(
             await scheduler.drain(drain_s())
             await actors.door.handle.say_goodbye()
             nursery.cancel_scope.cancel()
-        await actors.claim.handle.give_up()
+        with contextlib.suppress(Unavailable):  # a claim that is lost just now ends the daemon by its own error
+            await actors.claim.handle.give_up()
