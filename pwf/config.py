@@ -1,16 +1,20 @@
 """The configuration file, `config.toml`: read by the daemon at start, and by clients for what they pass on.
 
 Every key is optional. A file that can not be read, is not TOML, or holds an unknown key, a wrong type or a
-number out of bounds is refused whole with a `ConfigError` that names key, file and line. Nothing here
+number out of bounds is refused whole with a `ConfigError` that names key, section, file and line. Nothing here
 writes the file.
+
+A section is a field of `Config` whose type is a struct of its own (`[NAME]`), or a dict of such structs
+(`[NAME.ENTRY]`). Its struct is frozen and forbids unknown fields, as `Config` does. Nothing else is needed.
 """
 
 from __future__ import annotations
 
 import re
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, TypeVar
 
 import msgspec
 
@@ -19,6 +23,9 @@ from pwf.errors import ConfigError
 MIB = 1024 * 1024
 CONFIG_BYTES_MAX = 256 * 1024
 
+C = TypeVar("C", bound=msgspec.Struct)
+Table = dict[str, Any]
+Keys = tuple[str, ...]
 Seconds = Annotated[float, msgspec.Meta(ge=0, le=3_600)]
 Variable = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_]*\*?$")]
 
@@ -63,11 +70,12 @@ def load_config(path: Path) -> Config:
 
 def parse_config(data: bytes, file: str) -> Config:
     """Check the text of a configuration file. Raises `ConfigError` naming key, file and line."""
-    try:
-        text = data.decode("utf-8")
-    except UnicodeDecodeError as error:
-        line = data.count(b"\n", 0, error.start) + 1
-        raise ConfigError(f"{file}:{line}: the file is not UTF-8", hint="save it as UTF-8") from error
+    text = _decoded(data, file)
+    return _check_together(parse_as(Config, text, file), text, file)
+
+
+def parse_as(shape: type[C], text: str, file: str) -> C:
+    """The text as a struct, sections as the structs in it. Raises `ConfigError` naming key, section, file and line."""
     try:
         values = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
@@ -75,48 +83,112 @@ def parse_config(data: bytes, file: str) -> Config:
         line = int(found[1]) if found else text.count("\n") + 1
         raise ConfigError(f"{file}:{line}: not TOML: {error}", hint="fix that line") from error
     try:
-        config = msgspec.convert(values, Config)
+        return msgspec.convert(values, shape)
     except msgspec.ValidationError as error:
-        raise _fault(str(error), values, text, file) from error
-    return _check_together(config, text, file)
+        raise _fault(str(error), shape, values, text, file) from error
+
+
+def _decoded(data: bytes, file: str) -> str:
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise ConfigError(f"{file}:{line}: the file is not UTF-8", hint="save it as UTF-8") from error
 
 
 def _check_together(config: Config, text: str, file: str) -> Config:
     if config.lease_renew_s * 2 > config.lease_s:
-        key = "lease_renew_s" if _line_of("lease_renew_s", text) else "lease_s"
+        key = "lease_renew_s" if "lease_renew_s" in tomllib.loads(text) else "lease_s"
         raise ConfigError(
-            f"{file}:{_line_of(key, text)}: lease_renew_s is {config.lease_renew_s:g}, more than half of "
+            f"{file}:{_line_of((key,), text)}: lease_renew_s is {config.lease_renew_s:g}, more than half of "
             f"lease_s ({config.lease_s:g}): one missed renewal would lose the lease",
             hint=f"set lease_renew_s to {config.lease_s / 3:g} or less, or lease_s to "
             f"{config.lease_renew_s * 3:g} or more",
         )
     if config.interpreter is not None and not config.interpreter.startswith(("/", "~")):
         raise ConfigError(
-            f"{file}:{_line_of('interpreter', text)}: interpreter is {config.interpreter!r}, which is not an "
+            f"{file}:{_line_of(('interpreter',), text)}: interpreter is {config.interpreter!r}, which is not an "
             "absolute path",
             hint='write the whole path, for example interpreter = "/usr/bin/python3"',
         )
     return config
 
 
-def _fault(message: str, values: dict[str, object], text: str, file: str) -> ConfigError:
-    """Turn msgspec's text into one with key, file and line."""
-    unknown = re.search(r"unknown field `([^`]*)`", message)
-    if unknown:
-        key = unknown[1]
-        import difflib  # only needed to word an error
+# --- what is wrong, and where ---------------------------------------------------------------------------------
 
-        near = difflib.get_close_matches(key, Config.__struct_fields__, n=1)
-        hint = f"did you mean {near[0]!r}?" if near else "known keys: " + ", ".join(Config.__struct_fields__)
-        return ConfigError(f"{file}:{_line_of(key, text)}: there is no key {key!r}", hint=hint)
-    path = re.search(r"at `\$\.([A-Za-z0-9_]+)", message)
-    key = path[1] if path else ""
-    wanted = message.split(" - at ")[0]
+
+def _fault(message: str, shape: type[C], values: Table, text: str, file: str) -> ConfigError:
+    """Turn msgspec's text into one with key, section, file and line."""
+    wanted, _, at = message.partition(" - at ")
+    path = _path(at, message, shape, values)
+    named = re.search(r"(unknown|required) field `([^`]*)`", wanted)
+    if named and named[1] == "required":
+        section = f"[{'.'.join(path)}]" if path else "the file"
+        line = _line_of(path, text)
+        return ConfigError(f"{file}:{line}: {section} has no {named[2]}", hint=f"add {named[2]} = …")
+    path = (*path, named[2]) if named else path
+    *sections, key = path
+    inside = f" in [{'.'.join(sections)}]" if sections else ""
+    place = f"{file}:{_line_of(path, text)}"
+    value = _at(values, path)
+    if named:
+        what = "section" if isinstance(value, dict) else "key"
+        return ConfigError(f"{place}: there is no {what} {key!r}{inside}", hint=_known(shape, path))
+    said = "has a name that is not allowed" if at.startswith("`key`") else f"is {_shown(value)}"
     wanted = wanted[:1].lower() + wanted[1:]
-    return ConfigError(
-        f"{file}:{_line_of(key, text)}: {key} is {_shown(values.get(key))}: {wanted}",
-        hint=f"change or remove {key}",
-    )
+    return ConfigError(f"{place}: {key}{inside} {said}: {wanted}", hint=f"change or remove {key}")
+
+
+def _path(at: str, message: str, shape: type[C], values: Table) -> Keys:
+    """The keys that lead to the fault, up to the first list. msgspec names an entry of a dict only as `[...]`: it is
+    the one that is refused in the same words when it stands alone.
+    """
+    path: Keys = ()
+    steps = re.findall(r"\.(\w+)|\[(\.\.\.|\d+)\]", at)
+    for name, entry in [*steps, ("", "...")] if at.startswith("`key`") else steps:
+        if entry.isdigit():
+            break
+        if entry:
+            name = next(one for one in _at(values, path) if _says(values, path, one, shape) == message)
+        path = (*path, name)
+    return path
+
+
+def _says(values: Table, path: Keys, entry: str, shape: type[C]) -> str:
+    """What is said of the file when, of the table at `path`, only this entry is there."""
+    alone: Any = {entry: _at(values, path)[entry]}
+    for depth in range(len(path), 0, -1):
+        alone = {**_at(values, path[: depth - 1]), path[depth - 1]: alone}
+    try:
+        msgspec.convert(alone, shape)
+    except msgspec.ValidationError as error:
+        return str(error)
+    return ""
+
+
+def _at(values: Any, path: Keys) -> Any:
+    for name in path:
+        values = values[name]
+    return values
+
+
+def _known(shape: type[C], path: Keys) -> str:
+    """A hint for a key that does not exist: the nearest, or all that do."""
+    import difflib  # only needed to word an error
+
+    import msgspec.inspect as inspect
+
+    kinds = [inspect.type_info(shape)]
+    for name in (*path[:-1], ""):
+        kinds = [
+            one for kind in kinds for one in (kind.types if isinstance(kind, inspect.UnionType) else (kind,))
+        ]
+        fields = [field for kind in kinds if isinstance(kind, inspect.StructType) for field in kind.fields]
+        entries = [kind.value_type for kind in kinds if isinstance(kind, inspect.DictType)]
+        kinds = [field.type for field in fields if field.encode_name == name] + entries
+    keys = [field.encode_name for field in fields]
+    near = difflib.get_close_matches(path[-1], keys, n=1)
+    return f"did you mean {near[0]!r}?" if near else "known keys: " + ", ".join(keys)
 
 
 def _shown(value: object) -> str:
@@ -124,12 +196,36 @@ def _shown(value: object) -> str:
     return text if len(text) <= 60 else text[:57] + "..."
 
 
-def _line_of(key: str, text: str) -> int:
-    """The line that sets a top-level key, or opens a table of that name; 0 when none does."""
-    name = re.escape(key)
-    quoted = rf"(?:{name}|\"{name}\"|'{name}')"
-    pattern = re.compile(rf"\s*(?:{quoted}\s*[.=]|\[+\s*{quoted}\s*[\].])")
-    for number, line in enumerate(text.splitlines(), 1):
-        if pattern.match(line):
-            return number
-    return 0
+def _line_of(path: Keys, text: str) -> int:
+    """The first line that sets this key, or as much of the way to it as the file has; 0 when it has nothing."""
+    found, deepest = 0, 0
+    for line, table in _statements(text):
+        depth = 0
+        while depth < len(path) and isinstance(table, dict) and path[depth] in table:
+            table, depth = table[path[depth]], depth + 1
+        if depth > deepest:
+            found, deepest = line, depth
+    return found
+
+
+def _statements(text: str) -> Iterator[tuple[int, Table]]:
+    """Each statement of a text that is TOML, with its first line, as the tables that it alone would give."""
+    section: Keys = ()
+    lines: list[str] = []
+    for number, line in enumerate(text.replace("\r\n", "\n").split("\n"), 1):
+        lines.append(line)
+        try:
+            table = tomllib.loads("\n".join(lines))
+        except tomllib.TOMLDecodeError:
+            continue  # it goes on in the next line
+        first, opens, lines = number - len(lines) + 1, lines[0].lstrip().startswith("["), []
+        if opens:
+            section, inner = (), table
+            while inner:  # [a.b] alone gives {"a": {"b": {}}}; [[a]] gives {"a": [{}]}
+                ((name, inner),) = inner.items()
+                section, inner = (*section, name), inner[0] if isinstance(inner, list) else inner
+        else:
+            for name in reversed(section):
+                table = {name: table}
+        if table:
+            yield first, table

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
+from typing import Annotated
 
+import msgspec
 import pytest
 
-from pwf.config import Config, load_config, parse_config
+from pwf.config import Config, load_config, parse_as, parse_config
 from pwf.errors import ConfigError
 
 
@@ -41,7 +44,7 @@ def test_every_key_can_be_set(tmp_path: Path) -> None:
         ("max_runners = 1000\n", 1, "max_runners is 1000"),
         ('\n\nmax_runners = "four"\n', 3, "max_runners is 'four': expected `int`, got `str`"),
         ("max_runers = 4\n", 1, "there is no key 'max_runers'"),
-        ("drain_s = 1\n\n[idle]\nx = 1\n", 3, "there is no key 'idle'"),
+        ("drain_s = 1\n\n[idle]\nx = 1\n", 3, "there is no section 'idle'"),
         ('environment = ["A", "B C"]\n', 1, "environment is"),
         ("drain_s = -1\n", 1, "drain_s is -1"),
         ("a = \n", 1, "not TOML"),
@@ -52,6 +55,9 @@ def test_every_key_can_be_set(tmp_path: Path) -> None:
         ("drain_s = nan\n", 1, "drain_s is nan"),
         ("max_value_bytes = 1.5\n", 1, "max_value_bytes is 1.5"),
         ('"max_runners" = 0\n', 1, "max_runners is 0"),
+        ('environment = [\n  "A",\n]\n# max_runners = 4\nmax_runners = 0\n', 5, "max_runners is 0"),
+        ('interpreter = """\nmax_runners = 9"""\nmax_runners = 0\n', 3, "max_runners is 0"),
+        ('max_runners = 4\r\nenvironment = [\r\n"A",\r\n"B C"]\r\n', 2, "environment is ['A', 'B C']"),
     ],
 )
 def test_a_mistake_is_refused_with_key_file_and_line(text: str, line: int, said: str) -> None:
@@ -76,3 +82,104 @@ def test_text_that_is_not_utf8_is_refused_with_its_line() -> None:
 def test_a_folder_in_place_of_the_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="can not be read"):
         load_config(tmp_path)
+
+
+def test_the_documentation_lists_every_key_and_no_other() -> None:
+    text = (Path(__file__).parents[1] / "docs" / "operations.md").read_text(encoding="utf-8")
+    table = text.partition("\n## Configuration\n")[2].partition("\n## ")[0]
+    assert tuple(re.findall(r"^\| `(\w+)` \|", table, re.M)) == Config.__struct_fields__
+
+
+# --- sections -------------------------------------------------------------------------------------------------
+
+Name = Annotated[str, msgspec.Meta(pattern="^[a-z-]+$")]
+
+
+class Quiet(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    hour_from: Annotated[int, msgspec.Meta(ge=0, le=23)] = 22
+    days: dict[str, bool] = {}
+
+
+class People(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    may_answer: bool = False
+    quiet: Quiet = Quiet()
+
+
+class Agent(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    command: tuple[str, ...]
+    tries: Annotated[int, msgspec.Meta(ge=1)] = 1
+
+
+class Sections(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A file with sections: one of a kind, one that may be missing, and many by name."""
+
+    max_runners: int = 4
+    people: People = People()
+    quiet: Quiet | None = None
+    agents: dict[Name, Agent] = {}
+
+
+GOOD = """max_runners = 2
+
+[people]
+may_answer = true
+quiet.hour_from = 20
+
+[agents.claude]
+command = ["claude", "-p"]
+
+[agents."one-more"]
+command = [
+  "one",
+]
+tries = 3
+"""
+
+
+def test_a_section_is_a_struct_and_its_entries_are_found_by_name() -> None:
+    read = parse_as(Sections, GOOD, "c")
+    assert read.people == People(may_answer=True, quiet=Quiet(hour_from=20))
+    assert read.agents["one-more"] == Agent(command=("one",), tries=3)
+    assert read.quiet is None
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "said", "hint"),
+    [
+        (
+            GOOD.replace("tries = 3", "tries = 0"),
+            14,
+            "tries in [agents.one-more] is 0: expected",
+            "remove tries",
+        ),
+        (GOOD.replace("tries", "trys"), 14, "there is no key 'trys' in [agents.one-more]", "mean 'tries'?"),
+        (GOOD.replace('"one",', "1,"), 11, "command in [agents.one-more] is [1]: expected `str`", "command"),
+        (GOOD + "[agents.third]\n\ntries = 1\n", 15, "[agents.third] has no command", "add command"),
+        (GOOD + "[agents.Bad]\ncommand = []\n", 15, "Bad in [agents] has a name that is not allowed", "Bad"),
+        (GOOD + "[people.noisy]\n", 15, "there is no section 'noisy' in [people]", "may_answer, quiet"),
+        (GOOD + "[agnets.x]\n", 15, "there is no section 'agnets'", "did you mean 'agents'?"),
+        (
+            GOOD.replace("from = 20", "from = 24"),
+            5,
+            "hour_from in [people.quiet] is 24: expected",
+            "hour_from",
+        ),
+        (GOOD.replace("hour_from", "hour"), 5, "there is no key 'hour' in [people.quiet]", "'hour_from'?"),
+        (GOOD + "[quiet]\nhour = 2\n", 16, "there is no key 'hour' in [quiet]", "did you mean 'hour_from'?"),
+        (GOOD + "[quiet.days]\nmonday = true\nfriday = 1\n", 17, "friday in [quiet.days] is 1", "friday"),
+        ("agents = { a = { command = [], tries = 0 } }\n", 1, "tries in [agents.a] is 0", "tries"),
+        ("agents.a.command = []\nagents.a.tries = 0\n", 2, "tries in [agents.a] is 0", "tries"),
+        ("agents = [\n[1],\n[2]]\n", 1, "agents is [[1], [2]]: expected `object`", "agents"),
+        ("max_runners = 1\nagents = 3\n", 2, "agents is 3: expected `object`", "agents"),
+        ("[[agents]]\ncommand = []\n", 1, "agents is [{'command': []}]: expected `object`", "agents"),
+        ('a = 1\n["agents" . x]\n', 1, "there is no key 'a'", "known keys: max_runners"),
+    ],
+)
+def test_a_mistake_in_a_section_is_refused_with_key_section_file_and_line(
+    text: str, line: int, said: str, hint: str
+) -> None:
+    with pytest.raises(ConfigError) as caught:
+        parse_as(Sections, text, "/x/config.toml")
+    assert caught.value.message.startswith(f"/x/config.toml:{line}: "), caught.value.message
+    assert said in caught.value.message
+    assert hint in (caught.value.hint or "")
