@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from pwf.protocol.spawn import Identity
 from pwf.store.queries import load_queries
-from pwf.store.runner_end import RunnerGone, runner_gone
-from pwf.store.runners import Q as RUNNERS
 from pwf.store.space import space
 from pwf.store.state import shown_status
 from pwf.store.tx import DAEMON_NO, Tx
@@ -39,8 +36,8 @@ class Claimed(msgspec.Struct, frozen=True, kw_only=True):
 def claim(tx: Tx, command: Claim) -> Claimed:
     """Take the next epoch; every write of an earlier daemon fails from here on."""
     if tx.one(Q.daemon_entity) is None:
-        first = tx.create_entity(DAEMON_NO, "daemon")
-        tx.event(DAEMON_NO, first, "created", "daemon", 0, {})
+        tx.create_entity("daemon", "", DAEMON_NO)
+        tx.event(DAEMON_NO, 1, "created", "daemon", 0, {})
     revision, epoch = tx.take_lease(
         DAEMON_NO, token=command.token, owner=OWNER, until_awake_ms=tx.now.awake_ms + command.lease_ms
     )
@@ -51,31 +48,25 @@ def claim(tx: Tx, command: Claim) -> Claimed:
 
 
 class Renew(msgspec.Struct, frozen=True, kw_only=True):
-    """Renew the daemon's lease, and of those runs whose supervisor is alive: (run, generation, token)."""
+    """Renew the daemon's lease, and of those entities whose supervisor is alive: (entity_no, generation, token)."""
 
     token: str
     epoch: int
     lease_ms: int
-    live: tuple[tuple[str, int, str], ...]
+    live: tuple[tuple[int, int, str], ...]
 
 
 def renew(tx: Tx, command: Renew) -> int:
-    """Renew in one transaction; returns how many runs were renewed. `ClaimLost` when the claim is another's."""
+    """Renew in one transaction; returns how many were renewed besides. `ClaimLost` when the claim is another's.
+
+    One that was parked, has ended or was taken over meanwhile isn't renewed, and nothing is said.
+    """
     until = tx.now.awake_ms + command.lease_ms
     tx.renew_lease(DAEMON_NO, generation=command.epoch, token=command.token, until_awake_ms=until)
-    renewed = 0
-    for run_id, generation, token in command.live:
-        renewed += tx.run(
-            Q.renew_run,
-            {
-                "run_id": run_id,
-                "generation": generation,
-                "token": token,
-                "until_awake_ms": until,
-                "boot_id": tx.now.boot_id,
-            },
-        )
-    return renewed
+    return sum(
+        tx.try_renew_lease(entity_no, generation=generation, token=token, until_awake_ms=until)
+        for entity_no, generation, token in command.live
+    )
 
 
 class Release(msgspec.Struct, frozen=True, kw_only=True):
@@ -90,44 +81,11 @@ def release(tx: Tx, command: Release) -> None:
     tx.event(DAEMON_NO, revision, "released", "daemon", command.epoch, {})
 
 
-# --- what others left -----------------------------------------------------------------------------------------
-
-
-class Ask(msgspec.Struct, frozen=True, kw_only=True):
-    """No parameters."""
-
-
-class Standing(msgspec.Struct, frozen=True, kw_only=True):
-    """A runner's row, or a running run without one. `identity` is None when it was never told to begin."""
-
-    run_id: str
-    generation: int
-    identity: Identity | None
-
-
-def standing_runners(tx: Tx, _query: Ask) -> tuple[Standing, ...]:
-    """Every runner that is not proved gone: those without a supervisor are what recovery must settle."""
-    found = []
-    for run_id, generation, _epoch, _state, pid, tick, boot_id, session in tx.all(RUNNERS.all_runners):
-        identity = None
-        if pid is not None:
-            identity = Identity(pid=pid, start_tick=tick, boot_id=boot_id, session=session)
-        found.append(Standing(run_id=run_id, generation=generation, identity=identity))
-    found += [Standing(run_id=run, generation=gen, identity=None) for run, gen in tx.all(Q.orphan_runs)]
-    return tuple(found)
-
-
-class RunnersGone(msgspec.Struct, frozen=True, kw_only=True):
-    gone: tuple[RunnerGone, ...]
-
-
-def runners_gone(tx: Tx, command: RunnersGone) -> None:
-    """Settle several runners' ends in one transaction."""
-    for gone in command.gone:
-        runner_gone(tx, gone)
-
-
 # --- numbers --------------------------------------------------------------------------------------------------
+
+
+class DaemonFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """SpaceQuery for facts of the whole store: no parameters."""
 
 
 class DaemonCounts(msgspec.Struct, frozen=True, kw_only=True):
@@ -142,7 +100,7 @@ class DaemonCounts(msgspec.Struct, frozen=True, kw_only=True):
     used_bytes: int
 
 
-def daemon_counts(tx: Tx, _query: Ask) -> DaemonCounts:
+def daemon_counts(tx: Tx, _query: DaemonFacts) -> DaemonCounts:
     """Counts that cost no scan of what has ended."""
     runs: dict[str, int] = dict(tx.all(Q.run_counts))
     held: dict[str, int] = {}
@@ -166,7 +124,7 @@ def daemon_counts(tx: Tx, _query: Ask) -> DaemonCounts:
     )
 
 
-def applying(tx: Tx, _query: Ask) -> tuple[str, ...]:
+def applying(tx: Tx, _query: DaemonFacts) -> tuple[str, ...]:
     """Manual effects that are being applied: what a stop would leave ambiguous."""
     return tuple(row[0] for row in tx.all(Q.applying_manual))
 
@@ -183,7 +141,7 @@ class StoreFacts(msgspec.Struct, frozen=True, kw_only=True):
     settings: dict[str, str]
 
 
-def state_status(tx: Tx, _query: Ask) -> StoreFacts:
+def state_status(tx: Tx, _query: DaemonFacts) -> StoreFacts:
     """Sizes, settings and cheap row counts."""
 
     def pragma(name: str) -> str:
@@ -193,7 +151,7 @@ def state_status(tx: Tx, _query: Ask) -> StoreFacts:
     page = int(pragma("page_size"))
     newest = tx.one(Q.ended_last) or (0,)
     home = tx.one(Q.meta, {"key": "home_id"})
-    counts = daemon_counts(tx, Ask())
+    counts = daemon_counts(tx, DaemonFacts())
     return StoreFacts(
         schema=int(pragma("user_version")),
         home_id="" if home is None else str(home[0]),

@@ -8,12 +8,6 @@ SELECT revision FROM entities WHERE entity_no = 0
 -- A fact of the database.
 SELECT value FROM meta WHERE key = :key
 
--- name: renew_run
--- The lease of a supervised run; zero rows when it has been parked, ended or taken over.
-UPDATE entities SET lease_until_awake_ms = :until_awake_ms, lease_boot_id = :boot_id
-WHERE entity_no = (SELECT run_no FROM runs WHERE run_id = :run_id)
-  AND generation = :generation AND lease_token = :token
-
 -- name: run_counts
 -- Runs by status.
 SELECT status, runs FROM run_counts WHERE runs > 0
@@ -38,8 +32,3 @@ WHERE e.status = 'applying' AND e.mode = 'manual' AND r.status = 'running'
 -- name: ended_last
 -- The newest run number, as a cheap size of history.
 SELECT max(run_no) FROM runs
-
--- name: orphan_runs
--- Runs that say they run while no runner row stands for them.
-SELECT r.run_id, e.generation FROM runs r JOIN entities e ON e.entity_no = r.run_no
-WHERE r.status = 'running' AND NOT EXISTS (SELECT 1 FROM runners WHERE runners.run_no = r.run_no)

@@ -8,22 +8,17 @@ for an older copy that was put back in its own place: the folder has seen later 
 
 from __future__ import annotations
 
-from functools import partial
-
 import msgspec
 
-from pwf.store import moves
-from pwf.store.broken import alone
+from pwf.store.custody import void_custody
 from pwf.store.daemon import Claim, Claimed, claim
+from pwf.store.kinds import KINDS
 from pwf.store.queries import load_queries
-from pwf.store.runner_end import RunnerGone, runner_gone
-from pwf.store.state import load_run, save_position
 from pwf.store.tx import Tx
 
 Q = load_queries(__file__)
 
 NOWHERE = "0 0 nowhere"  # the place of a backup: no folder is it
-DETAIL = "its database was copied or restored, and what it did after that is unknown"
 
 
 class ClaimHome(msgspec.Struct, frozen=True, kw_only=True):
@@ -76,19 +71,6 @@ def _is_older(tx: Tx, command: ClaimHome) -> bool:
 
 
 def _hold_all(tx: Tx) -> None:
-    for run_id, generation in {*tx.all(Q.runners), *tx.all(Q.running)}:
-        gone = RunnerGone(run_id=run_id, generation=generation, proved=True, stopped=True)
-        alone(tx, run_id, partial(runner_gone, tx, gone))
-    tx.run(Q.void_runners)
-    for (run_id,) in tx.all(Q.not_ended):
-        alone(tx, run_id, partial(_hold, tx, run_id))
-
-
-def _hold(tx: Tx, run_id: str) -> None:
-    run = load_run(tx, run_id)
-    run.revision = tx.fence(run.run_no)
-    detail = DETAIL if run.hold is None else f"{DETAIL} (before, it was held as {run.hold})"
-    moves.hold(tx, run, "restored", detail, waiting=run.status == "waiting")
-    run.pause_requested = 0  # whoever resumes it has looked
-    save_position(tx, run)
-    moves.note(tx, run, "held", "daemon", {"hold": "restored"})
+    void_custody(tx)
+    for kind in KINDS.values():
+        kind.hold_copied(tx)

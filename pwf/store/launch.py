@@ -13,8 +13,9 @@ from pwf.protocol.runner import Launch, PastStep, Value, run_marker
 from pwf.protocol.spawn import Identity
 from pwf.store import moves
 from pwf.store.broken import break_run
+from pwf.store.custody_rows import add_runner, holds_lease, runner_is_live
 from pwf.store.queries import load_queries
-from pwf.store.runners import Current, Fence, current_of, holds_lease, owned, part, unknown_error
+from pwf.store.runners import Current, Fence, current_of, owned, part, unknown_error
 from pwf.store.state import RunState, graph_of, load_run, save_position
 from pwf.store.tx import Tx
 from pwf.store.values import value_of
@@ -58,20 +59,14 @@ def runner_started(tx: Tx, command: RunnerStarted) -> Launched | Parked:
     try:
         with tx.savepoint():
             run = owned(tx, command.fence)
-            tx.run(Q.runner_started, _custody(run.run_no, run.generation, command.identity))
+            runner_is_live(tx, run.run_no, run.generation, command.identity)
             return _begin(tx, run, command.identity, command.terms)
     except (GraphError, Rejected, msgspec.MsgspecError) as error:
-        if not holds_lease(tx, command.fence):
+        fence = command.fence
+        if not holds_lease(tx, fence.entity_no, fence.generation, fence.token):
             raise
         break_run(tx, command.fence.run_id, str(error))
         return Parked()
-
-
-def add_runner(tx: Tx, run_no: int, generation: int, epoch: int, identity: Identity | None = None) -> None:
-    """Custody of a runner; without an identity a place for it, before the process exists."""
-    state = "launching" if identity is None else "live"
-    facts = {"epoch": epoch, "state": state, "now": tx.now.wall_ms}
-    tx.run(Q.add_runner, {**_custody(run_no, generation, identity), **facts})
 
 
 def launch_admitted(
@@ -84,17 +79,6 @@ def launch_admitted(
     run.due_wall_ms = run.due_elapsed_ms = run.due_boot_id = None
     add_runner(tx, run.run_no, run.generation, epoch, identity)
     return _begin(tx, run, identity, terms)
-
-
-def _custody(run_no: int, generation: int, identity: Identity | None) -> dict[str, object]:
-    return {
-        "run_no": run_no,
-        "generation": generation,
-        "pid": identity and identity.pid,
-        "start_tick": identity and identity.start_tick,
-        "boot_id": identity and identity.boot_id,
-        "session": identity and identity.session,
-    }
 
 
 def _begin(tx: Tx, run: RunState, identity: Identity, terms: LaunchTerms) -> Launched | Parked:

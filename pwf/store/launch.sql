@@ -1,14 +1,4 @@
--- What a runner is told at its launch, and custody of it.
-
--- name: add_runner
--- Custody before work: whose process it is stands here before it is told to begin. Without one: a place for it.
-INSERT INTO runners(run_no, generation, epoch, state, created_wall_ms, pid, start_tick, boot_id, session)
-VALUES (:run_no, :generation, :epoch, :state, :now, :pid, :start_tick, :boot_id, :session)
-
--- name: runner_started
--- The process of a runner that was admitted without one.
-UPDATE runners SET state = 'live', pid = :pid, start_tick = :start_tick, boot_id = :boot_id, session = :session
-WHERE run_no = :run_no AND generation = :generation
+-- What a runner is told at its launch.
 
 -- name: past
 -- The results so far, in order.

@@ -15,7 +15,8 @@ from pwf.protocol.operations import RunStarted
 from pwf.protocol.spawn import Identity
 from pwf.store import moves
 from pwf.store.broken import alone
-from pwf.store.launch import Launched, LaunchTerms, Parked, add_runner, launch_admitted
+from pwf.store.custody_rows import add_runner
+from pwf.store.launch import Launched, LaunchTerms, Parked, launch_admitted
 from pwf.store.once import Done
 from pwf.store.queries import load_queries
 from pwf.store.runs import StartRun, start_run
@@ -64,6 +65,7 @@ class Admission(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     run_id: str
+    entity_no: int
     generation: int
     revision: int
     token: str
@@ -177,6 +179,7 @@ def _admit_one(tx: Tx, command: Admit, ready: _Ready, standby: Standby | None) -
         launched = launch_admitted(tx, run_id, standby.identity, command.terms, command.epoch)
     return Admission(
         run_id=run_id,
+        entity_no=run_no,
         generation=generation,
         revision=revision,
         token=token,

@@ -27,7 +27,7 @@ SELECT min(due_elapsed_ms) FROM run_queue WHERE state = 'later' AND due_elapsed_
 -- The next runs that go on; one whose old processes are not proved dead waits for that.
 SELECT q.priority, q.run_no, r.run_id, r.definition_id, r.environment_id
 FROM run_queue q JOIN runs r ON r.run_no = q.run_no
-WHERE q.state = 'ready' AND q.is_new = 0 AND NOT EXISTS (SELECT 1 FROM runners WHERE runners.run_no = q.run_no)
+WHERE q.state = 'ready' AND q.is_new = 0 AND NOT EXISTS (SELECT 1 FROM runners WHERE runners.entity_no = q.run_no)
 ORDER BY q.priority DESC, q.due_wall_ms LIMIT :limit
 
 -- name: new_starts

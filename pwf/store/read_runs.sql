@@ -113,7 +113,8 @@ SELECT 1 FROM runs WHERE run_id = :run_id AND (input_digest = :digest OR output_
 UNION ALL SELECT 1 FROM attempts
   WHERE run_no = (SELECT run_no FROM runs WHERE run_id = :run_id) AND output_digest = :digest
 UNION ALL SELECT 1 FROM requests WHERE run_id = :run_id AND (prompt_digest = :digest OR answer_digest = :digest)
-UNION ALL SELECT 1 FROM content_holds WHERE run_id = :run_id AND digest = :digest
+UNION ALL SELECT 1 FROM content_holds
+  WHERE entity_no = (SELECT run_no FROM runs WHERE run_id = :run_id) AND digest = :digest
 UNION ALL SELECT 1 FROM runs r JOIN definition_sources s ON s.definition_id = r.definition_id
   WHERE r.run_id = :run_id AND s.digest = :digest
 LIMIT 1
@@ -125,7 +126,7 @@ WHERE run_no = (SELECT run_no FROM runs WHERE run_id = :run_id)
 
 -- name: runner_state
 -- The process of a run.
-SELECT state, generation, pid FROM runners WHERE run_no = (SELECT run_no FROM runs WHERE run_id = :run_id)
+SELECT state, generation, pid FROM runners WHERE entity_no = (SELECT run_no FROM runs WHERE run_id = :run_id)
 
 -- name: active_since
 -- The attempt that is going on.

@@ -1,25 +1,30 @@
-"""Retention: removes whole trees of ended runs that nothing needs, and then what nothing refers to any more.
+"""Retention: removes whole trees of ended entities that nothing needs, and then what nothing refers to any more.
 
-A tree is a run with all its restarts. It may go when every run of it has ended before a moment, by the time of
-its *end*: a run that was made long ago and ended just now stays, and so does one that still waits, with all its
-history. A tree stays as well while an effect of it is unsettled (a person has to say whether it happened), or a
-process of it is not proved dead. One command removes one tree; each looks at a bounded number of runs, and a
-cursor says where the next goes on. Safe to repeat, and to stop anywhere.
+A tree is what goes together: a run with all its restarts. It may go when every member has ended before a moment, by the
+time of its *end*: a run that was made long ago and ended just now stays, and so does one that still waits, with all its
+history. A tree stays as well while its kind needs it (an effect is unsettled: a person has to say whether it happened),
+or a process of it is not proved dead. One command removes one tree; each looks at a bounded number of ends, and a
+cursor says where the next goes on, from kind to kind. Safe to repeat, and to stop anywhere.
 """
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import msgspec
 
 from pwf.protocol.operations import PruneResult
+from pwf.store.entity_kinds import EntityKind, Retention
+from pwf.store.kinds import KINDS
 from pwf.store.once import Done, once
 from pwf.store.queries import load_queries
 from pwf.store.receipts import ReceiptKey
-from pwf.store.tx import DAEMON_NO, Tx
+from pwf.store.run_kind import RUN
+from pwf.store.tx import DAEMON_NO, Tx, subject
 
 Q = load_queries(__file__)
 
-LOOK_MAX = 200  # ended runs that one command looks at
+LOOK_MAX = 200  # ends that one command looks at
 PLAN_MAX = 500  # the same for one read of a plan
 DEFINITION_AGE_MS = 24 * 3_600_000  # a definition is saved a little before its first run refers to it
 UNUSED_MAX = 100
@@ -28,10 +33,11 @@ DAY_MS = 24 * 3_600_000
 
 
 class Place(msgspec.Struct, frozen=True, kw_only=True):
-    """A place in the order of ends."""
+    """A place in the order of ends, of one kind after another."""
 
+    kind: str = "run"
     ended_ms: int = -1
-    run_no: int = -1
+    entity_no: int = -1
 
 
 class PruneTree(msgspec.Struct, frozen=True, kw_only=True):
@@ -50,73 +56,85 @@ class PrunedTree(msgspec.Struct, frozen=True, kw_only=True):
     after: Place | None
 
 
+class _Member(NamedTuple):
+    entity_no: int
+    name: str
+    ended_ms: int | None
+
+
 def prune_tree(tx: Tx, command: PruneTree) -> PrunedTree:
-    """Remove one tree, or look at `LOOK_MAX` runs in vain."""
+    """Remove one tree, or look at `LOOK_MAX` ends in vain."""
     return _walk(tx, command, LOOK_MAX, remove=True)
 
 
 def plan_prune(tx: Tx, query: PruneTree) -> PrunedTree:
-    """What `prune_tree` would remove of the next `PLAN_MAX` ended runs. Changes nothing."""
+    """What `prune_tree` would remove of the next `PLAN_MAX` ends. Changes nothing."""
     return _walk(tx, query, PLAN_MAX, remove=False)
 
 
 def _walk(tx: Tx, command: PruneTree, limit: int, *, remove: bool) -> PrunedTree:
     after = command.after
+    kind = KINDS[after.kind]
+    assert kind.retention is not None
     rows = tx.all(
-        Q.ended_before,
+        kind.retention.ended,
         {
             "before_ms": command.before_ms,
             "after_ms": after.ended_ms,
-            "after_no": after.run_no,
+            "after_no": after.entity_no,
             "limit": limit,
         },
     )
     trees = runs = 0
     kept: dict[str, int] = {}
-    for ended_ms, run_no, root in rows:
-        after = Place(ended_ms=ended_ms, run_no=run_no)
-        members = tx.all(Q.tree, {"root": root})
+    for ended_ms, entity_no, group in rows:
+        after = Place(kind=kind.name, ended_ms=ended_ms, entity_no=entity_no)
+        members = [_Member(*row) for row in tx.all(kind.retention.group, {"group": group})]
         if not _is_last(members, after):
-            continue  # decided where the last run of the tree has ended, if all have
-        run_ids = [str(member[0]) for member in members]
-        if reason := _needed(tx, run_ids):
+            continue  # decided where the last member of the tree has ended, if all have
+        if reason := _needed(tx, kind.retention, members):
             kept[reason] = kept.get(reason, 0) + 1
             continue
-        trees, runs = trees + 1, runs + len(run_ids)
+        trees, runs = trees + 1, runs + len(members) * (kind is RUN)
         if remove:
-            for run_id in run_ids:
-                _remove(tx, run_id)
+            for member in members:
+                _remove(tx, kind, member)
             return PrunedTree(trees=trees, runs=runs, kept=kept, after=after)
-    return PrunedTree(trees=trees, runs=runs, kept=kept, after=after if len(rows) == limit else None)
-
-
-def _is_last(members: list[tuple[str, int, int | None]], here: Place) -> bool:
-    """Whether every run of the tree has ended, and none after this one."""
-    return all(
-        ended_ms is not None and (ended_ms, run_no) <= (here.ended_ms, here.run_no)
-        for _run_id, run_no, ended_ms in members
+    return PrunedTree(
+        trees=trees, runs=runs, kept=kept, after=after if len(rows) == limit else _next_kind(kind.name)
     )
 
 
-def _needed(tx: Tx, run_ids: list[str]) -> str | None:
-    for run_id in run_ids:
-        if tx.one(Q.effect_unsettled, {"run_id": run_id}) is not None:
-            return "an effect is unsettled"
-        if tx.one(Q.process_unproved, {"run_id": run_id}) is not None:
+def _next_kind(name: str) -> Place | None:
+    kinds = [kind.name for kind in KINDS.values() if kind.retention is not None]
+    following = kinds[kinds.index(name) + 1 :]
+    return Place(kind=following[0]) if following else None
+
+
+def _is_last(members: list[_Member], here: Place) -> bool:
+    """Whether every member of the tree has ended, and none after this one."""
+    return all(
+        member.ended_ms is not None and (member.ended_ms, member.entity_no) <= (here.ended_ms, here.entity_no)
+        for member in members
+    )
+
+
+def _needed(tx: Tx, retention: Retention, members: list[_Member]) -> str | None:
+    for member in members:
+        if reason := retention.needed(tx, member.entity_no, member.name):
+            return reason
+        if tx.one(Q.process_unproved, {"entity_no": member.entity_no}) is not None:
             return "a process is not proved dead"
     return None
 
 
-def _remove(tx: Tx, run_id: str) -> None:
-    which = {"run_id": run_id}
-    for sql in (Q.drop_holds, Q.drop_updates, Q.drop_effects, Q.drop_requests, Q.drop_attempts):
-        tx.run(sql, which)
-    tx.run(Q.drop_events, which)
-    tx.run(Q.drop_entity, which)
-    tx.run(Q.drop_queue, which)
-    removed = tx.run(Q.drop_run, which)
-    assert removed == 1, f"run {run_id} is not an ended run"
-    tx.changed("run:" + run_id)
+def _remove(tx: Tx, kind: EntityKind, member: _Member) -> None:
+    """Its kind's own rows first, then what belongs to any entity."""
+    assert kind.retention is not None
+    kind.retention.remove(tx, member.entity_no, member.name)
+    for sql in (Q.drop_holds, Q.drop_events, Q.drop_entity):
+        tx.run(sql, {"entity_no": member.entity_no})
+    tx.changed(subject(kind.name, member.name))
 
 
 class RecordPrune(msgspec.Struct, frozen=True, kw_only=True):

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 from functools import partial
 
-import msgspec
-
 from pwf.protocol.graph import NodeSpec
 from pwf.protocol.runner import StepError
 from pwf.store import moves
 from pwf.store.broken import alone
-from pwf.store.runners import Q, leave_unknown
+from pwf.store.entity_kinds import RunnerGone
+from pwf.store.runners import leave_unknown
 from pwf.store.state import Graph, RunState, encode, graph_of, load_run, save_position
 from pwf.store.tx import Tx
 
@@ -22,42 +21,18 @@ CRASHES_MAX = 3  # runner ends in a row without progress, then the hold no_progr
 CRASH_BACKOFF_MS = (0, 0, 1_000)
 
 
-class RunnerGone(msgspec.Struct, frozen=True, kw_only=True):
-    """A runner's process has ended. `proved`: it and all that it started are dead.
-
-    `timed_out`: we ended it because the attempt's time was over. `stopped`: it was ended with or by the daemon or
-    the machine, which counts against nobody. `begun`: it may have been told to begin; else its effect has not
-    happened. `error` is kept with an interrupted attempt.
-    """
-
-    run_id: str
-    generation: int
-    proved: bool
-    timed_out: int | None = None  # the attempt
-    stopped: bool = False
-    begun: bool = True
-    error: StepError | None = None
-
-
-def runner_gone(tx: Tx, command: RunnerGone) -> None:
-    """Settle what the runner left open, from the last committed boundary. Safe to repeat.
+def settle_run(tx: Tx, command: RunnerGone) -> None:
+    """Settle what a run's runner left open, from the last committed boundary. Safe to repeat.
 
     A run whose rows can't be read is parked as `broken`, so that one recovery settles all others.
     """
-    waits = alone(tx, command.run_id, partial(_settle, tx, command))
-    if command.proved:
-        tx.run(Q.delete_runner, {"run_id": command.run_id, "generation": command.generation})
-        tx.run(Q.drop_holds, {"run_id": command.run_id, "generation": command.generation})
-    else:
-        tx.run(Q.runner_ending, {"run_id": command.run_id, "generation": command.generation})
-    if waits:
+    if alone(tx, command.name, partial(_settle, tx, command)):
         tx.changed("queue")
-    tx.changed("run:" + command.run_id)
 
 
 def _settle(tx: Tx, command: RunnerGone) -> bool:
     """Whether the run may be in the queue, where it was not to be admitted before this."""
-    run = load_run(tx, command.run_id)
+    run = load_run(tx, command.name)
     if run.generation == command.generation and run.status == "running":
         run.revision = tx.fence(run.run_no, generation=command.generation)
         _settle_interrupted(tx, run, command)

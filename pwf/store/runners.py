@@ -12,6 +12,7 @@ from pwf.protocol.graph import NodeSpec
 from pwf.protocol.kinds import KINDS
 from pwf.protocol.runner import Finish, Publish, StepError
 from pwf.store import moves
+from pwf.store.custody_rows import holds_lease, runner_is_ending
 from pwf.store.queries import load_queries
 from pwf.store.state import RunState, encode, load_run
 from pwf.store.tx import Tx
@@ -26,6 +27,7 @@ class Fence(msgspec.Struct, frozen=True, kw_only=True):
     """What a supervisor shows with each write."""
 
     run_id: str
+    entity_no: int
     generation: int
     token: str
 
@@ -71,19 +73,13 @@ def owned(tx: Tx, fence: Fence, *, expected_status: str = "running") -> RunState
     return run
 
 
-def holds_lease(tx: Tx, fence: Fence) -> bool:
-    """Whether the run is still the writer's, without counting a write."""
-    owner = {"run_id": fence.run_id, "generation": fence.generation, "token": fence.token}
-    return tx.one(Q.lease_holder, owner) is not None
-
-
 # --- shared by what a runner says and by its end --------------------------------------------------------------
 
 
 def part(tx: Tx, run: RunState) -> None:
     """The run is parked: the runner has nothing more to do for it."""
     moves.release(tx, run)
-    tx.run(Q.runner_ending, {"run_id": run.run_id, "generation": run.generation})
+    runner_is_ending(tx, run.run_no, run.generation)
 
 
 def leave_unknown(tx: Tx, run: RunState, node: NodeSpec, message: Finish | None, outcome: str) -> bool:
@@ -138,7 +134,7 @@ def publish_updates(tx: Tx, command: PublishUpdates) -> int:
     Updates count no revision: they are no step of the run, and views read them from their rows.
     """
     fence = command.fence
-    if not holds_lease(tx, fence):
+    if not holds_lease(tx, fence.entity_no, fence.generation, fence.token):
         raise ClaimLost(f"run {fence.run_id} has another owner by now")
     dropped = 0
     for update in command.updates:

@@ -83,9 +83,11 @@ def _start(tx: Tx, command: StartRun) -> tuple[RunStarted, bool]:
         "due_elapsed_ms": tx.now.elapsed_ms if at_once else None,
         "due_boot_id": tx.now.boot_id if at_once else None,
     }
-    run_no = tx.insert(
+    run_no = tx.create_entity("run", run_id)
+    tx.run(
         Q.insert_run,
         {
+            "run_no": run_no,
             "run_id": run_id,
             "workflow": command.workflow,
             "definition_id": command.definition_id,
@@ -102,7 +104,7 @@ def _start(tx: Tx, command: StartRun) -> tuple[RunStarted, bool]:
             "now": tx.now.wall_ms,
         },
     )
-    revision = tx.create_entity(run_no, "run")
+    revision = 1
     later = command.at_ms is not None and command.at_ms > tx.now.wall_ms
     tx.run(
         moves.Q.enqueue,

@@ -2,9 +2,9 @@
 
 -- name: insert_run
 -- A new run at the start node, queued.
-INSERT INTO runs(run_id, workflow, definition_id, environment_id, status, node, visit, visits, priority, input,
+INSERT INTO runs(run_no, run_id, workflow, definition_id, environment_id, status, node, visit, visits, priority, input,
   input_digest, due_wall_ms, due_elapsed_ms, due_boot_id, parent_run, root_run, restart_no, created_wall_ms)
-VALUES (:run_id, :workflow, :definition_id, :environment_id, 'queued', :node, 1, :visits, :priority, :input,
+VALUES (:run_no, :run_id, :workflow, :definition_id, :environment_id, 'queued', :node, 1, :visits, :priority, :input,
   :input_digest, :due_wall_ms, :due_elapsed_ms, :due_boot_id, :parent_run, :root_run, :restart_no, :now)
 
 -- name: facts

@@ -8,11 +8,12 @@ CREATE TABLE meta(
 ) STRICT, WITHOUT ROWID;
 
 -- Every row that has a revision and a lease. The fence is one UPDATE on this table.
--- Ids of runs are random, so what belongs to a run is keyed by its number: runs that live at the same time then share
--- pages, which is what a write costs.
+-- Ids are random, so what belongs to an entity is keyed by its number: what lives at the same time then shares pages,
+-- which is what a write costs.
 CREATE TABLE entities(
-  entity_no INTEGER PRIMARY KEY,                  -- 0: the daemon; a run's: its run_no
-  kind TEXT NOT NULL,
+  entity_no INTEGER PRIMARY KEY,                  -- counts up over every kind; 0: the daemon
+  kind TEXT NOT NULL,                             -- see pwf/store/entity_kinds.py
+  name TEXT NOT NULL,                             -- what it is known by within its kind: a run's id
   revision INTEGER NOT NULL CHECK (revision >= 1),
   generation INTEGER NOT NULL DEFAULT 0 CHECK (generation >= 0),
   lease_owner TEXT,                               -- 'daemon:<epoch>'
@@ -53,14 +54,14 @@ CREATE TABLE content_chunks(
   UNIQUE (digest, chunk)
 ) STRICT;
 
--- An upload is held for its run and generation until a transition names the digest.
+-- An upload is held for its entity and generation until a transition names the digest.
 CREATE TABLE content_holds(
   digest TEXT NOT NULL REFERENCES contents(digest) ON DELETE CASCADE,
-  run_id TEXT NOT NULL,
+  entity_no INTEGER NOT NULL,
   generation INTEGER NOT NULL,
-  PRIMARY KEY (digest, run_id, generation)
+  PRIMARY KEY (digest, entity_no, generation)
 ) STRICT, WITHOUT ROWID;
-CREATE INDEX content_holds_by_run ON content_holds(run_id);
+CREATE INDEX content_holds_by_entity ON content_holds(entity_no);
 
 -- Receipts of state-changing client commands, committed with the command.
 CREATE TABLE receipts(
@@ -105,7 +106,7 @@ CREATE TABLE environments(
 ) STRICT, WITHOUT ROWID;
 
 CREATE TABLE runs(
-  run_no INTEGER PRIMARY KEY,                     -- order of creation
+  run_no INTEGER PRIMARY KEY REFERENCES entities(entity_no), -- the number of its entity: the order of creation
   run_id TEXT NOT NULL UNIQUE,
   workflow TEXT NOT NULL,
   definition_id TEXT NOT NULL REFERENCES definitions(definition_id),
@@ -250,9 +251,9 @@ CREATE INDEX effects_by_run ON effects(run_id);
 CREATE INDEX effects_by_status ON effects(status, reserved_wall_ms);
 CREATE INDEX effects_by_age ON effects(reserved_wall_ms);
 
--- The one process that executes a run's generation; gone only when it is proved dead.
+-- Custody: the one process that works for an entity's generation; gone only when it is proved dead.
 CREATE TABLE runners(
-  run_no INTEGER PRIMARY KEY REFERENCES runs(run_no),
+  entity_no INTEGER PRIMARY KEY REFERENCES entities(entity_no),
   generation INTEGER NOT NULL,
   epoch INTEGER NOT NULL,
   state TEXT NOT NULL CHECK (state IN ('launching', 'live', 'ending')),

@@ -32,7 +32,7 @@ class Space(msgspec.Struct, frozen=True, kw_only=True):
         return self.page_bytes * (self.pages - self.free_pages)
 
 
-class Ask(msgspec.Struct, frozen=True, kw_only=True):
+class SpaceQuery(msgspec.Struct, frozen=True, kw_only=True):
     """No parameters."""
 
 
@@ -42,7 +42,7 @@ class Compact(msgspec.Struct, frozen=True, kw_only=True):
     pages: int = STEP_PAGES
 
 
-def space(tx: Tx, _query: Ask | None = None) -> Space:
+def space(tx: Tx, _query: SpaceQuery | None = None) -> Space:
     """From the file's header: costs nothing."""
 
     def pragma(name: str) -> int:

@@ -129,7 +129,7 @@ def _missing(tx: Tx, run: RunState, value: Value | None) -> str | None:
     if value.digest is None:
         return "a value without content" if value.json is None else None
     try:
-        claim_value(tx, value.digest, run.run_id, run.generation)
+        claim_value(tx, value.digest, run.run_no, run.generation)
     except InvalidValue as error:
         return error.message
     return None

@@ -126,13 +126,12 @@ class Tx:
 
     # --- entities -------------------------------------------------------------------------------------------
 
-    def create_entity(self, entity_no: int, kind: str) -> int:
-        """Make an entity of revision 1 and generation 0; returns the revision.
+    def create_entity(self, kind: str, name: str, entity_no: int | None = None) -> int:
+        """Make an entity of revision 1 and generation 0; returns its number, the next one unless it is given.
 
-        The caller has checked that there is none: a second one breaks the primary key.
+        `name` is what it is known by within its kind. The caller has checked that there is none of that name.
         """
-        self.run(Q.create_entity, {"entity_no": entity_no, "kind": kind})
-        return 1
+        return self.insert(Q.create_entity, {"entity_no": entity_no, "kind": kind, "name": name})
 
     def fence(
         self,
@@ -181,24 +180,21 @@ class Tx:
             return int(row[0]), int(row[1])
         entity = self.one(Q.entity, {"entity_no": entity_no})
         if entity is None:
-            raise ClaimLost(f"{self._name(entity_no)} does not exist")
+            raise ClaimLost(f"entity {entity_no} does not exist")
         left_ms = int(entity[4]) - self.now.awake_ms
-        raise ClaimLost(f"{self._name(entity_no)} belongs to {entity[3]} for another {left_ms} ms")
+        raise ClaimLost(f"{subject(*entity[6:])} belongs to {entity[3]} for another {left_ms} ms")
 
     def renew_lease(self, entity_no: int, *, generation: int, token: str, until_awake_ms: int) -> None:
         """Go on owning: no revision, no event. `ClaimLost` where somebody else has taken it."""
-        changed = self.run(
-            Q.renew_lease,
-            {
-                "entity_no": entity_no,
-                "generation": generation,
-                "token": token,
-                "until_awake_ms": until_awake_ms,
-                "boot_id": self.now.boot_id,
-            },
-        )
-        if not changed:
+        if not self.try_renew_lease(
+            entity_no, generation=generation, token=token, until_awake_ms=until_awake_ms
+        ):
             raise self._fenced_off(entity_no, generation, token, None)
+
+    def try_renew_lease(self, entity_no: int, *, generation: int, token: str, until_awake_ms: int) -> bool:
+        """The same; False where it is not the writer's any more."""
+        facts = {"generation": generation, "token": token, "until_awake_ms": until_awake_ms}
+        return bool(self.run(Q.renew_lease, {"entity_no": entity_no, "boot_id": self.now.boot_id, **facts}))
 
     def release_lease(self, entity_no: int) -> None:
         """Give the lease up. Only after a `fence` in the same command."""
@@ -232,9 +228,9 @@ class Tx:
     ) -> ClaimLost | Conflict:
         entity = self.one(Q.entity, {"entity_no": entity_no})
         if entity is None:
-            return ClaimLost(f"{self._name(entity_no)} does not exist")
+            return ClaimLost(f"entity {entity_no} does not exist")
         revision, present_generation, present_token = entity[:3]
-        name = self._name(entity_no)
+        name = subject(*entity[6:])
         if generation is not None and generation != present_generation:
             return ClaimLost(
                 f"{name} has generation {present_generation}; the writer's is {generation}",
@@ -248,12 +244,10 @@ class Tx:
             details={"revision": revision},
         )
 
-    def _name(self, entity_no: int) -> str:
-        """What people know an entity by."""
-        if entity_no == DAEMON_NO:
-            return "daemon"
-        row = self.one(Q.run_of, {"entity_no": entity_no})
-        return f"entity {entity_no}" if row is None else f"run:{row[0]}"
+
+def subject(kind: str, name: str) -> str:
+    """What people know an entity by, and the key under which its changes are told: "run:<id>", "daemon"."""
+    return f"{kind}:{name}" if name else kind
 
 
 class Part:

@@ -16,13 +16,9 @@ UPDATE entities SET revision = revision + :count WHERE entity_no = :entity_no
 
 -- name: entity
 -- Why a fence or a lease found nothing, and the state of a lease.
-SELECT revision, generation, lease_token, lease_owner, lease_until_awake_ms, lease_boot_id
+SELECT revision, generation, lease_token, lease_owner, lease_until_awake_ms, lease_boot_id, kind, name
 FROM entities
 WHERE entity_no = :entity_no
-
--- name: run_of
--- The run that an entity belongs to, for messages.
-SELECT run_id FROM runs WHERE run_no = :entity_no
 
 -- name: holds_epoch
 -- Whether the daemon's epoch is still the one that this process claimed.
@@ -31,9 +27,9 @@ FROM entities
 WHERE entity_no = 0 AND generation = :generation AND lease_token = :token
 
 -- name: create_entity
--- A new entity: revision 1, generation 0, no lease.
-INSERT INTO entities (entity_no, kind, revision, generation)
-VALUES (:entity_no, :kind, 1, 0)
+-- A new entity: the next number (or the given one), revision 1, generation 0, no lease.
+INSERT INTO entities (entity_no, kind, name, revision, generation)
+VALUES (:entity_no, :kind, :name, 1, 0)
 
 -- name: take_lease
 -- The next owner, if no other owner's lease is live: ended by the awake clock, of another boot, or proved dead.

@@ -29,7 +29,7 @@ class PutValueChunk(msgspec.Struct, frozen=True, kw_only=True):
     `limit` is the largest value that is taken, in bytes.
     """
 
-    run_id: str
+    entity_no: int
     generation: int
     digest: str
     index: int
@@ -132,9 +132,9 @@ def put_chunk(tx: Tx, command: PutValueChunk) -> int:
     `InvalidValue` when the whole does not have the digest (right chunks may be sent again), and `DiskFull`
     while the disk is full.
     """
-    owner = tx.one(Q.owner, {"run_id": command.run_id})
+    owner = tx.one(Q.owner, {"entity_no": command.entity_no})
     if owner is None or owner[0] != command.generation:
-        raise ClaimLost(f"generation {command.generation} of run {command.run_id} is over")
+        raise ClaimLost(f"generation {command.generation} of entity {command.entity_no} is over")
     taken = command.index * CHUNK_BYTES + len(command.data)
     if taken > command.limit:
         raise ValueTooLarge(f"the value has at least {taken:,} bytes; the limit is {command.limit:,}")
@@ -144,7 +144,7 @@ def put_chunk(tx: Tx, command: PutValueChunk) -> int:
         )
     if not command.last and len(command.data) < CHUNK_BYTES:
         raise InvalidValue(f"chunk {command.index} has {len(command.data):,} bytes, and is not the last")
-    held = {"digest": command.digest, "run_id": command.run_id, "generation": command.generation}
+    held = {"digest": command.digest, "entity_no": command.entity_no, "generation": command.generation}
     if _complete_size(tx, command.digest) is not None:
         tx.run(Q.hold, held)
         return taken
@@ -155,13 +155,13 @@ def put_chunk(tx: Tx, command: PutValueChunk) -> int:
     return _verify(tx, command) if command.last else taken
 
 
-def claim_value(tx: Tx, name: str, run_id: str, generation: int) -> int:
+def claim_value(tx: Tx, name: str, entity_no: int, generation: int) -> int:
     """A transition names an uploaded value: its size in bytes. The same command refers to the digest.
 
-    Raises `InvalidValue` when this run and generation has not uploaded it, whole: a runner can name no value
+    Raises `InvalidValue` when this entity and generation has not uploaded it, whole: a runner can name no value
     that it doesn't have.
     """
-    held = {"digest": name, "run_id": run_id, "generation": generation}
+    held = {"digest": name, "entity_no": entity_no, "generation": generation}
     size = _complete_size(tx, name)
     if size is None or tx.one(Q.is_held, held) is None:
         raise InvalidValue(f"value {name} was not uploaded before it was named")

@@ -41,22 +41,22 @@ DELETE FROM contents
 WHERE digest = :digest
 
 -- name: hold
--- Keep an uploaded value until a transition of this run and generation names it.
-INSERT INTO content_holds (digest, run_id, generation)
-VALUES (:digest, :run_id, :generation)
+-- Keep an uploaded value until a transition of this entity and generation names it.
+INSERT INTO content_holds (digest, entity_no, generation)
+VALUES (:digest, :entity_no, :generation)
 ON CONFLICT DO NOTHING
 
 -- name: is_held
--- Whether this run and generation has uploaded the value.
+-- Whether this entity and generation has uploaded the value.
 SELECT 1
 FROM content_holds
-WHERE digest = :digest AND run_id = :run_id AND generation = :generation
+WHERE digest = :digest AND entity_no = :entity_no AND generation = :generation
 
 -- name: owner
--- The generation that may upload for a run, if its lease has not been released.
+-- The generation that may upload for an entity, if its lease has not been released.
 SELECT generation
 FROM entities
-WHERE entity_no = (SELECT run_no FROM runs WHERE run_id = :run_id) AND lease_token IS NOT NULL
+WHERE entity_no = :entity_no AND lease_token IS NOT NULL
 
 -- name: contents_after
 -- A page of all values in the order of their digests, for pruning. An unfinished one has taken what its chunks take.
@@ -78,6 +78,5 @@ SELECT EXISTS (SELECT 1 FROM definition_sources WHERE digest = :digest)
     OR EXISTS (
         SELECT 1
         FROM content_holds AS h
-        JOIN runs AS r ON r.run_id = h.run_id
-        JOIN entities AS e ON e.entity_no = r.run_no
+        JOIN entities AS e ON e.entity_no = h.entity_no
         WHERE h.digest = :digest AND e.generation = h.generation AND e.lease_token IS NOT NULL)

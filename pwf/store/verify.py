@@ -6,41 +6,24 @@ import msgspec
 
 from pwf.protocol.operations import VerifyResult
 from pwf.protocol.views import Violation
+from pwf.store.entity_kinds import EntityKind, Rule
+from pwf.store.kinds import KINDS
 from pwf.store.queries import load_queries
-from pwf.store.tx import Tx
+from pwf.store.run_kind import RUN
+from pwf.store.tx import Tx, subject
 
 Q = load_queries(__file__)
 
 REPORTED_MAX = 50  # per rule; a broken rule tends to be broken often
 
-_CANCEL = "pwf cancel {run}, then pwf restart {run}"
-_RESTART = "restart the daemon (pwf stop, pwf start): recovery settles it"
-_LEFT = f"{_RESTART}; what is left then goes with the run (pwf state prune)"
 _REPORT = "a fault of pwf: report it, with a copy of the database (pwf state backup FILE)"
-_SHOW = "pwf show {run}; " + _REPORT
 _RESTORE = "restore the database from a backup (pwf state restore FILE)"
 
-#: query -> (message, fix)
+#: Of entities of every kind: query -> (message, fix)
 RULES: dict[str, tuple[str, str]] = {
-    "ended_open": ("the run has ended, but something is still open for it", _LEFT),
-    "running_unowned": ("the run is running, but has no queue row, lease or runner", _RESTART),
-    "queued_undue": ("the run is queued, but not due, or somebody owns it", _CANCEL),
-    "ready_open": ("the run waits to be admitted, but an attempt of it is still open", _CANCEL),
-    "queue_misplaced": ("the run was launched before, but is queued as a new start, or the reverse", _CANCEL),
-    "waiting_unasked": ("the run waits, but has no open request, or is queued or owned as well", _CANCEL),
-    "held_loose": ("the run is held, but without a reason, or is queued, asked or owned as well", _CANCEL),
-    "request_stray": ("a request is open, but its run does not wait for it", _CANCEL),
-    "position_miscounted": ("the run's position is not the newest visit of its node", _SHOW),
-    "attempts_miscounted": ("the run's attempts are not numbered as counted", _SHOW),
-    "history_broken": ("the history has not one event per revision", _SHOW),
-    "ambiguous_loose": ("an effect is ambiguous, but its run is not held for it", _CANCEL),
-    "step_repeated": ("a committed step ran twice", _SHOW),
-    "manual_repeated": ("a manual effect was applied, but not by exactly one completed attempt", _SHOW),
-    "effect_unsettled": ("a step completed, but its effect is not settled as applied", _SHOW),
-    "active_stray": ("an open attempt is not the run's position", _SHOW),
-    "counts_wrong": ("the number of runs with this status is not what is counted", _REPORT),
-    "runner_stray": ("a runner of an earlier daemon is not settled", _RESTART),
-    "content_incomplete": ("the run refers to a value that is not all there", _SHOW),
+    "history_broken": ("the history has not one event per revision", _REPORT),
+    "history_stray": ("rows belong to an entity that is not there", _REPORT),
+    "custody_unowned": ("a process is of a generation that has not begun", _REPORT),
 }
 
 
@@ -55,26 +38,54 @@ def verify(tx: Tx, query: Verify) -> VerifyResult:
     found = integrity(tx)
     if any(violation.rule == "integrity" for violation in found):
         return VerifyResult(violations=tuple(found), checked={})  # nothing that is read can be trusted
-    for rule, (message, fix) in RULES.items():
-        sql: str = getattr(Q, rule)
-        params = {"epoch": query.epoch} if ":epoch" in sql else None
-        for row in tx.all(sql, params)[:REPORTED_MAX]:
-            subject = str(row[0])
-            run_id = subject.removeprefix("run:")
-            about_run = rule != "counts_wrong" and subject != "daemon"
-            found.append(
-                Violation(
-                    rule=rule,
-                    message=message if about_run else f"{message}: {subject}",
-                    run_id=run_id if about_run else None,
-                    fix=fix.replace("{run}", run_id),
-                )
-            )
+    found += _of_every_kind(tx)
+    for kind in KINDS.values():
+        for rule, checked_rule in kind.rules.items():
+            found += _broken(tx, kind, rule, checked_rule, query.epoch)
     counted = tx.one(Q.row_counts)
     assert counted is not None
     names = ("runs", "attempts", "events", "requests", "effects", "values")
-    checked = {"rules": len(RULES) + 2, **dict(zip(names, counted, strict=True))}
+    rules = len(RULES) + 4 + sum(len(kind.rules) for kind in KINDS.values())
+    checked = {"rules": rules, **dict(zip(names, counted, strict=True))}
     return VerifyResult(violations=tuple(found), checked=checked)
+
+
+def _of_every_kind(tx: Tx) -> list[Violation]:
+    found = []
+    for rule, (message, fix) in RULES.items():
+        for kind, name in tx.all(getattr(Q, rule))[:REPORTED_MAX]:
+            found.append(_violation(rule, str(kind), str(name), message, fix))
+    for (name,) in tx.all(Q.kinds):
+        if name not in KINDS:
+            message = f"there are entities of the kind {name!r}, which this pwf doesn't know"
+            found.append(Violation(rule="kind_unknown", message=message, fix=_REPORT))
+    for kind in KINDS.values():
+        if kind.table is None:
+            continue
+        bare = (
+            "SELECT name FROM entities e WHERE kind = :kind AND NOT EXISTS"
+            f" (SELECT 1 FROM {kind.table} t WHERE t.{kind.key} = e.entity_no)"
+        )
+        for (name,) in tx.all(bare, {"kind": kind.name})[:REPORTED_MAX]:
+            message = f"the entity has no row in {kind.table}"
+            found.append(_violation("entity_bare", kind.name, str(name), message, _REPORT))
+    return found
+
+
+def _broken(tx: Tx, kind: EntityKind, name: str, rule: Rule, epoch: int) -> list[Violation]:
+    params = {"epoch": epoch} if ":epoch" in rule.sql else None
+    subjects = [str(row[0]) for row in tx.all(rule.sql, params)[:REPORTED_MAX]]
+    if not rule.about:
+        return [Violation(rule=name, message=f"{rule.message}: {text}", fix=rule.fix) for text in subjects]
+    return [_violation(name, kind.name, subject, rule.message, rule.fix) for subject in subjects]
+
+
+def _violation(rule: str, kind: str, name: str, message: str, fix: str) -> Violation:
+    """A run is named in a field of its own, since commands take its id; everything else in the message."""
+    if kind == RUN.name:
+        return Violation(rule=rule, message=message, run_id=name, fix=fix.replace("{name}", name))
+    about = f"{message}: {subject(kind, name)}"
+    return Violation(rule=rule, message=about, fix=fix.replace("{name}", name))
 
 
 def integrity(tx: Tx) -> list[Violation]:

@@ -1,127 +1,25 @@
--- The rules that must hold across tables. Each query lists the runs that break one; `state verify` scans on purpose.
-
--- name: ended_open
--- An ended run has nothing open.
-SELECT r.run_id FROM runs r WHERE r.ended_wall_ms IS NOT NULL AND (
-  EXISTS (SELECT 1 FROM run_queue q WHERE q.run_no = r.run_no)
-  OR EXISTS (SELECT 1 FROM requests q WHERE q.run_id = r.run_id AND q.status = 'pending')
-  OR EXISTS (SELECT 1 FROM attempts a WHERE a.run_no = r.run_no AND a.status = 'active')
-  OR EXISTS (SELECT 1 FROM effects e WHERE e.run_id = r.run_id AND e.status = 'applying')
-  OR EXISTS (SELECT 1 FROM entities e WHERE e.entity_no = r.run_no AND e.lease_token IS NOT NULL)
-  OR EXISTS (SELECT 1 FROM runners p WHERE p.run_no = r.run_no AND p.epoch < :epoch))
-
--- name: running_unowned
--- A running run has a live queue row, a lease and a runner of its own generation.
-SELECT r.run_id FROM runs r WHERE r.status = 'running' AND NOT (
-  EXISTS (SELECT 1 FROM run_queue q WHERE q.run_no = r.run_no AND q.state = 'live')
-  AND EXISTS (SELECT 1 FROM entities e JOIN runners p ON p.run_no = r.run_no AND p.generation = e.generation
-    WHERE e.entity_no = r.run_no AND e.lease_token IS NOT NULL))
-
--- name: queued_undue
--- A queued run is due, now or later, and nobody owns it.
-SELECT r.run_id FROM runs r WHERE r.status = 'queued' AND (
-  NOT EXISTS (SELECT 1 FROM run_queue q WHERE q.run_no = r.run_no AND q.state IN ('ready', 'later'))
-  OR EXISTS (SELECT 1 FROM entities e WHERE e.entity_no = r.run_no AND e.lease_token IS NOT NULL))
-
--- name: ready_open
--- A run that a runner may begin has no open attempt: one whose timer is set is due later until that is over.
-SELECT r.run_id FROM run_queue q JOIN runs r ON r.run_no = q.run_no WHERE q.state = 'ready'
-  AND EXISTS (SELECT 1 FROM attempts a WHERE a.run_no = q.run_no AND a.status = 'active')
-
--- name: queue_misplaced
--- Of the runs that wait for capacity or a time, those that were never launched stand with the new starts.
-SELECT r.run_id FROM run_queue q JOIN runs r ON r.run_no = q.run_no JOIN entities e ON e.entity_no = q.run_no
-WHERE q.state <> 'live' AND q.is_new <> (e.generation = 0)
-
--- name: waiting_unasked
--- A waiting run has one open request, no queue row and no owner.
-SELECT r.run_id FROM runs r WHERE r.status = 'waiting' AND (
-  NOT EXISTS (SELECT 1 FROM requests q WHERE q.run_id = r.run_id AND q.status = 'pending')
-  OR EXISTS (SELECT 1 FROM run_queue q WHERE q.run_no = r.run_no)
-  OR EXISTS (SELECT 1 FROM entities e WHERE e.entity_no = r.run_no AND e.lease_token IS NOT NULL))
-
--- name: held_loose
--- A held run has a reason, no queue row, no open request and no owner.
-SELECT r.run_id FROM runs r WHERE r.status = 'held' AND (
-  r.hold IS NULL
-  OR EXISTS (SELECT 1 FROM run_queue q WHERE q.run_no = r.run_no)
-  OR EXISTS (SELECT 1 FROM requests q WHERE q.run_id = r.run_id AND q.status = 'pending')
-  OR EXISTS (SELECT 1 FROM entities e WHERE e.entity_no = r.run_no AND e.lease_token IS NOT NULL))
-
--- name: request_stray
--- An open request of a run that has not ended is that of the position's open attempt, and its run waits.
-SELECT q.run_id FROM requests q JOIN runs r ON r.run_id = q.run_id
-WHERE q.status = 'pending' AND r.ended_wall_ms IS NULL AND (
-  r.status <> 'waiting' OR q.attempt <> r.attempts OR q.node <> r.node OR q.visit <> r.visit
-  OR NOT EXISTS (SELECT 1 FROM attempts a WHERE a.run_no = r.run_no AND a.attempt = q.attempt AND a.status = 'active'))
-
--- name: position_miscounted
--- The visits add up to the steps taken, and the position is its node's newest.
-SELECT r.run_id FROM runs r
-WHERE r.steps <> (SELECT sum(v.value) FROM json_each(CAST(r.visits AS TEXT)) v)
-  OR r.visit IS NOT (SELECT v.value FROM json_each(CAST(r.visits AS TEXT)) v WHERE v.key = r.node)
-
--- name: attempts_miscounted
--- The counter names the newest attempt, and attempts are numbered without gaps.
-SELECT r.run_id FROM runs r WHERE r.attempts <> (SELECT count(*) FROM attempts a WHERE a.run_no = r.run_no)
-  OR r.attempts <> (SELECT coalesce(max(a.attempt), 0) FROM attempts a WHERE a.run_no = r.run_no)
+-- The rules that hold for entities of every kind. Each lists kind and name of what breaks it; `state verify` scans on
+-- purpose.
 
 -- name: history_broken
 -- One event per revision, without gaps.
-SELECT coalesce('run:' || r.run_id, iif(e.entity_no = 0, 'daemon', 'entity ' || e.entity_no))
-FROM entities e LEFT JOIN runs r ON r.run_no = e.entity_no WHERE
+SELECT e.kind, e.name FROM entities e WHERE
   e.revision <> (SELECT count(*) FROM events v WHERE v.entity_no = e.entity_no)
   OR e.revision <> (SELECT max(v.revision) FROM events v WHERE v.entity_no = e.entity_no)
 
--- name: ambiguous_loose
--- An ambiguous effect holds its run, or the run has ended.
-SELECT r.run_id FROM effects e JOIN runs r ON r.run_id = e.run_id
-WHERE e.status = 'ambiguous' AND r.ended_wall_ms IS NULL AND r.hold IS NOT 'effect_ambiguous'
-  AND r.hold IS NOT 'process_unreaped'
+-- name: history_stray
+-- Events, custody and uploads belong to an entity that is there.
+SELECT 'entity', x.entity_no FROM (SELECT entity_no FROM events UNION SELECT entity_no FROM runners
+  UNION SELECT entity_no FROM content_holds) x
+WHERE NOT EXISTS (SELECT 1 FROM entities e WHERE e.entity_no = x.entity_no)
 
--- name: step_repeated
--- A visit is completed at most once.
-SELECT r.run_id FROM attempts a JOIN runs r ON r.run_no = a.run_no WHERE a.status = 'completed'
-GROUP BY a.run_no, a.node, a.visit HAVING count(*) > 1
+-- name: custody_unowned
+-- A process works for the present generation of its entity, or for one that it has outlived and is being ended for.
+SELECT e.kind, e.name FROM runners p JOIN entities e ON e.entity_no = p.entity_no WHERE p.generation > e.generation
 
--- name: manual_repeated
--- An applied manual effect has exactly one completed attempt.
-SELECT e.run_id FROM effects e WHERE e.mode = 'manual' AND e.status = 'applied'
-  AND 1 <> (SELECT count(*) FROM attempts a JOIN runs r ON r.run_no = a.run_no
-    WHERE r.run_id = e.run_id AND a.node = e.node AND a.visit = e.visit
-    AND a.status = 'completed')
-  AND NOT EXISTS (SELECT 1 FROM runs r WHERE r.run_id = e.run_id AND r.ended_wall_ms IS NOT NULL)
-
--- name: effect_unsettled
--- The effect of a completed step was applied.
-SELECT r.run_id FROM attempts a JOIN runs r ON r.run_no = a.run_no
-JOIN effects e ON e.run_id = r.run_id AND e.node = a.node AND e.visit = a.visit
-WHERE a.status = 'completed' AND e.status <> 'applied'
-
--- name: active_stray
--- An open attempt belongs to the position of a run that runs, waits, or has a timer.
-SELECT r.run_id FROM attempts a JOIN runs r ON r.run_no = a.run_no
-WHERE a.status = 'active' AND (a.attempt <> r.attempts OR a.node <> r.node OR a.visit <> r.visit)
-
--- name: counts_wrong
--- The counter per status is what a count would give.
-SELECT c.status FROM run_counts c WHERE c.runs <> (SELECT count(*) FROM runs r WHERE r.status = c.status)
-UNION SELECT r.status FROM runs r WHERE r.status NOT IN (SELECT c.status FROM run_counts c)
-
--- name: runner_stray
--- A runner row of an earlier daemon that recovery has neither settled nor held the run for.
-SELECT r.run_id FROM runners p JOIN runs r ON r.run_no = p.run_no
-WHERE p.epoch < :epoch AND r.ended_wall_ms IS NULL AND r.hold IS NOT 'process_unreaped'
-
--- name: content_incomplete
--- A value that something refers to is all there.
-SELECT r.run_id FROM attempts a JOIN runs r ON r.run_no = a.run_no
-  JOIN contents c ON c.digest = a.output_digest WHERE c.complete = 0
-UNION SELECT r.run_id FROM runs r JOIN contents c ON c.digest IN (r.input_digest, r.output_digest) WHERE c.complete = 0
-UNION SELECT q.run_id FROM requests q JOIN contents c ON c.digest IN (q.prompt_digest, q.answer_digest)
-  WHERE c.complete = 0
-UNION SELECT r.run_id FROM definition_sources s JOIN contents c ON c.digest = s.digest
-  JOIN runs r ON r.definition_id = s.definition_id WHERE c.complete = 0
+-- name: kinds
+-- Every kind that is there.
+SELECT DISTINCT kind FROM entities
 
 -- name: row_counts
 -- What was looked at.

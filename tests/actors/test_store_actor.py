@@ -298,7 +298,7 @@ async def test_a_store_that_is_stopped_during_a_batch_still_answers_it(inline, p
 async def test_a_guarded_store_serves_only_under_its_epoch(tmp_path, nursery):
     def claim(tx, token):
         if tx.one("SELECT 1 FROM entities WHERE entity_no = 0") is None:
-            tx.create_entity(DAEMON_NO, "daemon")
+            tx.create_entity("daemon", "", DAEMON_NO)
         until = tx.now.awake_ms + 30_000
         return tx.take_lease(DAEMON_NO, token=token, owner="me", until_awake_ms=until)[1]
 

@@ -39,7 +39,7 @@ _RUN = """SELECT r.run_id, r.workflow, r.status, r.hold, r.node, r.visit, r.atte
   r.output_digest, e.revision, e.generation, e.lease_token, q.state, q.due_elapsed_ms, p.state, p.generation,
   (SELECT count(*) FROM requests WHERE run_id = r.run_id AND status = 'pending')
 FROM runs r JOIN entities e ON e.entity_no = r.run_no LEFT JOIN run_queue q ON q.run_no = r.run_no
-LEFT JOIN runners p ON p.run_no = r.run_no WHERE r.run_id = ?"""
+LEFT JOIN runners p ON p.entity_no = r.run_no WHERE r.run_id = ?"""
 _NAME = "coalesce('run:' || r.run_id, 'daemon')"
 _ENTITIES = "entities e LEFT JOIN runs r ON r.run_no = e.entity_no"
 _ATTEMPTS = """SELECT a.attempt, a.node, a.visit, a.status, coalesce(a.output, c.data), a.generation
@@ -229,7 +229,8 @@ class Auditor:
         """Custody is committed before work starts."""
         process.at_work = True
         rows = self.rows(
-            "SELECT generation, pid FROM runners JOIN runs USING (run_no) WHERE run_id = ?", launch.run_id
+            "SELECT generation, pid FROM runners JOIN runs ON run_no = entity_no WHERE run_id = ?",
+            launch.run_id,
         )
         expected = (launch.generation, process.identity.pid)
         stale = self._revisions.get("run:" + launch.run_id, (0, 0))[1] > launch.generation
@@ -274,7 +275,7 @@ class Auditor:
         standing_by = WAITING_MARKER  # has no run yet
         living = [p.marker for p in self._world.machine.living() if p.marker != standing_by]
         self.check(not living, f"no process is left: {living}")
-        rows = self.rows("SELECT run_no, state FROM runners")
+        rows = self.rows("SELECT entity_no, state FROM runners")
         self.check(not rows, f"no runner row is left: {rows}")
         if self._world.life is not None:
             scheduler = self._world.life.scheduler

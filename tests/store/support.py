@@ -109,5 +109,6 @@ def insert_run(tx, run_id, **columns):
         "visits": b"{}",
         "created_wall_ms": 0,
     } | columns
+    facts["run_no"] = tx.create_entity("run", run_id)
     names = ", ".join(facts)
     tx.run(f"INSERT INTO runs ({names}) VALUES ({', '.join(':' + name for name in facts)})", facts)

@@ -74,7 +74,7 @@ def guarded(tmp_path):
 
 def claim(tx, owner):
     if tx.one("SELECT 1 FROM entities WHERE entity_no = 0") is None:
-        tx.create_entity(DAEMON_NO, "daemon")
+        tx.create_entity("daemon", "", DAEMON_NO)
     token = tx.ids.token()
     _, generation = tx.take_lease(
         DAEMON_NO, token=token, owner=owner, until_awake_ms=tx.now.awake_ms + 30_000, dead_owner="daemon:1"

@@ -10,7 +10,7 @@ import pytest
 from pwf.errors import Conflict
 from pwf.protocol.spawn import Identity
 from pwf.store.batch import Job
-from pwf.store.daemon import Ask, standing_runners
+from pwf.store.custody import StandingRunners, standing_runners
 from pwf.store.launch import Launched, LaunchTerms, Parked
 from pwf.store.queue import Admission, Admit, Admitted, Standby, StartAdmitted, admit, start_admitted
 from pwf.store.runs import EnvironmentOf, environment_of
@@ -81,7 +81,7 @@ def test_a_run_that_finds_a_process_is_launched_in_the_transaction_that_admits_i
     row = world.row(run_id)
     assert (row["status"], row["seq"], row["due_wall_ms"]) == ("running", 0, None)
     assert world.trail(run_id) == ["a.1 active"]
-    (standing,) = world.read(standing_runners, Ask())
+    (standing,) = world.read(standing_runners, StandingRunners())
     assert standing.identity == ready.identity  # custody, before anybody is told to begin
     assert world.sql("SELECT state, epoch FROM runners") == [("live", 1)]
     runner = serve(world, admission)
@@ -140,7 +140,7 @@ def test_a_run_that_can_not_be_launched_parks_alone_and_leaves_the_process_to_th
     assert (admission.run_id, admission.identity) == (good, ready.identity)
     row = world.sql("SELECT status, hold FROM runs WHERE run_id = :run", {"run": bad})
     assert row == [("held", "broken")]
-    assert world.sql("SELECT run_id FROM runners JOIN runs USING (run_no)") == [(good,)]
+    assert world.sql("SELECT run_id FROM runners JOIN runs ON run_no = entity_no") == [(good,)]
     assert [kind for kind, *_ in history(world, bad)] == ["started", "held"]  # what was undone left no gap
     assert world.trail(bad) == []
 

@@ -263,13 +263,13 @@ def test_only_a_start_that_is_due_before_all_others_wakes_who_waits_for_the_near
 
 # Runs straight into the tables, as many as it takes. `n` counts them.
 BACKLOG = {
-    "runs": """INSERT INTO runs(run_id, workflow, definition_id, environment_id, status, node, visit, visits,
+    "entities": "INSERT INTO entities(kind, name, revision) SELECT 'run', id, 1 FROM n ORDER BY i",
+    "runs": """INSERT INTO runs(run_no, run_id, workflow, definition_id, environment_id, status, node, visit, visits,
         due_wall_ms, input, created_wall_ms)
-      SELECT id, 'flow', :definition, (SELECT environment_id FROM environments), 'queued', 'a', 1,
-        CAST('{"a":1}' AS BLOB), :due, CAST('null' AS BLOB), 1 FROM n""",
+      SELECT entity_no, id, 'flow', :definition, (SELECT environment_id FROM environments), 'queued', 'a', 1,
+        CAST('{"a":1}' AS BLOB), :due, CAST('null' AS BLOB), 1
+      FROM n JOIN entities ON name = id""",
     "run_queue": """INSERT INTO run_queue SELECT run_no, :state, 0, :due + i, NULL, NULL, 1
-      FROM n JOIN runs ON run_id = id""",
-    "entities": """INSERT INTO entities(entity_no, kind, revision) SELECT run_no, 'run', 1
       FROM n JOIN runs ON run_id = id""",
 }
 NUMBERS = """WITH RECURSIVE counter(i) AS (SELECT :low UNION ALL SELECT i + 1 FROM counter WHERE i < :high),

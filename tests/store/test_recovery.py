@@ -3,22 +3,20 @@
 import pytest
 
 from pwf.errors import ClaimLost, Rejected
+from pwf.store.custody import RunnersGone, StandingRunners, runners_gone, standing_runners
 from pwf.store.daemon import (
-    Ask,
     Claim,
+    DaemonFacts,
     Release,
     Renew,
-    RunnersGone,
     claim,
     daemon_counts,
     owner_of,
     release,
     renew,
-    runners_gone,
-    standing_runners,
     state_status,
 )
-from pwf.store.runner_end import RunnerGone
+from pwf.store.entity_kinds import RunnerGone
 from tests.store.world import MANUAL, Runner, graph, linear, node
 
 
@@ -31,9 +29,10 @@ def take_over(world):
 
 def settle(world, *, proved=True):
     """One pass of recovery; how many it settled."""
-    standing = world.do(standing_runners, Ask())
+    standing = world.do(standing_runners, StandingRunners())
     gone = tuple(
-        RunnerGone(run_id=s.run_id, generation=s.generation, proved=proved, stopped=True) for s in standing
+        RunnerGone(entity_no=s.entity_no, name=s.name, generation=s.generation, proved=proved, stopped=True)
+        for s in standing
     )
     world.do(runners_gone, RunnersGone(gone=gone))
     return len(gone)
@@ -68,7 +67,7 @@ def test_renewal_renews_only_what_is_still_owned(world):
     parked.drain = True
     parked.finish(1, to="b")
     world.clock.forward(10_000)
-    both = [(runner.run_id, runner.fence.generation, runner.fence.token) for runner in (live, parked)]
+    both = tuple((one.fence.entity_no, one.fence.generation, one.fence.token) for one in (live, parked))
     assert world.do(renew, Renew(token="t1", epoch=1, lease_ms=30_000, live=both)) == 1
     until = world.sql(
         "SELECT lease_until_awake_ms FROM entities JOIN runs ON run_no = entity_no WHERE run_id = :id",
@@ -83,7 +82,7 @@ def test_a_late_renewal_after_the_terminal_commit_changes_nothing(world):
     runner = world.run(linear(1))
     runner.finish()
     before = world.dump()
-    late = [(runner.run_id, runner.fence.generation, runner.fence.token)]
+    late = ((runner.fence.entity_no, runner.fence.generation, runner.fence.token),)
     assert world.do(renew, Renew(token="t1", epoch=1, lease_ms=30_000, live=late)) == 0
     assert world.dump()["events"] == before["events"]
 
@@ -96,7 +95,7 @@ def test_what_an_earlier_daemon_left_is_found_and_goes_on_at_once(world):
     started = world.start(linear(1))
     world.admit()
     take_over(world)
-    found = {s.run_id: s.identity for s in world.do(standing_runners, Ask())}
+    found = {s.name: s.identity for s in world.do(standing_runners, StandingRunners())}
     assert found[running.run_id].boot_id == "boot-1"
     assert found[started] is None  # it was never told to begin
     assert world.admit() == ()
@@ -116,14 +115,14 @@ def test_recovery_settles_ended_and_parked_runs_too(world):
     assert settle(world) == 2
     world.check()
     assert [world.status(runner.run_id) for runner in (ended, parked)] == ["completed", "waiting"]
-    assert world.do(standing_runners, Ask()) == ()
+    assert world.do(standing_runners, StandingRunners()) == ()
 
 
 def test_a_run_without_a_runner_row_is_an_orphan_too(world):
     world.checked = False
     runner = world.run(linear(2))
     world.sql("DELETE FROM runners")
-    assert [s.run_id for s in world.do(standing_runners, Ask())] == [runner.run_id]
+    assert [s.name for s in world.do(standing_runners, StandingRunners())] == [runner.run_id]
     settle(world)
     world.check()
     assert world.launch(runner.run_id).launch.node == "a"
@@ -208,11 +207,17 @@ def test_a_run_that_can_not_be_read_is_not_launched_again_and_again(world, damag
 
 def test_the_sweep_loses_against_a_run_that_has_ended(world):
     runner = world.run(linear(1))
-    (standing,) = world.do(standing_runners, Ask())
+    (standing,) = world.do(standing_runners, StandingRunners())
     runner.finish("the result")
     runner.leave()
     before = world.dump()
-    gone = RunnerGone(run_id=standing.run_id, generation=standing.generation, proved=True, stopped=True)
+    gone = RunnerGone(
+        entity_no=standing.entity_no,
+        name=standing.name,
+        generation=standing.generation,
+        proved=True,
+        stopped=True,
+    )
     world.do(runners_gone, RunnersGone(gone=(gone,)))
     assert world.dump() == before
 
@@ -247,11 +252,11 @@ def test_status_counts_runs_as_people_see_them(world):
     paused = world.start(linear(1))
     world.pause(paused)
     world.start(linear(1))
-    counts = world.do(daemon_counts, Ask())
+    counts = world.do(daemon_counts, DaemonFacts())
     assert counts.runs == {"completed": 1, "waiting": 1, "ambiguous": 1, "paused": 1, "queued": 1}
     assert counts.held == {"effect_ambiguous": 1, "paused": 1}
     assert (counts.requests_open, counts.request_oldest_ms, counts.effects_ambiguous) == (1, asked_ms, 1)
-    facts = world.do(state_status, Ask())
+    facts = world.do(state_status, DaemonFacts())
     assert facts.rows == {"runs_ever": 5, "runs": 5, "requests_open": 1}
     assert facts.file_bytes == counts.store_bytes
 
@@ -261,6 +266,6 @@ def test_a_paused_question_counts_as_paused(world):
     runner.ask()
     runner.leave()
     world.pause(runner.run_id)
-    counts = world.do(daemon_counts, Ask())
+    counts = world.do(daemon_counts, DaemonFacts())
     assert counts.runs == {"paused": 1}
     assert counts.requests_open == 1

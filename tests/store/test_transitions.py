@@ -309,7 +309,7 @@ def test_an_uploaded_output_is_named_by_its_digest(world):
     data = b'"' + b"x" * 300_000 + b'"'
     for index in range(2):
         chunk = PutValueChunk(
-            run_id=runner.run_id,
+            entity_no=runner.fence.entity_no,
             generation=1,
             digest=digest(data),
             index=index,
@@ -327,7 +327,7 @@ def test_an_upload_of_an_earlier_generation_does_not_count(world):
     runner = world.run(linear(1))
     data = b'"' + b"y" * 5_000 + b'"'
     upload = PutValueChunk(
-        run_id=runner.run_id, generation=1, digest=digest(data), index=0, data=data, last=True
+        entity_no=runner.fence.entity_no, generation=1, digest=digest(data), index=0, data=data, last=True
     )
     world.do(put_chunk, upload)
     runner.gone(stopped=True)

@@ -8,7 +8,7 @@ from tests.store.support import do
 
 @pytest.fixture
 def entity(writer):
-    do(writer, lambda tx, _: tx.create_entity(7, "run"))
+    do(writer, lambda tx, _: tx.create_entity("run", "r7", 7))
     return 7
 
 

@@ -30,6 +30,7 @@ from pwf.values import CHUNK_BYTES, INLINE_BYTES_MAX, digest
 from tests.store.support import do, insert_run
 
 LARGE = b'"' + b"0123456789abcdef" * (CHUNK_BYTES // 8) + b'"'  # two whole chunks and a bit
+R1 = 1  # the number of the only run in these stores
 SMALL = b'{"a":1}'
 
 
@@ -131,24 +132,21 @@ def owned(writer):
 
     def make(tx, _):
         insert_run(tx, "r1")
-        ((run_no,),) = tx.all("SELECT run_no FROM runs WHERE run_id = 'r1'")
-        tx.create_entity(run_no, "run")
-        tx.take_lease(run_no, token="t", owner="daemon:1", until_awake_ms=tx.now.awake_ms + 30_000)
+        tx.take_lease(R1, token="t", owner="daemon:1", until_awake_ms=tx.now.awake_ms + 30_000)
 
     do(writer, make)
     return writer
 
 
 def release(writer):
-    ((run_no,),) = do(writer, lambda tx, _: tx.all("SELECT run_no FROM runs WHERE run_id = 'r1'"))
-    do(writer, lambda tx, _: tx.release_lease(run_no))
+    do(writer, lambda tx, _: tx.release_lease(R1))
 
 
 def chunk(data, index, name=None, generation=1, **more):
     piece = data[index * CHUNK_BYTES : (index + 1) * CHUNK_BYTES]
     last = (index + 1) * CHUNK_BYTES >= len(data)
     return PutValueChunk(
-        run_id="r1",
+        entity_no=R1,
         generation=generation,
         digest=name or digest(data),
         index=index,
@@ -164,8 +162,8 @@ def upload(writer, data, **more):
     return size
 
 
-def claim(writer, name, run_id="r1", generation=1):
-    return do(writer, lambda tx, _: claim_value(tx, name, run_id, generation))
+def claim(writer, name, entity_no=R1, generation=1):
+    return do(writer, lambda tx, _: claim_value(tx, name, entity_no, generation))
 
 
 def test_an_upload_can_be_named_by_its_run_and_generation_once_it_is_whole(owned):
@@ -177,11 +175,11 @@ def test_an_upload_can_be_named_by_its_run_and_generation_once_it_is_whole(owned
     assert load(owned, (None, digest(LARGE))) == LARGE
 
 
-@pytest.mark.parametrize(("run_id", "generation"), [("r2", 1), ("r1", 2)])
-def test_nobody_else_can_name_it(owned, run_id, generation):
+@pytest.mark.parametrize(("entity_no", "generation"), [(R1 + 1, 1), (R1, 2)])
+def test_nobody_else_can_name_it(owned, entity_no, generation):
     upload(owned, LARGE)
     with pytest.raises(InvalidValue):
-        claim(owned, digest(LARGE), run_id, generation)
+        claim(owned, digest(LARGE), entity_no, generation)
 
 
 def test_a_value_that_is_here_already_must_still_be_uploaded_to_be_named(owned):
@@ -224,7 +222,7 @@ def test_a_value_above_the_limit_is_refused_with_both_numbers(owned):
 
 @pytest.mark.parametrize("size", [CHUNK_BYTES - 1, CHUNK_BYTES + 1])
 def test_a_chunk_of_another_size_is_refused(owned, size):
-    command = PutValueChunk(run_id="r1", generation=1, digest="0" * 64, index=0, data=b"x" * size)
+    command = PutValueChunk(entity_no=R1, generation=1, digest="0" * 64, index=0, data=b"x" * size)
     with pytest.raises(InvalidValue):
         do(owned, put_chunk, command)
 

@@ -2,7 +2,9 @@
 
 import pytest
 
+from pwf.store import run_rules
 from pwf.store.queries import load_queries
+from pwf.store.run_rules import RUN_RULES
 from pwf.store.verify import RULES, Verify, verify
 from tests.store.test_control import (
     ambiguous,
@@ -50,7 +52,7 @@ REQUEST = (
 NO = "(SELECT run_no FROM runs WHERE run_id = :run)"
 QUEUE = f"INSERT INTO run_queue VALUES ({NO}, '{{}}', 0, 1, NULL, NULL, 0)"
 RUNNER = (
-    "INSERT INTO runners(run_no, generation, epoch, state, created_wall_ms)"
+    "INSERT INTO runners(entity_no, generation, epoch, state, created_wall_ms)"
     f" VALUES ({NO}, 1, {{}}, 'launching', 1)"
 )
 OWN = f"UPDATE entities SET {LEASE} WHERE entity_no = {NO}"
@@ -69,8 +71,8 @@ PLANTED = [
         "INSERT INTO effects VALUES ('k', :run, 'a', 1, 't', 'manual', 'applying', 1, NULL, 1, NULL)",
     ),
     ("running_unowned", running, f"DELETE FROM run_queue WHERE run_no = {NO}"),
-    ("running_unowned", running, f"DELETE FROM runners WHERE run_no = {NO}"),
-    ("running_unowned", running, f"UPDATE runners SET generation = 9 WHERE run_no = {NO}"),
+    ("running_unowned", running, f"DELETE FROM runners WHERE entity_no = {NO}"),
+    ("running_unowned", running, f"UPDATE runners SET generation = 9 WHERE entity_no = {NO}"),
     ("running_unowned", running, f"{DISOWN} WHERE entity_no = {NO}"),
     ("queued_undue", queued, f"DELETE FROM run_queue WHERE run_no = {NO}"),
     ("queued_undue", queued, f"UPDATE run_queue SET state = 'live' WHERE run_no = {NO}"),
@@ -106,10 +108,19 @@ PLANTED = [
     ("active_stray", running, f"UPDATE attempts SET node = 'b' WHERE run_no = {NO}"),
     ("counts_wrong", queued, "UPDATE run_counts SET runs = 7 WHERE status = 'queued' AND :run <> ''"),
     ("counts_wrong", queued, "DELETE FROM run_counts WHERE :run <> ''"),
-    ("runner_stray", running, f"UPDATE runners SET epoch = 0 WHERE run_no = {NO}"),
+    ("runner_stray", running, f"UPDATE runners SET epoch = 0 WHERE entity_no = {NO}"),
     ("content_incomplete", large, "UPDATE contents SET complete = 0 WHERE :run <> ''"),
+    ("history_stray", queued, "INSERT INTO events VALUES (999, 1, 'x', 'x', 0, 0, x'7b7d')"),
+    ("history_stray", queued, RUNNER.replace(NO, "999").format(0)),
+    ("custody_unowned", running, f"UPDATE runners SET generation = 9 WHERE entity_no = {NO}"),
+    ("entity_bare", queued, "INSERT INTO entities(kind, name, revision) VALUES ('run', 'nobody', 1)"),
+    ("kind_unknown", queued, f"UPDATE entities SET kind = 'ghost' WHERE entity_no = {NO}"),
     ("foreign_key", queued, "DELETE FROM definitions WHERE :run <> ''"),
 ]
+
+
+#: What is named where it is not the run itself.
+SUBJECTS = {"counts_wrong": None, "history_stray": None, "kind_unknown": None, "entity_bare": "nobody"}
 
 
 @pytest.mark.parametrize(("rule", "state", "damage"), PLANTED)
@@ -122,7 +133,7 @@ def test_a_broken_rule_is_named_with_its_run(world, rule, state, damage):
     world.checked = False
     world.sql(damage, {"run": run_id})
     found = world.violations()
-    subject = None if rule == "counts_wrong" else run_id
+    subject = SUBJECTS.get(rule, run_id)
     assert (rule, subject) in found, found
     assert all(violation.fix for violation in world.do(verify, Verify(epoch=world.epoch)).violations)
 
@@ -131,8 +142,8 @@ def test_a_broken_rule_is_named_with_its_run(world, rule, state, damage):
 LIFTED = [
     (rule, state, damage)
     for rule, state, damage in PLANTED
-    if rule in RULES
-    and RULES[rule][1].startswith(("pwf cancel", "restart"))
+    if rule in RUN_RULES
+    and RUN_RULES[rule].fix.startswith(("pwf cancel", "restart"))
     and "INTO effects" not in damage  # nobody knows whether that effect happened: its run stays for ever
 ]
 
@@ -158,9 +169,10 @@ def test_the_fix_of_a_violation_lifts_it(world, rule, state, damage):
 
 
 def test_every_rule_has_a_planted_violation_and_a_query():
-    assert {rule for rule, _, _ in PLANTED} >= set(RULES)
+    assert {rule for rule, _, _ in PLANTED} >= {*RULES, *RUN_RULES}
     queries = {name for name, _ in load_queries(verify.__globals__["__file__"])}
-    assert queries == set(RULES) | {"row_counts"}
+    assert queries == set(RULES) | {"row_counts", "kinds"}
+    assert {name for name, _ in load_queries(run_rules.__file__)} == set(RUN_RULES)
 
 
 def test_a_violation_says_what_to_do(world):
@@ -197,7 +209,7 @@ def test_a_clean_store_says_what_it_looked_at(world):
     result = world.do(verify, Verify(epoch=1))
     assert result.violations == ()
     assert result.checked == {
-        "rules": len(RULES) + 2,
+        "rules": len(RULES) + len(RUN_RULES) + 4,
         "runs": 2,
         "attempts": 3,
         "events": 9,

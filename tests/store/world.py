@@ -19,8 +19,10 @@ from pwf.protocol.spawn import Identity
 from pwf.protocol.views import RunView
 from pwf.store.batch import Job
 from pwf.store.control import Control, cancel, pause, resume
+from pwf.store.custody import runner_gone
 from pwf.store.definitions import SaveDefinition, save_definition
 from pwf.store.effects import RecoverEffect, recover_effect
+from pwf.store.entity_kinds import RunnerGone
 from pwf.store.explain import Load
 from pwf.store.launch import Launched, Parked, RunnerStarted, runner_started
 from pwf.store.once import Done
@@ -28,7 +30,6 @@ from pwf.store.queue import Admission, Admit, Admitted, Rebase, admit, rebase
 from pwf.store.read_runs import RunQuery, run_summary, run_view
 from pwf.store.receipts import ReceiptKey
 from pwf.store.requests import Answer, answer
-from pwf.store.runner_end import RunnerGone, runner_gone
 from pwf.store.runners import Current, Fence
 from pwf.store.runs import RunEnvironment, StartRun, start_run
 from pwf.store.transitions import Applied, RunnerMessages, apply_messages
@@ -309,7 +310,12 @@ class Runner:
         self.world = world
         self.admission = admission
         self.run_id = admission.run_id
-        self.fence = Fence(run_id=admission.run_id, generation=admission.generation, token=admission.token)
+        self.fence = Fence(
+            run_id=admission.run_id,
+            entity_no=admission.entity_no,
+            generation=admission.generation,
+            token=admission.token,
+        )
         self.launched: Launched | None = None
         self.attempt = 0
         self.seq = 0
@@ -371,7 +377,13 @@ class Runner:
 
     def gone(self, *, proved: bool = True, **more: Any) -> None:
         """The process has ended (`timed_out`, `stopped`: by us)."""
-        command = RunnerGone(run_id=self.run_id, generation=self.fence.generation, proved=proved, **more)
+        command = RunnerGone(
+            entity_no=self.fence.entity_no,
+            name=self.run_id,
+            generation=self.fence.generation,
+            proved=proved,
+            **more,
+        )
         self.world.do(runner_gone, command)
 
     def leave(self) -> None:

@@ -32,7 +32,7 @@ INBOX_MAX = 4
 RETRY_S = 1.0  # after a renewal that the store could not take
 GIVE_UP_S_MAX = 2.0
 
-LiveLeases = Callable[[], tuple[tuple[str, int, str], ...]]
+LiveLeases = Callable[[], tuple[tuple[int, int, str], ...]]
 
 
 class Lock(Protocol):

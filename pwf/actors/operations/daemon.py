@@ -29,7 +29,7 @@ from pwf.protocol.operations import (
 )
 from pwf.protocol.views import RunView
 from pwf.store.at_run import AtRun, at_run
-from pwf.store.daemon import Ask, applying, daemon_counts
+from pwf.store.daemon import DaemonFacts, applying, daemon_counts
 from pwf.store.read_runs import Refers, RunQuery, list_runs, refers, run_view
 from pwf.store.runs import RunRef, resolve_ref
 from pwf.store.space import budget_problem
@@ -45,7 +45,7 @@ SUBSCRIPTION_ID_CHARS_MAX = 128
 
 async def status(services: Services, asked: Asked[Nothing]) -> Answer:
     """`daemon.status`."""
-    counts = await services.store.read(daemon_counts, Ask())
+    counts = await services.store.read(daemon_counts, DaemonFacts())
     memory_bytes, descriptors, live = await trio.to_thread.run_sync(_usage, services.runners())
     life, claim, scheduler = services.life, services.claim, services.scheduler
     now = services.clock.now()
@@ -107,7 +107,7 @@ def _problems(services: Services, used_bytes: int) -> tuple[str, ...]:
 
 async def stop(services: Services, asked: Asked[StopPayload]) -> Answer:
     """`daemon.stop`: begin to stop; names what a stop at the end of the drain would leave ambiguous."""
-    effects = await services.store.read(applying, Ask())
+    effects = await services.store.read(applying, DaemonFacts())
     services.life.stop(asked.payload.drain_ms)
     return Answer(StopResult(pid=os.getpid(), applying=effects))
 

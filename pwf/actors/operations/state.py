@@ -14,7 +14,7 @@ from pwf.protocol.operations import (
     PrunePayload,
     StateStatus,
 )
-from pwf.store.daemon import Ask, state_status
+from pwf.store.daemon import DaemonFacts, state_status
 from pwf.store.verify import Verify, verify
 
 VERIFY_S_MAX = 3_600.0  # it reads everything there is
@@ -22,7 +22,7 @@ VERIFY_S_MAX = 3_600.0  # it reads everything there is
 
 async def state(services: Services, asked: Asked[Nothing]) -> Answer:
     """`state.status`."""
-    facts = await services.store.read(state_status, Ask())
+    facts = await services.store.read(state_status, DaemonFacts())
     database = services.places.database
     return Answer(
         StateStatus(

@@ -27,7 +27,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     admissions: int = 0
     going_on: int = 0
     stopped: str | None = None
-    leases: tuple[tuple[str, int, str], ...] = ()
+    leases: tuple[tuple[int, int, str], ...] = ()
     is_settled: bool = False
 
 

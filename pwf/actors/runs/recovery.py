@@ -22,9 +22,9 @@ from pwf.actors.processes.custody import PROOF_TIMEOUT_S
 from pwf.actors.processes.runner_pool import RunnerPool
 from pwf.errors import OutcomeUnknown, Unavailable
 from pwf.host import Identity
-from pwf.store.daemon import Ask, RunnersGone, Standing, runners_gone, standing_runners
+from pwf.store.custody import RunnersGone, Standing, StandingRunners, runners_gone, standing_runners
+from pwf.store.entity_kinds import RunnerGone
 from pwf.store.launch import LaunchTerms
-from pwf.store.runner_end import RunnerGone
 
 # --- limits ---------------------------------------------------------------------------------------------------
 
@@ -35,7 +35,7 @@ LOOK_AGAIN_S = (
     1.0  # for a further proof of processes that could not be shown dead: they are looked at for ever
 )
 
-Key = tuple[str, int]  # a run and its generation
+Key = tuple[int, int]  # an entity and its generation
 
 
 class Supervised(msgspec.Struct, frozen=True, kw_only=True):
@@ -97,7 +97,7 @@ class Recovery:
     async def _orphans(self) -> list[Standing]:
         """Every runner that has no supervisor, and is not being settled already."""
         known = self._live() | self._under_way
-        standing = await self._store.read(standing_runners, Ask())
+        standing = await self._store.read(standing_runners, StandingRunners())
         now = await self._supervised()
         known |= now.live | self._under_way  # before and after: one may have ended while we read
         present = set(map(_key, standing))
@@ -111,7 +111,7 @@ class Recovery:
 
         async def prove(orphan: Standing) -> None:
             identity = orphan.identity or Identity(pid=-1, start_tick=0, boot_id=host.boot_id(), session=-1)
-            marker = self._terms.marker_of(orphan.run_id, orphan.generation)
+            marker = self._terms.marker_of(orphan.name, orphan.generation)
             timeout_s = LOOK_AGAIN_S if _key(orphan) in self._unproved else PROOF_TIMEOUT_S
             proved[_key(orphan)] = await self._pool.prove_dead(identity, marker, timeout_s=timeout_s)
 
@@ -119,7 +119,8 @@ class Recovery:
             async with trio.open_nursery() as nursery:
                 for orphan in batch:
                     nursery.start_soon(prove, orphan)
-            await self._store.write(runners_gone, RunnersGone(gone=self._ends(proved)))
+            gone = tuple(self._end(orphan, proved[_key(orphan)]) for orphan in batch)
+            await self._store.write(runners_gone, RunnersGone(gone=gone))
             self._failed.difference_update(proved)
             self._unproved.difference_update(key for key, dead in proved.items() if dead)
             self._unproved.update(key for key, dead in proved.items() if not dead)
@@ -131,17 +132,16 @@ class Recovery:
         finally:
             self._under_way.difference_update(map(_key, batch))
 
-    def _ends(self, proved: dict[Key, bool]) -> tuple[RunnerGone, ...]:
-        return tuple(
-            RunnerGone(
-                run_id=run_id,
-                generation=generation,
-                proved=dead,
-                stopped=(run_id, generation) not in self._failed,
-            )
-            for (run_id, generation), dead in proved.items()
+    def _end(self, orphan: Standing, proved: bool) -> RunnerGone:
+        return RunnerGone(
+            entity_no=orphan.entity_no,
+            kind=orphan.kind,
+            name=orphan.name,
+            generation=orphan.generation,
+            proved=proved,
+            stopped=_key(orphan) not in self._failed,
         )
 
 
 def _key(found: Standing) -> Key:
-    return found.run_id, found.generation
+    return found.entity_no, found.generation

@@ -54,10 +54,11 @@ from pwf.protocol.runner import (
     encode_line,
 )
 from pwf.store.control import HoldRun, hold_run
+from pwf.store.custody import runner_gone
 from pwf.store.definitions import DefinitionRef, load_bundle
+from pwf.store.entity_kinds import RunnerGone
 from pwf.store.launch import Launched, LaunchTerms, Parked, RunnerStarted, runner_started
 from pwf.store.queue import Admission
-from pwf.store.runner_end import RunnerGone, runner_gone
 from pwf.store.runners import Current, Fence, PublishUpdates, publish_updates
 from pwf.store.transitions import RunnerMessages, apply_messages
 from pwf.store.tx import Tx
@@ -147,7 +148,12 @@ class RunSupervisor:
         known: Launchable | None,
     ) -> None:
         self._admission = admission
-        self._fence = Fence(run_id=admission.run_id, generation=admission.generation, token=admission.token)
+        self._fence = Fence(
+            run_id=admission.run_id,
+            entity_no=admission.entity_no,
+            generation=admission.generation,
+            token=admission.token,
+        )
         self._world = world
         self._process = process  # one that stood by, and was launched with the admission
         self._known = known
@@ -438,7 +444,7 @@ class RunSupervisor:
 
     async def _put(self, chunk: PutChunk) -> list[Reply]:
         command = PutValueChunk(
-            run_id=self._fence.run_id,
+            entity_no=self._fence.entity_no,
             generation=self._fence.generation,
             digest=chunk.digest,
             index=chunk.index,
@@ -460,7 +466,8 @@ class RunSupervisor:
                 "runner.unreaped", run_id=self._fence.run_id, generation=self._fence.generation
             )
         gone = RunnerGone(
-            run_id=self._fence.run_id,
+            entity_no=self._fence.entity_no,
+            name=self._fence.run_id,
             generation=self._fence.generation,
             proved=proved,
             timed_out=self._timed_out,

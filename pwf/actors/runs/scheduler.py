@@ -126,7 +126,7 @@ class SchedulerHandle:
         """What a run's reason depends on besides its rows."""
         return Load(used=self.used, capacity=self.capacity, stopped=self._offers.why_stopped)
 
-    def live_leases(self) -> tuple[tuple[str, int, str], ...]:
+    def live_leases(self) -> tuple[tuple[int, int, str], ...]:
         """(run, generation, token) of every run whose supervisor is alive."""
         return self.snapshot.leases
 
@@ -178,8 +178,8 @@ class _Live:
         self.known = known  # what it was launched from
 
     @property
-    def lease(self) -> tuple[str, int, str]:
-        return self.admission.run_id, self.admission.generation, self.admission.token
+    def lease(self) -> tuple[int, int, str]:
+        return self.admission.entity_no, self.admission.generation, self.admission.token
 
 
 class Scheduler:
@@ -235,7 +235,7 @@ class Scheduler:
             terms,
             log,
             live=lambda: frozenset(
-                (run_id, generation) for run_id, generation, _ in self.handle.live_leases()
+                (entity_no, generation) for entity_no, generation, _ in self.handle.live_leases()
             ),
             supervised=lambda: ask(self._inbox, WhoIsSupervised()),
         )
@@ -351,7 +351,7 @@ class Scheduler:
         if _is_stopped(admission, (stop for _, stop in self._stops)):
             supervisor.handle.stop()
         live = _Live(admission, supervisor.handle, seat, known=known is not None)
-        self._live[admission.run_id, admission.generation] = live
+        self._live[admission.entity_no, admission.generation] = live
         nursery.start_soon(supervisor.run)
 
     def _look(self) -> None:

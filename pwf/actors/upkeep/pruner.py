@@ -35,7 +35,7 @@ from pwf.store.receipts import (
     old_receipts,
 )
 from pwf.store.retention import PrunedTree, PruneTree, RecordPrune, plan_prune, prune_tree, record_prune
-from pwf.store.space import STEP_PAGES, Ask, Compact, compact, space, to_give_back
+from pwf.store.space import STEP_PAGES, Compact, SpaceQuery, compact, space, to_give_back
 from pwf.store.values import DropValues, UnusedValues, drop_values, unused_values
 
 R = TypeVar("R")
@@ -287,7 +287,7 @@ class Pruner:
                 await pause()
 
     async def _compact(self, pause: Callable[[], Awaitable[None]]) -> int:
-        found = await self._store.read(space, Ask())
+        found = await self._store.read(space, SpaceQuery())
         left = to_give_back(found, disk_full=self._store.disk_full)
         freed = 0
         while left > 0:

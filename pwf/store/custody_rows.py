@@ -1,0 +1,43 @@
+"""The rows of custody: written with a launch, marked when the work is over. `custody` decides when they go."""
+
+from __future__ import annotations
+
+from pwf.protocol.spawn import Identity
+from pwf.store.queries import load_queries
+from pwf.store.tx import Tx
+
+Q = load_queries(__file__)
+
+
+def add_runner(tx: Tx, entity_no: int, generation: int, epoch: int, identity: Identity | None = None) -> None:
+    """Custody of a process; without an identity a place for it, before the process exists."""
+    state = "launching" if identity is None else "live"
+    facts = {"epoch": epoch, "state": state, "now": tx.now.wall_ms}
+    tx.run(Q.add_runner, {**_identity(entity_no, generation, identity), **facts})
+
+
+def runner_is_live(tx: Tx, entity_no: int, generation: int, identity: Identity) -> None:
+    """The process of an entity that was admitted without one."""
+    tx.run(Q.runner_started, _identity(entity_no, generation, identity))
+
+
+def runner_is_ending(tx: Tx, entity_no: int, generation: int) -> None:
+    """The process has nothing more to do; it is still to be proved dead."""
+    tx.run(Q.runner_ending, {"entity_no": entity_no, "generation": generation})
+
+
+def holds_lease(tx: Tx, entity_no: int, generation: int, token: str) -> bool:
+    """Whether the entity is still the writer's, without counting a write."""
+    owner = {"entity_no": entity_no, "generation": generation, "token": token}
+    return tx.one(Q.lease_holder, owner) is not None
+
+
+def _identity(entity_no: int, generation: int, identity: Identity | None) -> dict[str, object]:
+    return {
+        "entity_no": entity_no,
+        "generation": generation,
+        "pid": identity and identity.pid,
+        "start_tick": identity and identity.start_tick,
+        "boot_id": identity and identity.boot_id,
+        "session": identity and identity.session,
+    }

@@ -1,0 +1,10 @@
+"""The kinds of entities that this daemon serves, by name. `entity_kinds` says what each brings, and how to add one."""
+
+from __future__ import annotations
+
+from pwf.store.entity_kinds import EntityKind
+from pwf.store.run_kind import RUN
+
+DAEMON = EntityKind(name="daemon")
+
+KINDS: dict[str, EntityKind] = {kind.name: kind for kind in (DAEMON, RUN)}

@@ -1,0 +1,61 @@
+"""Runs, as one kind of entity: what recovery, restore, retention and verify do with them."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from pwf.store import moves
+from pwf.store.broken import alone
+from pwf.store.entity_kinds import EntityKind, Retention
+from pwf.store.queries import load_queries
+from pwf.store.run_rules import RUN_RULES
+from pwf.store.runner_end import settle_run
+from pwf.store.state import load_run, save_position
+from pwf.store.tx import Tx
+
+Q = load_queries(__file__)
+
+COPIED = "its database was copied or restored, and what it did after that is unknown"
+
+
+def _hold_copied(tx: Tx) -> None:
+    """Hold every run that would go on: what happened after the copy was made is unknown."""
+    for (run_id,) in tx.all(Q.not_ended):
+        alone(tx, run_id, partial(_hold, tx, run_id))
+
+
+def _hold(tx: Tx, run_id: str) -> None:
+    run = load_run(tx, run_id)
+    run.revision = tx.fence(run.run_no)
+    detail = COPIED if run.hold is None else f"{COPIED} (before, it was held as {run.hold})"
+    moves.hold(tx, run, "restored", detail, waiting=run.status == "waiting")
+    run.pause_requested = 0  # whoever resumes it has looked
+    save_position(tx, run)
+    moves.note(tx, run, "held", "daemon", {"hold": "restored"})
+
+
+def _needed(tx: Tx, _run_no: int, run_id: str) -> str | None:
+    unsettled = tx.one(Q.effect_unsettled, {"run_id": run_id})
+    return None if unsettled is None else "an effect is unsettled"
+
+
+def _remove(tx: Tx, run_no: int, run_id: str) -> None:
+    which = {"run_no": run_no}
+    for sql in (Q.drop_updates, Q.drop_effects, Q.drop_requests):
+        tx.run(sql, {"run_id": run_id})
+    for sql in (Q.drop_attempts, Q.drop_queue):
+        tx.run(sql, which)
+    removed = tx.run(Q.drop_run, which)
+    assert removed == 1, f"run {run_id} is not an ended run"
+
+
+RUN = EntityKind(
+    name="run",
+    table="runs",
+    key="run_no",
+    settle=settle_run,
+    unattended=Q.unattended,
+    hold_copied=_hold_copied,
+    retention=Retention(ended=Q.ended_before, group=Q.tree, needed=_needed, remove=_remove),
+    rules=RUN_RULES,
+)

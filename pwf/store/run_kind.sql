@@ -1,0 +1,52 @@
+-- What recovery, restore and retention ask of runs.
+
+-- name: unattended
+-- Runs that say they run while no process stands for them.
+SELECT r.run_no, r.run_id, e.generation FROM runs r JOIN entities e ON e.entity_no = r.run_no
+WHERE r.status = 'running' AND NOT EXISTS (SELECT 1 FROM runners WHERE runners.entity_no = r.run_no)
+
+-- name: not_ended
+-- Runs that would go on by themselves, by an answer, or when somebody resumes them. An ambiguous effect, a row that
+-- can't be handled and a run that is held as restored already keep their hold: a person has to look there anyway.
+SELECT run_id FROM runs
+WHERE status IN ('queued', 'running', 'waiting', 'held')
+  AND (hold IS NULL OR hold NOT IN ('effect_ambiguous', 'broken', 'restored'))
+
+-- name: ended_before
+-- Ended runs in the order of their end, from a place on; each with the root of its tree.
+SELECT ended_wall_ms, run_no, coalesce(root_run, run_id) FROM runs
+WHERE ended_wall_ms IS NOT NULL AND ended_wall_ms < :before_ms AND (ended_wall_ms, run_no) > (:after_ms, :after_no)
+ORDER BY ended_wall_ms, run_no LIMIT :limit
+
+-- name: tree
+-- All runs of a tree: the first one and its restarts.
+SELECT run_no, run_id, ended_wall_ms FROM runs WHERE run_id = :group
+UNION ALL SELECT run_no, run_id, ended_wall_ms FROM runs WHERE root_run = :group AND run_id <> :group
+
+-- name: effect_unsettled
+-- Nobody knows yet whether an effect of the run happened.
+SELECT 1 FROM effects WHERE run_id = :run_id AND status IN ('applying', 'ambiguous') LIMIT 1
+
+-- name: drop_updates
+-- The newest progress records.
+DELETE FROM updates WHERE run_id = :run_id
+
+-- name: drop_effects
+-- The ledger's rows of the run: all are settled.
+DELETE FROM effects WHERE run_id = :run_id
+
+-- name: drop_requests
+-- Questions and their answers.
+DELETE FROM requests WHERE run_id = :run_id
+
+-- name: drop_attempts
+-- Every try of every visit.
+DELETE FROM attempts WHERE run_no = :run_no
+
+-- name: drop_queue
+-- An ended run has no such row; one that is there all the same must not keep the whole walk from going on.
+DELETE FROM run_queue WHERE run_no = :run_no
+
+-- name: drop_run
+-- The run itself, if it has ended.
+DELETE FROM runs WHERE run_no = :run_no AND ended_wall_ms IS NOT NULL

@@ -1,0 +1,41 @@
+"""The rules that must hold across the tables of a run. Each query lists the runs that break one."""
+
+from __future__ import annotations
+
+from pwf.store.entity_kinds import Rule
+from pwf.store.queries import load_queries
+
+Q = load_queries(__file__)
+
+_CANCEL = "pwf cancel {name}, then pwf restart {name}"
+_RESTART = "restart the daemon (pwf stop, pwf start): recovery settles it"
+_LEFT = f"{_RESTART}; what is left then goes with the run (pwf state prune)"
+_REPORT = "a fault of pwf: report it, with a copy of the database (pwf state backup FILE)"
+_SHOW = "pwf show {name}; " + _REPORT
+
+#: query -> (message, fix)
+_RULES: dict[str, tuple[str, str]] = {
+    "ended_open": ("the run has ended, but something is still open for it", _LEFT),
+    "running_unowned": ("the run is running, but has no queue row, lease or runner", _RESTART),
+    "queued_undue": ("the run is queued, but not due, or somebody owns it", _CANCEL),
+    "ready_open": ("the run waits to be admitted, but an attempt of it is still open", _CANCEL),
+    "queue_misplaced": ("the run was launched before, but is queued as a new start, or the reverse", _CANCEL),
+    "waiting_unasked": ("the run waits, but has no open request, or is queued or owned as well", _CANCEL),
+    "held_loose": ("the run is held, but without a reason, or is queued, asked or owned as well", _CANCEL),
+    "request_stray": ("a request is open, but its run does not wait for it", _CANCEL),
+    "position_miscounted": ("the run's position is not the newest visit of its node", _SHOW),
+    "attempts_miscounted": ("the run's attempts are not numbered as counted", _SHOW),
+    "ambiguous_loose": ("an effect is ambiguous, but its run is not held for it", _CANCEL),
+    "step_repeated": ("a committed step ran twice", _SHOW),
+    "manual_repeated": ("a manual effect was applied, but not by exactly one completed attempt", _SHOW),
+    "effect_unsettled": ("a step completed, but its effect is not settled as applied", _SHOW),
+    "active_stray": ("an open attempt is not the run's position", _SHOW),
+    "counts_wrong": ("the number of runs with this status is not what is counted", _REPORT),
+    "runner_stray": ("a runner of an earlier daemon is not settled", _RESTART),
+    "content_incomplete": ("the run refers to a value that is not all there", _SHOW),
+}
+
+RUN_RULES: dict[str, Rule] = {
+    name: Rule(getattr(Q, name), message, fix, about=name != "counts_wrong")
+    for name, (message, fix) in _RULES.items()
+}
