@@ -25,6 +25,7 @@ _NAMES = {
     "receipt_no": "NULL",
     "run_no": "c.run_no",
     "entity_no": "c.run_no",
+    "name": "c.run_id",  # of the run's entity
     "request_id": "'q' || c.run_id",
     "effect_key": "replace(m.effect_key, :model, c.run_id)",
     "scope_key": "c.run_id || substr(m.scope_key, 13)",
@@ -60,7 +61,8 @@ def clone(database: Path, model: str, count: int, changes: Changes | None = None
             _run(
                 connection,
                 "WITH RECURSIVE n(i) AS (SELECT :first UNION ALL SELECT i + 1 FROM n WHERE i + 1 < :end) "
-                "INSERT INTO clones SELECT clone_id(i), i, i + (SELECT max(run_no) FROM runs) - :first + 1 FROM n",
+                "INSERT INTO clones "
+                "SELECT clone_id(i), i, i + (SELECT max(entity_no) FROM entities) - :first + 1 FROM n",
                 first=first,
                 end=first + count,
             )
@@ -96,13 +98,13 @@ def _clone_rows(connection: apsw.Connection, table: str, model: str, changes: Ma
 
 
 def _tables(connection: apsw.Connection) -> list[str]:
-    """Tables with rows of a run, `runs` first."""
+    """Tables with rows of a run, those first that others refer to."""
     found = []
     for (table,) in _run(connection, "SELECT name FROM sqlite_schema WHERE type = 'table'"):
         columns = {row[1] for row in _run(connection, f"PRAGMA table_info({table})")}
         if columns & set(_KEYS) and not table.startswith("sqlite_"):
             found.append(table)
-    return sorted(found, key=lambda table: (table != "runs", table))
+    return sorted(found, key=lambda table: (table != "entities", table != "runs", table))
 
 
 def _run(connection: apsw.Connection, sql: str, **values: object) -> list[tuple[Any, ...]]:

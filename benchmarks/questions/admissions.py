@@ -49,9 +49,9 @@ RELATIVE = {
 }
 _BACK = (
     "UPDATE entities SET lease_owner = NULL, lease_token = NULL, lease_boot_id = NULL, lease_until_awake_ms = NULL "
-    "WHERE entity_no IN (SELECT run_no FROM runners)",
-    "UPDATE runs SET status = 'queued' WHERE run_no IN (SELECT run_no FROM runners)",
-    "UPDATE run_queue SET state = 'ready' WHERE run_no IN (SELECT run_no FROM runners)",
+    "WHERE entity_no IN (SELECT entity_no FROM runners)",
+    "UPDATE runs SET status = 'queued' WHERE run_no IN (SELECT entity_no FROM runners)",
+    "UPDATE run_queue SET state = 'ready' WHERE run_no IN (SELECT entity_no FROM runners)",
     "DELETE FROM runners",
 )
 

@@ -23,7 +23,7 @@ from benchmarks.questions.limits import fork_ms, spawn_ms
 from benchmarks.rows import Row, Stat
 from benchmarks.workflows import ONE
 from pwf.client import SyncClient
-from pwf.client.starting import read_lock
+from pwf.protocol.lock_record import read_record
 
 QUESTION = "start_to_finish"
 IMPORTS = "import trio, msgspec, apsw"
@@ -119,7 +119,7 @@ def _from_nothing(folder: Path) -> float:
 
 def _stop_served(daemon: Daemon) -> None:
     """End the daemon that a client has started; its parent here reaps it in a thread."""
-    record = read_lock(daemon.at)
+    record = read_record(daemon.at)
     if record is not None and record.pid:
         with contextlib.suppress(ProcessLookupError):
             os.kill(record.pid, signal.SIGTERM)
