@@ -310,7 +310,7 @@ async def test_what_is_admitted_while_the_scheduler_ends_is_left_to_the_next_dae
     await trio.sleep(2 * COMMIT_S)
     assert (scheduler.used, scheduler.free, setting.pool.waiting) == (0, 0, [ready])
     (standing,) = await setting.store.read(standing_runners, StandingRunners())
-    assert (standing.run_id, standing.identity) == ("mine", ready.identity)
+    assert (standing.name, standing.identity) == ("mine", ready.identity)
     assert await clean(setting)
 
 
