@@ -295,7 +295,7 @@ def test_a_start_that_is_repeated_by_its_receipt_starts_and_launches_nothing(wor
     again, admitted = world.done(
         start_admitted, StartAdmitted(start=start, admit=offer(standby(world, flow)))
     )
-    assert (again.result.run_id, again.repeated, admitted.runs) == (first.result.run_id, True, ())
+    assert (again.result.run_id, again.adopted, admitted.runs) == (first.result.run_id, True, ())
     assert world.dump() == before
 
 
