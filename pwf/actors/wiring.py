@@ -254,5 +254,6 @@ async def live(
             await scheduler.drain(drain_s())
             await actors.door.handle.say_goodbye()
             nursery.cancel_scope.cancel()
-        with contextlib.suppress(Unavailable):  # a claim that is lost just now ends the daemon by its own error
+        # A claim that is lost just now ends the daemon by its own error.
+        with contextlib.suppress(Unavailable):
             await actors.claim.handle.give_up()

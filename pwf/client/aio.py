@@ -327,7 +327,7 @@ class _Stream:
         """Stop following. Doing it twice is fine."""
         self._client._stop(self._subscription)
 
-    async def _advance(self) -> RunView | RunList:
+    async def _advance(self) -> msgspec.Struct:
         if not await self._client._next(self._subscription, self._seen):
             raise StopAsyncIteration
         self._seen = self._subscription.news

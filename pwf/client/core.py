@@ -9,7 +9,7 @@ touches a socket.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -32,13 +32,13 @@ from pwf.protocol.frames import (
 from pwf.protocol.merge_patch import apply
 from pwf.protocol.operations import (
     OPERATIONS,
+    VIEWS,
     Nothing,
-    RunList,
     RunListPayload,
     SubscribePayload,
     UnsubscribePayload,
+    ViewName,
 )
-from pwf.protocol.views import RunView
 
 
 class Reply(NamedTuple):
@@ -60,7 +60,7 @@ class Subscription:
     """
 
     id: str
-    view: Literal["run", "runs"]
+    view: ViewName
     run_id: str | None = None
     query: RunListPayload | None = None
     document: dict[str, Any] | None = None
@@ -69,9 +69,9 @@ class Subscription:
     ended: bool = False
     error: PwfError | None = None
 
-    def value(self) -> RunView | RunList:
+    def value(self) -> msgspec.Struct:
         """The newest state, typed. Raises `ProtocolError` when the daemon sent something else."""
-        wanted: type[RunView] | type[RunList] = RunView if self.view == "run" else RunList
+        wanted = VIEWS[self.view].body
         try:
             return msgspec.json.decode(msgspec.json.encode(self.document), type=wanted)
         except msgspec.MsgspecError as error:
@@ -180,7 +180,7 @@ class ClientCore:
         self._pending.pop(request_id, None)
 
     def subscribe(
-        self, view: Literal["run", "runs"], *, run_id: str | None = None, query: RunListPayload | None = None
+        self, view: ViewName, *, run_id: str | None = None, query: RunListPayload | None = None
     ) -> Subscription:
         """Follow a run, or a list of runs."""
         subscription = Subscription(id=self.ids.new(), view=view, run_id=run_id, query=query)
@@ -302,7 +302,7 @@ class ClientCore:
             return []  # restored after a reconnect, and nothing has changed
         subscription.document, subscription.revision = body, event.revision
         subscription.news += 1
-        if subscription.view == "run":
+        if VIEWS[subscription.view].needs_run:
             # `@last` or a prefix may mean another run by the time of the next connection.
             subscription.run_id = body.get("summary", {}).get("run_id", subscription.run_id)
         return [News(subscription)]

@@ -31,6 +31,7 @@ from pwf.protocol.operations import (
     RunListPayload,
     RunStarted,
     StartPayload,
+    ViewName,
     WaitPayload,
     WaitResult,
 )
@@ -231,7 +232,7 @@ class SyncClient:
     # --- views ----------------------------------------------------------------------------------------------
 
     def subscribe(
-        self, view: Literal["run", "runs"], *, run_id: str | None = None, query: RunListPayload | None = None
+        self, view: ViewName, *, run_id: str | None = None, query: RunListPayload | None = None
     ) -> Subscription:
         """Follow a view; `next_news` waits for its states."""
         subscription = self._core.subscribe(view, run_id=run_id, query=query)

@@ -360,16 +360,32 @@ class Content(_Body, frozen=True, kw_only=True, forbid_unknown_fields=True):
     last: bool
 
 
+ViewName = Literal["run", "runs"]
+
+
 class SubscribePayload(_Body, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """`run`: the frame's run as a `RunView`. `runs`: a list as a `RunList`. `id` is chosen by the client."""
+    """Follow one of `VIEWS`, under an id that the client chooses. `query` says which runs a list has."""
 
     id: str
-    view: Literal["run", "runs"]
+    view: ViewName
     query: RunListPayload | None = None
 
 
 class UnsubscribePayload(_Body, frozen=True, kw_only=True, forbid_unknown_fields=True):
     id: str
+
+
+class ViewFacts(NamedTuple):
+    """`body`: what a snapshot is. `needs_run`: the view is of the frame's run."""
+
+    body: type[msgspec.Struct]
+    needs_run: bool = False
+
+
+VIEWS: dict[ViewName, ViewFacts] = {
+    "run": ViewFacts(RunView, needs_run=True),
+    "runs": ViewFacts(RunList),
+}
 
 
 class Operation(NamedTuple):

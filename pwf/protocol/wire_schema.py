@@ -10,14 +10,17 @@ from typing import Any
 import msgspec
 
 from pwf.protocol.frames import FRAME_BYTES_MAX, PROTOCOL, ErrorFrame, Event, Hello, Request, Response
-from pwf.protocol.operations import OPERATIONS
+from pwf.protocol.operations import OPERATIONS, VIEWS
 
 FRAMES = (Hello, Request, Response, Event, ErrorFrame)
 
 
 def wire_schema() -> dict[str, Any]:
-    """Frames and operations with their definitions (draft 2020-12). `x-operations` maps each operation's name."""
+    """Frames and operations with their definitions (draft 2020-12). `x-operations` maps each operation's name,
+    `x-views` each view's.
+    """
     bodies = [part for operation in OPERATIONS.values() for part in (operation.payload, operation.result)]
+    bodies += [view.body for view in VIEWS.values()]
     types = list(dict.fromkeys([*FRAMES, *bodies]))
     references, definitions = msgspec.json.schema_components(
         types, schema_hook=_any_json, ref_template="#/$defs/{name}"
@@ -36,6 +39,9 @@ def wire_schema() -> dict[str, Any]:
                 "changes": operation.changes,
             }
             for name, operation in OPERATIONS.items()
+        },
+        "x-views": {
+            name: {"body": reference[view.body], "needs_run": view.needs_run} for name, view in VIEWS.items()
         },
         "$defs": definitions,
     }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import msgspec
 import pytest
@@ -17,7 +17,8 @@ from pwf.actors.claim.lock_file import LockFile
 from pwf.actors.claim.server_claim import GIVE_UP_S_MAX, RETRY_S, Claim, LiveLeases, ServerClaim
 from pwf.actors.code.interpreters import Interpreters
 from pwf.actors.operations.dispatch import HANDLERS, outcome_of
-from pwf.actors.operations.services import receipt_key
+from pwf.actors.operations.services import receipt_key, scope_key
+from pwf.actors.operations.views import SHOWN
 from pwf.actors.runs.clock_watch import STEP_MS, TICK_S, ClockWatch, moved
 from pwf.clock import Now
 from pwf.errors import (
@@ -36,8 +37,9 @@ from pwf.errors import (
 from pwf.host.clock_steps import open_clock_steps
 from pwf.protocol.frames import Request
 from pwf.protocol.lock_record import LockRecord
-from pwf.protocol.operations import OPERATIONS
+from pwf.protocol.operations import OPERATIONS, VIEWS, ViewName
 from pwf.store.daemon import Release
+from pwf.store.receipts import ReceiptKey
 from tests.actors.no_log import NoLog
 
 
@@ -315,17 +317,30 @@ def request(**more: Any) -> Request:
     return Request(**fields)
 
 
+def receipt(**more: Any) -> ReceiptKey:
+    return receipt_key(request(**more), scope_key(request(**more)))
+
+
 def test_a_receipt_knows_a_repeat_by_its_key_and_another_command_by_its_payload() -> None:
-    first = receipt_key(request(idempotency_key="k", run_id="a", payload=msgspec.Raw(b'{"now": true}')))
-    again = receipt_key(
-        request(idempotency_key="k", run_id="a", payload=msgspec.Raw(b'{"now":true}'), request_id="2")
-    )
-    other = receipt_key(request(idempotency_key="k", run_id="b", payload=msgspec.Raw(b'{"now":true}')))
+    first = receipt(idempotency_key="k", run_id="a", payload=msgspec.Raw(b'{"now": true}'))
+    again = receipt(idempotency_key="k", run_id="a", payload=msgspec.Raw(b'{"now":true}'), request_id="2")
+    other = receipt(idempotency_key="k", run_id="b", payload=msgspec.Raw(b'{"now":true}'))
     assert first == again
     assert first.scope_key == other.scope_key
     assert first.payload_digest != other.payload_digest
 
 
 def test_without_a_key_a_repeat_is_known_by_client_and_request_id() -> None:
-    assert receipt_key(request()).scope_key != receipt_key(request(request_id="2")).scope_key
-    assert receipt_key(request()).scope_key != receipt_key(request(client_id="d")).scope_key
+    assert scope_key(request()) != scope_key(request(request_id="2"))
+    assert scope_key(request()) != scope_key(request(client_id="d"))
+
+
+@pytest.mark.parametrize("key", ["k", None])
+def test_what_acts_for_a_session_has_keys_of_its_own(key: str | None) -> None:
+    asked = request(idempotency_key=key)
+    assert len({scope_key(asked), scope_key(asked, "s1"), scope_key(asked, "s2")}) == 3
+    assert scope_key(asked, "s1") == scope_key(asked, "s1")
+
+
+def test_every_view_says_how_it_is_read() -> None:
+    assert SHOWN.keys() == VIEWS.keys() == set(get_args(ViewName))

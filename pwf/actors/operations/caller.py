@@ -16,6 +16,7 @@ class Caller:
     number: int
     send_event: Callable[[Event], Awaitable[None]]
     client_id: str = ""
+    session: str | None = None  # the id of the session that has attached here
     received_ns: int | None = None  # by `time.monotonic_ns`: all its requests so far had come by then
     is_gone: bool = False
     _wakes: set[Callable[[], None]] = field(default_factory=set)

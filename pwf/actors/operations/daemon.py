@@ -1,4 +1,4 @@
-"""Operations on the daemon itself: status, stop, contents, subscriptions. Holds no state."""
+"""Operations on the daemon itself: status, stop, contents. Holds no state."""
 
 from __future__ import annotations
 
@@ -8,8 +8,6 @@ import msgspec
 import trio
 
 import pwf
-from pwf.actors.base.changes import ANY_RUN
-from pwf.actors.operations.runs import with_newer_code
 from pwf.actors.operations.services import Answer, Asked, OperationHandler, Services
 from pwf.actors.operations.state import wal_bytes
 from pwf.errors import InvalidArgument, NotFound
@@ -21,24 +19,16 @@ from pwf.protocol.operations import (
     LiveRunner,
     Nothing,
     ReadContent,
-    RunListPayload,
     StopPayload,
     StopResult,
-    SubscribePayload,
-    UnsubscribePayload,
 )
-from pwf.protocol.views import RunView
 from pwf.store.at_run import AtRun, at_run
 from pwf.store.daemon import DaemonFacts, applying, daemon_counts
-from pwf.store.read_runs import Refers, RunQuery, list_runs, refers, run_view
-from pwf.store.runs import RunRef, resolve_ref
+from pwf.store.read_runs import Refers, refers
 from pwf.store.space import budget_problem
 from pwf.store.tx import Tx
 from pwf.store.values import ReadValueChunk, read_chunk, value_size
 from pwf.values import CHUNK_BYTES
-
-SUBSCRIPTION_ID_CHARS_MAX = 128
-
 
 # --- the daemon -------------------------------------------------------------------------------------------
 
@@ -151,43 +141,8 @@ def _content(tx: Tx, query: _ContentQuery) -> Content:
     )
 
 
-# --- subscriptions ----------------------------------------------------------------------------------------
-
-
-async def subscribe(services: Services, asked: Asked[SubscribePayload]) -> Answer:
-    """`view.subscribe`: snapshot, then patches, on this connection."""
-    payload = asked.payload
-    if not 1 <= len(payload.id) <= SUBSCRIPTION_ID_CHARS_MAX:
-        raise InvalidArgument(f"a subscription's id has 1 to {SUBSCRIPTION_ID_CHARS_MAX} characters")
-    if payload.view == "runs":
-        query = payload.query or RunListPayload()
-
-        async def runs() -> msgspec.Struct:
-            return await services.store.read(list_runs, query)
-
-        view = ("runs", msgspec.json.encode(query))
-        await services.views.subscribe(asked.caller, payload.id, ANY_RUN, view, runs)
-        return Answer(Nothing())
-    run_id = await services.store.read(resolve_ref, RunRef(ref=asked.run_ref))
-
-    async def run() -> RunView:
-        found = await services.store.read(run_view, RunQuery(run_id=run_id, load=services.scheduler.load()))
-        return await with_newer_code(services, found)
-
-    await services.views.subscribe(asked.caller, payload.id, f"run:{run_id}", ("run", run_id), run)
-    return Answer(Nothing())
-
-
-async def unsubscribe(services: Services, asked: Asked[UnsubscribePayload]) -> Answer:
-    """`view.unsubscribe`."""
-    await services.views.unsubscribe(asked.caller, asked.payload.id)
-    return Answer(Nothing())
-
-
 HANDLERS: dict[str, OperationHandler] = {
     "daemon.status": status,
     "daemon.stop": stop,
     "content.read": read_content,
-    "view.subscribe": subscribe,
-    "view.unsubscribe": unsubscribe,
 }

@@ -13,7 +13,7 @@ from typing import Any, get_args
 
 import msgspec
 
-from pwf.actors.operations import daemon, requests, runs, start, state, workflows
+from pwf.actors.operations import daemon, requests, runs, start, state, views, workflows
 from pwf.actors.operations.caller import Caller
 from pwf.actors.operations.services import Answer, Asked, OperationHandler, Services, scope_key
 from pwf.errors import (
@@ -35,6 +35,7 @@ HANDLERS: dict[str, OperationHandler] = {
     **start.HANDLERS,
     **runs.HANDLERS,
     **requests.HANDLERS,
+    **views.HANDLERS,
 }
 
 #: What a daemon that came up degraded still does besides reads: get rid of what makes it fail, and end.
@@ -85,7 +86,7 @@ class Operations:
             request=request,
             payload=payload,
             caller=caller,
-            scope_key=scope_key(request) if operation.changes else None,
+            scope_key=scope_key(request, caller.session) if operation.changes else None,
             actor=f"client:{self._services.user}",
         )
 

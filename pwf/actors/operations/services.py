@@ -143,7 +143,7 @@ class Asked(Generic[P]):
     @cached_property
     def receipt(self) -> ReceiptKey | None:
         """The whole key: the same command again is the same scope, operation and payload."""
-        return None if self.scope_key is None else receipt_key(self.request)
+        return None if self.scope_key is None else receipt_key(self.request, self.scope_key)
 
     @property
     def run_ref(self) -> str:
@@ -161,21 +161,23 @@ class Answer:
     adopted: bool = False
 
 
-def scope_key(request: Request) -> str:
+def scope_key(request: Request, session: str | None = None) -> str:
     """What a repeat of this command is recognised by: its key, else its request id.
 
-    An explicit key is scoped to the user, who is the same for every connection; a request id to its client.
+    An explicit key is scoped to the user, who is the same for every connection; a request id to its client. What acts
+    for a session has keys of its own.
     """
+    scope = "" if session is None else f"session:{session}:"
     if request.idempotency_key is not None:
-        return "key:" + check_key(request.idempotency_key)
-    return "request:" + check_key(f"{request.client_id}:{request.request_id}", "request_id")
+        return f"{scope}key:{check_key(request.idempotency_key)}"
+    return f"{scope}request:{check_key(f'{request.client_id}:{request.request_id}', 'request_id')}"
 
 
-def receipt_key(request: Request) -> ReceiptKey:
+def receipt_key(request: Request, scope: str) -> ReceiptKey:
     """The key under which the answer is kept. A payload is the same when its canonical JSON is."""
     facts = [request.run_id, request.expected_revision, parse(bytes(request.payload), what="payload")]
     return ReceiptKey(
-        scope_key=scope_key(request),
+        scope_key=scope,
         operation=request.operation,
         payload_digest=digest(canonical(facts, what="payload")),
     )

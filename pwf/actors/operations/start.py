@@ -12,7 +12,7 @@ import msgspec
 
 from pwf.actors.code.definitions import Known
 from pwf.actors.code.schemas import as_kept
-from pwf.actors.operations.services import Answer, Asked, OperationHandler, Services, scope_key
+from pwf.actors.operations.services import Answer, Asked, OperationHandler, Services
 from pwf.discovery import Found, project_root
 from pwf.errors import PwfError
 from pwf.ids import check_id
@@ -71,8 +71,9 @@ def start_receipt(asked: Asked[StartPayload], value: bytes, root: Path) -> Recei
         digest(value),
         asked.payload.run_id,
     ]
+    assert asked.scope_key is not None  # a start changes something
     return ReceiptKey(
-        scope_key=scope_key(asked.request),
+        scope_key=asked.scope_key,
         operation=asked.request.operation,
         payload_digest=digest(canonical(facts, what="start")),
     )

@@ -1,0 +1,87 @@
+"""`view.subscribe` and `view.unsubscribe`, and the table of what each view shows. Holds no state."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Hashable
+from typing import NamedTuple
+
+import msgspec
+
+from pwf.actors.base.changes import ANY_RUN
+from pwf.actors.operations.runs import with_newer_code
+from pwf.actors.operations.services import Answer, Asked, OperationHandler, Services
+from pwf.errors import InvalidArgument
+from pwf.protocol.operations import (
+    VIEWS,
+    Nothing,
+    RunListPayload,
+    SubscribePayload,
+    UnsubscribePayload,
+    ViewName,
+)
+from pwf.protocol.views import RunView
+from pwf.store.read_runs import RunQuery, list_runs, run_view
+from pwf.store.runs import RunRef, resolve_ref
+
+SUBSCRIPTION_ID_CHARS_MAX = 128
+
+
+class Shown(NamedTuple):
+    """What one subscription follows: the key that wakes it, the state's name among all, and how to read it."""
+
+    key: str
+    state: Hashable
+    read: Callable[[], Awaitable[msgspec.Struct]]
+
+
+async def one_run(services: Services, asked: Asked[SubscribePayload]) -> Shown:
+    """`run`."""
+    run_id = await services.store.read(resolve_ref, RunRef(ref=asked.run_ref))
+
+    async def read() -> RunView:
+        found = await services.store.read(run_view, RunQuery(run_id=run_id, load=services.scheduler.load()))
+        return await with_newer_code(services, found)
+
+    return Shown(f"run:{run_id}", run_id, read)
+
+
+async def list_of_runs(services: Services, asked: Asked[SubscribePayload]) -> Shown:
+    """`runs`."""
+    query = asked.payload.query or RunListPayload()
+
+    async def read() -> msgspec.Struct:
+        return await services.store.read(list_runs, query)
+
+    return Shown(ANY_RUN, msgspec.json.encode(query), read)
+
+
+#: How each of `VIEWS` is found. A new view is a row there, for clients, and one here.
+SHOWN: dict[ViewName, Callable[[Services, Asked[SubscribePayload]], Awaitable[Shown]]] = {
+    "run": one_run,
+    "runs": list_of_runs,
+}
+
+
+async def subscribe(services: Services, asked: Asked[SubscribePayload]) -> Answer:
+    """`view.subscribe`: snapshot, then patches, on this connection."""
+    payload = asked.payload
+    if not 1 <= len(payload.id) <= SUBSCRIPTION_ID_CHARS_MAX:
+        raise InvalidArgument(f"a subscription's id has 1 to {SUBSCRIPTION_ID_CHARS_MAX} characters")
+    if VIEWS[payload.view].needs_run and not asked.request.run_id:
+        raise InvalidArgument(f"the view {payload.view!r} needs a run_id")
+    shown = await SHOWN[payload.view](services, asked)
+    state = (payload.view, shown.state)
+    await services.views.subscribe(asked.caller, payload.id, shown.key, state, shown.read)
+    return Answer(Nothing())
+
+
+async def unsubscribe(services: Services, asked: Asked[UnsubscribePayload]) -> Answer:
+    """`view.unsubscribe`."""
+    await services.views.unsubscribe(asked.caller, asked.payload.id)
+    return Answer(Nothing())
+
+
+HANDLERS: dict[str, OperationHandler] = {
+    "view.subscribe": subscribe,
+    "view.unsubscribe": unsubscribe,
+}
