@@ -42,6 +42,9 @@ def add(commands: Commands) -> None:
     parser.add_argument("verdict", choices=("applied", "retry", "observe"), help="what is known about it")
     parser.add_argument("--output", metavar="JSON|@FILE|-", help="with applied: the node's output (null)")
     parser.add_argument(
+        "--effect", metavar="KEY", help="the effect, where the run has several (pwf effects --json)"
+    )
+    parser.add_argument(
         "--revision",
         metavar="N",
         type=int,
@@ -92,5 +95,25 @@ def recover(options: argparse.Namespace, out: Out) -> int:
     if options.output is not None and options.verdict != "applied":
         raise UsageError("--output goes only with applied", hint="pwf recover --help")
     value = None if options.output is None else json_argument(options.output, "--output")
-    payload = RecoverPayload(verdict=options.verdict, output=msgspec.Raw(canonical(value, what="the output")))
+    key = options.effect or _shown(options.run_id, out)
+    payload = RecoverPayload(
+        verdict=options.verdict, output=msgspec.Raw(canonical(value, what="the output")), effect_key=key
+    )
     return _change("effect.recover", payload, options, out)
+
+
+def _shown(run_id: str, out: Out) -> str | None:
+    """The run's only ambiguous effect, which is shown, so that the word is about this one and no later one.
+
+    None where there is none or several: the daemon then says so.
+    """
+    with client() as daemon:
+        view = daemon.call("run.view", run_id=run_id)
+    found = [effect for effect in view.effects if effect.status == "ambiguous"]
+    if len(found) != 1:
+        return None
+    effect = found[0]
+    began = text.ago(effect.reserved_ms or None, out.now_ms())
+    out.note(f"{text.line(effect.type)}: effect {text.line(effect.effect_key)}, begun {began}")
+    key: str = effect.effect_key
+    return key

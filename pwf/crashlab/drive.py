@@ -187,6 +187,7 @@ class Driver:
         payload = RecoverPayload(
             verdict="applied" if done else "retry",
             output=done[-1].output if done else msgspec.Raw(b"null"),
+            effect_key=effect.effect_key,
         )
         self._home.client.call("effect.recover", payload, run_id=run.run_id)
 

@@ -275,10 +275,12 @@ class RecoverPayload(_Body, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """A person's verdict on an ambiguous effect of the frame's run.
 
     `applied`: it happened; `output` becomes the node's output. `retry`: it did not happen, run it again.
-    `observe`: ask the node's `observe` function again.
+    `observe`: ask the node's `observe` function again. `effect_key`: the effect that was shown; where another one is
+    ambiguous by now, the answer is `conflict`. Without it, the run's only ambiguous effect is meant.
     """
 
     verdict: Literal["applied", "retry", "observe"]
+    effect_key: str | None = None
     output: msgspec.Raw = msgspec.field(default_factory=null)
 
 

@@ -31,6 +31,11 @@ def run_marker(home_id: str, run_id: str, generation: int) -> str:
     return f"{home_id}:{run_id}:{generation}"
 
 
+def effect_key(name: str, node: str, visit: int, part: str = "") -> str:
+    """What an effect is known by, outside too: the same in every attempt of its visit. `name`: its entity's."""
+    return f"{name}:{node}:{visit}:{part}" if part else f"{name}:{node}:{visit}"
+
+
 class _Message(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="type"):
     pass
 

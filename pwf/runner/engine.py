@@ -21,7 +21,7 @@ import msgspec
 from pwf.errors import GraphError, NotFound
 from pwf.protocol.graph import NodeSpec, RoutingFailed, route
 from pwf.protocol.kinds import KINDS, PUBLISHING_KINDS, PURE_KINDS
-from pwf.protocol.runner import Ask, Finish, Launch, PastStep, StepError, Value, WaitUntil
+from pwf.protocol.runner import Ask, Finish, Launch, PastStep, StepError, Value, WaitUntil, effect_key
 from pwf.runner.base import limits
 from pwf.runner.base.failure import plain_error
 from pwf.runner.base.steps import End, Ended, Question, Step, Timer
@@ -211,7 +211,7 @@ class Engine:
         self._attempt += 1
         self._steps_taken += 1
         has_effect = self._specs[following].effect is not None
-        self._effect_key = f"{self._launch.run_id}:{following}:{self._visit}" if has_effect else None
+        self._effect_key = effect_key(self._launch.run_id, following, self._visit) if has_effect else None
 
     def _remember(self, step: PastStep) -> None:
         # Both mappings are in the order of the steps' ends.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from pwf.protocol.runner import effect_key
 from pwf.store.queries import load_queries
 from pwf.store.space import space
 from pwf.store.state import shown_status
@@ -126,7 +127,7 @@ def daemon_counts(tx: Tx, _query: DaemonFacts) -> DaemonCounts:
 
 def applying(tx: Tx, _query: DaemonFacts) -> tuple[str, ...]:
     """Manual effects that are being applied: what a stop would leave ambiguous."""
-    return tuple(row[0] for row in tx.all(Q.applying_manual))
+    return tuple(effect_key(*row) for row in tx.all(Q.applying_manual))
 
 
 class StoreFacts(msgspec.Struct, frozen=True, kw_only=True):

@@ -22,12 +22,12 @@ SELECT count(*), min(created_wall_ms) FROM requests WHERE status = 'pending'
 
 -- name: ambiguous
 -- Effects whose outcome nobody knows.
-SELECT count(*) FROM effects WHERE status = 'ambiguous'
+SELECT count(*) FROM effects WHERE status = 'ambiguous' AND status IN ('applying', 'ambiguous')
 
 -- name: applying_manual
 -- Manual effects that are being applied at this moment.
-SELECT e.effect_key FROM effects e JOIN runs r ON r.run_id = e.run_id
-WHERE e.status = 'applying' AND e.mode = 'manual' AND r.status = 'running'
+SELECT r.run_id, e.node, e.visit, e.part FROM effects e JOIN runs r ON r.run_no = e.entity_no
+WHERE e.status = 'applying' AND e.status IN ('applying', 'ambiguous') AND e.mode = 'manual' AND r.status = 'running'
 
 -- name: ended_last
 -- The newest run number, as a cheap size of history.

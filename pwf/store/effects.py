@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import msgspec
 
-from pwf.errors import Rejected
+from pwf.errors import Conflict, Rejected
 from pwf.protocol.operations import RunChanged
+from pwf.protocol.runner import effect_key
 from pwf.store import moves
 from pwf.store.once import Done, once
 from pwf.store.queries import load_queries
@@ -19,12 +20,14 @@ Q = load_queries(__file__)
 class RecoverEffect(msgspec.Struct, frozen=True, kw_only=True):
     """`verdict`: applied (with canonical `output`), retry, or observe.
 
+    `effect_key`: the effect that the person was shown; a late word never settles another one. None: the run's only one.
     `expected_revision`: of the run as the person saw it. A word about an earlier attempt of the effect, given late,
     must not settle a later one.
     """
 
     run_id: str
     verdict: str
+    effect_key: str | None = None
     output: bytes = b"null"
     expected_revision: int | None = None
     actor: str = "client"
@@ -38,19 +41,18 @@ def recover_effect(tx: Tx, command: RecoverEffect) -> Done[RunChanged]:
 
 def _recover(tx: Tx, command: RecoverEffect) -> RunChanged:
     run = load_run(tx, command.run_id)
-    rows = tx.all(Q.ambiguous_of_run, {"run_id": run.run_id})
-    if not rows:
-        raise Rejected(
-            f"run {run.run_id} has no ambiguous effect", hint="pwf effects --status ambiguous lists them"
-        )
+    node, visit, part = _meant(tx, run, command.effect_key)
     run.revision = tx.fence(run.run_no, expected_revision=command.expected_revision)
-    facts: dict[str, object] = {"verdict": command.verdict, "effect": rows[0][0]}
+    facts: dict[str, object] = {
+        "verdict": command.verdict,
+        "effect": effect_key(run.run_id, node, visit, part),
+    }
     if run.ended:
         if command.verdict == "observe":
             raise Rejected(f"run {run.run_id} has ended; say applied, or retry for: it did not happen")
         status = "applied" if command.verdict == "applied" else "rejected"
-        for row in rows:
-            tx.run(Q.settle, {"effect_key": row[0], "status": status, "now": tx.now.wall_ms})
+        which = {"entity_no": run.run_no, "node": node, "visit": visit, "part": part}
+        tx.run(Q.settle, {**which, "status": status, "now": tx.now.wall_ms})
     elif command.verdict == "applied":
         _applied(tx, run, command, facts)
         return _result(run)
@@ -59,6 +61,26 @@ def _recover(tx: Tx, command: RecoverEffect) -> RunChanged:
     save_position(tx, run)
     moves.note(tx, run, "effect_recovered", command.actor, facts)
     return _result(run)
+
+
+def _meant(tx: Tx, run: RunState, key: str | None) -> tuple[str, int, str]:
+    """Node, visit and part of the ambiguous effect that the word is about."""
+    rows = tx.all(Q.unsettled_of_run, {"run_no": run.run_no})
+    open_ = {effect_key(run.run_id, *row[:3]): row for row in rows if row[3] == "ambiguous"}
+    lists = "pwf effects --status ambiguous lists them"
+    if not open_:
+        raise Rejected(f"run {run.run_id} has no ambiguous effect", hint=lists)
+    if key is None and len(open_) > 1:
+        raise Rejected(
+            f"run {run.run_id} has {len(open_)} ambiguous effects: {', '.join(open_)}",
+            hint=f"say which: pwf recover {run.run_id} … --effect KEY",
+        )
+    if key is not None and key not in open_:
+        raise Conflict(
+            f"effect {key} is not ambiguous any more; of run {run.run_id} {', '.join(open_)} is", hint=lists
+        )
+    node, visit, part, _ = open_[key] if key is not None else next(iter(open_.values()))
+    return node, visit, part
 
 
 def _applied(tx: Tx, run: RunState, command: RecoverEffect, facts: dict[str, object]) -> None:

@@ -1,8 +1,8 @@
 -- The effect ledger: what a person decides about an effect of unknown outcome.
 
--- name: ambiguous_of_run
--- The effects of a run whose outcome nobody knows.
-SELECT effect_key, node, visit FROM effects WHERE run_id = :run_id AND status = 'ambiguous'
+-- name: unsettled_of_run
+-- The effects of a run that are open.
+SELECT node, visit, part, status FROM effects WHERE entity_no = :run_no AND status IN ('applying', 'ambiguous')
 
 -- name: unknown_attempt
 -- The attempt that left an effect unknown.
@@ -16,4 +16,5 @@ WHERE run_no = :run_no AND attempt = :attempt AND status = 'unknown'
 
 -- name: settle
 -- The verdict.
-UPDATE effects SET status = :status, settled_wall_ms = :now WHERE effect_key = :effect_key AND status = 'ambiguous'
+UPDATE effects SET status = :status, settled_wall_ms = :now
+WHERE entity_no = :entity_no AND node = :node AND visit = :visit AND part = :part AND status = 'ambiguous'

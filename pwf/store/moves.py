@@ -127,7 +127,7 @@ def end(
         end_attempt(tx, run, "cancelled" if status == "cancelled" else "interrupted", attempt=active[0])
     tx.run(Q.dequeue, {"run_no": run.run_no})
     tx.run(Q.close_request, {"run_id": run.run_id, "now": tx.now.wall_ms})
-    tx.run(Q.close_effects, {"run_id": run.run_id, "now": tx.now.wall_ms})
+    tx.run(Q.close_effects, {"entity_no": run.run_no, "now": tx.now.wall_ms})
     tx.run(
         STATE.save_end,
         {
@@ -192,8 +192,7 @@ def begin_attempt(tx: Tx, run: RunState, node: NodeSpec, generation: int) -> Non
         tx.run(
             Q.reserve_effect,
             {
-                "effect_key": run.effect_key,
-                "run_id": run.run_id,
+                "entity_no": run.run_no,
                 "node": run.node,
                 "visit": run.visit,
                 "type": node.effect.type,
@@ -250,7 +249,9 @@ def settle_effect(tx: Tx, run: RunState, status: str, ref: str | None = None) ->
     tx.run(
         Q.settle_effect,
         {
-            "effect_key": run.effect_key,
+            "entity_no": run.run_no,
+            "node": run.node,
+            "visit": run.visit,
             "status": status,
             "ref": ref,
             "settled": None if open_ else tx.now.wall_ms,

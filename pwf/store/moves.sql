@@ -35,21 +35,21 @@ SELECT attempt, started_wall_ms FROM attempts WHERE run_no = :run_no AND status 
 
 -- name: reserve_effect
 -- The ledger's row, before the outside world is touched.
-INSERT INTO effects(effect_key, run_id, node, visit, type, mode, status, attempts, reserved_wall_ms)
-VALUES (:effect_key, :run_id, :node, :visit, :type, :mode, 'applying', 1, :now)
-ON CONFLICT(effect_key) DO UPDATE SET status = 'applying', attempts = attempts + 1, settled_wall_ms = NULL
+INSERT INTO effects(entity_no, node, visit, type, mode, status, attempts, reserved_wall_ms)
+VALUES (:entity_no, :node, :visit, :type, :mode, 'applying', 1, :now)
+ON CONFLICT(entity_no, node, visit, part) DO UPDATE SET status = 'applying', attempts = attempts + 1, settled_wall_ms = NULL
 
 -- name: settle_effect
 -- How the effect ended.
 UPDATE effects SET status = :status, ref = coalesce(:ref, ref), settled_wall_ms = :settled
-WHERE effect_key = :effect_key
+WHERE entity_no = :entity_no AND node = :node AND visit = :visit AND part = ''
 
 -- name: close_effects
 -- The run is over: what was never begun is cancelled, what was being applied by hand is ambiguous.
 UPDATE effects SET
   status = CASE WHEN mode = 'manual' THEN 'ambiguous' ELSE 'cancelled' END,
   settled_wall_ms = CASE WHEN mode = 'manual' THEN NULL ELSE :now END
-WHERE run_id = :run_id AND status = 'applying'
+WHERE entity_no = :entity_no AND status = 'applying'
 
 -- name: close_request
 -- The run is over: its question leaves every inbox.

@@ -18,7 +18,7 @@ from pwf.protocol.operations import (
     RunList,
     RunListPayload,
 )
-from pwf.protocol.runner import StepError, Value
+from pwf.protocol.runner import StepError, Value, effect_key
 from pwf.protocol.views import ENDED, EffectView, RequestView, RunSummary, RunView, StepView, UpdateView
 from pwf.store.events import events_after
 from pwf.store.explain import Load, OpenRequest, Standing, explain
@@ -31,6 +31,8 @@ from pwf.store.values import value_of
 Q = load_queries(__file__)
 
 PAGE_MAX = 1_000
+EFFECTS_LOOKED = 10_000  # of the newest runs, for a list of the newest or of those settled in one way
+UNSETTLED = frozenset({"applying", "ambiguous"})
 SCAN_PAGES_MAX = 50  # of a list with two filters: then the page ends early, with a cursor to go on from
 SUMMARY_CHARS = 200
 PAGE_BYTES = 400 * 1024  # of a frame's 1 MiB
@@ -372,24 +374,31 @@ def _request(row: Row) -> RequestView:
 
 
 def effect_list(tx: Tx, query: EffectListPayload) -> EffectList:
-    """The ledger: by status oldest first, or its newest rows."""
+    """The ledger: by status oldest first, or its newest rows. Settled ones are looked for among the newest."""
     limit = max(1, min(query.limit, PAGE_MAX))
-    if not query.statuses:
-        rows = tx.all(Q.effects_newest, {"limit": limit})
-    else:
-        rows = [
-            row
-            for status in query.statuses
-            for row in tx.all(Q.effects_of_status, {"status": status, "limit": limit})
-        ]
+    rows: list[Row] = []
+    for status in query.statuses or (None,):
+        facts = {"status": status, "limit": limit}
+        if status in UNSETTLED:
+            rows += tx.all(Q.effects_unsettled, facts)
+        else:
+            rows += tx.all(Q.effects_newest, {**facts, "looked": EFFECTS_LOOKED})
+    if query.statuses:
         rows.sort(key=lambda row: row[9])
     return EffectList(effects=tuple(EffectView(**_effect(row)) for row in rows[:limit]))
 
 
 def _effect(row: Row) -> dict[str, Any]:
-    names = ("effect_key", "run_id", "node", "visit", "type", "mode", "status", "attempts", "ref", "reserved_ms",
-             "settled_ms")  # fmt: skip
-    return dict(zip(names, row, strict=True))
+    names = ("type", "mode", "status", "attempts", "ref", "reserved_ms", "settled_ms")
+    run_id, node, visit, part = row[:4]
+    facts = dict(zip(names, row[4:], strict=True))
+    return {
+        "effect_key": effect_key(run_id, node, visit, part),
+        "run_id": run_id,
+        "node": node,
+        "visit": visit,
+        **facts,
+    }
 
 
 class Refers(msgspec.Struct, frozen=True, kw_only=True):

@@ -34,16 +34,16 @@ def _hold(tx: Tx, run_id: str) -> None:
     moves.note(tx, run, "held", "daemon", {"hold": "restored"})
 
 
-def _needed(tx: Tx, _run_no: int, run_id: str) -> str | None:
-    unsettled = tx.one(Q.effect_unsettled, {"run_id": run_id})
+def _needed(tx: Tx, run_no: int, _run_id: str) -> str | None:
+    unsettled = tx.one(Q.effect_unsettled, {"run_no": run_no})
     return None if unsettled is None else "an effect is unsettled"
 
 
 def _remove(tx: Tx, run_no: int, run_id: str) -> None:
     which = {"run_no": run_no}
-    for sql in (Q.drop_updates, Q.drop_effects, Q.drop_requests):
+    for sql in (Q.drop_updates, Q.drop_requests):
         tx.run(sql, {"run_id": run_id})
-    for sql in (Q.drop_attempts, Q.drop_queue):
+    for sql in (Q.drop_effects, Q.drop_attempts, Q.drop_queue):
         tx.run(sql, which)
     removed = tx.run(Q.drop_run, which)
     assert removed == 1, f"run {run_id} is not an ended run"

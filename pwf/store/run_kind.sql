@@ -25,7 +25,7 @@ UNION ALL SELECT run_no, run_id, ended_wall_ms FROM runs WHERE root_run = :group
 
 -- name: effect_unsettled
 -- Nobody knows yet whether an effect of the run happened.
-SELECT 1 FROM effects WHERE run_id = :run_id AND status IN ('applying', 'ambiguous') LIMIT 1
+SELECT 1 FROM effects WHERE entity_no = :run_no AND status IN ('applying', 'ambiguous') LIMIT 1
 
 -- name: drop_updates
 -- The newest progress records.
@@ -33,7 +33,7 @@ DELETE FROM updates WHERE run_id = :run_id
 
 -- name: drop_effects
 -- The ledger's rows of the run: all are settled.
-DELETE FROM effects WHERE run_id = :run_id
+DELETE FROM effects WHERE entity_no = :run_no
 
 -- name: drop_requests
 -- Questions and their answers.

@@ -6,7 +6,7 @@ SELECT r.run_id FROM runs r WHERE r.ended_wall_ms IS NOT NULL AND (
   EXISTS (SELECT 1 FROM run_queue q WHERE q.run_no = r.run_no)
   OR EXISTS (SELECT 1 FROM requests q WHERE q.run_id = r.run_id AND q.status = 'pending')
   OR EXISTS (SELECT 1 FROM attempts a WHERE a.run_no = r.run_no AND a.status = 'active')
-  OR EXISTS (SELECT 1 FROM effects e WHERE e.run_id = r.run_id AND e.status = 'applying')
+  OR EXISTS (SELECT 1 FROM effects e WHERE e.entity_no = r.run_no AND e.status = 'applying')
   OR EXISTS (SELECT 1 FROM entities e WHERE e.entity_no = r.run_no AND e.lease_token IS NOT NULL)
   OR EXISTS (SELECT 1 FROM runners p WHERE p.entity_no = r.run_no AND p.epoch < :epoch))
 
@@ -68,7 +68,7 @@ SELECT r.run_id FROM runs r WHERE r.attempts <> (SELECT count(*) FROM attempts a
 
 -- name: ambiguous_loose
 -- An ambiguous effect holds its run, or the run has ended.
-SELECT r.run_id FROM effects e JOIN runs r ON r.run_id = e.run_id
+SELECT r.run_id FROM effects e JOIN runs r ON r.run_no = e.entity_no
 WHERE e.status = 'ambiguous' AND r.ended_wall_ms IS NULL AND r.hold IS NOT 'effect_ambiguous'
   AND r.hold IS NOT 'process_unreaped'
 
@@ -79,16 +79,15 @@ GROUP BY a.run_no, a.node, a.visit HAVING count(*) > 1
 
 -- name: manual_repeated
 -- An applied manual effect has exactly one completed attempt.
-SELECT e.run_id FROM effects e WHERE e.mode = 'manual' AND e.status = 'applied'
-  AND 1 <> (SELECT count(*) FROM attempts a JOIN runs r ON r.run_no = a.run_no
-    WHERE r.run_id = e.run_id AND a.node = e.node AND a.visit = e.visit
-    AND a.status = 'completed')
-  AND NOT EXISTS (SELECT 1 FROM runs r WHERE r.run_id = e.run_id AND r.ended_wall_ms IS NOT NULL)
+SELECT r.run_id FROM effects e JOIN runs r ON r.run_no = e.entity_no
+WHERE e.mode = 'manual' AND e.status = 'applied' AND r.ended_wall_ms IS NULL
+  AND 1 <> (SELECT count(*) FROM attempts a
+    WHERE a.run_no = e.entity_no AND a.node = e.node AND a.visit = e.visit AND a.status = 'completed')
 
 -- name: effect_unsettled
 -- The effect of a completed step was applied.
 SELECT r.run_id FROM attempts a JOIN runs r ON r.run_no = a.run_no
-JOIN effects e ON e.run_id = r.run_id AND e.node = a.node AND e.visit = a.visit
+JOIN effects e ON e.entity_no = r.run_no AND e.node = a.node AND e.visit = a.visit
 WHERE a.status = 'completed' AND e.status <> 'applied'
 
 -- name: active_stray

@@ -7,6 +7,7 @@ import msgspec
 from pwf.errors import Ambiguous, Conflict, DiskFull, InvalidArgument, NotFound, Rejected, Unavailable
 from pwf.ids import check_id
 from pwf.protocol.operations import RunStarted
+from pwf.protocol.runner import effect_key
 from pwf.protocol.views import ENDED
 from pwf.store import moves
 from pwf.store.once import Done, once
@@ -262,7 +263,7 @@ def restart_facts(tx: Tx, query: Restart) -> RestartFacts:
     unsettled = tx.one(Q.unsettled, {"run_id": query.run_id})
     if unsettled is not None:
         raise Rejected(
-            f"effect {unsettled[0]} of run {query.run_id} is unsettled: nobody knows whether it happened",
+            f"effect {effect_key(query.run_id, *unsettled)} is unsettled: nobody knows whether it happened",
             hint=f"find out, then: pwf recover {query.run_id} applied|retry",
         )
     existing = tx.one(Q.restart_of, {"run_id": query.run_id})

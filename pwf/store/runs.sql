@@ -61,4 +61,5 @@ WHERE r.run_id = :run_id
 
 -- name: unsettled
 -- Effects of a run that are not settled.
-SELECT effect_key FROM effects WHERE run_id = :run_id AND status IN ('applying', 'ambiguous') LIMIT 1
+SELECT node, visit, part FROM effects
+WHERE entity_no = (SELECT run_no FROM runs WHERE run_id = :run_id) AND status IN ('applying', 'ambiguous') LIMIT 1

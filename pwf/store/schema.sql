@@ -232,12 +232,12 @@ CREATE INDEX requests_by_run ON requests(run_id, created_wall_ms);
 CREATE INDEX requests_by_prompt ON requests(prompt_digest) WHERE prompt_digest IS NOT NULL;
 CREATE INDEX requests_by_answer ON requests(answer_digest) WHERE answer_digest IS NOT NULL;
 
--- The ledger of outside effects: reserved before, settled after; one row per visit.
+-- The ledger of outside effects: reserved before, settled after; one row per visit, and per part that the code names.
 CREATE TABLE effects(
-  effect_key TEXT PRIMARY KEY,                    -- <run_id>:<node>:<visit>
-  run_id TEXT NOT NULL REFERENCES runs(run_id),
+  entity_no INTEGER NOT NULL REFERENCES entities(entity_no),
   node TEXT NOT NULL,
   visit INTEGER NOT NULL,
+  part TEXT NOT NULL DEFAULT '',
   type TEXT NOT NULL,
   mode TEXT NOT NULL CHECK (mode IN ('idempotent', 'manual')),
   status TEXT NOT NULL CHECK (status IN ('applying', 'applied', 'rejected', 'failed', 'ambiguous', 'cancelled')),
@@ -245,11 +245,10 @@ CREATE TABLE effects(
   ref TEXT,
   reserved_wall_ms INTEGER NOT NULL,
   settled_wall_ms INTEGER,
+  PRIMARY KEY (entity_no, node, visit, part),     -- leads with the entity: what belongs to it lies together
   CHECK ((status IN ('applying', 'ambiguous')) = (settled_wall_ms IS NULL))
 ) STRICT, WITHOUT ROWID;
-CREATE INDEX effects_by_run ON effects(run_id);
-CREATE INDEX effects_by_status ON effects(status, reserved_wall_ms);
-CREATE INDEX effects_by_age ON effects(reserved_wall_ms);
+CREATE INDEX effects_unsettled ON effects(status, reserved_wall_ms) WHERE status IN ('applying', 'ambiguous');
 
 -- Custody: the one process that works for an entity's generation; gone only when it is proved dead.
 CREATE TABLE runners(

@@ -12,6 +12,7 @@ import msgspec
 
 from pwf.errors import GraphError, NotFound, Rejected
 from pwf.protocol.graph import NodeSpec, WorkflowGraph
+from pwf.protocol.runner import effect_key
 from pwf.protocol.views import ENDED
 from pwf.store.queries import load_queries
 from pwf.store.tx import Tx
@@ -111,7 +112,7 @@ class RunState(msgspec.Struct):
 
     @property
     def effect_key(self) -> str:
-        return f"{self.run_id}:{self.node}:{self.visit}"
+        return effect_key(self.run_id, self.node, self.visit)
 
     @property
     def shown_status(self) -> str:

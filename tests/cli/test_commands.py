@@ -339,10 +339,11 @@ def test_options_of_changes_reach_the_daemon(pwf: Pwf, daemon: FakeDaemon) -> No
         daemon.on(operation, take)
     pwf("pause", "k3", "--now")
     pwf("cancel", "k3", "--reason", "wrong branch")
-    pwf("recover", "k3", "applied", "--output", '{"tag": 1}')
+    pwf("recover", "k3", "applied", "--output", '{"tag": 1}', "--effect", "k3:send:1")
     assert seen[0] == ops.PausePayload(now=True)
     assert seen[1] == ops.CancelPayload(reason="wrong branch")
     assert (seen[2].verdict, bytes(seen[2].output)) == ("applied", b'{"tag":1}')
+    assert seen[2].effect_key == "k3:send:1"
 
 
 @pytest.mark.parametrize(

@@ -41,6 +41,8 @@ _RUN = """SELECT r.run_id, r.workflow, r.status, r.hold, r.node, r.visit, r.atte
 FROM runs r JOIN entities e ON e.entity_no = r.run_no LEFT JOIN run_queue q ON q.run_no = r.run_no
 LEFT JOIN runners p ON p.entity_no = r.run_no WHERE r.run_id = ?"""
 _NAME = "coalesce('run:' || r.run_id, 'daemon')"
+_EFFECTS = "effects e JOIN runs r ON r.run_no = e.entity_no"
+_KEY = "r.run_id || ':' || e.node || ':' || e.visit"
 _ENTITIES = "entities e LEFT JOIN runs r ON r.run_no = e.entity_no"
 _ATTEMPTS = """SELECT a.attempt, a.node, a.visit, a.status, coalesce(a.output, c.data), a.generation
 FROM attempts a JOIN runs r ON r.run_no = a.run_no LEFT JOIN content_chunks c ON c.digest = a.output_digest
@@ -250,7 +252,7 @@ class Auditor:
 
     def applies(self, process: Any, node: Any, effect_key: str) -> None:
         """The ledger has the effect before the world is touched, and a manual one happens once."""
-        rows = self.rows("SELECT status FROM effects WHERE effect_key = ?", effect_key)
+        rows = self.rows(f"SELECT e.status FROM {_EFFECTS} WHERE {_KEY} = ?", effect_key)
         self.check(rows, f"effect {effect_key} is reserved before it is applied")
         if node.effect == "manual":
             self.check(
@@ -286,12 +288,12 @@ class Auditor:
     def promises_hold(self) -> None:
         """Everything that anybody was told is in the file."""
         self.promises.hold()
-        wrong = self.rows("SELECT effect_key FROM effects WHERE mode = 'manual' AND status = 'applied'")
+        wrong = self.rows(f"SELECT {_KEY} FROM {_EFFECTS} WHERE mode = 'manual' AND e.status = 'applied'")
         for (effect_key,) in wrong:
             self.check(
                 self._world.outside.happened(effect_key), f"{effect_key} is told as applied, and happened"
             )
-        missed = self.rows("SELECT effect_key FROM effects WHERE mode = 'manual' AND status = 'rejected'")
+        missed = self.rows(f"SELECT {_KEY} FROM {_EFFECTS} WHERE mode = 'manual' AND e.status = 'rejected'")
         for (effect_key,) in missed:
             self.check(
                 not self._world.outside.happened(effect_key),

@@ -197,7 +197,11 @@ class SimClient:
             ):
                 continue
             happened = self._world.outside.happened(effect.effect_key)
-            payload = {"verdict": "applied" if happened else "retry", "output": {"go": CHOICES[0], "n": 0}}
+            payload = {
+                "verdict": "applied" if happened else "retry",
+                "output": {"go": CHOICES[0], "n": 0},
+                "effect_key": effect.effect_key,
+            }
             request = self.request(
                 "effect.recover", payload, effect.run_id, expected_revision=seen.summary.revision
             )

@@ -373,3 +373,36 @@ def test_a_word_about_an_earlier_attempt_given_late_settles_nothing(world):
     with pytest.raises(Conflict, match="you expected"):
         world.recover(runner.run_id, "retry", expected_revision=seen)
     assert world.status(runner.run_id) == "ambiguous"
+
+
+# --- a word is about the effect that was shown ------------------------------------------------------------------
+
+
+def test_a_late_word_never_settles_another_effect_than_the_one_that_was_shown(world):
+    flow = graph(node("first", "action", effect=MANUAL, to="second"), node("second", "action", effect=MANUAL))
+    runner = world.run(flow)
+    runner.gone()
+    shown = world.view(runner.run_id).effects[0].effect_key
+    world.recover(runner.run_id, "retry", effect_key=shown)
+    again = world.launch()
+    again.finish(settled="applied", to="second")
+    again.gone()
+
+    with pytest.raises(Conflict, match=shown):
+        world.recover(runner.run_id, "applied", effect_key=shown)
+
+    assert world.effects(runner.run_id) == [("first", 1, "applied", 2), ("second", 1, "ambiguous", 1)]
+    world.recover(runner.run_id, "applied", effect_key=f"{runner.run_id}:second:1")
+    assert world.status(runner.run_id) == "completed"
+
+
+def test_a_word_that_is_repeated_under_its_receipt_is_adopted_and_settles_nothing_more(world):
+    runner = world.run(graph(node("send", "action", effect=MANUAL)))
+    runner.gone()
+    shown = f"{runner.run_id}:send:1"
+    command = RecoverEffect(
+        run_id=runner.run_id, verdict="applied", output=canonical(1), effect_key=shown, receipt=key()
+    )
+    world.do(recover_effect, command)
+
+    assert world.done(recover_effect, command).adopted

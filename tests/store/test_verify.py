@@ -68,7 +68,7 @@ PLANTED = [
     (
         "ended_open",
         ended,
-        "INSERT INTO effects VALUES ('k', :run, 'a', 1, 't', 'manual', 'applying', 1, NULL, 1, NULL)",
+        f"INSERT INTO effects VALUES ({NO}, 'a', 1, '', 't', 'manual', 'applying', 1, NULL, 1, NULL)",
     ),
     ("running_unowned", running, f"DELETE FROM run_queue WHERE run_no = {NO}"),
     ("running_unowned", running, f"DELETE FROM runners WHERE entity_no = {NO}"),
@@ -103,7 +103,7 @@ PLANTED = [
     (
         "effect_unsettled",
         applied,
-        "UPDATE effects SET status = 'applying', settled_wall_ms = NULL WHERE run_id = :run",
+        f"UPDATE effects SET status = 'applying', settled_wall_ms = NULL WHERE entity_no = {NO}",
     ),
     ("active_stray", running, f"UPDATE attempts SET node = 'b' WHERE run_no = {NO}"),
     ("counts_wrong", queued, "UPDATE run_counts SET runs = 7 WHERE status = 'queued' AND :run <> ''"),

@@ -267,7 +267,8 @@ class World:
     def effects(self, run_id: str) -> list[tuple[str, int, str, int]]:
         """(node, visit, status, times begun) of every ledger row."""
         return self.sql(
-            "SELECT node, visit, status, attempts FROM effects WHERE run_id = :run ORDER BY node, visit",
+            "SELECT e.node, e.visit, e.status, e.attempts FROM effects e JOIN runs ON run_no = entity_no"
+            " WHERE run_id = :run ORDER BY e.node, e.visit",
             {"run": run_id},
         )  # type: ignore[return-value]
 

@@ -247,6 +247,7 @@ class Helper(Person):
         verdict = RecoverPayload(
             verdict="applied" if happened else "retry",
             output=msgspec.Raw(canonical(effect.effect_key)),
+            effect_key=effect.effect_key,
         )
         self.call("effect.recover", verdict, run_id=run.run_id)
         self.promises.verdicts[verdict.verdict] += 1

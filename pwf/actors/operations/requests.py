@@ -59,6 +59,7 @@ async def recover(services: Services, asked: Asked[RecoverPayload]) -> Answer:
             lambda run_id: RecoverEffect(
                 run_id=run_id,
                 verdict=payload.verdict,
+                effect_key=payload.effect_key,
                 output=output,
                 expected_revision=asked.request.expected_revision,
                 actor=asked.actor,
