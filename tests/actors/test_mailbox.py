@@ -49,3 +49,46 @@ async def test_a_closed_inbox_refuses_senders_and_gives_back_what_was_never_take
     with pytest.raises(Unavailable, match="the box has stopped"):
         await box.put(4)
     assert refused == []
+
+
+async def test_senders_that_wait_are_let_in_in_order_and_before_who_comes_later():
+    box = Mailbox[int](2, "the box")
+    async with trio.open_nursery() as nursery:
+        for number in range(5):
+            nursery.start_soon(box.put, number)
+            await trio.testing.wait_all_tasks_blocked()
+        assert await box.take(2) == [0, 1]
+        assert not box.put_now(9)
+        assert await box.take(2) == [2, 3]
+        assert box.put_now(5)
+        assert await box.take(2) == [4, 5]
+
+
+async def test_an_item_is_not_lost_with_a_receiver_that_is_cancelled_as_it_comes():
+    box = Mailbox[int](2, "the box")
+    with trio.CancelScope() as scope:
+
+        async def send():
+            await trio.testing.wait_all_tasks_blocked()
+            box.put_now(1)
+            scope.cancel()
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(send)
+            taken = await box.take(2)
+            await box.put(taken[0])
+    assert box.take_now() == [1]
+
+
+async def test_an_item_that_must_be_learned_of_is_handed_over_by_a_cancelled_sender():
+    box = Mailbox[int](1, "the box")
+    await box.put(1)
+    async with trio.open_nursery() as nursery:
+        nursery.cancel_scope.cancel()
+        nursery.start_soon(box.put_surely, 2)
+        nursery.start_soon(box.put, 3)
+        with trio.CancelScope(shield=True):
+            await trio.testing.wait_all_tasks_blocked()
+            assert await box.take(5) == [1]
+            await trio.testing.wait_all_tasks_blocked()
+            assert box.take_now() == [2]

@@ -55,7 +55,7 @@ class Launchables:
     def find(self, admission: Admission) -> Launchable | None:
         """What is known of it; it is the latest now."""
         found = self._known.get((admission.definition_id, admission.environment_id))
-        if found is not None and not any(found is one for one in self.published.value):
+        if found is not None and found not in self.published.value:
             self.learn(found)
         return found
 

@@ -7,7 +7,6 @@ processes, and hands them over to the Scheduler with what was admitted, also whe
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Awaitable, Callable
 
@@ -90,7 +89,7 @@ class Offers:
         """How many runs may be admitted now."""
         return self._seats.count if self.why_stopped is None else 0
 
-    def take(self, most: float = math.inf) -> Offer:
+    def take(self, most: int | None = None) -> Offer:
         """An offer for as many runs as may be admitted, at most `most`; perhaps none. Whoever takes it closes it."""
         seats = self._seats.take_now(most) if self.why_stopped is None else []
         reserved: list[Reserved] = []
