@@ -30,8 +30,15 @@ def add(commands: Commands) -> None:
         restart,
         "start a run anew from its input, with the current code",
         example="pwf restart @last-failed",
+        more="A run is restarted at the revision that is read just before, and printed.",
     )
     _run_argument(parser)
+    parser.add_argument(
+        "--revision",
+        metavar="N",
+        type=int,
+        help="only if the run is still at this revision (pwf show --json)",
+    )
 
 
 def _run_argument(parser: Parser) -> None:
@@ -77,8 +84,13 @@ def _change(operation: str, payload: object, options: argparse.Namespace, out: O
 def restart(options: argparse.Namespace, out: Out) -> int:
     import msgspec
 
+    run_id, revision = options.run_id, options.revision
     with client() as daemon:
-        reply = daemon.exchange("run.restart", run_id=options.run_id)
+        if revision is None:
+            seen = daemon.call("run.status", run_id=run_id).summary
+            run_id, revision = seen.run_id, seen.revision
+            out.note(f"restarting run {text.line(run_id)} at revision {revision}")
+        reply = daemon.exchange("run.restart", run_id=run_id, expected_revision=revision)
     started = reply.result
     if out.as_json:
         out.emit({**msgspec.to_builtins(started), "adopted": reply.outcome == "adopted"})
@@ -87,6 +99,7 @@ def restart(options: argparse.Namespace, out: Out) -> int:
         out.note(f"warning: {text.line(warning)}")
     if reply.outcome == "adopted":
         out.note("it was restarted before; this is that run")
-    out.print(f"{text.line(started.run_id)}  {out.status(started.status)}")
+    chain = f"restart {started.restart_no} of {text.line(started.restart_root or '')}"
+    out.print(f"{text.line(started.run_id)}  {out.status(started.status)}  {chain}")
     out.note(f"watch it with:  pwf watch {text.line(started.run_id)}")
     return exits.OK

@@ -94,6 +94,9 @@ def run_row(run: RunSummary, now_ms: int) -> list[str]:
         note = f"request {text.line(run.request_id, ID_CELLS)}"
     else:
         note = text.line(run.reason or "", 200)
+    if run.restarted_from is not None:
+        restart = f"restart of {text.line(run.restarted_from, ID_CELLS)}"
+        note = f"{restart}; {note}" if note else restart
     name = text.line(run.workflow, 24)
     if run.title:
         name += f" ({text.line(run.title, 32)})" if run.title != run.workflow else ""

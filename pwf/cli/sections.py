@@ -44,10 +44,11 @@ def _identity(view: RunView, now_ms: int, out: Out) -> None:
         _fact("ran" if summary.ended_ms else "running", took, out)
     if summary.node is not None:
         _fact("node", text.line(summary.node), out)
-    if summary.parent_run is not None:
-        _fact("restart of", text.line(summary.parent_run), out)
-    if view.children:
-        _fact("restarted as", ", ".join(map(text.line, view.children)), out)
+    if summary.restarted_from is not None:
+        chain = f"  (number {summary.restart_no} since {text.line(summary.restart_root or '')})"
+        _fact("restart of", text.line(summary.restarted_from) + chain, out)
+    if view.restarts:
+        _fact("restarted as", ", ".join(map(text.line, view.restarts)), out)
     _fact("input", text.brief(view.input, min(VALUE_CELLS, out.width - 16)), out)
     if view.newer_code:
         _fact("code", "the file has newer code; this run goes on with the code it started with", out)

@@ -154,13 +154,19 @@ class StartPayload(_Body, frozen=True, kw_only=True, forbid_unknown_fields=True)
 
 
 class RunStarted(_Body, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """`code_is_older`: the run was adopted, and its file has newer code by now."""
+    """`code_is_older`: the run was adopted, and its file has newer code by now. The last three: of a restart.
+
+    `restart_root` is the first run of the chain of restarts, `restart_no` counts from it.
+    """
 
     run_id: str
     status: Status
     revision: int
     code_is_older: bool = False
     warnings: tuple[str, ...] = ()
+    restarted_from: str | None = None
+    restart_root: str | None = None
+    restart_no: int = 0
 
 
 class RunListPayload(_Body, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -76,7 +76,9 @@ class RunSummary(_View, frozen=True, kw_only=True, forbid_unknown_fields=True):
     reason: str | None = None  # of a hold, or how it ended
     request_id: str | None = None
     steps: int = 0
-    parent_run: str | None = None
+    restarted_from: str | None = None  # the ended run that this one restarts
+    restart_root: str | None = None  # the first run of that chain
+    restart_no: int = 0  # in the chain; 0: no restart
 
 
 class StepView(_View, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -166,7 +168,7 @@ class RunView(_View, frozen=True, kw_only=True, forbid_unknown_fields=True):
     updates: tuple[UpdateView, ...] = ()
     request: RequestView | None = None
     effects: tuple[EffectView, ...] = ()
-    children: tuple[str, ...] = ()
+    restarts: tuple[str, ...] = ()  # runs that this one was restarted as
     controls: tuple[str, ...] = ()  # operations that are possible now: pause, resume, cancel, restart, answer
     definition_id: str = ""
     newer_code: bool = False

@@ -112,8 +112,8 @@ def _wanted(row: Row, query: RunListPayload) -> bool:
 
 
 def _summary(row: Row) -> RunSummary:
-    (_no, run_id, workflow, title, status, hold, detail, node, created, started, ended, due, reason, steps, parent,
-     revision, generation, request_id) = row  # fmt: skip
+    (_no, run_id, workflow, title, status, hold, detail, node, created, started, ended, due, reason, steps,
+     restarted_from, restart_root, restart_no, revision, generation, request_id) = row  # fmt: skip
     return RunSummary(
         run_id=run_id,
         workflow=workflow,
@@ -130,7 +130,9 @@ def _summary(row: Row) -> RunSummary:
         reason=detail if hold is not None else reason,
         request_id=request_id,
         steps=steps,
-        parent_run=parent,
+        restarted_from=restarted_from,
+        restart_root=restart_root,
+        restart_no=restart_no,
     )
 
 
@@ -237,7 +239,7 @@ def run_view(tx: Tx, query: RunQuery) -> RunView:
         updates=_updates(tx, query.run_id),
         request=request,
         effects=tuple(EffectView(**_effect(r)) for r in tx.all(Q.effects, {"run_id": query.run_id})),
-        children=tuple(r[0] for r in tx.all(Q.children, {"run_id": query.run_id})),
+        restarts=tuple(r[0] for r in tx.all(Q.restarts, {"run_id": query.run_id})),
         controls=_controls(explained.summary, request),
         definition_id=definition_id,
         interpreter=environment.interpreter,

@@ -3,7 +3,8 @@
 -- name: page
 -- Newest first, all statuses.
 SELECT r.run_no, r.run_id, r.workflow, r.title, r.status, r.hold, r.hold_detail, r.node, r.created_wall_ms,
-  r.started_wall_ms, r.ended_wall_ms, r.due_wall_ms, r.reason, r.steps, r.parent_run, e.revision, e.generation,
+  r.started_wall_ms, r.ended_wall_ms, r.due_wall_ms, r.reason, r.steps, r.restarted_from, r.restart_root, r.restart_no,
+  e.revision, e.generation,
   (SELECT q.request_id FROM requests q WHERE q.run_id = r.run_id AND q.status = 'pending')
 FROM runs r JOIN entities e ON e.entity_no = r.run_no
 WHERE r.run_no < :before ORDER BY r.run_no DESC LIMIT :limit
@@ -11,7 +12,8 @@ WHERE r.run_no < :before ORDER BY r.run_no DESC LIMIT :limit
 -- name: page_of_workflow
 -- Newest first, of one workflow.
 SELECT r.run_no, r.run_id, r.workflow, r.title, r.status, r.hold, r.hold_detail, r.node, r.created_wall_ms,
-  r.started_wall_ms, r.ended_wall_ms, r.due_wall_ms, r.reason, r.steps, r.parent_run, e.revision, e.generation,
+  r.started_wall_ms, r.ended_wall_ms, r.due_wall_ms, r.reason, r.steps, r.restarted_from, r.restart_root, r.restart_no,
+  e.revision, e.generation,
   (SELECT q.request_id FROM requests q WHERE q.run_id = r.run_id AND q.status = 'pending')
 FROM runs r JOIN entities e ON e.entity_no = r.run_no
 WHERE r.workflow = :workflow AND r.run_no < :before ORDER BY r.run_no DESC LIMIT :limit
@@ -19,7 +21,8 @@ WHERE r.workflow = :workflow AND r.run_no < :before ORDER BY r.run_no DESC LIMIT
 -- name: page_of_status
 -- Newest first, of one stored status.
 SELECT r.run_no, r.run_id, r.workflow, r.title, r.status, r.hold, r.hold_detail, r.node, r.created_wall_ms,
-  r.started_wall_ms, r.ended_wall_ms, r.due_wall_ms, r.reason, r.steps, r.parent_run, e.revision, e.generation,
+  r.started_wall_ms, r.ended_wall_ms, r.due_wall_ms, r.reason, r.steps, r.restarted_from, r.restart_root, r.restart_no,
+  e.revision, e.generation,
   (SELECT q.request_id FROM requests q WHERE q.run_id = r.run_id AND q.status = 'pending')
 FROM runs r JOIN entities e ON e.entity_no = r.run_no
 WHERE r.status = :status AND r.run_no < :before ORDER BY r.run_no DESC LIMIT :limit
@@ -27,7 +30,8 @@ WHERE r.status = :status AND r.run_no < :before ORDER BY r.run_no DESC LIMIT :li
 -- name: page_of_hold
 -- Newest first, of one hold.
 SELECT r.run_no, r.run_id, r.workflow, r.title, r.status, r.hold, r.hold_detail, r.node, r.created_wall_ms,
-  r.started_wall_ms, r.ended_wall_ms, r.due_wall_ms, r.reason, r.steps, r.parent_run, e.revision, e.generation,
+  r.started_wall_ms, r.ended_wall_ms, r.due_wall_ms, r.reason, r.steps, r.restarted_from, r.restart_root, r.restart_no,
+  e.revision, e.generation,
   (SELECT q.request_id FROM requests q WHERE q.run_id = r.run_id AND q.status = 'pending')
 FROM runs r JOIN entities e ON e.entity_no = r.run_no
 WHERE r.hold = :hold AND r.run_no < :before ORDER BY r.run_no DESC LIMIT :limit
@@ -35,7 +39,8 @@ WHERE r.hold = :hold AND r.run_no < :before ORDER BY r.run_no DESC LIMIT :limit
 -- name: one
 -- One run's line.
 SELECT r.run_no, r.run_id, r.workflow, r.title, r.status, r.hold, r.hold_detail, r.node, r.created_wall_ms,
-  r.started_wall_ms, r.ended_wall_ms, r.due_wall_ms, r.reason, r.steps, r.parent_run, e.revision, e.generation,
+  r.started_wall_ms, r.ended_wall_ms, r.due_wall_ms, r.reason, r.steps, r.restarted_from, r.restart_root, r.restart_no,
+  e.revision, e.generation,
   (SELECT q.request_id FROM requests q WHERE q.run_id = r.run_id AND q.status = 'pending')
 FROM runs r JOIN entities e ON e.entity_no = r.run_no
 WHERE r.run_id = :run_id
@@ -86,9 +91,9 @@ SELECT r.run_id, e.node, e.visit, e.part, e.type, e.mode, e.status, e.attempts, 
 FROM (SELECT * FROM effects ORDER BY entity_no DESC LIMIT :looked) e JOIN runs r ON r.run_no = e.entity_no
 WHERE :status IS NULL OR e.status = :status ORDER BY iif(:status IS NULL, -1, 1) * e.reserved_wall_ms LIMIT :limit
 
--- name: children
+-- name: restarts
 -- Runs that this run was restarted as.
-SELECT run_id FROM runs WHERE parent_run = :run_id
+SELECT run_id FROM runs WHERE restarted_from = :run_id
 
 -- name: requests_of_status
 -- Requests by status, oldest first.

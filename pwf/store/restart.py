@@ -1,9 +1,9 @@
 """Restart: a look at the old run, by which the caller finds the present code, then one transaction.
 
-The old run's state is looked at again where the new run is made.
-
-Between the look and that command another client may have restarted the
-run. A refusal is kept where it is given, so that a repeat gets it again.
+Promises: a run is restarted at most once, at exactly the revision that the caller saw, after it has ended, and when all
+its effects are settled. Asked twice, a restart is the same run while that one goes on; when it has ended, the refusal
+says how, and what to type. Between the look and the transaction another client may have restarted the run, so the
+transaction looks again. A refusal is kept where it is given, so that a repeat gets it again.
 """
 
 from __future__ import annotations
@@ -12,15 +12,37 @@ from dataclasses import dataclass
 
 import msgspec
 
+from pwf.errors import Conflict, NotFound, Rejected
 from pwf.protocol.operations import RunStarted
+from pwf.protocol.runner import effect_key
+from pwf.protocol.views import ENDED
 from pwf.store.once import REFUSALS, Done, known_answer, once, refused
+from pwf.store.queries import load_queries
 from pwf.store.receipts import ReceiptKey
-from pwf.store.runs import Restart, RestartFacts, StartRun, restart_facts, start_run
+from pwf.store.runs import RunEnvironment, StartRun, start_run
+from pwf.store.state import shown_status
 from pwf.store.tx import Tx
+from pwf.store.values import load_value
+
+Q = load_queries(__file__)
+
+
+class RestartFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """What a restart takes from the old run. `existing`: it has been restarted already, and that run goes on."""
+
+    workflow: str
+    path: str
+    root: str
+    input: bytes
+    environment: RunEnvironment
+    restart_root: str
+    restart_no: int
+    priority: int
+    existing: RunStarted | None = None
 
 
 class LookRestart(msgspec.Struct, frozen=True, kw_only=True):
-    """May this run be restarted? `receipt` is the restart's."""
+    """May this run be restarted? `expected_revision` is what the caller saw of it. `receipt` is the restart's."""
 
     run_id: str
     expected_revision: int | None = None
@@ -37,34 +59,106 @@ class Looked:
 
 
 def look_restart(tx: Tx, command: LookRestart) -> Looked:
-    """Look, and keep the refusal if it is one."""
+    """Look, and keep the answer if there is one already: a refusal, or the run that a restart made before."""
     done = known_answer(tx, command.receipt, RunStarted)
     if done is not None:
         return Looked(command.run_id, done=done)
     try:
-        query = Restart(run_id=command.run_id, expected_revision=command.expected_revision)
-        return Looked(command.run_id, facts=restart_facts(tx, query))
+        facts = _facts(tx, command.run_id, command.expected_revision)
     except REFUSALS as refusal:
         return Looked(command.run_id, done=refused(tx, command.receipt, refusal))
+    existing = facts.existing
+    if existing is None:
+        return Looked(command.run_id, facts=facts)
+    return Looked(command.run_id, done=once(tx, command.receipt, RunStarted, lambda: (existing, True)))
 
 
 class RestartRun(msgspec.Struct, frozen=True, kw_only=True):
-    """`start` is the new run, with `parent_run` set; its receipt is the restart's."""
+    """`start` is the new run, with `restarted_from` set; its receipt is the restart's."""
 
     start: StartRun
     expected_revision: int | None = None
 
 
 def restart_run(tx: Tx, command: RestartRun) -> Done[RunStarted]:
-    """Start the new run, or give back the one that a restart made before. `Rejected` when it may not be."""
-    assert command.start.parent_run is not None
-    query = Restart(run_id=command.start.parent_run, expected_revision=command.expected_revision)
+    """Start the new run, or give back the one that a restart made before. A refusal when it may not be."""
+    old = command.start.restarted_from
+    assert old is not None
 
     def act() -> tuple[RunStarted, bool]:
-        facts = restart_facts(tx, query)
+        facts = _facts(tx, old, command.expected_revision)
         if facts.existing is not None:
             return facts.existing, True
         done = start_run(tx, msgspec.structs.replace(command.start, receipt=None))
         return done.unwrap(), done.adopted
 
     return once(tx, command.start.receipt, RunStarted, act)
+
+
+def _facts(tx: Tx, run_id: str, expected_revision: int | None) -> RestartFacts:
+    """The facts, or why the run is not restarted."""
+    row = tx.one(Q.facts, {"run_id": run_id})
+    if row is None:
+        raise NotFound(f"there is no run {run_id!r}")
+    workflow, inline, input_digest, status, restart_root, restart_no, priority, path, root, revision, body = (
+        row
+    )
+    if status not in ENDED:
+        raise Rejected(f"run {run_id} has not ended", hint=f"pwf cancel {run_id}, then restart it")
+    _check_revision(run_id, revision, expected_revision)
+    _check_effects(tx, run_id)
+    return RestartFacts(
+        workflow=workflow,
+        path=path,
+        root=root,
+        input=load_value(tx, inline, input_digest),
+        environment=msgspec.json.decode(body, type=RunEnvironment),
+        restart_root=restart_root or run_id,
+        restart_no=restart_no + 1,
+        priority=priority,
+        existing=_existing(tx, run_id),
+    )
+
+
+def _check_revision(run_id: str, revision: int, expected: int | None) -> None:
+    if expected is None:
+        raise Rejected(
+            f"run {run_id} has ended: say which revision of it is to be restarted; now it has revision {revision}",
+            hint=f"pwf restart {run_id} --revision {revision}",
+        )
+    if expected != revision:
+        raise Conflict(
+            f"run {run_id} has revision {revision} by now; you expected {expected}",
+            hint=f"pwf show {run_id}, then pwf restart {run_id}",
+        )
+
+
+def _check_effects(tx: Tx, run_id: str) -> None:
+    keys = [effect_key(run_id, *row) for row in tx.all(Q.unsettled, {"run_id": run_id})]
+    if keys:
+        raise Rejected(
+            f"nobody knows whether these effects of run {run_id} happened: {', '.join(keys)}",
+            hint=f"find out, then: pwf recover {run_id} applied|retry",
+        )
+
+
+def _existing(tx: Tx, run_id: str) -> RunStarted | None:
+    """The restart that goes on; `Rejected` when it has ended, since then it is the one to restart."""
+    row = tx.one(Q.made, {"run_id": run_id})
+    if row is None:
+        return None
+    made, status, hold, reason, restart_root, restart_no, revision = row
+    if status in ENDED:
+        how = f": {reason}" if reason else ""
+        raise Rejected(
+            f"run {run_id} was restarted as {made}, which has ended ({status}{how})",
+            hint=f"pwf restart {made}",
+        )
+    return RunStarted(
+        run_id=made,
+        status=shown_status(status, hold),  # type: ignore[arg-type]
+        revision=revision,
+        restarted_from=run_id,
+        restart_root=restart_root,
+        restart_no=restart_no,
+    )

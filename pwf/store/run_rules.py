@@ -32,6 +32,11 @@ _RULES: dict[str, tuple[str, str]] = {
     "active_stray": ("an open attempt is not the run's position", _SHOW),
     "counts_wrong": ("the number of runs with this status is not what is counted", _REPORT),
     "runner_stray": ("a runner of an earlier daemon is not settled", _RESTART),
+    "restart_orphaned": ("the run restarts one that is not there", _SHOW),
+    "restart_early": ("the run restarts one that has not ended", _SHOW),
+    "restart_misrooted": ("the run's root is not the first run of its chain of restarts", _SHOW),
+    "restart_miscounted": ("the run's restart number does not follow that of the run it restarts", _SHOW),
+    "restart_circular": ("the run is a restart of itself, over others", _SHOW),
     "content_incomplete": ("the run refers to a value that is not all there", _SHOW),
 }
 

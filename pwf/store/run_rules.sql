@@ -105,6 +105,36 @@ UNION SELECT r.status FROM runs r WHERE r.status NOT IN (SELECT c.status FROM ru
 SELECT r.run_id FROM runners p JOIN runs r ON r.run_no = p.entity_no
 WHERE p.epoch < :epoch AND r.ended_wall_ms IS NULL AND r.hold IS NOT 'process_unreaped'
 
+-- name: restart_orphaned
+-- A run that was restarted is there as long as its restarts are: retention removes whole trees.
+SELECT r.run_id FROM runs r WHERE r.restarted_from IS NOT NULL
+  AND NOT EXISTS (SELECT 1 FROM runs f WHERE f.run_id = r.restarted_from)
+
+-- name: restart_early
+-- Only a run that has ended is restarted.
+SELECT r.run_id FROM runs r JOIN runs f ON f.run_id = r.restarted_from WHERE f.ended_wall_ms IS NULL
+
+-- name: restart_misrooted
+-- The root of a restart is the first run of its chain, and that has none.
+WITH RECURSIVE chain(run_id, first) AS (
+  SELECT run_id, run_id FROM runs WHERE restarted_from IS NULL
+  UNION ALL SELECT r.run_id, chain.first FROM chain JOIN runs r ON r.restarted_from = chain.run_id)
+SELECT r.run_id FROM chain JOIN runs r ON r.run_id = chain.run_id
+WHERE r.restart_root IS NOT CASE WHEN r.restarted_from IS NOT NULL THEN chain.first END
+
+-- name: restart_miscounted
+-- Restarts count by one from the first run, which is number 0.
+SELECT r.run_id FROM runs r LEFT JOIN runs f ON f.run_id = r.restarted_from
+WHERE r.restart_no <> CASE WHEN r.restarted_from IS NULL THEN 0 ELSE f.restart_no + 1 END
+
+-- name: restart_circular
+-- From every run its chain leads back to a first run, or to one that is missing.
+WITH RECURSIVE chain(run_id) AS (
+  SELECT run_id FROM runs r WHERE restarted_from IS NULL
+    OR NOT EXISTS (SELECT 1 FROM runs f WHERE f.run_id = r.restarted_from)
+  UNION ALL SELECT r.run_id FROM chain JOIN runs r ON r.restarted_from = chain.run_id)
+SELECT run_id FROM runs WHERE run_id NOT IN (SELECT run_id FROM chain)
+
 -- name: content_incomplete
 -- A value that something refers to is all there.
 SELECT r.run_id FROM attempts a JOIN runs r ON r.run_no = a.run_no

@@ -1,14 +1,12 @@
-"""Runs: started, adopted, restarted, and found by what people type."""
+"""Runs: started, adopted, and found by what people type."""
 
 from __future__ import annotations
 
 import msgspec
 
-from pwf.errors import Ambiguous, Conflict, DiskFull, InvalidArgument, NotFound, Rejected, Unavailable
+from pwf.errors import Ambiguous, Conflict, DiskFull, InvalidArgument, NotFound, Unavailable
 from pwf.ids import check_id
 from pwf.protocol.operations import RunStarted
-from pwf.protocol.runner import effect_key
-from pwf.protocol.views import ENDED
 from pwf.store import moves
 from pwf.store.once import Done, once
 from pwf.store.queries import load_queries
@@ -48,8 +46,8 @@ class StartRun(msgspec.Struct, frozen=True, kw_only=True):
     run_id: str | None = None
     at_ms: int | None = None
     priority: int = 0
-    parent_run: str | None = None
-    root_run: str | None = None
+    restarted_from: str | None = None
+    restart_root: str | None = None
     restart_no: int = 0
     receipt: ReceiptKey | None = None
     actor: str = "client"
@@ -99,8 +97,8 @@ def _start(tx: Tx, command: StartRun) -> tuple[RunStarted, bool]:
             "input": value.inline,
             "input_digest": value.digest,
             **due,
-            "parent_run": command.parent_run,
-            "root_run": command.root_run,
+            "restarted_from": command.restarted_from,
+            "restart_root": command.restart_root,
             "restart_no": command.restart_no,
             "now": tx.now.wall_ms,
         },
@@ -122,7 +120,15 @@ def _start(tx: Tx, command: StartRun) -> tuple[RunStarted, bool]:
     if is_next or not later:  # else whoever waits for the nearest time goes on waiting for it
         tx.changed("queue")
     tx.changed("run:" + run_id)
-    return RunStarted(run_id=run_id, status="queued", revision=revision), False
+    started = RunStarted(
+        run_id=run_id,
+        status="queued",
+        revision=revision,
+        restarted_from=command.restarted_from,
+        restart_root=command.restart_root,
+        restart_no=command.restart_no,
+    )
+    return started, False
 
 
 def _refuse(tx: Tx, command: StartRun) -> None:
@@ -167,7 +173,7 @@ def _named(environment: RunEnvironment) -> tuple[bytes, str]:
 
 def _differs(tx: Tx, command: StartRun, row: Row) -> str | None:
     """The first fact by which the run of `row` is not the one that `command` would start."""
-    workflow, inline, input_digest, parent = row[1], row[2], row[3], row[7]
+    workflow, inline, input_digest, restarted_from = row[1], row[2], row[3], row[7]
     if workflow != command.workflow:
         return f"its workflow is {workflow!r}, not {command.workflow!r}"
     root = environment_of(tx, EnvironmentOf(environment_id=row[8])).root
@@ -175,8 +181,8 @@ def _differs(tx: Tx, command: StartRun, row: Row) -> str | None:
         return f"its project is {root!r}, not {command.environment.root!r}"
     if load_value(tx, inline, input_digest) != command.input:
         return "its input is another"
-    if parent != command.parent_run:
-        return f"it is a restart of {parent}" if parent else "it is no restart"
+    if restarted_from != command.restarted_from:
+        return f"it is a restart of {restarted_from}" if restarted_from else "it is no restart"
     return None
 
 
@@ -196,7 +202,18 @@ def _name_conflict(tx: Tx, command: StartRun, scope_key: str, done: Done[RunStar
 
 
 def _adopt(tx: Tx, command: StartRun, row: Row) -> RunStarted:
-    run_id, _workflow, _inline, _digest, definition_id, status, hold, _parent, _environment, revision = row
+    (
+        run_id,
+        _workflow,
+        _inline,
+        _digest,
+        definition_id,
+        status,
+        hold,
+        _restarted_from,
+        _environment,
+        revision,
+    ) = row
     differs = _differs(tx, command, row)
     if differs is not None:
         raise Conflict(
@@ -208,81 +225,6 @@ def _adopt(tx: Tx, command: StartRun, row: Row) -> RunStarted:
         status=shown_status(status, hold),  # type: ignore[arg-type]
         revision=revision,
         code_is_older=definition_id != command.definition_id,
-    )
-
-
-# --- restart --------------------------------------------------------------------------------------------------
-
-
-class RestartFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """What a restart takes from the old run. `existing`: it has been restarted already."""
-
-    workflow: str
-    path: str
-    root: str
-    input: bytes
-    environment: RunEnvironment
-    root_run: str
-    restart_no: int
-    priority: int
-    existing: RunStarted | None = None
-
-
-class Restart(msgspec.Struct, frozen=True, kw_only=True):
-    run_id: str
-    expected_revision: int | None = None
-
-
-def restart_facts(tx: Tx, query: Restart) -> RestartFacts:
-    """The facts, or why the run can't be restarted: it has not ended, or its effects are unsettled."""
-    row = tx.one(Q.restart_facts, {"run_id": query.run_id})
-    if row is None:
-        raise NotFound(f"there is no run {query.run_id!r}")
-    (
-        workflow,
-        inline,
-        input_digest,
-        _env,
-        status,
-        root_run,
-        restart_no,
-        priority,
-        path,
-        root,
-        revision,
-        body,
-    ) = row
-    if query.expected_revision is not None and revision != query.expected_revision:
-        raise Conflict(
-            f"run {query.run_id} has revision {revision} by now; you expected {query.expected_revision}"
-        )
-    if status not in ENDED:
-        raise Rejected(
-            f"run {query.run_id} has not ended", hint=f"pwf cancel {query.run_id}, then restart it"
-        )
-    unsettled = tx.one(Q.unsettled, {"run_id": query.run_id})
-    if unsettled is not None:
-        raise Rejected(
-            f"effect {effect_key(query.run_id, *unsettled)} is unsettled: nobody knows whether it happened",
-            hint=f"find out, then: pwf recover {query.run_id} applied|retry",
-        )
-    existing = tx.one(Q.restart_of, {"run_id": query.run_id})
-    found = None
-    if existing is not None:
-        facts = tx.one(Q.facts, {"run_id": existing[0]})
-        assert facts is not None
-        status_now = shown_status(facts[5], facts[6])
-        found = RunStarted(run_id=facts[0], status=status_now, revision=facts[9])  # type: ignore[arg-type]
-    return RestartFacts(
-        workflow=workflow,
-        path=path,
-        root=root,
-        input=load_value(tx, inline, input_digest),
-        environment=msgspec.json.decode(body, type=RunEnvironment),
-        root_run=root_run or query.run_id,
-        restart_no=restart_no + 1,
-        priority=priority,
-        existing=found,
     )
 
 

@@ -3,13 +3,13 @@
 -- name: insert_run
 -- A new run at the start node, queued.
 INSERT INTO runs(run_no, run_id, workflow, definition_id, environment_id, status, node, visit, visits, priority, input,
-  input_digest, due_wall_ms, due_elapsed_ms, due_boot_id, parent_run, root_run, restart_no, created_wall_ms)
+  input_digest, due_wall_ms, due_elapsed_ms, due_boot_id, restarted_from, restart_root, restart_no, created_wall_ms)
 VALUES (:run_no, :run_id, :workflow, :definition_id, :environment_id, 'queued', :node, 1, :visits, :priority, :input,
-  :input_digest, :due_wall_ms, :due_elapsed_ms, :due_boot_id, :parent_run, :root_run, :restart_no, :now)
+  :input_digest, :due_wall_ms, :due_elapsed_ms, :due_boot_id, :restarted_from, :restart_root, :restart_no, :now)
 
 -- name: facts
 -- What decides whether a start adopts an existing run.
-SELECT r.run_id, r.workflow, r.input, r.input_digest, r.definition_id, r.status, r.hold, r.parent_run, r.environment_id,
+SELECT r.run_id, r.workflow, r.input, r.input_digest, r.definition_id, r.status, r.hold, r.restarted_from, r.environment_id,
   e.revision
 FROM runs r JOIN entities e ON e.entity_no = r.run_no WHERE r.run_id = :run_id
 
@@ -46,20 +46,3 @@ SELECT run_id FROM runs ORDER BY run_no DESC LIMIT 1
 -- name: last_of_status
 -- The newest run that ended in one way.
 SELECT run_id, run_no FROM runs WHERE status = :status ORDER BY run_no DESC LIMIT 1
-
--- name: restart_of
--- The run that an ended run was restarted as.
-SELECT run_id FROM runs WHERE parent_run = :run_id
-
--- name: restart_facts
--- What a restart takes from the old run.
-SELECT r.workflow, r.input, r.input_digest, r.environment_id, r.status, r.root_run, r.restart_no, r.priority, d.path,
-  d.root, e.revision, v.body
-FROM runs r JOIN definitions d ON d.definition_id = r.definition_id
-JOIN entities e ON e.entity_no = r.run_no JOIN environments v ON v.environment_id = r.environment_id
-WHERE r.run_id = :run_id
-
--- name: unsettled
--- Effects of a run that are not settled.
-SELECT node, visit, part FROM effects
-WHERE entity_no = (SELECT run_no FROM runs WHERE run_id = :run_id) AND status IN ('applying', 'ambiguous') LIMIT 1

@@ -137,20 +137,24 @@ CREATE TABLE runs(
   output BLOB, output_digest TEXT REFERENCES contents(digest),
   error BLOB,
   reason TEXT,
-  parent_run TEXT, root_run TEXT, restart_no INTEGER NOT NULL DEFAULT 0,
+  restarted_from TEXT,                            -- the ended run that this one restarts
+  restart_root TEXT,                              -- the first run of the chain of restarts
+  restart_no INTEGER NOT NULL DEFAULT 0,          -- 0: no restart
   created_wall_ms INTEGER NOT NULL,
   started_wall_ms INTEGER,
   ended_wall_ms INTEGER,
   CHECK ((status = 'held') <= (hold IS NOT NULL)),
   CHECK (hold IS NULL OR status IN ('held', 'waiting')),
+  CHECK ((restarted_from IS NULL) = (restart_root IS NULL)),
+  CHECK ((restarted_from IS NULL) = (restart_no = 0)),
   CHECK ((status IN ('completed', 'failed', 'timed_out', 'cancelled')) = (ended_wall_ms IS NOT NULL))
 ) STRICT;
 CREATE INDEX runs_by_status ON runs(status, run_no);
 CREATE INDEX runs_by_workflow ON runs(workflow, run_no);
 CREATE INDEX runs_held ON runs(hold, run_no) WHERE hold IS NOT NULL;
-CREATE UNIQUE INDEX one_restart_per_run ON runs(parent_run) WHERE parent_run IS NOT NULL;
+CREATE UNIQUE INDEX one_restart_per_run ON runs(restarted_from) WHERE restarted_from IS NOT NULL;
 CREATE INDEX runs_by_end ON runs(ended_wall_ms) WHERE ended_wall_ms IS NOT NULL;
-CREATE INDEX runs_by_root ON runs(root_run) WHERE root_run IS NOT NULL;
+CREATE INDEX runs_by_restart_root ON runs(restart_root) WHERE restart_root IS NOT NULL;
 CREATE INDEX runs_by_definition ON runs(definition_id);
 CREATE INDEX runs_by_environment ON runs(environment_id);
 CREATE INDEX runs_by_input ON runs(input_digest) WHERE input_digest IS NOT NULL;

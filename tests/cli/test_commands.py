@@ -362,11 +362,35 @@ def test_a_refusal_has_its_exit_code(pwf: Pwf, daemon: FakeDaemon, error: Any, c
     assert result.err.startswith(f"pwf: {error.message}\n")
 
 
-def test_restart_prints_the_new_run(pwf: Pwf, daemon: FakeDaemon) -> None:
-    daemon.on("run.restart", lambda request, payload: samples.started(run_id="new1"))
+def test_restart_sends_the_revision_that_it_has_read_and_printed(pwf: Pwf, daemon: FakeDaemon) -> None:
+    found = ops.Explained(summary=samples.summary(run_id="k3", revision=7), explanation=samples.explanation())
+    daemon.on("run.status", lambda request, payload: found)
+    sent: list[Any] = []
+
+    def take(request: Any, payload: Any) -> Any:
+        sent.append((request.run_id, request.expected_revision))
+        return samples.started(run_id="new1", restarted_from="k3", restart_root="k1", restart_no=2)
+
+    daemon.on("run.restart", take)
     result = pwf("restart", "@last-failed")
+    assert "restarting run k3 at revision 7" in result.err
     assert result.out.startswith("new1")
+    assert "restart 2 of k1" in result.out
     assert "pwf watch new1" in result.err
+    pwf("restart", "k3", "--revision", "5")
+    assert sent == [("k3", 7), ("k3", 5)]
+
+
+def test_lists_and_views_say_what_a_run_restarts(pwf: Pwf, daemon: FakeDaemon) -> None:
+    line = samples.summary(
+        run_id="k3", restarted_from="k2", restart_root="k1", restart_no=2, reason="it broke"
+    )
+    daemon.on("run.list", lambda request, payload: ops.RunList(runs=(line,)))
+    assert "restart of k2; it broke" in pwf("ls").out
+    daemon.on("run.view", lambda request, payload: samples.run_view(summary=line, restarts=("k4",)))
+    shown = pwf("show", "k3").out
+    assert "k2  (number 2 since k1)" in shown
+    assert "restarted as k4" in " ".join(shown.split())
 
 
 def test_requests_are_listed_and_answered(pwf: Pwf, daemon: FakeDaemon) -> None:

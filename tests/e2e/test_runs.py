@@ -175,6 +175,9 @@ def test_an_answer_goes_on_with_the_code_that_the_run_started_with(home: Home) -
     home.wait_status(restarted, "waiting")
     assert home.json("restart", run_id)["run_id"] == restarted
     home.run("cancel", restarted)
+    refused = home.run("restart", run_id, code=4)
+    assert f"was restarted as {restarted}, which has ended (cancelled" in refused.stderr
+    assert f"pwf restart {restarted}" in refused.stderr
 
 
 def test_a_wrong_answer_says_where_and_leaves_the_question_open(home: Home) -> None:

@@ -93,9 +93,12 @@ class SimClient:
             await trio.sleep(self._chance.random() * 2.0)
             await getattr(self, "_" + self._chance.choice(names))()
 
-    def _any_run(self) -> str | None:
+    def _any_run(self, *, ended: bool = False) -> str | None:
         runs = sorted(self._world.auditor.acknowledged)
-        if self._chance.random() < 0.8:
+        if ended:
+            open_ = {run.run_id for run in self._world.auditor.unended()}
+            runs = [run_id for run_id in runs if run_id not in open_] or runs
+        elif self._chance.random() < 0.8:
             open_ = {run.run_id for run in self._world.auditor.unended()}
             runs = [run_id for run_id in runs if run_id in open_] or runs
         return self._chance.choice(runs) if runs else None
@@ -140,7 +143,17 @@ class SimClient:
         await self._steer("run.cancel", {})
 
     async def _restart(self) -> None:
-        await self._steer("run.restart", {})
+        """Mostly of an ended run, at the revision that was read just before, which may be over by now."""
+        run_id = self._any_run(ended=self._chance.random() < 0.8)
+        if run_id is None:
+            return
+        seen = await self.read("run.status", {}, Explained, run_id)
+        if seen is None:
+            return
+        revision = seen.summary.revision if self._chance.random() < 0.9 else None
+        request = self.request("run.restart", {}, run_id, expected_revision=revision)
+        self._sent.append(request)
+        await self.send(request)
 
     async def _again(self) -> None:
         """A repeat of an old command gets its first answer."""

@@ -30,6 +30,7 @@ class Promises:
     def __init__(self, auditor: Any) -> None:
         self._auditor = auditor
         self._states: dict[str, set[tuple[str, str | None]]] = {}  # request -> states of its run meanwhile
+        self._over: dict[str, frozenset[str]] = {}  # restart -> runs that had ended when it was sent first
         self._first: dict[str, tuple[str, str | None, str | None]] = {}  # request -> (outcome, code, run)
         self._events: dict[tuple[str, int], tuple[str, ...]] = {}
         self._ended: dict[str, str] = {}
@@ -45,6 +46,9 @@ class Promises:
         self._states.setdefault(request.request_id, set()).add(
             ("", None) if run is None else (run.status, run.hold)
         )
+        if request.operation == "run.restart" and request.request_id not in self._over:
+            runs = self._auditor.runs.values()
+            self._over[request.request_id] = frozenset(one.run_id for one in runs if one.status in ENDED)
 
     def answered(self, request: Request, response: Response) -> None:
         """Check the outcome against the model, then hold the daemon to it."""
@@ -95,12 +99,35 @@ class Promises:
             self._inputs[run_id] = _compact(payload["input"])
             wanted = payload.get("run_id", run_id)
             self._auditor.check(wanted == run_id, f"a start has the id that it asked for: {run_id}")
+        else:
+            self._restarted(request, result)
+
+    def _restarted(self, request: Request, result: dict[str, Any]) -> None:
+        """A restart is of an ended run at the revision that was seen, and never a run that was over already."""
+        check, old = self._auditor.check, self._auditor.runs[request.run_id or ""]
+        seen = (result["restarted_from"], request.expected_revision)
+        check(seen[0] == old.run_id and seen[1] is not None, f"{result} restarts {old} as {request} saw it")
+        check(old.status in ENDED, f"only an ended run is restarted: {old}")
+        check(result["run_id"] not in self._over[request.request_id], f"{result} goes on when it is adopted")
+        numbers = self._auditor.rows(
+            "SELECT r.restart_no, f.restart_no, r.restart_root, coalesce(f.restart_root, f.run_id)"
+            " FROM runs r JOIN runs f ON f.run_id = r.restarted_from WHERE r.run_id = ?",
+            result["run_id"],
+        )
+        sound = [
+            (number, root) for number, before, root, first in numbers if (number, root) == (before + 1, first)
+        ]
+        check(
+            sound == [(result["restart_no"], result["restart_root"])], f"{result} has its lineage: {numbers}"
+        )
 
     def _predict(self, request: Request, response: Response, code: str | None) -> None:
         """Outcomes that no state of the run allows."""
         outcome, check = response.outcome, self._auditor.check
         if request.operation == "run.start":
             check(outcome in ("accepted", "adopted"), f"a sound start is taken: {response}")
+        if request.operation == "run.restart" and outcome == "conflict":
+            check(request.expected_revision is not None, f"only an expected revision conflicts: {response}")
         if request.operation not in ("run.pause", "run.resume", "run.cancel") or request.run_id is None:
             return
         check(outcome != "not_found", f"run {request.run_id} was acknowledged: {response}")

@@ -34,7 +34,7 @@ def ended(world, flow=None, input=None, **more):
 
 def restarted(world, run_id):
     """A restart of an ended run, queued."""
-    return world.start(linear(1), parent_run=run_id, root_run=run_id, restart_no=1)
+    return world.start(linear(1), restarted_from=run_id, restart_root=run_id, restart_no=1)
 
 
 def prune(world, days=30):

@@ -1,21 +1,18 @@
-"""Runs are started once, adopted where equal, restarted once, and found by what people type."""
+"""Runs are started once, adopted where equal, and found by what people type."""
 
 import msgspec
 import pytest
 
 from pwf.errors import Ambiguous, ClaimLost, Conflict, InvalidArgument, NotFound, Rejected
 from pwf.store.control import Control, cancel, pause
-from pwf.store.restart import LookRestart, RestartRun, look_restart, restart_run
 from pwf.store.runs import (
     EnvironmentOf,
-    Restart,
     RunRef,
     environment_of,
     resolve_ref,
-    restart_facts,
     start_run,
 )
-from tests.store.world import ENVIRONMENT, MANUAL, Runner, graph, key, linear, node
+from tests.store.world import ENVIRONMENT, Runner, graph, key, linear, node
 
 OTHER = graph(node("x"), name="other")
 ELSEWHERE = msgspec.structs.replace(ENVIRONMENT, root="/elsewhere")
@@ -55,7 +52,11 @@ def test_adoption_says_when_the_code_is_older(world):
         (OTHER, {"input": 9}, "its workflow is 'flow', not 'other'"),
         (linear(2), {"input": 1, "environment": ELSEWHERE}, "its project is '/project', not '/elsewhere'"),
         (linear(2), {"input": 2}, "its input is another"),
-        (linear(2), {"input": 1, "parent_run": "p"}, "it is no restart"),
+        (
+            linear(2),
+            {"input": 1, "restarted_from": "p", "restart_root": "p", "restart_no": 1},
+            "it is no restart",
+        ),
     ],
 )
 def test_a_conflict_names_the_first_fact_that_differs(world, flow, facts, why):
@@ -131,10 +132,6 @@ def test_a_key_of_another_operation_is_a_conflict(world):
 
 
 def test_a_refusal_is_repeated_although_it_would_be_possible_by_now(world):
-    runner = world.run(linear(1))
-    restart = Restart(run_id=runner.run_id)
-    with pytest.raises(Rejected):
-        world.do(restart_facts, restart)
     command = Control(run_id="later", receipt=key(operation="run.pause"))
     refusal = world.done(pause, command).refusal
     assert isinstance(refusal, NotFound)
@@ -177,89 +174,6 @@ def test_a_refused_command_has_written_nothing_but_its_receipt(world):
     assert after == before
 
 
-# --- restart --------------------------------------------------------------------------------------------------
-
-
-def ended(world, **more):
-    runner = world.run(linear(1), input={"n": 1}, **more)
-    runner.fail()
-    runner.leave()
-    return runner.run_id
-
-
-def restart(world, run_id, flow=None, **more):
-    facts = world.do(restart_facts, Restart(run_id=run_id))
-    start = world.start_command(
-        flow or linear(1),
-        parent_run=run_id,
-        root_run=facts.root_run,
-        restart_no=facts.restart_no,
-    )
-    start = msgspec.structs.replace(start, input=facts.input, **more)
-    return world.done(restart_run, RestartRun(start=start))
-
-
-def test_a_restart_is_a_new_run_from_the_original_input_with_its_lineage(world):
-    first = ended(world)
-    second = restart(world, first).unwrap().run_id
-    assert second != first
-    view = world.view(second)
-    assert bytes(view.input.json) == b'{"n":1}'
-    assert view.summary.parent_run == first
-    assert world.view(first).children == (second,)
-    world.launch(second).fail()
-    third = restart(world, second).unwrap().run_id
-    lineage = world.sql(
-        "SELECT parent_run, root_run, restart_no FROM runs WHERE run_id = :run", {"run": third}
-    )
-    assert lineage == [(second, first, 2)]
-
-
-def test_a_restart_asked_twice_is_the_same_run(world):
-    first = ended(world)
-    one, two = restart(world, first), restart(world, first)
-    assert (one.adopted, two.adopted) == (False, True)
-    assert one.result.run_id == two.result.run_id
-    keyed = restart(world, first, receipt=key(operation="run.restart"))
-    assert (keyed.adopted, keyed.result.run_id) == (True, one.result.run_id)
-
-
-def test_a_run_that_has_not_ended_is_not_restarted(world):
-    run_id = world.start(linear(1))
-    with pytest.raises(Rejected, match="has not ended") as caught:
-        world.do(restart_facts, Restart(run_id=run_id))
-    assert f"pwf cancel {run_id}" in caught.value.hint
-
-
-def test_a_restart_that_was_refused_is_refused_again_although_the_run_has_ended_since(world):
-    run_id = world.start(linear(1))
-    look = LookRestart(run_id=run_id, receipt=key(operation="run.restart"))
-    first = world.done(look_restart, look).done
-    world.cancel(run_id)
-    again = world.done(look_restart, look).done
-    assert (again.refusal.code, again.refusal.message) == (first.refusal.code, first.refusal.message)
-    assert world.done(look_restart, LookRestart(run_id=run_id)).facts is not None
-
-
-def test_a_run_with_an_unsettled_effect_is_not_restarted(world):
-    runner = world.run(graph(node("a", "action", effect=MANUAL)))
-    world.cancel(runner.run_id)
-    runner.leave()
-    with pytest.raises(Rejected, match="unsettled") as caught:
-        world.do(restart_facts, Restart(run_id=runner.run_id))
-    assert f"pwf recover {runner.run_id} applied|retry" in caught.value.hint
-    world.recover(runner.run_id, "retry")
-    world.do(restart_facts, Restart(run_id=runner.run_id))
-
-
-def test_a_restart_at_another_revision_is_a_conflict(world):
-    first = ended(world)
-    revision = world.row(first)["revision"]
-    with pytest.raises(Conflict, match=f"has revision {revision} by now"):
-        world.do(restart_facts, Restart(run_id=first, expected_revision=revision - 1))
-    world.do(restart_facts, Restart(run_id=first, expected_revision=revision))
-
-
 # --- references -----------------------------------------------------------------------------------------------
 
 
@@ -293,7 +207,9 @@ def test_last_is_the_newest_run_and_last_failed_the_newest_that_failed(world):
     for ref in ("@last", "@last-failed"):
         with pytest.raises(NotFound, match=f"there is no run for {ref}"):
             resolve(world, ref)
-    failed = ended(world)
+    runner = world.run(linear(1))
+    runner.fail()
+    failed = runner.run_id
     late = world.run(linear(1, timeout_ms=5))
     late.gone(timed_out=1)
     good = world.run(linear(1))

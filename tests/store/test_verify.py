@@ -35,6 +35,19 @@ def applied(world):
     return runner.run_id
 
 
+def restarted(world):
+    """The third run of a chain of restarts, all of which have ended."""
+    first = ended(world)
+    made = [first]
+    for number in (1, 2):
+        more = {"restarted_from": made[-1], "restart_root": first, "restart_no": number}
+        runner = world.launch(world.start(linear(1), **more))
+        runner.finish()
+        runner.leave()
+        made.append(runner.run_id)
+    return made[-1]
+
+
 def large(world):
     """A run whose input is content-addressed."""
     return world.start(linear(1), input="x" * 5_000)
@@ -50,6 +63,7 @@ REQUEST = (
     " VALUES ('r1', :run, 'a', 1, 1, 'checkpoint', 'pending', 1)"
 )
 NO = "(SELECT run_no FROM runs WHERE run_id = :run)"
+OLD = "(SELECT restarted_from FROM runs WHERE run_id = :run)"
 QUEUE = f"INSERT INTO run_queue VALUES ({NO}, '{{}}', 0, 1, NULL, NULL, 0)"
 RUNNER = (
     "INSERT INTO runners(entity_no, generation, epoch, state, created_wall_ms)"
@@ -109,6 +123,20 @@ PLANTED = [
     ("counts_wrong", queued, "UPDATE run_counts SET runs = 7 WHERE status = 'queued' AND :run <> ''"),
     ("counts_wrong", queued, "DELETE FROM run_counts WHERE :run <> ''"),
     ("runner_stray", running, f"UPDATE runners SET epoch = 0 WHERE entity_no = {NO}"),
+    ("restart_orphaned", restarted, "UPDATE runs SET restarted_from = 'gone' WHERE run_id = :run"),
+    (
+        "restart_early",
+        restarted,
+        f"UPDATE runs SET status = 'queued', ended_wall_ms = NULL WHERE run_id = {OLD}",
+    ),
+    ("restart_misrooted", restarted, f"UPDATE runs SET restart_root = {OLD} WHERE run_id = :run"),
+    ("restart_misrooted", restarted, "UPDATE runs SET restart_root = NULL WHERE run_id = :run"),
+    ("restart_misrooted", queued, "UPDATE runs SET restart_root = 'x' WHERE run_id = :run"),
+    ("restart_miscounted", restarted, "UPDATE runs SET restart_no = 3 WHERE run_id = :run"),
+    ("restart_miscounted", restarted, "UPDATE runs SET restart_no = 1 WHERE run_id = :run"),
+    ("restart_miscounted", queued, "UPDATE runs SET restart_no = 1 WHERE run_id = :run"),
+    ("restart_circular", restarted, "UPDATE runs SET restarted_from = :run WHERE restart_root IS NULL"),
+    ("restart_circular", queued, "UPDATE runs SET restarted_from = :run WHERE run_id = :run"),
     ("content_incomplete", large, "UPDATE contents SET complete = 0 WHERE :run <> ''"),
     ("history_stray", queued, "INSERT INTO events VALUES (999, 1, 'x', 'x', 0, 0, x'7b7d')"),
     ("history_stray", queued, RUNNER.replace(NO, "999").format(0)),

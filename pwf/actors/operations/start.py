@@ -20,8 +20,8 @@ from pwf.protocol.operations import Nothing, Origin, RunStarted, StartPayload
 from pwf.store.at_run import AtRun, at_run
 from pwf.store.once import Done
 from pwf.store.receipts import ReceiptKey, find_receipt
-from pwf.store.restart import LookRestart, RestartRun, look_restart, restart_run
-from pwf.store.runs import RestartFacts, RunEnvironment, StartRun, start_run
+from pwf.store.restart import LookRestart, RestartFacts, RestartRun, look_restart, restart_run
+from pwf.store.runs import RunEnvironment, StartRun, start_run
 from pwf.values import canonical, digest, parse_canonical
 
 
@@ -106,7 +106,7 @@ def _started(done: Done[RunStarted], known: Known) -> Answer:
 
 
 async def restart(services: Services, asked: Asked[Nothing]) -> Answer:
-    """`run.restart`: the original input and environment, the present code."""
+    """`run.restart`: the original input, environment and priority, the present code."""
     expected = asked.request.expected_revision
     receipt = asked.receipt  # made here and not in the store's transaction
     looked = await services.store.write(
@@ -121,8 +121,6 @@ async def restart(services: Services, asked: Asked[Nothing]) -> Answer:
         return Answer(looked.done.unwrap(), looked.done.adopted)
     facts, run_id = looked.facts, looked.run_id
     assert facts is not None, "a look gives facts or an answer"
-    if facts.existing is not None:
-        return Answer(facts.existing, adopted=True)
     known, origin = await _present_code(services, facts)
     services.schemas.check_input(known.definition.graph.input_schema, facts.input)
     await services.definitions.save(known)
@@ -132,8 +130,8 @@ async def restart(services: Services, asked: Asked[Nothing]) -> Answer:
         environment=await environment_of(services, known, origin),
         input=facts.input,
         priority=facts.priority,
-        parent_run=run_id,
-        root_run=facts.root_run,
+        restarted_from=run_id,
+        restart_root=facts.restart_root,
         restart_no=facts.restart_no,
         receipt=receipt,
         actor=asked.actor,
