@@ -33,7 +33,7 @@ class RunnerGone(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     entity_no: int
-    kind: str = "run"
+    kind: str
     name: str
     generation: int
     proved: bool

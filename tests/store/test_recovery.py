@@ -31,7 +31,14 @@ def settle(world, *, proved=True):
     """One pass of recovery; how many it settled."""
     standing = world.do(standing_runners, StandingRunners())
     gone = tuple(
-        RunnerGone(entity_no=s.entity_no, name=s.name, generation=s.generation, proved=proved, stopped=True)
+        RunnerGone(
+            entity_no=s.entity_no,
+            kind=s.kind,
+            name=s.name,
+            generation=s.generation,
+            proved=proved,
+            stopped=True,
+        )
         for s in standing
     )
     world.do(runners_gone, RunnersGone(gone=gone))
@@ -213,6 +220,7 @@ def test_the_sweep_loses_against_a_run_that_has_ended(world):
     before = world.dump()
     gone = RunnerGone(
         entity_no=standing.entity_no,
+        kind=standing.kind,
         name=standing.name,
         generation=standing.generation,
         proved=True,

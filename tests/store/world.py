@@ -380,6 +380,7 @@ class Runner:
         """The process has ended (`timed_out`, `stopped`: by us)."""
         command = RunnerGone(
             entity_no=self.fence.entity_no,
+            kind="run",
             name=self.run_id,
             generation=self.fence.generation,
             proved=proved,

@@ -59,6 +59,7 @@ from pwf.store.definitions import DefinitionRef, load_bundle
 from pwf.store.entity_kinds import RunnerGone
 from pwf.store.launch import Launched, LaunchTerms, Parked, RunnerStarted, runner_started
 from pwf.store.queue import Admission
+from pwf.store.run_kind import RUN
 from pwf.store.runners import Current, Fence, PublishUpdates, publish_updates
 from pwf.store.transitions import RunnerMessages, apply_messages
 from pwf.store.tx import Tx
@@ -467,6 +468,7 @@ class RunSupervisor:
             )
         gone = RunnerGone(
             entity_no=self._fence.entity_no,
+            kind=RUN.name,
             name=self._fence.run_id,
             generation=self._fence.generation,
             proved=proved,

@@ -163,9 +163,9 @@ class Pruner:
         result = PruneResult(before_ms=before_ms)
         if self._retention_ms and self._clock_is_trusted():
             result = await self._trees(before_ms, self._pause)
-        if result.runs or trio.current_time() >= self._clean_at:
+        if result.trees or trio.current_time() >= self._clean_at:
             result = await self._clean(result, self._pause)
-        if result.runs:
+        if result.trees:
             command = RecordPrune(result=result, actor="daemon", epoch=self._epoch)
             await self._store.write(record_prune, command)
             self._log("pruner.pruned", trees=result.trees, runs=result.runs, values=result.values)
