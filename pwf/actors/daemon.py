@@ -43,8 +43,8 @@ from pwf.places import Places, places
 from pwf.protocol.frames import PROTOCOL, Hello
 from pwf.protocol.lock_record import LockRecord, read_record
 from pwf.store.ballast import Ballast
-from pwf.store.batch import Claim as StoreClaim
-from pwf.store.daemon import Claim as ClaimCommand
+from pwf.store.batch import HeldClaim
+from pwf.store.daemon import ClaimEpoch
 from pwf.store.database import prepare_home
 from pwf.store.executor import StoreSpec, ThreadExecutor
 from pwf.store.home import ClaimHome, claim_home
@@ -242,7 +242,7 @@ class Daemon:
         token = self._ids.token()
         folder = self._at.home.stat()
         command = ClaimHome(
-            claim=ClaimCommand(
+            claim=ClaimEpoch(
                 token=token,
                 lease_ms=int(self._config.lease_s * 1_000),
                 pid=os.getpid(),
@@ -254,7 +254,7 @@ class Daemon:
             seen_epoch=seen.epoch,
         )
         claimed = await store.write(claim_home, command, before_claim=True)
-        await store.hold_claim(StoreClaim(claimed.epoch, token))
+        await store.hold_claim(HeldClaim(claimed.epoch, token))
         self._log("daemon.claimed", epoch=claimed.epoch, pid=os.getpid())
         return Claim(token=token, epoch=claimed.epoch, home_id=claimed.home_id)
 

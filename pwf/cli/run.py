@@ -11,7 +11,7 @@ from pwf.cli.out import Out
 from pwf.present import text
 
 if TYPE_CHECKING:
-    from pwf.client.core import Reply
+    from pwf.client.core import CallReply
     from pwf.client.sync import SyncClient
     from pwf.protocol.views import RunView
 
@@ -56,7 +56,7 @@ def run(options: argparse.Namespace, out: Out) -> int:
             return exits.INTERRUPTED
 
 
-def _start(daemon: SyncClient, options: argparse.Namespace, out: Out) -> Reply:
+def _start(daemon: SyncClient, options: argparse.Namespace, out: Out) -> CallReply:
     import msgspec
 
     from pwf.cli import typed
@@ -92,7 +92,7 @@ def _start(daemon: SyncClient, options: argparse.Namespace, out: Out) -> Reply:
         raise
 
 
-def _say_started(reply: Reply, out: Out) -> None:
+def _say_started(reply: CallReply, out: Out) -> None:
     started = reply.result
     if out.as_json:
         out.emit(
@@ -110,7 +110,7 @@ def _say_started(reply: Reply, out: Out) -> None:
     out.print(text.line(started.run_id))
 
 
-def _notes(reply: Reply, out: Out) -> None:
+def _notes(reply: CallReply, out: Out) -> None:
     started = reply.result
     for warning in started.warnings:
         out.note(f"warning: {text.line(warning)}")
@@ -119,7 +119,7 @@ def _notes(reply: Reply, out: Out) -> None:
         out.note(f"adopted the run that exists{older}: {text.line(started.run_id)} ({started.status})")
 
 
-def follow_to_end(daemon: SyncClient, run_id: str, out: Out, *, started: Reply | None = None) -> int:
+def follow_to_end(daemon: SyncClient, run_id: str, out: Out, *, started: CallReply | None = None) -> int:
     """Follow a run, print how it ended; returns the exit code."""
     if out.as_json:
         result = daemon.wait(run_id)

@@ -20,7 +20,7 @@ import msgspec
 from pwf.client.backoff import delay_s
 from pwf.client.connection import Connection
 from pwf.client.content import ValueReader, inline_bytes
-from pwf.client.core import Answered, Broken, ClientCore, Happening, News, Reply, Subscription
+from pwf.client.core import Answered, Broken, CallReply, ClientCore, Happening, News, Subscription
 from pwf.client.origin import origin
 from pwf.client.starting import autostart_allowed, connect_or_start, socket_path
 from pwf.client.version import version
@@ -53,7 +53,7 @@ class _Waiter:
 
     def __init__(self) -> None:
         self.event = anyio.Event()
-        self.answer: Reply | PwfError | None = None
+        self.answer: CallReply | PwfError | None = None
 
 
 class Client:
@@ -103,7 +103,7 @@ class Client:
         expected_revision: int | None = None,
         key: str | None = None,
         timeout_s: float | None = CALL_S_MAX,
-    ) -> Reply:
+    ) -> CallReply:
         """Like `call`, with outcome, revision and receipt."""
         if self._failed is not None:
             raise self._failed

@@ -41,7 +41,7 @@ from pwf.protocol.operations import (
 )
 
 
-class Reply(NamedTuple):
+class CallReply(NamedTuple):
     """A good answer: the operation's result type, and `accepted` or `adopted` (done before, or by
     another).
     """
@@ -88,7 +88,7 @@ class Answered(NamedTuple):
     """A request is settled: by a reply, or by the error it raises."""
 
     request_id: str
-    reply: Reply | PwfError
+    reply: CallReply | PwfError
 
 
 class News(NamedTuple):
@@ -318,7 +318,7 @@ class ClientCore:
         self._ask_view(subscription)
 
 
-def _reply(operation: str, response: Response) -> Reply | PwfError:
+def _reply(operation: str, response: Response) -> CallReply | PwfError:
     failure = failure_of(response)
     if failure is not None:
         return failure
@@ -327,7 +327,7 @@ def _reply(operation: str, response: Response) -> Reply | PwfError:
         result = msgspec.json.decode(EMPTY if response.result is None else response.result, type=wanted)
     except msgspec.MsgspecError as error:
         return ProtocolError(f"the daemon's answer to {operation} is not a {wanted.__name__}: {error}")
-    return Reply(result, response.outcome, response.revision, response.receipt)
+    return CallReply(result, response.outcome, response.revision, response.receipt)
 
 
 def _decode(raw: msgspec.Raw) -> dict[str, Any]:

@@ -19,7 +19,7 @@ import msgspec
 
 from pwf.client.backoff import delay_s
 from pwf.client.content import ValueReader, inline_bytes
-from pwf.client.core import Answered, Broken, ClientCore, Greeted, Reply, Subscription
+from pwf.client.core import Answered, Broken, CallReply, ClientCore, Greeted, Subscription
 from pwf.client.starting import autostart_allowed, connect_or_start
 from pwf.client.version import version
 from pwf.errors import DaemonUnreachable, PwfError, Unavailable
@@ -57,7 +57,7 @@ class SyncClient:
         self._reconnects = reconnect
         self._core = ClientCore(version())
         self._socket: socket.socket | None = None
-        self._answers: dict[str, Reply | PwfError] = {}
+        self._answers: dict[str, CallReply | PwfError] = {}
         self._wanted: set[str] = set()
 
     def __enter__(self) -> SyncClient:
@@ -148,7 +148,7 @@ class SyncClient:
         expected_revision: int | None = None,
         key: str | None = None,
         timeout_s: float | None = CALL_S_MAX,
-    ) -> Reply:
+    ) -> CallReply:
         """Like `call`, with outcome, revision and receipt."""
         request_id = self._core.request(
             operation, payload, run_id=run_id, expected_revision=expected_revision, key=key

@@ -1,6 +1,6 @@
 """Messages between the daemon and its helpers: runner, template, zygote, resolver.
 
-A runner talks NDJSON over one stream socket that it inherits. The daemon sends `Launch`, then one `Reply` for each
+A runner talks NDJSON over one stream socket that it inherits. The daemon sends `Launch`, then one `StepReply` for each
 message with a `seq`. The runner sends transitions, which the daemon applies in the order of `seq` (1, 2, 3 …) under
 run and generation. A runner may go on to a pure node before the reply to its last message, and must wait for every
 reply before an effect, a request or a timer. Its last transition may come together with `Leaving`, and is not answered
@@ -107,7 +107,7 @@ class Launch(_Message, frozen=True, kw_only=True, forbid_unknown_fields=True, ta
     marker: str = ""  # what all of the run bears from here on; empty: it is in the environment already
 
 
-class Reply(_Message, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="reply"):
+class StepReply(_Message, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="reply"):
     """`go`: committed, go on. `park`: committed, exit now; a later generation goes on. `end`: the run has ended.
 
     `claim_lost`: this runner is stale. `refused`: the message was wrong (a bug); `error` says why. After anything
@@ -182,7 +182,7 @@ class Publish(_Message, frozen=True, kw_only=True, forbid_unknown_fields=True, t
 class PutChunk(_Message, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="put_chunk"):
     """A piece of a large value, sent before the transition that names its digest. `data` is base64 on the wire.
 
-    The `last` chunk is answered by a `Reply` (go, or refused) under its own `seq`; others have no reply. Uploads
+    The `last` chunk is answered by a `StepReply` (go, or refused) under its own `seq`; others have no reply. Uploads
     are numbered apart from transitions (1, 2, 3 …); while one is answered, no transition is under way.
     """
 
@@ -217,7 +217,7 @@ class ValueChunk(_Message, frozen=True, kw_only=True, forbid_unknown_fields=True
     missing: bool = False
 
 
-ToRunner = Launch | Reply
+ToRunner = Launch | StepReply
 Sequenced = Finish | Ask | WaitUntil
 FromRunner = Finish | Ask | WaitUntil | Publish | PutChunk | Leaving
 

@@ -33,7 +33,7 @@ WAL_BUSY_BYTES = 16 * 1024 * 1024  # from here on although somebody waits
 WAL_PAUSE_BYTES = 64 * 1024 * 1024  # from here on reads pause for one
 
 
-class Claim(NamedTuple):
+class HeldClaim(NamedTuple):
     """The daemon's epoch, as the `daemon` entity has it while it is ours."""
 
     generation: int
@@ -48,7 +48,7 @@ class Job(NamedTuple):
     before_claim: bool = False
 
 
-class Answer(NamedTuple):
+class JobResult(NamedTuple):
     """What a job came to: `error`, or else `value`."""
 
     value: Any = None
@@ -58,7 +58,7 @@ class Answer(NamedTuple):
 class Batch(NamedTuple):
     """Answers in the order of the jobs. `broken`: the store can't go on without a restart."""
 
-    answers: list[Answer]
+    answers: list[JobResult]
     changed: frozenset[str]
     disk_full: bool
     broken: StoreBroken | None = None
@@ -84,7 +84,7 @@ class Writer:
         guarded: bool = True,
         warn: Warn = no_warning,
     ) -> None:
-        self.claim: Claim | None = None
+        self.claim: HeldClaim | None = None
         self.tx = Tx(connection, now=clock.now(), ids=ids)
         self._connection = connection
         self._statement: Any = connection.cursor().execute
@@ -95,7 +95,7 @@ class Writer:
         self._wal_pages = 0
         self._tried_pages = 0  # length of the WAL at the last checkpoint
         self._jobs: Sequence[Job] = ()
-        self._answers: list[Answer] = []
+        self._answers: list[JobResult] = []
         self._open = False
         self._broken: StoreBroken | None = None
         self._changed: set[str] = set()
@@ -111,7 +111,7 @@ class Writer:
         try:
             self._begin()
         except apsw.Error as error:
-            self._answers = [Answer(error=self._translate(error)) for _ in jobs]
+            self._answers = [JobResult(error=self._translate(error)) for _ in jobs]
             self._end()
             return
         self._open = True
@@ -123,7 +123,7 @@ class Writer:
             self._run_one_by_one()
         if self._broken is not None:
             self._end()
-            self._answers = [Answer(error=self._unavailable()) for _ in jobs]
+            self._answers = [JobResult(error=self._unavailable()) for _ in jobs]
 
     def commit(self) -> Batch:
         """Commit what `execute` left open; only now may anybody be answered."""
@@ -142,7 +142,7 @@ class Writer:
                 else:
                     unknown = self._commit_failed(error)
                     self._end()
-                    self._answers = [Answer(error=OutcomeUnknown(unknown)) for _ in self._jobs]
+                    self._answers = [JobResult(error=OutcomeUnknown(unknown)) for _ in self._jobs]
         self.tx.changed_keys.clear()
         return Batch(self._answers, frozenset(self._changed), self.tx.disk_full, self._broken)
 
@@ -171,35 +171,35 @@ class Writer:
         self._answers = []
         for job in self._jobs:
             if self._broken is not None:
-                self._answers.append(Answer(error=self._unavailable()))
+                self._answers.append(JobResult(error=self._unavailable()))
             else:
                 self._answers.append(self._run_alone(job))
 
-    def _run_alone(self, job: Job) -> Answer:
+    def _run_alone(self, job: Job) -> JobResult:
         try:
             self._begin()
             answer = self._run_part(job, self._holds_claim())
         except (_TransactionEnded, apsw.Error) as error:
             failure = self._translate(_cause(error))
             self._end()
-            return Answer(error=failure)
+            return JobResult(error=failure)
         if self._broken is not None:
             self._end()
-            return Answer(error=self._unavailable())
+            return JobResult(error=self._unavailable())
         try:
             self._statement("COMMIT").fetchall()
         except apsw.Error as error:
             full = _is_out_of_space(error, self._connection)
             failure = self._translate(error) if full else OutcomeUnknown(self._commit_failed(error))
             self._end()
-            return Answer(error=failure)
+            return JobResult(error=failure)
         self._changed.update(self.tx.changed_keys)
         self.tx.changed_keys.clear()
         return answer
 
-    def _run_part(self, job: Job, holds_claim: bool) -> Answer:
+    def _run_part(self, job: Job, holds_claim: bool) -> JobResult:
         if not (holds_claim or job.before_claim):
-            return Answer(error=self._without_claim())
+            return JobResult(error=self._without_claim())
         tx = self.tx
         keys, mark = len(tx.changed_keys), tx.set_savepoint()
         try:
@@ -207,7 +207,7 @@ class Writer:
             if tx.needs_undo:  # whatever the handler has made of it
                 raise NeedsUndo
             tx.keep()
-            return Answer(value)
+            return JobResult(value)
         except NeedsUndo:
             raise
         except Exception as error:  # the command fails alone; its caller gets it
@@ -217,7 +217,7 @@ class Writer:
             if not (tx.sets_savepoints or isinstance(error, PwfError)):
                 raise NeedsUndo from error  # what SQLite has undone of a statement that failed is its own affair
             tx.undo(mark)
-            return Answer(error=self._translate(error))
+            return JobResult(error=self._translate(error))
 
     def _begin(self) -> None:
         self._statement("BEGIN IMMEDIATE").fetchall()

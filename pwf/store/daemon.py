@@ -20,7 +20,7 @@ def owner_of(epoch: int) -> str:
     return f"daemon:{epoch}"
 
 
-class Claim(msgspec.Struct, frozen=True, kw_only=True):
+class ClaimEpoch(msgspec.Struct, frozen=True, kw_only=True):
     """Become the daemon. The kernel's lock is held already: it decides, this fences."""
 
     token: str
@@ -34,7 +34,7 @@ class Claimed(msgspec.Struct, frozen=True, kw_only=True):
     home_id: str
 
 
-def claim(tx: Tx, command: Claim) -> Claimed:
+def claim(tx: Tx, command: ClaimEpoch) -> Claimed:
     """Take the next epoch; every write of an earlier daemon fails from here on."""
     if tx.one(Q.daemon_entity) is None:
         tx.create_entity("daemon", "", DAEMON_NO)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import msgspec
 
 from pwf.store.custody import void_custody
-from pwf.store.daemon import Claim, Claimed, claim
+from pwf.store.daemon import Claimed, ClaimEpoch, claim
 from pwf.store.kinds import KINDS
 from pwf.store.queries import load_queries
 from pwf.store.tx import Tx
@@ -27,7 +27,7 @@ class ClaimHome(msgspec.Struct, frozen=True, kw_only=True):
     `seen_home_id`, `seen_epoch`: what the folder's lock file says was served here last.
     """
 
-    claim: Claim
+    claim: ClaimEpoch
     device: int
     inode: int
     seen_home_id: str = ""

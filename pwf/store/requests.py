@@ -69,7 +69,7 @@ def _resolve(tx: Tx, ref: str) -> str:
     raise NotFound(f"there is no request {ref!r}", hint="pwf requests lists the open ones")
 
 
-class Answer(msgspec.Struct, frozen=True, kw_only=True):
+class AnswerRequest(msgspec.Struct, frozen=True, kw_only=True):
     """`answer` is canonical JSON that fits the request's schema."""
 
     request_id: str
@@ -78,12 +78,12 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
     receipt: ReceiptKey | None = None
 
 
-def answer(tx: Tx, command: Answer) -> Done[Answered]:
+def answer(tx: Tx, command: AnswerRequest) -> Done[Answered]:
     """Settle a request. A second, different answer is a `Conflict` that changes nothing."""
     return once(tx, command.receipt, Answered, lambda: _answer(tx, command))
 
 
-def _answer(tx: Tx, command: Answer) -> tuple[Answered, bool]:
+def _answer(tx: Tx, command: AnswerRequest) -> tuple[Answered, bool]:
     row = tx.one(Q.request, {"request_id": command.request_id})
     if row is None:
         raise NotFound(f"there is no request {command.request_id!r}")

@@ -11,7 +11,7 @@ import msgspec
 from pwf.errors import InvalidValue
 from pwf.protocol.graph import NodeSpec
 from pwf.protocol.kinds import KINDS
-from pwf.protocol.runner import Ask, Finish, Reply, Sequenced, Value, WaitUntil
+from pwf.protocol.runner import Ask, Finish, Sequenced, StepReply, Value, WaitUntil
 from pwf.store import moves
 from pwf.store.queries import load_queries
 from pwf.store.runners import Current, Fence, current_of, leave_unknown, part, unknown_error
@@ -35,7 +35,7 @@ class RunnerMessages(msgspec.Struct, frozen=True, kw_only=True):
 class Applied(msgspec.Struct, frozen=True, kw_only=True):
     """One reply per message. `current` is set while the runner goes on."""
 
-    replies: tuple[Reply, ...]
+    replies: tuple[StepReply, ...]
     current: Current | None = None
 
 
@@ -44,7 +44,7 @@ def apply_messages(tx: Tx, command: RunnerMessages) -> Applied:
     fence = command.fence
     run = load_run(tx, fence.run_id)
     graph = graph_of(tx, run.definition_id)
-    replies: list[Reply] = []
+    replies: list[StepReply] = []
     verdict, fault, applied = "go", None, 0
     for message in command.messages:
         if verdict == "go":
@@ -64,7 +64,7 @@ def apply_messages(tx: Tx, command: RunnerMessages) -> Applied:
                     run.revision += 1
                 verdict = _apply(tx, run, graph, message, may_go=not command.drain)
                 applied += 1
-        replies.append(Reply(seq=message.seq, verdict=verdict, error=fault))  # type: ignore[arg-type]
+        replies.append(StepReply(seq=message.seq, verdict=verdict, error=fault))  # type: ignore[arg-type]
     if applied:
         moves.write_attempt(tx, run)
         save_position(tx, run)
@@ -76,11 +76,11 @@ def apply_messages(tx: Tx, command: RunnerMessages) -> Applied:
     return Applied(replies=tuple(replies), current=current)
 
 
-def _replay(tx: Tx, run: RunState, seq: int) -> Reply:
+def _replay(tx: Tx, run: RunState, seq: int) -> StepReply:
     row = tx.one(Q.reply_of, {"run_no": run.run_no, "generation": run.generation, "seq": seq})
     if row is None or row[0] is None:
-        return Reply(seq=seq, verdict="park")  # a request or a timer: its answer was always to park
-    return Reply(seq=seq, verdict=row[0])
+        return StepReply(seq=seq, verdict="park")  # a request or a timer: its answer was always to park
+    return StepReply(seq=seq, verdict=row[0])
 
 
 def _fault(tx: Tx, run: RunState, graph: Graph, message: Sequenced) -> str | None:

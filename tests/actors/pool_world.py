@@ -21,7 +21,16 @@ from pwf.actors.processes.template import Template
 from pwf.actors.processes.warm import Slot
 from pwf.host import Identity
 from pwf.protocol.graph import WorkflowDefinition
-from pwf.protocol.runner import Finish, FromRunner, Launch, Leaving, Reply, Value, encode_line, from_runner
+from pwf.protocol.runner import (
+    Finish,
+    FromRunner,
+    Launch,
+    Leaving,
+    StepReply,
+    Value,
+    encode_line,
+    from_runner,
+)
 from pwf.protocol.spawn import PinnedSource, Resolved, SourceBundle
 
 ENVIRONMENT = {"PATH": os.environ["PATH"], "HOME": "/", "LANG": "C.UTF-8"}
@@ -117,7 +126,7 @@ class Project:
                     assert message.output.json is not None
                     output = msgspec.json.decode(message.output.json)
                     if message.next is not None:
-                        await process.stream.send_all(encode_line([Reply(seq=message.seq, verdict="go")]))
+                        await process.stream.send_all(encode_line([StepReply(seq=message.seq, verdict="go")]))
                 else:
                     assert isinstance(message, Leaving)
         return output

@@ -18,7 +18,7 @@ from pwf.errors import InvalidArgument, Unavailable
 from pwf.protocol.operations import PruneResult
 from pwf.store.backup import write_backup
 from pwf.store.batch import Job
-from pwf.store.daemon import Claim, claim
+from pwf.store.daemon import ClaimEpoch, claim
 from pwf.store.executor import ThreadExecutor
 from pwf.store.receipts import ReceiptKey
 from pwf.store.retention import DAY_MS
@@ -88,7 +88,7 @@ class Setting:
 
     async def begin(self, nursery: trio.Nursery, *, threads: bool = False) -> Pruner:
         """Close the world, open the actor on its file."""
-        self.epoch = self.world.do(claim, Claim(token="t", lease_ms=1_000, pid=1, version="x")).epoch
+        self.epoch = self.world.do(claim, ClaimEpoch(token="t", lease_ms=1_000, pid=1, version="x")).epoch
         self.world.close()
         spec = self.world.spec
         executor = ThreadExecutor(spec) if threads else InlineExecutor(spec)

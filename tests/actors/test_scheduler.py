@@ -27,7 +27,7 @@ from pwf.protocol.graph import WorkflowGraph
 from pwf.protocol.operations import PausePayload
 from pwf.protocol.runner import RUNNER_FRAME_BYTES_MAX, Finish, Launch, Leaving, encode_line, to_runner
 from pwf.store.control import Control, resume
-from pwf.store.daemon import Claim, claim
+from pwf.store.daemon import ClaimEpoch, claim
 from pwf.store.read_runs import RunQuery, run_view
 from pwf.store.runs import StartRun
 from pwf.store.verify import Verify, verify
@@ -191,7 +191,7 @@ class Setting:
         return command
 
     async def begin(self, nursery: trio.Nursery) -> SchedulerHandle:
-        self.epoch = self.world.do(claim, Claim(token="t", lease_ms=1_000, pid=1, version="x")).epoch
+        self.epoch = self.world.do(claim, ClaimEpoch(token="t", lease_ms=1_000, pid=1, version="x")).epoch
         self.world.close()
         executor = InlineExecutor(self.world.spec, self.pause)
         self.store = await nursery.start(StoreActor(executor).run)

@@ -10,7 +10,7 @@ import trio.testing
 from pwf.actors.base import store_actor
 from pwf.actors.base.store_actor import BALLAST_RETRY_S, PATIENCE_S, StoreActor
 from pwf.errors import ClaimLost, NotFound, OutcomeUnknown, Rejected, StoreBroken, StoreRefused, Unavailable
-from pwf.store.batch import Claim
+from pwf.store.batch import HeldClaim
 from pwf.store.executor import ThreadExecutor
 from pwf.store.tx import DAEMON_NO
 from tests.store.faults import FaultyDisk
@@ -306,7 +306,7 @@ async def test_a_guarded_store_serves_only_under_its_epoch(tmp_path, nursery):
     with pytest.raises(Unavailable, match="still starting"):
         await store.write(put, "a")
     generation = await store.write(claim, "token", before_claim=True)
-    await store.hold_claim(Claim(generation, "token"))
+    await store.hold_claim(HeldClaim(generation, "token"))
     await store.write(put, "b")
     await store.write(claim, "other", before_claim=True)
     with pytest.raises(ClaimLost):

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from pwf.client.core import Answered, Broken, ClientCore, Greeted, Happening, News, Reply
+from pwf.client.core import Answered, Broken, CallReply, ClientCore, Greeted, Happening, News
 from pwf.errors import (
     Conflict,
     InvalidArgument,
@@ -81,7 +81,7 @@ def test_answers_are_matched_by_id_in_any_order() -> None:
     assert isinstance(second, Answered)
     assert second.request_id == b
     assert isinstance(first, Answered)
-    assert isinstance(first.reply, Reply)
+    assert isinstance(first.reply, CallReply)
     assert first.reply.result == samples.status()
 
 

@@ -33,7 +33,7 @@ from pwf.protocol.runner import (
     PastStep,
     Publish,
     PutChunk,
-    Reply,
+    StepReply,
     Value,
     ValueChunk,
     WaitUntil,
@@ -117,7 +117,7 @@ class MemoryRun:
         data = bytes(value.json) if value.json is not None else self.contents[value.digest or ""]
         return msgspec.json.decode(data)
 
-    def receive(self, message: FromRunner) -> Reply | None:
+    def receive(self, message: FromRunner) -> StepReply | None:
         """Apply a message; its reply, if it has one."""
         self.received.append(message)
         if isinstance(message, Publish | Leaving):
@@ -125,9 +125,9 @@ class MemoryRun:
         if isinstance(message, PutChunk):
             return self._upload(message)
         verdict = self._judge(message)
-        return Reply(seq=message.seq, verdict=verdict)  # type: ignore[arg-type]
+        return StepReply(seq=message.seq, verdict=verdict)  # type: ignore[arg-type]
 
-    def _upload(self, chunk: PutChunk) -> Reply | None:
+    def _upload(self, chunk: PutChunk) -> StepReply | None:
         pieces = self._uploads.setdefault(chunk.digest, [])
         assert chunk.index == len(pieces), "chunks come in order"
         pieces.append(chunk.data)
@@ -138,7 +138,7 @@ class MemoryRun:
         override = self.decide(chunk)
         if override is None:
             self.contents[chunk.digest] = data
-        return Reply(seq=chunk.seq, verdict=override or "go")  # type: ignore[arg-type]
+        return StepReply(seq=chunk.seq, verdict=override or "go")  # type: ignore[arg-type]
 
     def _judge(self, message: Finish | Ask | WaitUntil) -> str:
         if self.status != "running":
@@ -252,7 +252,7 @@ def _serve(
     deadline: float,
 ) -> None:
     splitters = {sock: FrameSplitter(RUNNER_FRAME_BYTES_MAX) for sock in (messages, requests)}
-    replies: list[Reply] = []
+    replies: list[StepReply] = []
     while (now := time.monotonic()) < deadline:
         readable, _, _ = select.select(list(splitters), [], [], 0.002 if replies else deadline - now)
         for sock in readable:

@@ -18,7 +18,7 @@ from pwf.protocol.runner import (
     Finish,
     Launch,
     Leaving,
-    Reply,
+    StepReply,
     encode_line,
     from_runner,
 )
@@ -86,7 +86,7 @@ def test_what_is_held_leaves_before_a_reply_is_waited_for(ends: Ends) -> None:
     wire = Wire(theirs)
     wire.will_tick()
     hold(wire, 2)
-    ours.sendall(encode_line([Reply(seq=1, verdict="go"), Reply(seq=2, verdict="end")]))
+    ours.sendall(encode_line([StepReply(seq=1, verdict="go"), StepReply(seq=2, verdict="end")]))
     assert not wire.settle()
     assert said(ours) == [1, 2]
 
@@ -138,7 +138,7 @@ def test_what_is_held_is_thrown_away_once_the_runner_must_stop(ends: Ends) -> No
     hold(wire)
     wire.will_tick()
     hold(wire)
-    ours.sendall(encode_line([Reply(seq=1, verdict="park")]))
+    ours.sendall(encode_line([StepReply(seq=1, verdict="park")]))
     assert not wire.drain()
     wire.send(Leaving())
     assert said(ours) == [1, 0]

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from pwf.errors import NotFound, ProtocolError
-from pwf.protocol.runner import Leaving, Reply, ValueChunk, encode_line
+from pwf.protocol.runner import Leaving, StepReply, ValueChunk, encode_line
 from pwf.runner.base.wire import DaemonGone, ValueReader, Wire
 from pwf.values import digest
 
@@ -35,7 +35,7 @@ def test_a_daemon_that_is_gone_ends_every_call(ends: Ends) -> None:
         ValueReader(theirs).read("0" * 64, "x")
 
 
-@pytest.mark.parametrize("frame", [b"{}\n", b"nonsense\n", encode_line([Reply(seq=1, verdict="go")])])
+@pytest.mark.parametrize("frame", [b"{}\n", b"nonsense\n", encode_line([StepReply(seq=1, verdict="go")])])
 def test_the_first_frame_must_be_a_launch(ends: Ends, frame: bytes) -> None:
     ours, theirs = ends
     ours.sendall(frame)
@@ -48,7 +48,7 @@ def test_a_reply_out_of_order_is_refused(ends: Ends) -> None:
     wire = Wire(theirs)
     for _ in range(2):
         wire.send_sequenced(Leaving(), wire.take_seq())
-    ours.sendall(encode_line([Reply(seq=2, verdict="go")]))
+    ours.sendall(encode_line([StepReply(seq=2, verdict="go")]))
     with pytest.raises(ProtocolError):
         wire.drain()
 
@@ -57,7 +57,7 @@ def test_draining_takes_whole_replies_only_and_never_blocks(ends: Ends) -> None:
     ours, theirs = ends
     wire = Wire(theirs)
     wire.send_sequenced(Leaving(), wire.take_seq())
-    line = encode_line([Reply(seq=1, verdict="park")])
+    line = encode_line([StepReply(seq=1, verdict="park")])
     assert wire.drain()
     ours.sendall(line[:10])
     assert wire.drain()

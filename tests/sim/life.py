@@ -29,8 +29,8 @@ from pwf.places import Places
 from pwf.protocol.frames import Request, Response
 from pwf.protocol.lock_record import LockRecord
 from pwf.store.ballast import Ballast
-from pwf.store.batch import Claim as StoreClaim
-from pwf.store.daemon import Claim as ClaimCommand
+from pwf.store.batch import HeldClaim
+from pwf.store.daemon import ClaimEpoch
 from pwf.store.executor import StoreSpec
 from pwf.store.home import ClaimHome, claim_home
 from tests.sim.pool import SimPool
@@ -342,14 +342,14 @@ class Life:
     async def _claim(self, store: Any, config: Config) -> Claim:
         token = f"token-{self.number}"
         command = ClaimHome(
-            claim=ClaimCommand(
+            claim=ClaimEpoch(
                 token=token, lease_ms=int(config.lease_s * 1_000), pid=self.number, version="sim"
             ),
             device=1,
             inode=INODE,
         )
         claimed = await store.write(claim_home, command, before_claim=True)
-        await store.hold_claim(StoreClaim(claimed.epoch, token))
+        await store.hold_claim(HeldClaim(claimed.epoch, token))
         self.epoch = claimed.epoch
         self.world.auditor.claimed(self, claimed.epoch)
         return Claim(token=token, epoch=claimed.epoch, home_id=claimed.home_id)

@@ -21,8 +21,8 @@ from pwf.protocol.runner import (
     Leaving,
     Publish,
     PutChunk,
-    Reply,
     StepError,
+    StepReply,
     Value,
     WaitUntil,
     encode_line,
@@ -58,12 +58,12 @@ class SimRunner:
         self._process = process
         self._stream = stream
         self._chance = world.stream(f"runner:{process.marker}:{process.identity.pid}")
-        self._lines: deque[Launch | Reply] = deque()
+        self._lines: deque[Launch | StepReply] = deque()
         self._news = trio.Event()
         self._seq = self._uploads = 0
         self._waiting: deque[tuple[int, Any]] = deque()
         self._answered: dict[int, str] = {}
-        self._stop: Reply | None = None
+        self._stop: StepReply | None = None
         self._sending = trio.Lock()
         self._held = b""  # ends of pure steps that leave a moment later, or never if the process dies before
 
@@ -97,7 +97,7 @@ class SimRunner:
         await self._process.breathe(self._chance.random() * 0.05)
         raise ProcessEnds
 
-    async def _next(self) -> Launch | Reply:
+    async def _next(self) -> Launch | StepReply:
         while not self._lines:
             await self._flush()
             self._news = trio.Event()
@@ -138,9 +138,9 @@ class SimRunner:
             return float(self._chance.random() * 3.0)
         return 0.0
 
-    def _take(self, reply: Launch | Reply) -> None:
-        self._world.auditor.check(isinstance(reply, Reply), "a runner is launched once")
-        assert isinstance(reply, Reply)
+    def _take(self, reply: Launch | StepReply) -> None:
+        self._world.auditor.check(isinstance(reply, StepReply), "a runner is launched once")
+        assert isinstance(reply, StepReply)
         if not self._waiting or reply.seq != self._waiting[0][0]:
             same = self._answered.get(reply.seq) == reply.verdict
             self._world.auditor.check(same, f"reply {reply} was not due, and is no repeat")

@@ -8,7 +8,7 @@ from pathlib import Path
 from pwf.clock import Now
 from pwf.ids import Ids
 from pwf.store.ballast import Ballast
-from pwf.store.batch import Answer, Job, Writer
+from pwf.store.batch import Job, JobResult, Writer
 from pwf.store.executor import StoreSpec
 
 
@@ -59,7 +59,7 @@ def small_ballast(folder: Path) -> Ballast:
     return Ballast(folder / "ballast", size=64 * 1024)
 
 
-def run(writer: Writer, *jobs: tuple) -> list[Answer]:
+def run(writer: Writer, *jobs: tuple) -> list[JobResult]:
     """One batch of (handler, command) pairs."""
     return writer.run([Job(*job) for job in jobs]).answers
 

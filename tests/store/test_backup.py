@@ -12,7 +12,7 @@ from pwf.ids import Ids
 from pwf.store import backup as backup_module
 from pwf.store import restore as restore_module
 from pwf.store.backup import read_made, write_backup
-from pwf.store.daemon import Claim
+from pwf.store.daemon import ClaimEpoch
 from pwf.store.home import ClaimHome, claim_home
 from pwf.store.migrate import schema_version
 from pwf.store.restore import check_backup, compare, restore_backup
@@ -24,7 +24,9 @@ BIG = "x" * 500_000
 
 
 def serve(world, inode=7):
-    command = ClaimHome(claim=Claim(token="t", lease_ms=30_000, pid=9, version="x"), device=1, inode=inode)
+    command = ClaimHome(
+        claim=ClaimEpoch(token="t", lease_ms=30_000, pid=9, version="x"), device=1, inode=inode
+    )
     claimed = world.do(claim_home, command)
     world.epoch = claimed.epoch
     return claimed

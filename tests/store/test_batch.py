@@ -6,7 +6,7 @@ import apsw
 import pytest
 
 from pwf.errors import ClaimLost, DiskFull, OutcomeUnknown, Rejected, StoreBroken, Unavailable
-from pwf.store.batch import WAL_IDLE_BYTES, WAL_PAUSE_BYTES, Claim, Job
+from pwf.store.batch import WAL_IDLE_BYTES, WAL_PAUSE_BYTES, HeldClaim, Job
 from pwf.store.database import WAL_KEPT_BYTES
 from pwf.store.tx import DAEMON_NO
 from tests.store.support import do, keys, make_spec, put, put_then_raise, run, small_ballast
@@ -79,7 +79,7 @@ def claim(tx, owner):
     _, generation = tx.take_lease(
         DAEMON_NO, token=token, owner=owner, until_awake_ms=tx.now.awake_ms + 30_000, dead_owner="daemon:1"
     )
-    return Claim(generation, token)
+    return HeldClaim(generation, token)
 
 
 def test_only_the_claim_itself_runs_before_the_claim(guarded):

@@ -12,7 +12,7 @@ from pwf.errors import ClaimLost, Conflict, InvalidValue
 from pwf.protocol.spawn import Identity
 from pwf.store.custody import RunnersGone, StandingRunners, runners_gone, standing_runners
 from pwf.store.custody_rows import add_runner, runner_is_ending
-from pwf.store.daemon import Claim, Renew, claim, renew
+from pwf.store.daemon import ClaimEpoch, Renew, claim, renew
 from pwf.store.entity_kinds import EntityKind, Retention, Rule, RunnerGone
 from pwf.store.home import ClaimHome, claim_home
 from pwf.store.kinds import KINDS
@@ -149,7 +149,7 @@ def test_the_fence_names_the_entity_and_lets_only_its_owner_write(kettles):
 
 
 def test_a_live_lease_is_renewed_with_the_daemons_and_nobody_elses(kettles):
-    kettles.do(claim, Claim(token="d", lease_ms=30_000, pid=1, version="0"))
+    kettles.do(claim, ClaimEpoch(token="d", lease_ms=30_000, pid=1, version="0"))
     mine, other = make(kettles, "k1"), make(kettles, "k2")
     boil(kettles, mine)
     boil(kettles, other)
@@ -264,7 +264,7 @@ def test_a_copied_home_signals_nobody_and_holds_it_beside_the_runs(kettles):
     number = make(kettles)
     boil(kettles, number)
 
-    command = ClaimHome(claim=Claim(token="n", lease_ms=30_000, pid=2, version="0"), device=9, inode=9)
+    command = ClaimHome(claim=ClaimEpoch(token="n", lease_ms=30_000, pid=2, version="0"), device=9, inode=9)
     kettles.do(claim_home, command)
 
     assert state(kettles, number) == "held"

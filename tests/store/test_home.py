@@ -2,7 +2,7 @@
 
 import pytest
 
-from pwf.store.daemon import Claim
+from pwf.store.daemon import ClaimEpoch
 from pwf.store.home import ClaimHome, claim_home
 from tests.store.world import IDEMPOTENT, MANUAL, OBSERVED, graph, linear, node
 
@@ -13,7 +13,7 @@ ELSEWHERE = {"device": 1, "inode": 8}
 
 def serve(world, **place):
     """A daemon claims the database there; its home id."""
-    command = ClaimHome(claim=Claim(token="t", lease_ms=30_000, pid=9, version="x"), **(PLACE | place))
+    command = ClaimHome(claim=ClaimEpoch(token="t", lease_ms=30_000, pid=9, version="x"), **(PLACE | place))
     claimed = world.do(claim_home, command)
     world.epoch = claimed.epoch
     return claimed.home_id

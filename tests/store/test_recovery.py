@@ -5,7 +5,7 @@ import pytest
 from pwf.errors import ClaimLost, Rejected
 from pwf.store.custody import RunnersGone, StandingRunners, runners_gone, standing_runners
 from pwf.store.daemon import (
-    Claim,
+    ClaimEpoch,
     DaemonFacts,
     Release,
     Renew,
@@ -22,7 +22,7 @@ from tests.store.world import MANUAL, Runner, graph, linear, node
 
 def take_over(world):
     """Another daemon, of the next epoch."""
-    claimed = world.do(claim, Claim(token=f"t{world.epoch}", lease_ms=30_000, pid=1, version="0.1.0"))
+    claimed = world.do(claim, ClaimEpoch(token=f"t{world.epoch}", lease_ms=30_000, pid=1, version="0.1.0"))
     world.epoch = claimed.epoch
     return claimed
 

@@ -5,7 +5,7 @@ import pytest
 from pwf.errors import Unavailable
 from pwf.protocol.operations import PruneResult
 from pwf.store import retention
-from pwf.store.daemon import Claim, claim
+from pwf.store.daemon import ClaimEpoch, claim
 from pwf.store.retention import (
     DAY_MS,
     DEFINITION_AGE_MS,
@@ -247,7 +247,7 @@ def test_a_start_whose_definition_is_gone_is_unavailable_and_leaves_no_trace(wor
 
 
 def test_a_prune_is_written_into_the_history_once(world):
-    epoch = world.do(claim, Claim(token="t", lease_ms=1000, pid=1, version="x")).epoch
+    epoch = world.do(claim, ClaimEpoch(token="t", lease_ms=1000, pid=1, version="x")).epoch
     result = PruneResult(before_ms=5, trees=2, runs=3)
     command = RecordPrune(result=result, actor="client:ann", epoch=epoch, receipt=key("k", "state.prune"))
     assert not world.done(record_prune, command).adopted

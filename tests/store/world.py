@@ -29,7 +29,7 @@ from pwf.store.once import Done
 from pwf.store.queue import Admission, Admit, Admitted, Rebase, admit, rebase
 from pwf.store.read_runs import RunQuery, run_summary, run_view
 from pwf.store.receipts import ReceiptKey
-from pwf.store.requests import Answer, answer
+from pwf.store.requests import AnswerRequest, answer
 from pwf.store.runners import Current, Fence
 from pwf.store.runs import RunEnvironment, StartRun, start_run
 from pwf.store.transitions import Applied, RunnerMessages, apply_messages
@@ -227,9 +227,9 @@ class World:
     def answer(self, run_id: str, data: object, **more: Any) -> Any:
         return self.do(answer, self.answer_command(self.request_of(run_id), data, **more))
 
-    def answer_command(self, request_id: str, data: object, **more: Any) -> Answer:
+    def answer_command(self, request_id: str, data: object, **more: Any) -> AnswerRequest:
         facts: dict[str, Any] = {"actor": "client:ann"}
-        return Answer(request_id=request_id, answer=canonical(data), **(facts | more))
+        return AnswerRequest(request_id=request_id, answer=canonical(data), **(facts | more))
 
     def recover(self, run_id: str, verdict: str, output: object = None, **more: Any) -> Any:
         command = RecoverEffect(run_id=run_id, verdict=verdict, output=canonical(output), **more)

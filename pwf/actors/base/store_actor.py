@@ -19,7 +19,7 @@ import trio
 
 from pwf.actors.base.mailbox import Mailbox, Message
 from pwf.errors import Unavailable
-from pwf.store.batch import Answer, Claim, Job
+from pwf.store.batch import HeldClaim, Job, JobResult
 from pwf.store.executor import Executor
 from pwf.store.reading import READ_LIMIT_S
 from pwf.store.tx import Tx
@@ -43,7 +43,7 @@ class Write(Message[Any], frozen=True, kw_only=True, eq=False):
 
     job: Job
 
-    def settle(self, answer: Answer) -> None:
+    def settle(self, answer: JobResult) -> None:
         """Answer whoever waits."""
         if answer.error is not None:
             self.reply.fail(answer.error)
@@ -120,7 +120,7 @@ class StoreHandle:
             for listener in self._listeners:
                 listener(changed)
 
-    async def hold_claim(self, claim: Claim) -> None:
+    async def hold_claim(self, claim: HeldClaim) -> None:
         """From now on every batch first checks that the daemon's epoch is still this one.
 
         Until then a guarded store takes only commands that are flagged `before_claim`.
@@ -180,7 +180,7 @@ class StoreActor:
             batch = await self._executor.run([entry.job for entry in entries])
         except BaseException:
             for entry in entries:
-                entry.settle(Answer(error=Unavailable("the store has stopped")))
+                entry.settle(JobResult(error=Unavailable("the store has stopped")))
             raise
         for entry, answer in zip(entries, batch.answers, strict=True):
             entry.settle(answer)

@@ -13,8 +13,7 @@ from pwf.protocol.operations import AnswerPayload, EffectListPayload, RecoverPay
 from pwf.store.at_run import AtRun, at_run
 from pwf.store.effects import RecoverEffect, recover_effect
 from pwf.store.read_runs import effect_list, request_list
-from pwf.store.requests import Answer as AnswerCommand
-from pwf.store.requests import RequestRef, answer, request_facts
+from pwf.store.requests import AnswerRequest, RequestRef, answer, request_facts
 from pwf.values import parse_canonical
 
 
@@ -35,7 +34,7 @@ async def answer_request(services: Services, asked: Asked[AnswerPayload]) -> Ans
         services.schemas.check_answer(facts.schema, value)
     done = await services.store.write(
         answer,
-        AnswerCommand(request_id=facts.request_id, answer=value, actor=asked.actor, receipt=asked.receipt),
+        AnswerRequest(request_id=facts.request_id, answer=value, actor=asked.actor, receipt=asked.receipt),
     )
     services.scheduler.wake()
     return Answer(done.unwrap(), done.adopted)

@@ -20,7 +20,7 @@ from pwf.actors.base.mailbox import Mailbox, Message
 from pwf.actors.processes.custody import CustodyHandle
 from pwf.actors.processes.link import Exits, LinkClosed
 from pwf.actors.processes.runner_process import RunnerProcess
-from pwf.actors.processes.template import WAITING_MARKER, Origin, Sockets, Template, open_sockets
+from pwf.actors.processes.template import WAITING_MARKER, Sockets, Spawner, Template, open_sockets
 from pwf.actors.processes.warm import LoadBundle, Slot, TemplateKey, WarmProcesses
 from pwf.actors.processes.zygote import Zygote
 from pwf.errors import LoadFailed, PwfError, RunnerCrashed, Unavailable
@@ -69,7 +69,7 @@ class AwaitEnd(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """From the pool's tasks: wait for the end of these new runners, which come from `origins`."""
 
     processes: tuple[RunnerProcess, ...]
-    origins: tuple[Origin, ...]
+    origins: tuple[Spawner, ...]
 
 
 PoolInbox = Mailbox[Acquire | ResolveFile | AwaitEnd]
@@ -299,7 +299,7 @@ class Makers:
             isolated=isolated,
         )
 
-    async def _have_watched(self, made: list[RunnerProcess], origins: tuple[Origin, ...]) -> None:
+    async def _have_watched(self, made: list[RunnerProcess], origins: tuple[Spawner, ...]) -> None:
         """From now on they count as living, and what they came from is in use until they end."""
         for known in (self.runners, *(origin.runners for origin in origins)):
             known.update(made)
@@ -310,7 +310,7 @@ class Makers:
                 process.discard()
             raise
 
-    async def _await_end(self, process: RunnerProcess, origins: tuple[Origin, ...]) -> None:
+    async def _await_end(self, process: RunnerProcess, origins: tuple[Spawner, ...]) -> None:
         try:
             await process.watch()
         finally:

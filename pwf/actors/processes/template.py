@@ -73,7 +73,7 @@ def socket_pair() -> tuple[socket.socket, socket.socket]:
         raise RunnerCrashed(f"no socket could be made: {error}") from error
 
 
-class Origin(Protocol):
+class Spawner(Protocol):
     """What runners come from: a zygote or a template."""
 
     runners: set[RunnerProcess]  # that live
@@ -89,7 +89,7 @@ class Template:
     `standing_by`: runners that have no run yet, which are ended when it is closed. `runners`: all that live.
     """
 
-    def __init__(self, zygote: Origin, link: SpawnLink, identity: Identity, exits: Exits) -> None:
+    def __init__(self, zygote: Spawner, link: SpawnLink, identity: Identity, exits: Exits) -> None:
         self.zygote = zygote
         self.identity = identity
         self.unsafe: str | None = None

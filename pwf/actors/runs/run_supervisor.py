@@ -46,9 +46,9 @@ from pwf.protocol.runner import (
     Leaving,
     Publish,
     PutChunk,
-    Reply,
     Sequenced,
     StepError,
+    StepReply,
     WaitUntil,
     decode_from_runner,
     encode_line,
@@ -393,8 +393,8 @@ class RunSupervisor:
                 return True
         return False
 
-    async def _handle_words(self, messages: list[FromRunner]) -> list[Reply]:
-        replies: list[Reply] = []
+    async def _handle_words(self, messages: list[FromRunner]) -> list[StepReply]:
+        replies: list[StepReply] = []
         steps: list[Sequenced] = []
         updates: list[Publish] = []
         for message in messages:
@@ -415,7 +415,7 @@ class RunSupervisor:
                 self._world.log.warning("updates.dropped", run_id=self._fence.run_id, count=dropped)
         return replies + await self._apply(steps)
 
-    async def _apply(self, steps: list[Sequenced]) -> list[Reply]:
+    async def _apply(self, steps: list[Sequenced]) -> list[StepReply]:
         if not steps:
             return []
         command = RunnerMessages(fence=self._fence, messages=tuple(steps), drain=self._world.draining())
@@ -435,7 +435,7 @@ class RunSupervisor:
                 grace_s += self._world.config.stop_grace_s + STOPS_ITSELF_S
             self._deadline = trio.current_time() + current.timeout_ms / 1000 + grace_s
 
-    def _leave(self, last: Reply) -> None:
+    def _leave(self, last: StepReply) -> None:
         self._current = None
         if last.verdict == "end":
             self._phase = Phase.ENDED
@@ -443,7 +443,7 @@ class RunSupervisor:
         if last.verdict == "refused":
             self._world.log.error("runner.refused", run_id=self._fence.run_id, error=last.error)
 
-    async def _put(self, chunk: PutChunk) -> list[Reply]:
+    async def _put(self, chunk: PutChunk) -> list[StepReply]:
         command = PutValueChunk(
             entity_no=self._fence.entity_no,
             generation=self._fence.generation,
@@ -456,8 +456,8 @@ class RunSupervisor:
         try:
             await self._write(put_chunk, command)
         except (InvalidValue, ValueTooLarge) as error:
-            return [Reply(seq=chunk.seq, verdict="refused", error=error.message)]
-        return [Reply(seq=chunk.seq, verdict="go")] if chunk.last else []
+            return [StepReply(seq=chunk.seq, verdict="refused", error=error.message)]
+        return [StepReply(seq=chunk.seq, verdict="go")] if chunk.last else []
 
     # --- the end ---
 

@@ -29,7 +29,7 @@ from pwf.protocol.runner import (
     Launch,
     PutChunk,
     ReadValue,
-    Reply,
+    StepReply,
     Value,
     encode_line,
     to_runner,
@@ -60,7 +60,7 @@ class Wire:
         self._uploads = 0
         self._waiting: deque[int] = deque()
         self._stored: set[str] = set()
-        self.stop: Reply | None = None  # the first reply that was not `go`
+        self.stop: StepReply | None = None  # the first reply that was not `go`
 
     def receive_launch(self) -> Launch:
         """Block for the first frame. Raises `DaemonGone` when it never comes."""
@@ -179,8 +179,8 @@ class Wire:
         if self.settle():
             self._stored.add(digest)
 
-    def _apply(self, message: Launch | Reply | None) -> None:
-        if not isinstance(message, Reply):
+    def _apply(self, message: Launch | StepReply | None) -> None:
+        if not isinstance(message, StepReply):
             raise ProtocolError(f"expected a reply, got {type(message).__name__}")
         if not self._waiting or message.seq != self._waiting[0]:
             raise ProtocolError(f"reply to {message.seq}, which is not the next one due")
@@ -190,7 +190,7 @@ class Wire:
             with self._sending:
                 self._held.clear()  # thrown away, as is what it would lead to
 
-    def _receive(self, *, blocking: bool) -> Launch | Reply | None:
+    def _receive(self, *, blocking: bool) -> Launch | StepReply | None:
         """The next frame; None when none has arrived whole and `blocking` is off."""
         if blocking and self._held:
             with self._sending:

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from pwf.protocol.runner import Launch, Leaving, Reply, Value, encode_line
+from pwf.protocol.runner import Launch, Leaving, StepReply, Value, encode_line
 from pwf.runner.base.wire import ValueReader, Wire
 from pwf.runner.engine import Engine
 from pwf.workflow.workflow import Workflow
@@ -42,8 +42,8 @@ def _run(workflow: Workflow[Any], launch: Launch) -> None:
         wire.send(Leaving(childless=True))
 
 
-def _reply(seq: int) -> Reply:
-    return Reply(seq=seq, verdict="go" if seq < NODES else "end")
+def _reply(seq: int) -> StepReply:
+    return StepReply(seq=seq, verdict="go" if seq < NODES else "end")
 
 
 def _workflow() -> Workflow[Any]:
