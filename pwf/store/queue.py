@@ -212,7 +212,8 @@ def start_admitted(tx: Tx, command: StartAdmitted) -> tuple[Done[RunStarted], Ad
 def fire_due(tx: Tx) -> int:
     """Move rows whose time has come to ready, and end the attempts of timers. Returns how many there were."""
     now = tx.now
-    rows = tx.all(Q.due_by_wall, {"wall_ms": now.wall_ms, "limit": DUE_BATCH})
+    rows = tx.all(Q.due_by_wall, {"is_new": False, "wall_ms": now.wall_ms, "limit": DUE_BATCH})
+    rows += tx.all(Q.due_by_wall, {"is_new": True, "wall_ms": now.wall_ms, "limit": DUE_BATCH})
     rows += tx.all(Q.due_by_elapsed, {"elapsed_ms": now.elapsed_ms, "limit": DUE_BATCH})
     for run_no, run_id in rows:
         alone(tx, run_id, partial(_fire, tx, run_no, run_id))

@@ -1,9 +1,10 @@
 -- The run queue: due times, admission.
 
 -- name: due_by_wall
--- Rows whose absolute time has come.
+-- Rows of one kind whose absolute time has come; of each kind its own, so that no crowd of new starts is before what goes on.
 SELECT q.run_no, r.run_id FROM run_queue q JOIN runs r ON r.run_no = q.run_no
-WHERE q.state = 'later' AND q.due_elapsed_ms IS NULL AND q.due_wall_ms <= :wall_ms ORDER BY q.due_wall_ms LIMIT :limit
+WHERE q.state = 'later' AND q.due_elapsed_ms IS NULL AND q.is_new = :is_new AND q.due_wall_ms <= :wall_ms
+ORDER BY q.due_wall_ms LIMIT :limit
 
 -- name: due_by_elapsed
 -- Rows whose relative time has come, in this boot.
@@ -17,7 +18,10 @@ UPDATE run_queue SET state = 'ready' WHERE run_no = :run_no
 
 -- name: next_by_wall
 -- The nearest absolute time.
-SELECT min(due_wall_ms) FROM run_queue WHERE state = 'later' AND due_elapsed_ms IS NULL
+SELECT min(due_wall_ms) FROM (
+  SELECT min(due_wall_ms) AS due_wall_ms FROM run_queue WHERE state = 'later' AND due_elapsed_ms IS NULL AND is_new = 0
+  UNION ALL
+  SELECT min(due_wall_ms) FROM run_queue WHERE state = 'later' AND due_elapsed_ms IS NULL AND is_new = 1)
 
 -- name: next_by_elapsed
 -- The nearest relative time.

@@ -29,7 +29,8 @@ SELECT body FROM environments WHERE environment_id = :environment_id
 -- Whether what a new run would execute is stored, and what it would execute in; whether another is due before it.
 SELECT EXISTS (SELECT 1 FROM definitions WHERE definition_id = :definition_id),
   EXISTS (SELECT 1 FROM environments WHERE environment_id = :environment_id),
-  EXISTS (SELECT 1 FROM run_queue WHERE state = 'later' AND due_elapsed_ms IS NULL AND due_wall_ms <= :at_ms)
+  EXISTS (SELECT 1 FROM run_queue WHERE state = 'later' AND due_elapsed_ms IS NULL AND is_new IN (0, 1)
+    AND due_wall_ms <= :at_ms)
 
 -- name: exact
 -- A run by its whole id.

@@ -188,7 +188,7 @@ CREATE TABLE run_queue(
 ) STRICT;
 CREATE INDEX run_queue_going_on ON run_queue(priority DESC, due_wall_ms) WHERE state = 'ready' AND is_new = 0;
 CREATE INDEX run_queue_new ON run_queue(priority DESC, due_wall_ms) WHERE state = 'ready' AND is_new = 1;
-CREATE INDEX run_queue_later_wall ON run_queue(due_wall_ms) WHERE state = 'later' AND due_elapsed_ms IS NULL;
+CREATE INDEX run_queue_later_wall ON run_queue(is_new, due_wall_ms) WHERE state = 'later' AND due_elapsed_ms IS NULL;
 CREATE INDEX run_queue_later_elapsed ON run_queue(due_elapsed_ms) WHERE state = 'later' AND due_elapsed_ms IS NOT NULL;
 
 CREATE TABLE attempts(

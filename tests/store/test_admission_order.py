@@ -189,3 +189,16 @@ def in_model_order(older, newer):
             order.append(older.pop(0)[0])
             count += 1
     return order
+
+
+@pytest.mark.parametrize("time", [{"wall_ms": 60_000}, {"delay_ms": 60_000}], ids=["absolute", "rebooted"])
+def test_a_timer_comes_before_any_number_of_starts_that_fell_due_while_nobody_looked(world, time):
+    runner = world.run(PARKED)
+    now = world.clock.wall_ms
+    runner.wait(**{name: ms + (now if name == "wall_ms" else 0) for name, ms in time.items()})
+    runner.leave()
+    world.checked = False
+    world.sql("UPDATE run_queue SET due_boot_id = NULL, due_elapsed_ms = NULL")  # as after a reboot
+    add_backlog(world, world.define(linear(1)), "later", 1, 10_000, now)
+
+    assert admitted(world, 1) == [runner.run_id]

@@ -324,7 +324,7 @@ def test_the_cost_of_an_admission_is_flat_whatever_the_backlog(world):
 )
 def test_admission_reads_the_queue_by_an_index_of_just_those_rows(world, name):
     sql = dict(QUEUE)[name]
-    params = {"wall_ms": 1, "elapsed_ms": 1, "limit": 1}
+    params = {"is_new": 0, "wall_ms": 1, "elapsed_ms": 1, "limit": 1}
     plan = [row[3] for row in world.sql("EXPLAIN QUERY PLAN " + sql, params)]
     assert plan
     for line in plan:
