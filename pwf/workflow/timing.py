@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from pwf.errors import InvalidArgument
 from pwf.protocol.graph import RetrySpec
 
-WAIT_MAX = timedelta(days=366 * 10_000)  # as far as a datetime reaches
+DURATION_MAX = timedelta(days=366 * 10_000)  # as far as a datetime reaches
 
 _MILLISECOND = timedelta(milliseconds=1)
 
@@ -76,7 +76,7 @@ class Due:
 
 
 def to_ms(duration: object, what: str) -> int:
-    """Whole milliseconds of a positive timedelta, rounded up; `InvalidArgument` for anything else."""
+    """Whole milliseconds of a timedelta above 0 and at most `DURATION_MAX`, rounded up; else `InvalidArgument`."""
     if not isinstance(duration, timedelta):
         raise InvalidArgument(
             f"{what} is {duration!r}, which has no unit",
@@ -84,15 +84,17 @@ def to_ms(duration: object, what: str) -> int:
         )
     if duration <= timedelta(0):
         raise InvalidArgument(f"{what} must be longer than nothing, not {duration}")
+    if duration > DURATION_MAX:
+        raise InvalidArgument(f"{what} must be at most {DURATION_MAX.days:,} days, not {duration}")
     return -(-duration // _MILLISECOND)
 
 
 def due_of(value: object, node_id: str) -> Due:
     """What the function of a wait node returned, as data. A time that has passed is due at once."""
     if isinstance(value, timedelta):
-        if value > WAIT_MAX:
+        if value > DURATION_MAX:
             raise InvalidArgument(
-                f"wait node {node_id!r} returned {value}; a wait lasts at most {WAIT_MAX.days:,} days"
+                f"wait node {node_id!r} returned {value}; a wait lasts at most {DURATION_MAX.days:,} days"
             )
         return Due(delay_ms=max(0, -(-value // _MILLISECOND)))
     if isinstance(value, datetime):

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from pwf import Retry, days, hours, minutes, seconds
 from pwf.errors import InvalidArgument
-from pwf.workflow.timing import Due, due_of, to_ms
+from pwf.workflow.timing import DURATION_MAX, Due, due_of, to_ms
 
 
 def test_units() -> None:
@@ -23,7 +23,7 @@ def test_units() -> None:
 
 
 @settings(deadline=None)
-@given(st.timedeltas(min_value=timedelta(microseconds=1)))
+@given(st.timedeltas(min_value=timedelta(microseconds=1), max_value=DURATION_MAX))
 def test_a_duration_is_never_rounded_down(duration: timedelta) -> None:
     ms = to_ms(duration, "it")
     assert 0 <= ms * 1000 - duration // timedelta(microseconds=1) < 1000
@@ -33,6 +33,12 @@ def test_a_duration_is_never_rounded_down(duration: timedelta) -> None:
 def test_what_is_no_duration_is_refused(wrong: object) -> None:
     with pytest.raises(InvalidArgument, match="it "):
         to_ms(wrong, "it")
+
+
+@pytest.mark.parametrize("long", [DURATION_MAX + timedelta(microseconds=1), timedelta.max])
+def test_a_duration_that_no_clock_can_hold_is_refused(long: timedelta) -> None:
+    with pytest.raises(InvalidArgument, match="it must be at most 3,660,000 days"):
+        to_ms(long, "it")
 
 
 def test_retry_as_data() -> None:
