@@ -19,6 +19,7 @@ from pwf.client.sync import SyncClient
 from pwf.errors import DaemonUnreachable, Unavailable
 from pwf.places import places
 from pwf.protocol.lock_record import LockRecord, read_record
+from pwf.protocol.operations import StopPayload
 from pwf.protocol.runner import MARKER_VARIABLE
 
 T = TypeVar("T")
@@ -121,8 +122,13 @@ class Home:
         return SyncClient(places(self.environment), autostart=False, reconnect=False)
 
     def steps(self, run_id: str) -> list[tuple[str, str]]:
-        """(node, status) of every attempt."""
-        return [(step["node"], step["status"]) for step in self.json("show", run_id)["steps"]]
+        """(node, status) of every attempt. Starts the daemon when none serves."""
+        try:
+            with self.client() as client:
+                steps = client.call("run.view", run_id=run_id).steps
+                return [(step.node, str(step.status)) for step in steps]
+        except (DaemonUnreachable, Unavailable):
+            return [(step["node"], step["status"]) for step in self.json("show", run_id)["steps"]]
 
     def wait_status(self, run_id: str, *wanted: str, seconds: float = 20.0) -> str:
         """Wait until a run has one of these statuses."""
@@ -191,16 +197,16 @@ class Home:
     # --- the end of a test ---
 
     def check_store(self) -> None:
-        """`pwf state verify` finds nothing."""
-        if not self.checked or not (self.home / "pwf.db").exists():
-            return
-        found = wait_for(self._verified, 10.0)
-        assert found["violations"] == []
+        """`pwf state verify` finds nothing. A run that is being settled at this very moment is looked at again."""
+        if self.checked and (self.home / "pwf.db").exists():
+            wait_for(self._is_sound, 10.0)
 
-    def _verified(self) -> Any:
-        found = self.json("state", "verify", code=None)
-        # A run that is being settled at this very moment is looked at again.
-        return found if not found.get("violations", True) else None
+    def _is_sound(self) -> bool:
+        try:
+            with self.client() as client:
+                return bool(client.call("state.verify").violations == ())
+        except (DaemonUnreachable, Unavailable):
+            return self.json("state", "verify", code=None).get("violations") == []
 
     def end(self) -> None:
         """Stop whatever runs, by force if need be."""
@@ -208,7 +214,7 @@ class Home:
         pid = self.record.pid
         if pid and psutil.pid_exists(pid) and _is_pwf(psutil.Process(pid)):
             os.kill(pid, signal.SIGCONT)
-            self.run("stop", "--drain", "0s", code=None)
+            self._stop(psutil.Process(pid))
         for process in self._foreground:
             if process.poll() is None:
                 process.kill()
@@ -216,6 +222,14 @@ class Home:
             for stream in (process.stdout, process.stderr):
                 if stream is not None:
                     stream.close()
+
+    def _stop(self, daemon: psutil.Process) -> None:
+        try:
+            with self.client() as client:
+                client.call("daemon.stop", StopPayload(drain_ms=0))
+            gone(daemon)
+        except (DaemonUnreachable, Unavailable):
+            self.run("stop", "--drain", "0s", code=None)
 
     def check_processes(self) -> None:
         """Of all processes that were seen below the daemon, none is left."""

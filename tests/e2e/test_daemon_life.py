@@ -22,6 +22,17 @@ def work(ctx):
     return "done"
 """
 
+GATED = """
+import time
+from pathlib import Path
+flow = Workflow("gated")
+
+@flow.action(effect=idempotent("wait for the file"))
+def work(ctx):
+    while not Path("{gate}").exists():
+        time.sleep(0.05)
+"""
+
 TIMER = """
 flow = Workflow("timer")
 
@@ -115,17 +126,20 @@ def test_a_second_sigterm_ends_at_once_and_nothing_is_lost(home: Home) -> None:
 
 
 def test_while_it_drains_nothing_new_is_started(home: Home) -> None:
-    home.workflow("step", STEP.format(seconds=2))
+    gate = home.project / "gate"
+    home.config("drain_s = 60\n")
+    home.workflow("gated", GATED.format(gate=gate))
     home.workflow("one", ONE)
     daemon = home.daemon()
-    home.wait_step(home.start("step"))
+    home.wait_step(home.start("gated"))
     daemon.send_signal(signal.SIGTERM)
     wait_for(lambda: any(line["event"] == "daemon.draining" for line in home.log()), 5)
 
     refused = home.run("run", "one", "--detach", code=5)
 
     assert "stopping" in refused.stderr
-    daemon.wait(15)
+    gate.touch()
+    assert daemon.wait(15) == 0
 
 
 def test_a_closed_terminal_does_not_stop_a_detached_daemon(home: Home) -> None:
