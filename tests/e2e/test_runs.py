@@ -90,7 +90,7 @@ def test_a_runner_that_is_killed_costs_only_the_step_it_was_in(
     home.workflow("chain", CHAIN.format(folder=str(tmp_path), victim=victim))
     marks = tmp_path / "marks"
     run_id = home.start("chain")
-    wait_for(lambda: marks.exists() and marks.read_text().split()[-1] == victim, 20)
+    wait_for(lambda: marks.exists() and marks.read_text().split()[-1:] == [victim], 20)
     (runner,) = home.runners(run_id)
 
     (tmp_path / "killed").touch()
