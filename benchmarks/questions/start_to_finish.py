@@ -119,7 +119,7 @@ def _from_nothing(folder: Path) -> float:
 
 def _stop_served(daemon: Daemon) -> None:
     """End the daemon that a client has started; its parent here reaps it in a thread."""
-    record = read_record(daemon.at)
+    record = read_record(daemon.at.lock)
     if record is not None and record.pid:
         with contextlib.suppress(ProcessLookupError):
             os.kill(record.pid, signal.SIGTERM)
