@@ -3,7 +3,7 @@
 Promises: order is kept; a sender waits while the inbox is full; once the actor has stopped, senders get `Unavailable`,
 and so does everybody whose message waits or is worked on then.
 Wake-ups that may be lost or doubled don't belong here (they are events that carry nothing).
-It does what a memory channel of trio does for one receiver, at a third of the cost: every step passes several of these.
+It does what a memory channel of trio does for one receiver, at less cost: every step passes several of these.
 """
 
 from __future__ import annotations
