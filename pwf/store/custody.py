@@ -26,6 +26,17 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
     generation: int
     identity: Identity | None
 
+    def gone(self, *, proved: bool, stopped: bool) -> RunnerGone:
+        """Its end, as `runner_gone` takes it."""
+        return RunnerGone(
+            entity_no=self.entity_no,
+            kind=self.kind,
+            name=self.name,
+            generation=self.generation,
+            proved=proved,
+            stopped=stopped,
+        )
+
 
 class StandingRunners(msgspec.Struct, frozen=True, kw_only=True):
     """Ask for every process that is not proved gone."""
@@ -74,13 +85,5 @@ def runners_gone(tx: Tx, command: RunnersGone) -> None:
 def void_custody(tx: Tx) -> None:
     """In a copied or restored database no process is ours: settle each as one that is gone, and signal nobody."""
     for found in standing_runners(tx, StandingRunners()):
-        gone = RunnerGone(
-            entity_no=found.entity_no,
-            kind=found.kind,
-            name=found.name,
-            generation=found.generation,
-            proved=True,
-            stopped=True,
-        )
-        runner_gone(tx, gone)
+        runner_gone(tx, found.gone(proved=True, stopped=True))
     tx.run(Q.void_runners)

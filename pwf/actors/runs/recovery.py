@@ -133,14 +133,7 @@ class Recovery:
             self._under_way.difference_update(map(_key, batch))
 
     def _end(self, orphan: Standing, proved: bool) -> RunnerGone:
-        return RunnerGone(
-            entity_no=orphan.entity_no,
-            kind=orphan.kind,
-            name=orphan.name,
-            generation=orphan.generation,
-            proved=proved,
-            stopped=_key(orphan) not in self._failed,
-        )
+        return orphan.gone(proved=proved, stopped=_key(orphan) not in self._failed)
 
 
 def _key(found: Standing) -> Key:
