@@ -8,7 +8,7 @@ from typing import TypeVar
 import msgspec
 
 from pwf.errors import PwfError, Unavailable
-from pwf.store import moves
+from pwf.store import place
 from pwf.store.queries import load_queries
 from pwf.store.tx import Tx
 
@@ -42,7 +42,7 @@ def break_run(tx: Tx, run_id: str, detail: str) -> None:
     if row is None:
         return  # it has ended
     run_no = int(row[0])
-    tx.run(moves.Q.dequeue, {"run_no": run_no})
+    tx.run(place.Q.dequeue, {"run_no": run_no})
     tx.release_lease(run_no)
     revision = tx.fence(run_no)
     tx.event(run_no, revision, "held", "daemon", 0, {"hold": "broken", "detail": detail})

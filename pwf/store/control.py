@@ -11,11 +11,12 @@ import msgspec
 from pwf.errors import Rejected
 from pwf.protocol.kinds import KINDS
 from pwf.protocol.operations import RunChanged
-from pwf.store import moves
+from pwf.store import moves, place
+from pwf.store.change import changing
 from pwf.store.once import Done, once
 from pwf.store.queries import load_queries
 from pwf.store.receipts import ReceiptKey
-from pwf.store.state import RunState, graph_of, load_run, save_position
+from pwf.store.state import RunState, graph_of, load_run
 from pwf.store.tx import Tx
 
 Q = load_queries(__file__)
@@ -62,20 +63,17 @@ def _pause(tx: Tx, command: Control) -> tuple[RunChanged, bool]:
         return _changed(
             run, "it is paused already" if run.hold else "it pauses at the end of this step"
         ), True
-    run.revision = tx.fence(run.run_no, expected_revision=command.expected_revision)
-    note = None
-    if run.status == "running" or run.hold is not None:
-        run.pause_requested = 1
-        note = (
-            "it pauses at the end of this step"
-            if run.hold is None
-            else f"it stays {run.shown_status} as well"
-        )
-        if command.now and run.hold is None:
-            note = "the running step is being stopped"
-    else:
-        moves.hold(tx, run, "paused", None, waiting=run.status == "waiting")
-    return _done(tx, run, "paused", command, note), False
+    with changing(tx, run, expected_revision=command.expected_revision):
+        note = None
+        if run.hold is not None:
+            run.pause_requested = 1
+            note = f"it stays {run.shown_status} as well"
+        elif run.status == "running":
+            run.pause_requested = 1
+            note = "the running step is being stopped" if command.now else "it pauses at the end of this step"
+        else:
+            place.hold(tx, run, "paused", waiting=run.status == "waiting")
+        return _done(tx, run, "paused", command, note), False
 
 
 def _resume(tx: Tx, command: Control) -> tuple[RunChanged, bool]:
@@ -88,13 +86,13 @@ def _resume(tx: Tx, command: Control) -> tuple[RunChanged, bool]:
             raise Rejected(f"run {run.run_id} only waits for its request", hint=f"pwf answer {name} JSON")
         return _changed(run, "it is not held"), True
     _may_resume(run, command)
-    run.revision = tx.fence(run.run_no, expected_revision=command.expected_revision)
-    run.pause_requested = 0
-    if run.hold in RETRIED:
-        run.crashes = 0
-    if run.hold is not None:
-        _unhold(tx, run)
-    return _done(tx, run, "resumed", command, None), False
+    with changing(tx, run, expected_revision=command.expected_revision):
+        run.pause_requested = 0
+        if run.hold in RETRIED:
+            run.crashes = 0
+        if run.hold is not None:
+            _unhold(tx, run)
+        return _done(tx, run, "resumed", command, None), False
 
 
 def _may_resume(run: RunState, command: Control) -> None:
@@ -112,13 +110,13 @@ def _may_resume(run: RunState, command: Control) -> None:
 
 def _unhold(tx: Tx, run: RunState) -> None:
     if run.status == "waiting":
-        run.hold, run.hold_detail, run.placed = None, None, True
+        place.wait(tx, run)
         return
     timer = False
     node = graph_of(tx, run.definition_id).node(run.node)
     if KINDS[node.kind].sets_timer:
         timer = tx.one(moves.Q.active_attempt, {"run_no": run.run_no}) is not None
-    moves.requeue(tx, run, timer=timer)
+    place.requeue(tx, run, timer=timer)
 
 
 def _cancel(tx: Tx, command: Control) -> tuple[RunChanged, bool]:
@@ -126,11 +124,11 @@ def _cancel(tx: Tx, command: Control) -> tuple[RunChanged, bool]:
     if run.status == "cancelled":
         return _changed(run, "it is cancelled already"), True
     _not_ended(run, "cancel")
-    run.revision = tx.fence(run.run_no, expected_revision=command.expected_revision)
-    was_running = run.status == "running"
-    moves.end(tx, run, "cancelled", reason=(command.reason or f"cancelled by {command.actor}")[:REASON_MAX])
-    note = "its processes are being stopped" if was_running else None
-    return _done(tx, run, "cancelled", command, note), False
+    note = "its processes are being stopped" if run.status == "running" else None
+    reason = (command.reason or f"cancelled by {command.actor}")[:REASON_MAX]
+    with changing(tx, run, expected_revision=command.expected_revision):
+        moves.end(tx, run, "cancelled", reason=reason)
+        return _done(tx, run, "cancelled", command, note), False
 
 
 def _not_ended(run: RunState, verb: str) -> None:
@@ -143,7 +141,6 @@ def _not_ended(run: RunState, verb: str) -> None:
 
 
 def _done(tx: Tx, run: RunState, kind: str, command: Control, note: str | None) -> RunChanged:
-    save_position(tx, run)
     facts: dict[str, object] = {"now": True} if command.now else {}
     if command.reason:
         facts["reason"] = command.reason[:REASON_MAX]
@@ -169,8 +166,7 @@ def hold_run(tx: Tx, command: HoldRun) -> None:
     run = load_run(tx, command.run_id)
     if run.generation != command.generation or run.status != "running":
         return
-    run.revision = tx.fence(run.run_no, generation=command.generation)
-    moves.hold(tx, run, command.hold, command.detail[:2000])
-    moves.release(tx, run)
-    save_position(tx, run)
-    moves.note(tx, run, "held", "daemon", {"hold": command.hold, "detail": command.detail[:2000]})
+    with changing(tx, run, generation=command.generation):
+        place.hold(tx, run, command.hold, command.detail[:2000])
+        place.release(tx, run)
+        moves.note(tx, run, "held", "daemon", {"hold": command.hold, "detail": command.detail[:2000]})

@@ -7,11 +7,12 @@ import msgspec
 from pwf.errors import Conflict, Rejected
 from pwf.protocol.operations import RunChanged
 from pwf.protocol.runner import effect_key
-from pwf.store import moves
+from pwf.store import moves, place
+from pwf.store.change import changing
 from pwf.store.once import Done, once
 from pwf.store.queries import load_queries
 from pwf.store.receipts import ReceiptKey
-from pwf.store.state import RunState, graph_of, load_run, save_position
+from pwf.store.state import RunState, graph_of, load_run
 from pwf.store.tx import Tx
 
 Q = load_queries(__file__)
@@ -42,25 +43,23 @@ def recover_effect(tx: Tx, command: RecoverEffect) -> Done[RunChanged]:
 def _recover(tx: Tx, command: RecoverEffect) -> RunChanged:
     run = load_run(tx, command.run_id)
     node, visit, part = _meant(tx, run, command.effect_key)
-    run.revision = tx.fence(run.run_no, expected_revision=command.expected_revision)
     facts: dict[str, object] = {
         "verdict": command.verdict,
         "effect": effect_key(run.run_id, node, visit, part),
     }
-    if run.ended:
-        if command.verdict == "observe":
-            raise Rejected(f"run {run.run_id} has ended; say applied, or retry for: it did not happen")
-        status = "applied" if command.verdict == "applied" else "rejected"
-        which = {"entity_no": run.run_no, "node": node, "visit": visit, "part": part}
-        tx.run(Q.settle, {**which, "status": status, "now": tx.now.wall_ms})
-    elif command.verdict == "applied":
-        _applied(tx, run, command, facts)
-        return _result(run)
-    else:
-        _again(tx, run, observe=command.verdict == "observe")
-    save_position(tx, run)
-    moves.note(tx, run, "effect_recovered", command.actor, facts)
-    return _result(run)
+    with changing(tx, run, expected_revision=command.expected_revision):
+        if run.ended:
+            if command.verdict == "observe":
+                raise Rejected(f"run {run.run_id} has ended; say applied, or retry for: it did not happen")
+            status = "applied" if command.verdict == "applied" else "rejected"
+            which = {"entity_no": run.run_no, "node": node, "visit": visit, "part": part}
+            tx.run(Q.settle, {**which, "status": status, "now": tx.now.wall_ms})
+        elif command.verdict == "applied":
+            facts = moves.after_facts(facts, run, _applied(tx, run, command))
+        else:
+            _again(tx, run, observe=command.verdict == "observe")
+        moves.note(tx, run, "effect_recovered", command.actor, facts)
+    return RunChanged(run_id=run.run_id, status=run.shown_status, revision=run.revision)  # type: ignore[arg-type]
 
 
 def _meant(tx: Tx, run: RunState, key: str | None) -> tuple[str, int, str]:
@@ -83,7 +82,7 @@ def _meant(tx: Tx, run: RunState, key: str | None) -> tuple[str, int, str]:
     return node, visit, part
 
 
-def _applied(tx: Tx, run: RunState, command: RecoverEffect, facts: dict[str, object]) -> None:
+def _applied(tx: Tx, run: RunState, command: RecoverEffect) -> moves.Follow:
     graph = graph_of(tx, run.definition_id)
     node = graph.node(run.node)
     value = moves.stored(tx, command.output)
@@ -97,8 +96,7 @@ def _applied(tx: Tx, run: RunState, command: RecoverEffect, facts: dict[str, obj
     run.observe = None
     then, error = moves.follow_output(run, node, command.output)
     moves.take(tx, run, graph, then, "completed", value, error, go=False)
-    save_position(tx, run)
-    moves.note(tx, run, "effect_recovered", command.actor, moves.after_facts(facts, run, then))
+    return then
 
 
 def _again(tx: Tx, run: RunState, *, observe: bool) -> None:
@@ -107,8 +105,4 @@ def _again(tx: Tx, run: RunState, *, observe: bool) -> None:
         raise Rejected(f"node {run.node!r} has no observe function", hint="say applied or retry")
     moves.settle_effect(tx, run, "applying" if observe else "rejected")
     run.observe = (run.observe or "run") if observe else None
-    moves.queue(tx, run)
-
-
-def _result(run: RunState) -> RunChanged:
-    return RunChanged(run_id=run.run_id, status=run.shown_status, revision=run.revision)  # type: ignore[arg-type]
+    place.queue(tx, run)

@@ -11,12 +11,13 @@ import msgspec
 from pwf.errors import GraphError, Rejected
 from pwf.protocol.runner import Launch, PastStep, Value, run_marker
 from pwf.protocol.spawn import Identity
-from pwf.store import moves
+from pwf.store import moves, place
 from pwf.store.broken import break_run
+from pwf.store.change import changing
 from pwf.store.custody_rows import add_runner, holds_lease, runner_is_live
 from pwf.store.queries import load_queries
 from pwf.store.runners import Current, Fence, current_of, owned, part, unknown_error
-from pwf.store.state import RunState, graph_of, load_run, save_position
+from pwf.store.state import RunState, graph_of, load_run
 from pwf.store.tx import Tx
 from pwf.store.values import value_of
 
@@ -59,8 +60,9 @@ def runner_started(tx: Tx, command: RunnerStarted) -> Launched | Parked:
     try:
         with tx.savepoint():
             run = owned(tx, command.fence)
-            runner_is_live(tx, run.run_no, run.generation, command.identity)
-            return _begin(tx, run, command.identity, command.terms)
+            with changing(tx, run, generation=run.generation, token=command.fence.token):
+                runner_is_live(tx, run.run_no, run.generation, command.identity)
+                return _begin(tx, run, command.identity, command.terms)
     except (GraphError, Rejected, msgspec.MsgspecError) as error:
         fence = command.fence
         if not holds_lease(tx, fence.entity_no, fence.generation, fence.token):
@@ -74,29 +76,27 @@ def launch_admitted(
 ) -> Launched | Parked:
     """The same for a run whose lease this command has taken. Raises what `break_run` is for."""
     run = load_run(tx, run_id)
-    run.revision = tx.fence(run.run_no)
-    run.status, run.seq, run.placed = "running", 0, True  # the runner numbers its messages from 1
-    run.due_wall_ms = run.due_elapsed_ms = run.due_boot_id = None
-    add_runner(tx, run.run_no, run.generation, epoch, identity)
-    return _begin(tx, run, identity, terms)
+    with changing(tx, run):
+        place.place(tx, run, "running")
+        run.seq = 0  # the runner numbers its messages from 1
+        run.due_wall_ms = run.due_elapsed_ms = run.due_boot_id = None
+        add_runner(tx, run.run_no, run.generation, epoch, identity)
+        return _begin(tx, run, identity, terms)
 
 
 def _begin(tx: Tx, run: RunState, identity: Identity, terms: LaunchTerms) -> Launched | Parked:
     """The fence is passed, and custody is recorded."""
     if run.pause_requested:
-        moves.hold(tx, run, "paused", None)
+        place.hold(tx, run, "paused")
         part(tx, run)
-        save_position(tx, run)
         moves.note(tx, run, "held", "daemon", {"hold": "paused"})
         return Parked()
     graph = graph_of(tx, run.definition_id)
     node = graph.node(run.node)
     past = _past(tx, run) if run.attempts else ()
     moves.begin_attempt(tx, run, node, run.generation)
-    moves.write_attempt(tx, run)
     if run.started_wall_ms is None:
         run.started_wall_ms, run.placed = tx.now.wall_ms, True
-    save_position(tx, run)
     facts = {"node": run.node, "attempt": run.attempts, "visit": run.visit, "pid": identity.pid}
     moves.note(tx, run, "launched", "daemon", facts)
     row = tx.one(Q.input, {"run_no": run.run_no})

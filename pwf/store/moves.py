@@ -1,7 +1,7 @@
-"""The moves of a run, each a few lines: enter a node, begin and end an attempt, queue, hold, end.
+"""The moves of a run, each a few lines: enter a node, begin and end an attempt, settle its effect, end the run.
 
-Every caller has loaded the state, passed the fence, and saves the state and writes the event afterwards. What
-follows an outcome is decided here and nowhere else: retry, the declared way out, or the end of the run.
+Every caller is within a `Change`. What follows an outcome is decided here and nowhere else: retry, the declared way
+out, or the end of the run. Where a run stands meanwhile is `place`.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ import msgspec
 
 from pwf.protocol.graph import NodeSpec, RoutingFailed, route
 from pwf.protocol.runner import StepError
+from pwf.store.place import place, queue, release
 from pwf.store.queries import load_queries
 from pwf.store.state import Graph, RunState, encode
-from pwf.store.state import Q as STATE
 from pwf.store.tx import Tx
 from pwf.store.values import store_value
 
@@ -36,82 +36,6 @@ def stored(tx: Tx, data: bytes | None) -> Stored:
     return NOTHING if data is None else Stored(*store_value(tx, data))
 
 
-# --- where a run stands ---------------------------------------------------------------------------------------
-
-
-def queue(
-    tx: Tx, run: RunState, *, delay_ms: int = 0, wall_ms: int | None = None, timer: bool = False
-) -> None:
-    """Make the run due: now, after `delay_ms` of elapsed time, or at an absolute wall time.
-
-    Under a requested pause the run is held instead, and keeps its due time. `timer`: see `requeue`.
-    """
-    now = tx.now
-    run.due_wall_ms = wall_ms if wall_ms is not None else now.wall_ms + delay_ms
-    relative = wall_ms is None  # what is due at once, too: the wall clock may step back before it is admitted
-    run.due_elapsed_ms = now.elapsed_ms + delay_ms if relative else None
-    run.due_boot_id = now.boot_id if relative else None
-    requeue(tx, run, timer=timer)
-
-
-def requeue(tx: Tx, run: RunState, *, timer: bool = False) -> None:
-    """Queue the run at the due time that it has kept, unless a pause is wanted.
-
-    `timer`: a wait node's attempt is open, so even a due run goes through `fire_due`, which ends that attempt.
-    """
-    run.placed = True
-    if run.pause_requested:
-        hold(tx, run, "paused", None)
-        return
-    run.status, run.hold, run.hold_detail = "queued", None, None
-    due_wall_ms = run.due_wall_ms if run.due_wall_ms is not None else tx.now.wall_ms
-    if run.due_elapsed_ms is not None and run.due_boot_id != tx.now.boot_id:
-        # Parked across a reboot: only the wall clock still says how much of a relative time is left.
-        run.due_elapsed_ms = run.due_boot_id = None
-    tx.run(
-        Q.enqueue,
-        {
-            "run_no": run.run_no,
-            "state": "later" if timer or _is_later(tx, run, due_wall_ms) else "ready",
-            "priority": run.priority,
-            "due_wall_ms": due_wall_ms,
-            "due_elapsed_ms": run.due_elapsed_ms,
-            "due_boot_id": run.due_boot_id,
-            "is_new": run.generation == 0,
-        },
-    )
-    tx.changed("queue")
-
-
-def _is_later(tx: Tx, run: RunState, due_wall_ms: int) -> bool:
-    if run.due_elapsed_ms is not None:
-        return run.due_elapsed_ms > tx.now.elapsed_ms
-    return due_wall_ms > tx.now.wall_ms
-
-
-def hold(tx: Tx, run: RunState, reason: str, detail: str | None, *, waiting: bool = False) -> None:
-    """Park the run under a hold; only the act that the reason names lifts it. `waiting`: its request stays open.
-
-    A pause under another hold stays wanted.
-    """
-    if reason == "paused":
-        run.pause_requested = 0
-    elif run.hold == "paused":
-        run.pause_requested = 1
-    run.status = "waiting" if waiting else "held"
-    run.hold, run.hold_detail = reason, detail
-    run.placed = True
-    tx.run(Q.dequeue, {"run_no": run.run_no})
-    tx.changed("stand:" + run.run_id)
-
-
-def release(tx: Tx, run: RunState) -> None:
-    """Nobody owns the run while it is parked or ended."""
-    if run.lease_token is not None:
-        tx.release_lease(run.run_no)
-        run.lease_token = None
-
-
 def end(
     tx: Tx,
     run: RunState,
@@ -125,11 +49,10 @@ def end(
     active = tx.one(Q.active_attempt, {"run_no": run.run_no})
     if active is not None:
         end_attempt(tx, run, "cancelled" if status == "cancelled" else "interrupted", attempt=active[0])
-    tx.run(Q.dequeue, {"run_no": run.run_no})
     tx.run(Q.close_request, {"run_id": run.run_id, "now": tx.now.wall_ms})
     tx.run(Q.close_effects, {"entity_no": run.run_no, "now": tx.now.wall_ms})
     tx.run(
-        STATE.save_end,
+        Q.save_end,
         {
             "run_no": run.run_no,
             "status": status,
@@ -142,9 +65,9 @@ def end(
         },
     )
     release(tx, run)
-    run.status, run.hold, run.hold_detail, run.pause_requested = status, None, None, 0
+    run.pause_requested = 0
+    place(tx, run, status)
     tx.changed("requests")
-    tx.changed("stand:" + run.run_id)
 
 
 # --- nodes and attempts ---------------------------------------------------------------------------------------
@@ -346,6 +269,7 @@ def end_after(
 
 def note(tx: Tx, run: RunState, kind: str, actor: str, payload: dict[str, object]) -> None:
     """Write the event of the run's present revision and tell subscribers."""
+    run.noted = run.revision
     tx.event(run.run_no, run.revision, kind, actor, run.generation, encode(payload))
     tx.changed("run:" + run.run_id)
 

@@ -1,16 +1,5 @@
 -- The few writes that every move of a run is made of.
 
--- name: enqueue
--- Make a run due: now, later by the wall clock, or later by the elapsed clock of this boot.
-INSERT INTO run_queue(run_no, state, priority, due_wall_ms, due_elapsed_ms, due_boot_id, is_new)
-VALUES (:run_no, :state, :priority, :due_wall_ms, :due_elapsed_ms, :due_boot_id, :is_new)
-ON CONFLICT(run_no) DO UPDATE SET state = excluded.state, due_wall_ms = excluded.due_wall_ms,
-  due_elapsed_ms = excluded.due_elapsed_ms, due_boot_id = excluded.due_boot_id, is_new = excluded.is_new
-
--- name: dequeue
--- A run that is neither due nor live has no queue row.
-DELETE FROM run_queue WHERE run_no = :run_no
-
 -- name: begin_attempt
 -- One try at the present visit.
 INSERT INTO attempts(run_no, attempt, node, visit, tries, status, generation, started_wall_ms)
@@ -54,3 +43,10 @@ WHERE entity_no = :entity_no AND status = 'applying'
 -- name: close_request
 -- The run is over: its question leaves every inbox.
 UPDATE requests SET status = 'cancelled', settled_wall_ms = :now WHERE run_id = :run_id AND status = 'pending'
+
+-- name: save_end
+-- The terminal facts, written once.
+UPDATE runs SET status = :status, hold = NULL, hold_detail = NULL, reason = :reason, ended_wall_ms = :now,
+  output = :output, output_digest = :output_digest, error = :error, due_wall_ms = NULL, due_elapsed_ms = NULL,
+  due_boot_id = NULL, pause_requested = 0, started_wall_ms = :started_wall_ms
+WHERE run_no = :run_no AND ended_wall_ms IS NULL

@@ -15,12 +15,13 @@ from pwf.protocol.operations import RunStarted
 from pwf.protocol.spawn import Identity
 from pwf.store import moves
 from pwf.store.broken import alone
+from pwf.store.change import changing
 from pwf.store.custody_rows import add_runner
 from pwf.store.launch import Launched, LaunchTerms, Parked, launch_admitted
 from pwf.store.once import Done
 from pwf.store.queries import load_queries
 from pwf.store.runs import StartRun, start_run
-from pwf.store.state import RunState, encode, graph_of, load_run, save_position
+from pwf.store.state import RunState, encode, graph_of, load_run
 from pwf.store.tx import Tx
 
 Q = load_queries(__file__)
@@ -226,11 +227,10 @@ def _fire(tx: Tx, run_no: int, run_id: str) -> None:
         tx.run(Q.make_ready, {"run_no": run_no})
         return
     run = load_run(tx, run_id)
-    run.revision = tx.fence(run.run_no)
-    output = encode({"due_ms": run.due_wall_ms})
-    run.due_wall_ms = run.due_elapsed_ms = run.due_boot_id = None
-    complete_parked(tx, run, output, actor="timer")
-    save_position(tx, run)
+    with changing(tx, run):
+        output = encode({"due_ms": run.due_wall_ms})
+        run.due_wall_ms = run.due_elapsed_ms = run.due_boot_id = None
+        complete_parked(tx, run, output, actor="timer")
 
 
 def complete_parked(tx: Tx, run: RunState, output: bytes, *, actor: str) -> None:

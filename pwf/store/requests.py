@@ -12,13 +12,14 @@ import msgspec
 from pwf.errors import Ambiguous, Conflict, NotFound, Rejected
 from pwf.protocol.kinds import REQUESTS, RequestKind
 from pwf.protocol.operations import Answered
-from pwf.store import moves
+from pwf.store import moves, place
+from pwf.store.change import changing
 from pwf.store.once import Done, once
 from pwf.store.queries import load_queries
 from pwf.store.queue import complete_parked
 from pwf.store.receipts import ReceiptKey
 from pwf.store.runs import RunRef, resolve_ref
-from pwf.store.state import load_run, save_position
+from pwf.store.state import load_run
 from pwf.store.tx import Tx
 from pwf.store.values import load_value
 
@@ -103,25 +104,22 @@ def _answer(tx: Tx, command: AnswerRequest) -> tuple[Answered, bool]:
         raise Rejected(f"request {request_id} is closed: its run {run_id} is {run.shown_status}")
     if run.status != "waiting" or run.attempts != attempt:
         raise Conflict(f"request {request_id} does not belong to what run {run_id} does now")
-    run.revision = tx.fence(run.run_no)
-    value = moves.stored(tx, command.answer)
-    tx.run(
-        Q.settle,
-        {
-            "request_id": request_id,
-            "answer": value.inline,
-            "answer_digest": value.digest,
-            "answered_by": command.actor,
-            "now": tx.now.wall_ms,
-        },
-    )
-    paused = run.hold == "paused"
-    held = (run.hold, run.hold_detail)
-    run.pause_requested = 1 if paused else run.pause_requested
-    complete_parked(tx, run, command.answer, actor=command.actor)
-    if held[0] is not None and not paused and not run.ended:
-        moves.hold(tx, run, held[0], held[1])
-    save_position(tx, run)
+    with changing(tx, run):
+        value = moves.stored(tx, command.answer)
+        tx.run(
+            Q.settle,
+            {
+                "request_id": request_id,
+                "answer": value.inline,
+                "answer_digest": value.digest,
+                "answered_by": command.actor,
+                "now": tx.now.wall_ms,
+            },
+        )
+        hold, detail = run.hold, run.hold_detail
+        complete_parked(tx, run, command.answer, actor=command.actor)
+        if hold is not None and not run.ended:  # an answer settles its request, and lifts no hold
+            place.hold(tx, run, hold, detail)
     tx.changed("requests")
     result = Answered(request_id=request_id, run_id=run_id, status=run.shown_status, revision=run.revision)  # type: ignore[arg-type]
     return result, False

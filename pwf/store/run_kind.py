@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from functools import partial
 
-from pwf.store import moves
+from pwf.store import moves, place
 from pwf.store.broken import alone
+from pwf.store.change import changing
 from pwf.store.entity_kinds import EntityKind, Retention
 from pwf.store.queries import load_queries
 from pwf.store.run_rules import RUN_RULES
 from pwf.store.runner_end import settle_run
-from pwf.store.state import load_run, save_position
+from pwf.store.state import load_run
 from pwf.store.tx import Tx
 
 Q = load_queries(__file__)
@@ -26,12 +27,11 @@ def _hold_copied(tx: Tx) -> None:
 
 def _hold(tx: Tx, run_id: str) -> None:
     run = load_run(tx, run_id)
-    run.revision = tx.fence(run.run_no)
     detail = COPIED if run.hold is None else f"{COPIED} (before, it was held as {run.hold})"
-    moves.hold(tx, run, "restored", detail, waiting=run.status == "waiting")
-    run.pause_requested = 0  # whoever resumes it has looked
-    save_position(tx, run)
-    moves.note(tx, run, "held", "daemon", {"hold": "restored"})
+    with changing(tx, run):
+        place.hold(tx, run, "restored", detail, waiting=run.status == "waiting")
+        run.pause_requested = 0  # whoever resumes it has looked
+        moves.note(tx, run, "held", "daemon", {"hold": "restored"})
 
 
 def _needed(tx: Tx, run_no: int, _run_id: str) -> str | None:

@@ -10,11 +10,12 @@ from functools import partial
 
 from pwf.protocol.graph import NodeSpec
 from pwf.protocol.runner import StepError
-from pwf.store import moves
+from pwf.store import moves, place
 from pwf.store.broken import alone
+from pwf.store.change import changing
 from pwf.store.entity_kinds import RunnerGone
 from pwf.store.runners import leave_unknown
-from pwf.store.state import Graph, RunState, encode, graph_of, load_run, save_position
+from pwf.store.state import Graph, RunState, encode, graph_of, load_run
 from pwf.store.tx import Tx
 
 CRASHES_MAX = 3  # runner ends in a row without progress, then the hold no_progress (design, section 7)
@@ -34,14 +35,12 @@ def _settle(tx: Tx, command: RunnerGone) -> bool:
     """Whether the run may be in the queue, where it was not to be admitted before this."""
     run = load_run(tx, command.name)
     if run.generation == command.generation and run.status == "running":
-        run.revision = tx.fence(run.run_no, generation=command.generation)
-        _settle_interrupted(tx, run, command)
-        save_position(tx, run)
+        with changing(tx, run, generation=command.generation):
+            _settle_interrupted(tx, run, command)
     elif run.generation == command.generation and not command.proved and not run.ended and run.hold is None:
-        run.revision = tx.fence(run.run_no, generation=command.generation)
-        _hold_unreaped(tx, run)
-        save_position(tx, run)
-        moves.note(tx, run, "held", "daemon", {"hold": "process_unreaped"})
+        with changing(tx, run, generation=command.generation):
+            _hold_unreaped(tx, run)
+            moves.note(tx, run, "held", "daemon", {"hold": "process_unreaped"})
     return not run.ended
 
 
@@ -68,14 +67,14 @@ def _settle_interrupted(tx: Tx, run: RunState, command: RunnerGone) -> None:
             facts |= {"code": command.error.code, "why": command.error.message}
         moves.note(tx, run, "runner_gone", "daemon", facts)
         _go_on(tx, run, command.error)
-    moves.release(tx, run)
+    place.release(tx, run)
     if not command.proved and not run.ended and run.hold is None:
         _hold_unreaped(tx, run)
 
 
 def _hold_unreaped(tx: Tx, run: RunState) -> None:
     detail = "processes of its last runner could not be shown dead"
-    moves.hold(tx, run, "process_unreaped", detail, waiting=run.status == "waiting")
+    place.hold(tx, run, "process_unreaped", detail, waiting=run.status == "waiting")
 
 
 def _timed_out(tx: Tx, run: RunState, graph: Graph, node: NodeSpec) -> None:
@@ -96,6 +95,6 @@ def _go_on(tx: Tx, run: RunState, error: StepError | None) -> None:
         detail = f"its runner ended {run.crashes} times in a row at node {run.node!r} without progress"
         if error is not None:
             detail += f"; the last time: {error.message}"
-        moves.hold(tx, run, "no_progress", detail)
+        place.hold(tx, run, "no_progress", detail)
     else:
-        moves.queue(tx, run, delay_ms=CRASH_BACKOFF_MS[run.crashes])
+        place.queue(tx, run, delay_ms=CRASH_BACKOFF_MS[run.crashes])

@@ -11,7 +11,7 @@ from pwf.errors import ClaimLost
 from pwf.protocol.graph import NodeSpec
 from pwf.protocol.kinds import KINDS
 from pwf.protocol.runner import Finish, Publish, StepError
-from pwf.store import moves
+from pwf.store import moves, place
 from pwf.store.custody_rows import holds_lease, runner_is_ending
 from pwf.store.queries import load_queries
 from pwf.store.state import RunState, encode, load_run
@@ -65,11 +65,10 @@ def current_of(run: RunState, node: NodeSpec) -> Current:
 
 
 def owned(tx: Tx, fence: Fence, *, expected_status: str = "running") -> RunState:
-    """Load a run and pass its fence."""
+    """Load a run that is still the supervisor's; `ClaimLost` when it is not."""
     run = load_run(tx, fence.run_id)
     if run.generation != fence.generation or run.lease_token != fence.token or run.status != expected_status:
         raise ClaimLost(f"run {run.run_id} is {run.shown_status} in generation {run.generation} by now")
-    run.revision = tx.fence(run.run_no, generation=fence.generation, token=fence.token)
     return run
 
 
@@ -78,7 +77,7 @@ def owned(tx: Tx, fence: Fence, *, expected_status: str = "running") -> RunState
 
 def part(tx: Tx, run: RunState) -> None:
     """The run is parked: the runner has nothing more to do for it."""
-    moves.release(tx, run)
+    place.release(tx, run)
     runner_is_ending(tx, run.run_no, run.generation)
 
 
@@ -115,7 +114,7 @@ def leave_unknown(tx: Tx, run: RunState, node: NodeSpec, message: Finish | None,
         return True
     moves.settle_effect(tx, run, "ambiguous")
     what = "observe() could not tell" if observed else "the node has no observe function"
-    moves.hold(tx, run, "effect_ambiguous", f"the outcome of effect {run.effect_key} is unknown: {what}")
+    place.hold(tx, run, "effect_ambiguous", f"the outcome of effect {run.effect_key} is unknown: {what}")
     return False
 
 

@@ -7,7 +7,7 @@ import msgspec
 from pwf.errors import Ambiguous, Conflict, DiskFull, InvalidArgument, NotFound, Unavailable
 from pwf.ids import check_id
 from pwf.protocol.operations import RunStarted
-from pwf.store import moves
+from pwf.store import moves, place
 from pwf.store.once import Done, once
 from pwf.store.queries import load_queries
 from pwf.store.receipts import ReceiptKey
@@ -106,7 +106,7 @@ def _start(tx: Tx, command: StartRun) -> tuple[RunStarted, bool]:
     revision = 1
     later = command.at_ms is not None and command.at_ms > tx.now.wall_ms
     tx.run(
-        moves.Q.enqueue,
+        place.Q.enqueue,
         {
             "run_no": run_no,
             "state": "later" if later else "ready",

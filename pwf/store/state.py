@@ -1,4 +1,5 @@
-"""A run's mutable state, as one struct: loaded once per command, changed by `moves`, saved once.
+"""A run's mutable state, as one struct: loaded once per command, changed by `moves` and
+`place`, saved once by `change`.
 
 Graphs never change under their digest, so decoded ones are kept in a small cache.
 """
@@ -104,6 +105,7 @@ class RunState(msgspec.Struct):
     generation: int
     lease_token: str | None
     placed: bool = False  # status, hold or due time has changed
+    noted: int = 0  # the revision whose event was written last
     unwritten: dict[str, object] | None = None  # an attempt that has begun in this command and has no row yet
 
     @property
@@ -138,37 +140,3 @@ def load_run(tx: Tx, run_id: str) -> RunState:
     except msgspec.MsgspecError as error:
         raise Rejected(f"the row of run {run_id} is damaged: {error}", hint="pwf state verify") from error
     return run
-
-
-def save_position(tx: Tx, run: RunState) -> None:
-    """Write position and counters; and status, hold and due time where they changed."""
-    position = {
-        "run_no": run.run_no,
-        "title": run.title,
-        "node": run.node,
-        "visit": run.visit,
-        "visits": encode(run.visits),
-        "steps": run.steps,
-        "attempts": run.attempts,
-        "tries": run.tries,
-        "failures": run.failures,
-        "crashes": run.crashes,
-        "observe": run.observe,
-        "seq": run.seq,
-        "pause_requested": run.pause_requested,
-    }
-    if not run.placed or run.ended:
-        tx.run(Q.save_position, position)
-        return
-    place = {
-        "status": run.status,
-        "hold": run.hold,
-        "hold_detail": run.hold_detail,
-        "due_wall_ms": run.due_wall_ms,
-        "due_elapsed_ms": run.due_elapsed_ms,
-        "due_boot_id": run.due_boot_id,
-        "started_wall_ms": run.started_wall_ms,
-        "reason": run.reason,
-    }
-    tx.run(Q.save_all, {**position, **place})
-    run.placed = False

@@ -12,10 +12,11 @@ from pwf.errors import InvalidValue
 from pwf.protocol.graph import NodeSpec
 from pwf.protocol.kinds import KINDS
 from pwf.protocol.runner import Ask, Finish, Sequenced, StepReply, Value, WaitUntil
-from pwf.store import moves
+from pwf.store import moves, place
+from pwf.store.change import Change
 from pwf.store.queries import load_queries
 from pwf.store.runners import Current, Fence, current_of, leave_unknown, part, unknown_error
-from pwf.store.state import Graph, RunState, encode, graph_of, load_run, save_position
+from pwf.store.state import Graph, RunState, encode, graph_of, load_run
 from pwf.store.tx import Tx
 from pwf.store.values import claim_value
 
@@ -45,31 +46,23 @@ def apply_messages(tx: Tx, command: RunnerMessages) -> Applied:
     run = load_run(tx, fence.run_id)
     graph = graph_of(tx, run.definition_id)
     replies: list[StepReply] = []
-    verdict, fault, applied = "go", None, 0
-    for message in command.messages:
-        if verdict == "go":
-            if run.generation != fence.generation:
-                verdict = "claim_lost"
-            elif message.seq <= run.seq:
-                replies.append(_replay(tx, run, message.seq))
-                continue
-            elif run.lease_token != fence.token or run.status != "running":
-                verdict = "claim_lost"
-            elif (fault := _fault(tx, run, graph, message)) is not None:
-                verdict = "refused"
-            else:
-                if not applied:  # nobody comes between two messages of one command
-                    run.revision = tx.fence(run.run_no, generation=fence.generation, token=fence.token)
+    verdict, fault = "go", None
+    with Change(tx, run, generation=fence.generation, token=fence.token) as change:
+        for message in command.messages:
+            if verdict == "go":
+                if run.generation != fence.generation:
+                    verdict = "claim_lost"
+                elif message.seq <= run.seq:
+                    replies.append(_replay(tx, run, message.seq))
+                    continue
+                elif run.lease_token != fence.token or run.status != "running":
+                    verdict = "claim_lost"
+                elif (fault := _fault(tx, run, graph, message)) is not None:
+                    verdict = "refused"
                 else:
-                    run.revision += 1
-                verdict = _apply(tx, run, graph, message, may_go=not command.drain)
-                applied += 1
-        replies.append(StepReply(seq=message.seq, verdict=verdict, error=fault))  # type: ignore[arg-type]
-    if applied:
-        moves.write_attempt(tx, run)
-        save_position(tx, run)
-    if applied > 1:
-        tx.count_writes(run.run_no, applied - 1)
+                    change.write()
+                    verdict = _apply(tx, run, graph, message, may_go=not command.drain)
+            replies.append(StepReply(seq=message.seq, verdict=verdict, error=fault))  # type: ignore[arg-type]
     current = None
     if verdict == "go" and run.status == "running":
         current = current_of(run, graph.node(run.node))
@@ -142,7 +135,6 @@ def _apply(tx: Tx, run: RunState, graph: Graph, message: Sequenced, *, may_go: b
         run.title = message.title[:200]
     if isinstance(message, Finish):
         return _finish(tx, run, graph, message, may_go=may_go)
-    moves.write_attempt(tx, run)
     if isinstance(message, Ask):
         _ask(tx, run, message)
     else:
@@ -157,7 +149,7 @@ def _finish(tx: Tx, run: RunState, graph: Graph, message: Finish, *, may_go: boo
     settled = _settled(node, message)
     if settled == "unknown":
         if leave_unknown(tx, run, node, message, message.outcome):
-            moves.queue(tx, run)
+            place.queue(tx, run)
         part(tx, run)
         return "park"
     if error is None and message.outcome != "completed" and message.observed:
@@ -231,16 +223,11 @@ def _ask(tx: Tx, run: RunState, message: Ask) -> None:
     moves.note(
         tx, run, "request_opened", "runner", {"request": request_id, "kind": message.kind, "node": run.node}
     )
-    run.status, run.placed = "waiting", True
-    if run.pause_requested:
-        moves.hold(tx, run, "paused", None, waiting=True)
-    else:
-        tx.run(moves.Q.dequeue, {"run_no": run.run_no})
+    place.wait(tx, run)
     tx.changed("requests")
-    tx.changed("stand:" + run.run_id)  # where it stands: what a wait waits for
 
 
 def _wait(tx: Tx, run: RunState, message: WaitUntil) -> None:
     delay_ms = max(0, message.delay_ms) if message.delay_ms is not None else 0
-    moves.queue(tx, run, delay_ms=delay_ms, wall_ms=message.wall_ms, timer=True)
+    place.queue(tx, run, delay_ms=delay_ms, wall_ms=message.wall_ms, timer=True)
     moves.note(tx, run, "timer_set", "runner", {"node": run.node, "due_ms": run.due_wall_ms})
