@@ -14,11 +14,13 @@ import re
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
+from shlex import quote
 from typing import Annotated, Any, TypeVar
 
 import msgspec
 
 from pwf.errors import ConfigError
+from pwf.ownership import stranger_on_way
 
 MIB = 1024 * 1024
 CONFIG_BYTES_MAX = 256 * 1024
@@ -54,15 +56,25 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 def load_config(path: Path) -> Config:
-    """Read the file; the defaults when there is none. Raises `ConfigError`."""
+    """Read the file; the defaults when there is none. Raises `ConfigError`, also where others can change the file.
+
+    A link is followed: what it leads to, and every folder on the way, must be the user's or root's alone to write.
+    """
     try:
-        data = path.read_bytes()
+        stranger = stranger_on_way(path)
+        data = b"" if stranger is not None else path.read_bytes()
     except FileNotFoundError:
         return Config()
     except OSError as error:
         raise ConfigError(
             f"{path} can not be read: {error.strerror}", hint=f"check its permissions: ls -l {path}"
         ) from error
+    if stranger is not None:
+        raise ConfigError(
+            f"{path} is not followed, since others can change what it says: {stranger.path}: {stranger.why}",
+            hint=f"look at what it says; then chmod go-w {quote(str(stranger.path))}, or move the file to a folder "
+            "of your own",
+        )
     if len(data) > CONFIG_BYTES_MAX:
         raise ConfigError(f"{path} has {len(data):,} bytes; the limit is {CONFIG_BYTES_MAX:,}")
     return parse_config(data, str(path))

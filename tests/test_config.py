@@ -183,3 +183,29 @@ def test_a_mistake_in_a_section_is_refused_with_key_section_file_and_line(
     assert caught.value.message.startswith(f"/x/config.toml:{line}: "), caught.value.message
     assert said in caught.value.message
     assert hint in (caught.value.hint or "")
+
+
+def test_a_linked_file_is_followed_where_nobody_else_can_change_what_it_leads_to(tmp_path: Path) -> None:
+    kept = tmp_path / "dotfiles" / "pwf.toml"
+    kept.parent.mkdir()
+    kept.write_text("max_runners = 7\n")
+    (tmp_path / "config.toml").symlink_to(kept)
+    assert load_config(tmp_path / "config.toml").max_runners == 7
+    kept.parent.chmod(0o777)
+    with pytest.raises(ConfigError, match=r"others can change what it says: .*dotfiles: everyone") as caught:
+        load_config(tmp_path / "config.toml")
+    assert "chmod go-w" in (caught.value.hint or "")
+
+
+def test_a_file_that_others_can_write_is_not_followed(tmp_path: Path) -> None:
+    path = tmp_path / "config.toml"
+    path.write_text('interpreter = "/tmp/theirs"\n')
+    path.chmod(0o666)
+    with pytest.raises(ConfigError, match="not followed"):
+        load_config(path)
+
+
+def test_a_link_to_what_everyone_can_write_is_not_even_read(tmp_path: Path) -> None:
+    (tmp_path / "config.toml").symlink_to("/dev/zero")
+    with pytest.raises(ConfigError, match="/dev/zero"):
+        load_config(tmp_path / "config.toml")

@@ -18,7 +18,6 @@ import pwd
 import signal
 import sys
 from collections.abc import AsyncIterator
-from pathlib import Path
 
 import msgspec
 import trio
@@ -38,6 +37,7 @@ from pwf.clock import Clock, SystemClock
 from pwf.config import Config, load_config
 from pwf.errors import PwfError
 from pwf.host.clock_steps import open_clock_steps
+from pwf.host.home import prepare_home
 from pwf.ids import Ids
 from pwf.places import Places, places
 from pwf.protocol.frames import PROTOCOL, Hello
@@ -45,7 +45,6 @@ from pwf.protocol.lock_record import LockRecord, read_record
 from pwf.store.ballast import Ballast
 from pwf.store.batch import HeldClaim
 from pwf.store.daemon import ClaimEpoch
-from pwf.store.database import prepare_home
 from pwf.store.executor import StoreSpec, ThreadExecutor
 from pwf.store.home import ClaimHome, claim_home
 
@@ -65,7 +64,7 @@ def main(background: bool = False) -> int:
     at = places()
     try:
         config = load_config(at.config)
-        prepare_home(at.home, _network_filesystem)
+        prepare_home(at.home)
     except PwfError as error:
         log.error("daemon.refused", code=error.code, message=error.message, hint=error.hint)
         raise
@@ -74,10 +73,6 @@ def main(background: bool = False) -> int:
     if daemon.refused is not None:
         raise daemon.refused
     return code
-
-
-def _network_filesystem(path: Path) -> str | None:
-    return host.filesystem_type(path) if host.is_network_filesystem(path) else None
 
 
 class Daemon:

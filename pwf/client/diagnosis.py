@@ -20,7 +20,8 @@ import msgspec
 from pwf.client.starting import socket_path, try_connect
 from pwf.client.version import version
 from pwf.config import load_config
-from pwf.errors import PwfError
+from pwf.errors import HomeRefused, PwfError
+from pwf.ownership import check_own
 from pwf.places import Places
 from pwf.protocol.lock_record import LockRecord, read_record
 
@@ -97,6 +98,8 @@ def check_sqlite(at: Places) -> Check:
 
 
 def check_home(at: Places) -> Check:
+    from pwf.host.home import refuse_open_home
+
     try:
         facts = at.home.stat()
     except FileNotFoundError:
@@ -113,6 +116,12 @@ def check_home(at: Places) -> Check:
         )
     if not os.access(at.home, os.W_OK | os.X_OK):
         return fail("home", f"{at.home} can not be written", f"chmod 700 {at.home}")
+    try:
+        refuse_open_home(at.home, facts)
+        for path in (at.database, at.log, at.lock, at.ballast):
+            check_own(path)
+    except HomeRefused as error:
+        return fail("home", error.message, error.hint or f"ls -la {at.home}")
     mode = stat.S_IMODE(facts.st_mode)
     if mode & 0o077:
         return warn("home", f"{at.home} has mode {mode:04o}: others can look in", f"chmod 700 {at.home}")

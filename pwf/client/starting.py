@@ -131,13 +131,12 @@ def log_tail(path: Path, lines: int = LOG_TAIL_LINES) -> list[str]:
 
 
 def _open_log(at: Places) -> int:
+    from pwf.host.home import prepare_home
+    from pwf.ownership import open_own
+
+    prepare_home(at.home)
     try:
-        at.home.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if at.home.stat().st_uid != os.getuid():
-            raise HomeRefused(
-                f"{at.home} belongs to another user", hint="set PWF_HOME to a folder of your own"
-            )
-        return os.open(at.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        return open_own(at.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     except OSError as error:
         raise HomeRefused(
             f"the state folder {at.home} can not be used: {error.strerror}",

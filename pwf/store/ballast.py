@@ -11,6 +11,9 @@ import errno
 import os
 from pathlib import Path
 
+from pwf.errors import HomeRefused
+from pwf.ownership import check_own, open_own
+
 BALLAST_BYTES = 16 * 1024 * 1024
 #: Free space that must remain beside a rebuilt ballast, else the next commit would need it at once.
 MARGIN_BYTES = 4 * 1024 * 1024
@@ -29,8 +32,8 @@ class Ballast:
     def present(self) -> bool:
         """Whether the space is kept back now."""
         try:
-            return self._path.stat().st_size >= self._size
-        except OSError:
+            return check_own(self._path) and self._path.lstat().st_size >= self._size
+        except (OSError, HomeRefused):
             return False
 
     def release(self) -> bool:
@@ -61,7 +64,8 @@ class Ballast:
         return True
 
     def _allocate(self, path: Path) -> None:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        path.unlink(missing_ok=True)  # a leftover, or a link that leads to somebody's file
+        descriptor = open_own(path, os.O_RDWR | os.O_CREAT | os.O_EXCL)
         try:
             if _fallocated(descriptor, self._size):
                 return

@@ -12,13 +12,13 @@ import os
 import stat
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
 import apsw
 
-from pwf.errors import HomeRefused, StoreRefused
+from pwf.errors import StoreRefused
+from pwf.ownership import check_own
 from pwf.store.migrate import create_schema, expected_schema, migrate, schema_of, schema_version
 
 APPLICATION_ID = 0x70776631  # "pwf1"
@@ -47,62 +47,15 @@ def no_warning(event: str, **fields: object) -> None:
     """Where nobody wants to hear."""
 
 
-# --- the home ---------------------------------------------------------------------------------------------
-
-
-def prepare_home(home: Path, network_filesystem: Callable[[Path], str | None]) -> None:
-    """Make the state folder, or check the one that is there. Raises `HomeRefused` with what to do.
-
-    `network_filesystem` names the type of a network file system that a path lies on (locks and shared
-    memory do not hold there), or gives None.
-    """
-    try:
-        home.mkdir(mode=0o700, parents=True, exist_ok=True)
-        facts = home.stat()
-    except OSError as error:
-        raise HomeRefused(
-            f"the state folder {home} can not be made: {error.strerror}",
-            hint="set PWF_HOME to another folder",
-        ) from error
-    if not stat.S_ISDIR(facts.st_mode):
-        raise HomeRefused(f"{home} is not a folder", hint="set PWF_HOME to a folder")
-    if facts.st_uid != os.geteuid():
-        raise HomeRefused(
-            f"the state folder {home} belongs to user {facts.st_uid}, and you are user {os.geteuid()}",
-            hint="set PWF_HOME to a folder of your own",
-        )
-    if kind := network_filesystem(home):
-        raise HomeRefused(
-            f"the state folder {home} is on a network file system ({kind}), where SQLite's locks do not hold",
-            hint="set PWF_HOME to a folder on a local disk",
-        )
-    _make_private(home, facts)
-
-
-def _make_private(home: Path, facts: os.stat_result) -> None:
-    try:
-        if stat.S_IMODE(facts.st_mode) != 0o700:
-            home.chmod(0o700)
-    except OSError as error:
-        raise HomeRefused(f"the rights of {home} can not be set: {error.strerror}") from error
-    if not os.access(home, os.R_OK | os.W_OK | os.X_OK):
-        raise HomeRefused(
-            f"the state folder {home} can not be written", hint="make it writable, or set PWF_HOME to another"
-        )
-
-
-# --- the file ---------------------------------------------------------------------------------------------
-
-
 def open_writer(
     path: Path, *, synchronous: str = "FULL", vfs: str | None = None, warn: Warn = no_warning
 ) -> apsw.Connection:
     """Open the database for writing, making or migrating it as needed.
 
-    Raises `StoreRefused` when it can't be served; then the file is as it was. `synchronous="OFF"` is for
-    simulations, which crash no machine.
+    Raises `StoreRefused` when it can't be served, and `HomeRefused` for a link or another user's file; then the file is
+    as it was. `synchronous="OFF"` is for simulations, which crash no machine.
     """
-    if not path.exists():
+    if not check_own(path):
         _create(path, vfs)
     check_header(path)
     _keep_private(path)
@@ -299,10 +252,8 @@ def _keep_private(path: Path) -> None:
     for name in (path.name, path.name + "-wal", path.name + "-shm"):
         file = path.with_name(name)
         try:
-            if stat.S_IMODE(file.stat().st_mode) & 0o177:
+            if check_own(file) and stat.S_IMODE(file.stat().st_mode) & 0o177:
                 file.chmod(0o600)
-        except FileNotFoundError:
-            continue
         except OSError as error:
             raise StoreRefused(f"the rights of {file} can not be set: {error.strerror}") from error
 

@@ -156,7 +156,7 @@ def test_autostart_can_be_forbidden(at: Places) -> None:
 def test_a_home_that_can_not_be_made_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     inside = tmp_path / "file" / "home"
-    with pytest.raises(HomeRefused, match="can not be used"):
+    with pytest.raises(HomeRefused, match="can not be made"):
         spawn(Places(inside, inside / "config.toml", inside / "pwf.sock"))
 
 

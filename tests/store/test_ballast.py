@@ -68,3 +68,15 @@ def test_a_half_that_a_crash_left_does_not_count(ballast, tmp_path):
     assert not ballast.present
     assert ballast.build()
     assert sorted(file.name for file in tmp_path.iterdir()) == ["ballast"]
+
+
+def test_no_link_in_the_ballasts_place_is_followed(ballast, tmp_path):
+    theirs = tmp_path / "theirs"
+    theirs.write_text("precious" * SIZE)
+    for name in ("ballast", "ballast.new"):
+        (tmp_path / name).symlink_to(theirs)
+    assert not ballast.present
+    assert ballast.build()
+    assert ballast.present
+    assert theirs.read_text() == "precious" * SIZE
+    assert not (tmp_path / "ballast").is_symlink()

@@ -11,12 +11,8 @@ import pytest
 
 from pwf.errors import HomeRefused, StoreRefused
 from pwf.store import database, migrate
-from pwf.store.database import check_settings, open_reader, open_writer, prepare_home, read_settings
+from pwf.store.database import check_settings, open_reader, open_writer, read_settings
 from tests.store.support import Warnings, make_spec, run
-
-
-def local(path):
-    return None
 
 
 @pytest.fixture
@@ -34,45 +30,6 @@ def fingerprint(folder):
         for file in folder.iterdir()
         if not file.name.endswith("-shm")  # an index of the WAL, which SQLite makes to read it
     }
-
-
-# --- the home ---------------------------------------------------------------------------------------------
-
-
-def test_a_new_home_is_private(tmp_path):
-    home = tmp_path / "deep" / "pwf"
-    prepare_home(home, local)
-    assert mode(home) == 0o700
-
-
-def test_a_home_that_others_could_read_is_made_private(tmp_path):
-    tmp_path.chmod(0o755)
-    prepare_home(tmp_path, local)
-    assert mode(tmp_path) == 0o700
-
-
-def test_a_home_on_a_network_file_system_is_refused_with_the_reason(tmp_path):
-    with pytest.raises(HomeRefused, match=r"network file system \(nfs4\)") as caught:
-        prepare_home(tmp_path, lambda path: "nfs4")
-    assert "PWF_HOME" in caught.value.hint
-
-
-def test_a_home_of_another_user_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(os, "geteuid", lambda: tmp_path.stat().st_uid + 1)
-    with pytest.raises(HomeRefused, match="belongs to user"):
-        prepare_home(tmp_path, local)
-
-
-def test_a_home_that_is_a_file_is_refused(tmp_path):
-    (tmp_path / "file").write_text("")
-    with pytest.raises(HomeRefused):
-        prepare_home(tmp_path / "file", local)
-
-
-def test_a_home_that_can_not_be_written_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(os, "access", lambda path, how: False)
-    with pytest.raises(HomeRefused, match="can not be written"):
-        prepare_home(tmp_path, local)
 
 
 # --- the file ---------------------------------------------------------------------------------------------
@@ -169,6 +126,26 @@ def test_a_file_that_is_not_ours_is_refused_untouched(path, make):
     with pytest.raises(StoreRefused, match="is not a pwf database"):
         open_writer(path)
     assert fingerprint(path.parent) == before
+
+
+@pytest.mark.parametrize("name", ["pwf.db", "pwf.db-wal", "pwf.db-shm"])
+def test_no_link_is_followed_to_the_database_nor_to_its_side_files(path, tmp_path, name):
+    theirs = tmp_path / "elsewhere" / name
+    theirs.parent.mkdir()
+    if name != "pwf.db":
+        open_writer(path).close()
+    theirs.write_text("precious")
+    theirs.chmod(0o644)
+    path.with_name(name).symlink_to(theirs)
+    with pytest.raises(HomeRefused, match=f"{name} is a link"):
+        open_writer(path)
+    assert (theirs.read_text(), mode(theirs)) == ("precious", 0o644)
+
+
+def test_a_link_that_leads_nowhere_is_refused_as_well(path, tmp_path):
+    path.symlink_to(tmp_path / "nowhere")
+    with pytest.raises(HomeRefused, match="is a link"):
+        open_writer(path)
 
 
 def test_a_database_from_a_newer_pwf_is_refused_untouched(path):

@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[2] / "pwf"
 
 #: Where /proc says what the engine must know, psutil is for people who ask, and imported then.
 PSUTIL = {"psutil"} if sys.platform == "linux" else set()
-BASE = {"errors", "ids", "clock", "values", "places"}
+BASE = {"errors", "ids", "clock", "values", "places", "ownership"}
 MAY_IMPORT: dict[str, set[str]] = {
     **dict.fromkeys(BASE, BASE),
     "config": BASE,

@@ -17,6 +17,7 @@ import trio
 
 from pwf.clock import Clock
 from pwf.errors import PwfError
+from pwf.ownership import open_own
 
 LOOP_DEATHS = 3
 SOON_MS = 10 * 60 * 1000  # a daemon that lived longer did not die of its start
@@ -76,12 +77,11 @@ class Deaths:
     def _write(self, deaths: list[Death]) -> None:
         beside = self._path.with_suffix(".new")
         try:
-            with open(
-                os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600), "wb"
-            ) as file:
+            beside.unlink(missing_ok=True)
+            with open(open_own(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL), "wb") as file:
                 file.write(msgspec.json.encode(deaths))
             os.replace(beside, self._path)
-        except OSError:
+        except (OSError, PwfError):
             return
 
 

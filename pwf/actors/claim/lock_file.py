@@ -24,6 +24,7 @@ from pwf.actors.base.logging import Log
 from pwf.clock import Clock
 from pwf.errors import AlreadyServing, HomeRefused
 from pwf.host.identity import Identity
+from pwf.ownership import open_own
 from pwf.protocol.frames import FRAME_BYTES_MAX, Hello, decode_daemon_frame
 from pwf.protocol.lock_record import LockRecord, read_record
 
@@ -175,7 +176,7 @@ def serving(holder: LockRecord, more: str = "") -> AlreadyServing:
 
 def _open(path: Path) -> int:
     try:
-        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        return open_own(path, os.O_RDWR | os.O_CREAT)
     except OSError as error:
         raise HomeRefused(
             f"the lock file {path} can not be opened: {error.strerror}", hint=f"check it: ls -l {path}"

@@ -25,6 +25,7 @@ from pwf.actors.base.socket_stream import SocketStream
 from pwf.actors.door.connection import Connection
 from pwf.actors.operations.caller import Handler
 from pwf.errors import AlreadyServing, HomeRefused, Unavailable
+from pwf.ownership import make_folder
 from pwf.protocol.frames import ErrorFrame, Hello, encode, error_body
 
 # --- limits ---------------------------------------------------------------------------------------------------
@@ -136,7 +137,7 @@ class Listener:
                     )
 
     def _bind(self) -> trio.socket.SocketType:
-        self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_folder(self._path.parent)
         # Bound beside and renamed over: the path never shows a socket with other rights, or one nobody
         # listens on.
         beside = self._path.with_name(self._path.name + "~")
@@ -250,7 +251,7 @@ def answers(path: Path) -> bool:
 
 def _check_folder(folder: Path) -> None:
     try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_folder(folder)
         found = folder.lstat()
     except OSError as error:
         raise HomeRefused(

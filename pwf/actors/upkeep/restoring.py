@@ -17,10 +17,10 @@ from pwf import host
 from pwf.actors.claim.lock_file import take_if_free
 from pwf.clock import Clock, SystemClock
 from pwf.errors import Rejected
+from pwf.host.home import prepare_home
 from pwf.places import Places, places
 from pwf.protocol.lock_record import LockRecord, read_record
 from pwf.protocol.views import Violation
-from pwf.store.database import prepare_home
 from pwf.store.restore import Checked, Newer, check_backup, compare, restore_backup
 
 HOUR_S = 3_600
@@ -48,7 +48,7 @@ def restore(file: Path, at: Places | None = None, clock: Clock | None = None) ->
     clock = SystemClock(host.boot_id()) if clock is None else clock
     now = clock.now()
     checked = check_backup(file, now)
-    prepare_home(at.home, _network_filesystem)
+    prepare_home(at.home)
     lock = take_if_free(at.lock)
     try:
         if at.database.exists():
@@ -65,10 +65,6 @@ def restore(file: Path, at: Places | None = None, clock: Clock | None = None) ->
         newer=tuple(_newer(at, checked, now.wall_ms)),
         violations=checked.violations,
     )
-
-
-def _network_filesystem(path: Path) -> str | None:
-    return host.filesystem_type(path) if host.is_network_filesystem(path) else None
 
 
 def _occupied(at: Places, newer: Newer) -> Rejected:
