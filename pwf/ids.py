@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable
 
 from pwf.errors import InvalidArgument
+from pwf.values import shortened
 
 _ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"  # Crockford's base 32: no i, l, o, u to misread
 _PAIRS = [
@@ -59,7 +60,7 @@ def check_key(text: str, what: str = "idempotency key") -> str:
     """Return `text` when it may be an idempotency key: any text without control characters, bounded."""
     if not 1 <= len(text) <= KEY_LENGTH_MAX or _CONTROL.search(text):
         raise InvalidArgument(
-            f"{what} {text[:40]!r} is not allowed",
+            f"{what} {shortened(text, 40)!r} is not allowed",
             hint=f"use 1 to {KEY_LENGTH_MAX} characters, none of them a control character",
         )
     try:

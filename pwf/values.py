@@ -42,6 +42,14 @@ def canonical(value: object, *, limit: int = VALUE_BYTES_MAX, what: str = "value
     return check_size(data, limit=limit, what=what)
 
 
+def shortened(text: str, characters: int) -> str:
+    """`text` in at most so many characters; one that is longer ends with a mark that says how long it was."""
+    if len(text) <= characters:
+        return text
+    mark = f"… ({len(text):,} characters)"
+    return text[: max(0, characters - len(mark))] + mark
+
+
 def check_size(data: bytes, *, limit: int, what: str) -> bytes:
     """Return `data` when it fits, else raise `ValueTooLarge` with both numbers."""
     if len(data) > limit:

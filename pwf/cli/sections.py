@@ -50,6 +50,8 @@ def _identity(view: RunView, now_ms: int, out: Out) -> None:
     if view.restarts:
         _fact("restarted as", ", ".join(map(text.line, view.restarts)), out)
     _fact("input", text.brief(view.input, min(VALUE_CELLS, out.width - 16)), out)
+    for warning in view.warnings:
+        _fact("warning", out.paint(text.line(warning), "yellow"), out)
     if view.newer_code:
         _fact("code", "the file has newer code; this run goes on with the code it started with", out)
 

@@ -4,6 +4,7 @@ expected.
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from datetime import datetime
@@ -11,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from pwf.cli.out import UsageError
-from pwf.errors import PwfError
+from pwf.errors import PwfError, ValueTooLarge
 from pwf.values import VALUE_BYTES_MAX, check_size, parse
 
 _UNIT_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
@@ -23,11 +24,20 @@ _MISSING = object()
 def json_argument(typed: str, what: str) -> Any:
     """The value of `JSON`, `@FILE` or `-` (stdin)."""
     if typed == "-":
-        return _parse(sys.stdin.buffer.read(VALUE_BYTES_MAX + 1), f"{what} (stdin)", "pass JSON on stdin")
+        given = f"{what} (stdin)"
+        data = sys.stdin.buffer.read(VALUE_BYTES_MAX + 1)
+        if len(data) > VALUE_BYTES_MAX:
+            raise ValueTooLarge(f"{given} has more than the limit of {VALUE_BYTES_MAX:,} bytes")
+        return _parse(data, given, "pass JSON on stdin")
     if typed.startswith("@"):
         path = Path(typed[1:]).expanduser()
         try:
             with path.open("rb") as file:
+                size = os.fstat(file.fileno()).st_size
+                if size > VALUE_BYTES_MAX:
+                    raise ValueTooLarge(
+                        f"{what} file {str(path)!r} has {size:,} bytes; the limit is {VALUE_BYTES_MAX:,}"
+                    )
                 data = file.read(VALUE_BYTES_MAX + 1)
         except OSError as error:
             raise UsageError(

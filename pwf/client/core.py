@@ -166,9 +166,9 @@ class ClientCore:
         try:
             data = encode(request)
         except FrameTooLarge as error:
+            what, size = _largest(operation, payload, len(request.payload))
             raise ValueTooLarge(
-                f"what {operation} was given has {len(request.payload):,} bytes; one request holds at most "
-                f"{FRAME_BYTES_MAX:,}",
+                f"{what} has {size:,} bytes; one request holds at most {FRAME_BYTES_MAX:,}",
                 hint="put the data into a file, and pass its path",
             ) from error
         self._pending[request.request_id] = _Pending(request)
@@ -316,6 +316,13 @@ class ClientCore:
         subscription.id = self.ids.new()
         self._subscriptions[subscription.id] = subscription
         self._ask_view(subscription)
+
+
+def _largest(operation: str, payload: msgspec.Struct | None, whole: int) -> tuple[str, int]:
+    """What was given that is the largest, and its size: that of the input, not of all that goes along with it."""
+    given = {} if payload is None else {name: getattr(payload, name) for name in payload.__struct_fields__}
+    sizes = {f"the {name}": len(bytes(raw)) for name, raw in given.items() if isinstance(raw, msgspec.Raw)}
+    return max(sizes.items(), key=lambda item: item[1], default=(f"what {operation} was given", whole))
 
 
 def _reply(operation: str, response: Response) -> CallReply | PwfError:

@@ -112,11 +112,12 @@ def _parked(view: RunView, now_ms: int) -> tuple[str, str | None, str]:
 
 
 def reason_lines(view: RunView, now_ms: int) -> list[Line]:
-    """Why it isn't moving and what can be typed, where a person should know."""
+    """What it warns of, and why it isn't moving and what can be typed, where a person should know."""
+    lines: list[Line] = [[Piece(f"! {text.line(warning)}", "yellow")] for warning in view.warnings]
     if view.summary.status not in ("paused", "ambiguous", "held"):
-        return []
+        return lines
     why = view.explanation
-    lines: list[Line] = [[Piece(text.line(why.reason), STATUS_STYLE[view.summary.status])]]
+    lines.append([Piece(text.line(why.reason), STATUS_STYLE[view.summary.status])])
     return lines + [[Piece("  type: ", "dim"), Piece(text.line(command))] for command in why.commands]
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from pwf.values import shortened
+
 DEPTH_MAX = 4
 
 
@@ -24,7 +26,7 @@ def _fields(part: dict[str, Any], root: dict[str, Any], depth: int) -> list[str]
         if name in required:
             line += ", required"
         elif isinstance(field, dict) and "default" in field:
-            line += f" = {json.dumps(field['default'], ensure_ascii=False)[:60]}"
+            line += f" = {shortened(json.dumps(field['default'], ensure_ascii=False), 60)}"
         lines.append(line)
         if depth < DEPTH_MAX:
             lines += _fields(_resolved(field, root), root, depth + 1)

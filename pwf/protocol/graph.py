@@ -12,6 +12,7 @@ import msgspec
 
 from pwf.errors import GraphError
 from pwf.protocol.kinds import NodeKind, Outcome
+from pwf.values import shortened
 
 type_ = type
 EffectMode = Literal["idempotent", "manual"]
@@ -146,4 +147,6 @@ def route(node: NodeSpec, outcome: str, output: object) -> str | None:
         if type_(case.value) is type_(value) and case.value == value:
             return case.target
     known = ", ".join(repr(case.value) for case in way.cases)
-    raise RoutingFailed(f"node {node.id!r} has no case for {value!r:.200}; its cases are {known}")
+    raise RoutingFailed(
+        f"node {node.id!r} has no case for {shortened(repr(value), 200)}; its cases are {known}"
+    )

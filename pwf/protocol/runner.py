@@ -23,6 +23,8 @@ from pwf.protocol.nesting import NESTING_MAX, is_too_deep
 from pwf.protocol.raw import OptionalRaw
 
 RUNNER_FRAME_BYTES_MAX = 8 * 1024 * 1024
+UPDATES_MAX = 64  # current items a run (design, section 11)
+UPDATE_BYTES_MAX = 64 * 1024  # of each
 MARKER_VARIABLE = "PWF_RUN_MARKER"  # `run_marker`, in every process of a runner
 
 
@@ -99,6 +101,7 @@ class Launch(_Message, frozen=True, kw_only=True, forbid_unknown_fields=True, ta
     visits: dict[str, int] = {}
     steps_taken: int = 0
     root: str = ""
+    updates: tuple[tuple[str, str], ...] = ()  # kind and key of each current item, where a node may publish
     files: dict[str, Value] = {}  # pinned data files by path relative to root; digest only
     value_bytes_max: int = 64 * 1024 * 1024
     output_bytes_max: int = 4 * 1024 * 1024  # captured stdout and stderr, each

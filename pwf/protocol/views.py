@@ -170,6 +170,7 @@ class RunView(_View, frozen=True, kw_only=True, forbid_unknown_fields=True):
     effects: tuple[EffectView, ...] = ()
     restarts: tuple[str, ...] = ()  # runs that this one was restarted as
     controls: tuple[str, ...] = ()  # operations that are possible now: pause, resume, cancel, restart, answer
+    warnings: tuple[str, ...] = ()  # what somebody should look at before it becomes a failure
     definition_id: str = ""
     newer_code: bool = False
     interpreter: str = ""

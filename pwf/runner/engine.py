@@ -27,6 +27,7 @@ from pwf.runner.base.failure import plain_error
 from pwf.runner.base.steps import End, Ended, Question, Step, Timer
 from pwf.runner.base.wire import DaemonGone, ValueReader, Wire
 from pwf.runner.kinds import RUN, observe
+from pwf.values import shortened
 from pwf.workflow.context import Context
 from pwf.workflow.workflow import Workflow
 
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from pwf.runner.base.updates import Updates
 
 HELD_TIMEOUT_MS_MIN = 60_000
+FILES_NAMED_CHARS = 500
 
 
 class Engine:
@@ -243,7 +245,7 @@ class Engine:
     def _publisher(self) -> Callable[[str, str, bytes], None]:
         from pwf.runner.base.updates import Updates  # with `threading`, which pure nodes can do without
 
-        updates = self._updates = self._updates or Updates(self._wire)
+        updates = self._updates = self._updates or Updates(self._wire, self._launch.updates)
         return functools.partial(updates.publish, self._attempt)
 
     def _read_value(self, value: Value) -> bytes:
@@ -255,7 +257,7 @@ class Engine:
     def _read_file(self, name: str) -> bytes:
         value = self._launch.files.get(name)
         if value is None:
-            known = ", ".join(sorted(self._launch.files)[:20]) or "none"
+            known = shortened(", ".join(sorted(self._launch.files)), FILES_NAMED_CHARS) or "none"
             raise NotFound(
                 f"no pinned file {name!r}; pinned are: {known}", hint="name it in Workflow(files=[…])"
             )

@@ -11,6 +11,7 @@ from pwf.errors import PwfError, Unavailable
 from pwf.store import place
 from pwf.store.queries import load_queries
 from pwf.store.tx import Tx
+from pwf.values import shortened
 
 R = TypeVar("R")
 
@@ -37,7 +38,7 @@ def break_run(tx: Tx, run_id: str, detail: str) -> None:
     An open attempt stays open. If the run is ever resumed, its next runner can't begin, and the end of that one
     settles the attempt with its effect, by the rules.
     """
-    detail = detail[:DETAIL_CHARACTERS_MAX]
+    detail = shortened(detail, DETAIL_CHARACTERS_MAX)
     row = tx.one(Q.break_run, {"run_id": run_id, "detail": detail})
     if row is None:
         return  # it has ended

@@ -12,16 +12,16 @@ from pwf.errors import Rejected
 from pwf.protocol.kinds import KINDS
 from pwf.protocol.operations import RunChanged
 from pwf.store import moves, place
+from pwf.store.broken import DETAIL_CHARACTERS_MAX
 from pwf.store.change import changing
 from pwf.store.once import Done, once
 from pwf.store.queries import load_queries
 from pwf.store.receipts import ReceiptKey
 from pwf.store.state import RunState, graph_of, load_run
 from pwf.store.tx import Tx
+from pwf.values import shortened
 
 Q = load_queries(__file__)
-
-REASON_MAX = 1_000  # characters: lists show it
 
 #: Holds that `resume` lifts by trying once more. The others need the act that their reason names.
 RETRIED = frozenset(
@@ -125,7 +125,7 @@ def _cancel(tx: Tx, command: Control) -> tuple[RunChanged, bool]:
         return _changed(run, "it is cancelled already"), True
     _not_ended(run, "cancel")
     note = "its processes are being stopped" if run.status == "running" else None
-    reason = (command.reason or f"cancelled by {command.actor}")[:REASON_MAX]
+    reason = shortened(command.reason or f"cancelled by {command.actor}", moves.REASON_MAX)
     with changing(tx, run, expected_revision=command.expected_revision):
         moves.end(tx, run, "cancelled", reason=reason)
         return _done(tx, run, "cancelled", command, note), False
@@ -143,7 +143,7 @@ def _not_ended(run: RunState, verb: str) -> None:
 def _done(tx: Tx, run: RunState, kind: str, command: Control, note: str | None) -> RunChanged:
     facts: dict[str, object] = {"now": True} if command.now else {}
     if command.reason:
-        facts["reason"] = command.reason[:REASON_MAX]
+        facts["reason"] = shortened(command.reason, moves.REASON_MAX)
     moves.note(tx, run, kind, command.actor, facts)
     return _changed(run, note)
 
@@ -166,7 +166,8 @@ def hold_run(tx: Tx, command: HoldRun) -> None:
     run = load_run(tx, command.run_id)
     if run.generation != command.generation or run.status != "running":
         return
+    detail = shortened(command.detail, DETAIL_CHARACTERS_MAX)
     with changing(tx, run, generation=command.generation):
-        place.hold(tx, run, command.hold, command.detail[:2000])
+        place.hold(tx, run, command.hold, detail)
         place.release(tx, run)
-        moves.note(tx, run, "held", "daemon", {"hold": command.hold, "detail": command.detail[:2000]})
+        moves.note(tx, run, "held", "daemon", {"hold": command.hold, "detail": detail})

@@ -9,6 +9,7 @@ from __future__ import annotations
 import msgspec
 
 from pwf.errors import GraphError, Rejected
+from pwf.protocol.kinds import PUBLISHING_KINDS
 from pwf.protocol.runner import Launch, PastStep, Value, run_marker
 from pwf.protocol.spawn import Identity
 from pwf.store import moves, place
@@ -17,7 +18,7 @@ from pwf.store.change import changing
 from pwf.store.custody_rows import add_runner, holds_lease, runner_is_live
 from pwf.store.queries import load_queries
 from pwf.store.runners import Current, Fence, current_of, owned, part, unknown_error
-from pwf.store.state import RunState, graph_of, load_run
+from pwf.store.state import Graph, RunState, graph_of, load_run
 from pwf.store.tx import Tx
 from pwf.store.values import value_of
 
@@ -120,6 +121,7 @@ def _begin(tx: Tx, run: RunState, identity: Identity, terms: LaunchTerms) -> Lau
         visits=run.visits,
         steps_taken=run.steps - 1,
         root=row[3],
+        updates=_updates(tx, run, graph) if run.attempts > 1 else (),
         files=_data_files(tx, run) if graph.graph.files else {},
         marker=terms.marker_of(run.run_id, run.generation),
         **terms.limits,  # type: ignore[arg-type]
@@ -143,6 +145,12 @@ def _past(tx: Tx, run: RunState) -> tuple[PastStep, ...]:
         latest.pop((node, done), None)
         latest[node, done] = step
     return tuple(latest.values())
+
+
+def _updates(tx: Tx, run: RunState, graph: Graph) -> tuple[tuple[str, str], ...]:
+    if not any(node.kind in PUBLISHING_KINDS for node in graph.graph.nodes):
+        return ()
+    return tuple((kind, key) for kind, key in tx.all(Q.updates, {"run_id": run.run_id}))
 
 
 def _data_files(tx: Tx, run: RunState) -> dict[str, Value]:

@@ -13,6 +13,10 @@ SELECT r.input, r.input_digest, c.size, d.root
 FROM runs r JOIN definitions d ON d.definition_id = r.definition_id LEFT JOIN contents c ON c.digest = r.input_digest
 WHERE r.run_no = :run_no
 
+-- name: updates
+-- Kind and key of the run's current items.
+SELECT kind, key FROM updates WHERE run_id = :run_id
+
 -- name: data_files
 -- The data files that are pinned with the definition.
 SELECT path, digest, size FROM definition_sources WHERE definition_id = :definition_id AND kind = 'data'

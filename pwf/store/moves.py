@@ -17,8 +17,11 @@ from pwf.store.queries import load_queries
 from pwf.store.state import Graph, RunState, encode
 from pwf.store.tx import Tx
 from pwf.store.values import store_value
+from pwf.values import shortened
 
 Q = load_queries(__file__)
+
+REASON_MAX = 1_000  # characters, of why a run ended: lists show it
 
 
 class Stored(NamedTuple):
@@ -264,7 +267,7 @@ def end_after(
         return
     status = "failed" if outcome == "completed" else outcome
     message = reason or (error.message if error is not None else f"node {run.node!r} {outcome}")
-    end(tx, run, status, error=error, reason=f"{run.node}: {message}"[:1000])
+    end(tx, run, status, error=error, reason=shortened(f"{run.node}: {message}", REASON_MAX))
 
 
 def note(tx: Tx, run: RunState, kind: str, actor: str, payload: dict[str, object]) -> None:

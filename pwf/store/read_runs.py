@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from pwf.errors import NotFound
+from pwf.protocol.graph import WorkflowGraph
 from pwf.protocol.kinds import REQUESTS, NodeKind
 from pwf.protocol.operations import (
     EffectList,
@@ -27,6 +28,7 @@ from pwf.store.runs import RunEnvironment
 from pwf.store.state import RunState, graph_of, load_run, shown_status
 from pwf.store.tx import Row, Tx
 from pwf.store.values import value_of
+from pwf.values import shortened
 
 Q = load_queries(__file__)
 
@@ -34,7 +36,9 @@ PAGE_MAX = 1_000
 EFFECTS_LOOKED = 10_000  # of the newest runs, for a list of the newest or of those settled in one way
 UNSETTLED = frozenset({"applying", "ambiguous"})
 SCAN_PAGES_MAX = 50  # of a list with two filters: then the page ends early, with a cursor to go on from
+STEPS_WARNED = 0.8  # of max_steps
 SUMMARY_CHARS = 200
+ERROR_CHARS = 1_000  # of a message, on a page that holds no more
 PAGE_BYTES = 400 * 1024  # of a frame's 1 MiB
 UPDATES_BYTES = 200 * 1024
 NO_CURSOR = 2**62
@@ -241,6 +245,7 @@ def run_view(tx: Tx, query: RunQuery) -> RunView:
         effects=tuple(EffectView(**_effect(r)) for r in tx.all(Q.effects, {"run_id": query.run_id})),
         restarts=tuple(r[0] for r in tx.all(Q.restarts, {"run_id": query.run_id})),
         controls=_controls(explained.summary, request),
+        warnings=_warnings(explained.summary, graph.graph),
         definition_id=definition_id,
         interpreter=environment.interpreter,
         python=environment.python,
@@ -257,6 +262,16 @@ def _updates(tx: Tx, run_id: str) -> tuple[UpdateView, ...]:
         shown = data if left >= 0 else _encode({"omitted_bytes": len(data)})
         found.append(UpdateView(kind=kind, key=key, data=msgspec.Raw(shown), updated_ms=at))
     return tuple(sorted(found, key=lambda update: (update.kind, update.key)))
+
+
+def _warnings(summary: RunSummary, graph: WorkflowGraph) -> tuple[str, ...]:
+    if summary.status in ENDED or summary.steps < graph.max_steps * STEPS_WARNED:
+        return ()
+    more = graph.max_steps - summary.steps
+    return (
+        f"it is in step {summary.steps:,} of at most {graph.max_steps:,} (max_steps): "
+        + (f"with more than {more:,} more it fails" if more else "it fails if this is not the last"),
+    )
 
 
 def _controls(summary: RunSummary, request: RequestView | None) -> tuple[str, ...]:
@@ -301,9 +316,13 @@ def _step(row: Row, kinds: dict[str, NodeKind], *, whole: bool) -> StepView:
     summary = ""
     if failure is not None:
         summary = failure.message
-        failure = failure if whole else msgspec.structs.replace(failure, message=summary[:1000], traceback="")
+        if not whole:
+            left_out = f"(left out here: {len(failure.traceback):,} characters)" if failure.traceback else ""
+            failure = msgspec.structs.replace(
+                failure, message=shortened(summary, ERROR_CHARS), traceback=left_out
+            )
     elif output is not None:
-        summary = output[: SUMMARY_CHARS * 4].decode("utf-8", "replace")
+        summary = output.decode("utf-8", "replace")
     elif digest is not None:
         summary = f"{size:,} bytes"
     shown = status == "completed" and (whole or digest is not None)
@@ -318,7 +337,7 @@ def _step(row: Row, kinds: dict[str, NodeKind], *, whole: bool) -> StepView:
         started_ms=started,
         ended_ms=ended,
         active_ms=active_ms,
-        summary=summary[:SUMMARY_CHARS],
+        summary=shortened(summary, SUMMARY_CHARS),
         output=value_of(output, digest, size) if shown else None,
         error=failure,
     )

@@ -10,7 +10,7 @@ import msgspec
 from pwf.errors import ClaimLost
 from pwf.protocol.graph import NodeSpec
 from pwf.protocol.kinds import KINDS
-from pwf.protocol.runner import Finish, Publish, StepError
+from pwf.protocol.runner import UPDATE_BYTES_MAX, UPDATES_MAX, Finish, Publish, StepError
 from pwf.store import moves, place
 from pwf.store.custody_rows import holds_lease, runner_is_ending
 from pwf.store.queries import load_queries
@@ -18,9 +18,6 @@ from pwf.store.state import RunState, encode, load_run
 from pwf.store.tx import Tx
 
 Q = load_queries(__file__)
-
-UPDATES_MAX = 64  # current items a run (design, section 11)
-UPDATE_BYTES_MAX = 64 * 1024
 
 
 class Fence(msgspec.Struct, frozen=True, kw_only=True):

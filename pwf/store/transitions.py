@@ -19,9 +19,11 @@ from pwf.store.runners import Current, Fence, current_of, leave_unknown, part, u
 from pwf.store.state import Graph, RunState, encode, graph_of, load_run
 from pwf.store.tx import Tx
 from pwf.store.values import claim_value
+from pwf.values import shortened
 
 Q = load_queries(__file__)
 
+TITLE_MAX = 200  # characters
 WAIT_MS_MAX = 2**53  # what a JSON number holds exactly, and SQLite with room to spare
 
 
@@ -132,7 +134,7 @@ def _apply(tx: Tx, run: RunState, graph: Graph, message: Sequenced, *, may_go: b
     run.seq = message.seq
     run.crashes = 0
     if message.title is not None:
-        run.title = message.title[:200]
+        run.title = shortened(message.title, TITLE_MAX)
     if isinstance(message, Finish):
         return _finish(tx, run, graph, message, may_go=may_go)
     if isinstance(message, Ask):

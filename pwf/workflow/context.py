@@ -14,13 +14,12 @@ import msgspec
 
 from pwf.errors import InvalidArgument, InvalidInput, InvalidValue, Rejected
 from pwf.protocol.kinds import Outcome
-from pwf.protocol.runner import PastStep, StepError, Value
+from pwf.protocol.runner import UPDATE_BYTES_MAX, PastStep, StepError, Value
 from pwf.values import canonical
 from pwf.workflow.nodes import Node, NodeDef
 from pwf.workflow.schema import decoder_of
 from pwf.workflow.suggest import nearest
 
-UPDATE_BYTES_MAX = 64 * 1024
 UPDATE_NAME_MAX = 128
 
 InputT_co = TypeVar("InputT_co", covariant=True)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from pwf.cli.typed import at_ms, duration_ms, json_argument, run_input
-from pwf.errors import PwfError
+from pwf.errors import PwfError, ValueTooLarge
 
 HOSTILE: list[str] = json.loads((Path(__file__).parents[1] / "data/strings/blns.json").read_text())
 NOW = 1_700_000_000_000
@@ -78,6 +78,20 @@ def test_input_from_a_file_and_from_stdin(tmp_path: Path, monkeypatch: pytest.Mo
     assert json_argument(f"@{tmp_path / 'in.json'}", "--input") == {"a": "é"}
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"[1]")))
     assert json_argument("-", "--input") == [1]
+
+
+def test_an_input_that_is_too_large_is_refused_with_the_size_that_it_has(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "in.json"
+    with path.open("wb") as file:
+        file.truncate(3_000_000_000)
+    with pytest.raises(ValueTooLarge, match="has 3,000,000,000 bytes; the limit is 67,108,864"):
+        json_argument(f"@{path}", "--input")
+    monkeypatch.setattr("pwf.cli.typed.VALUE_BYTES_MAX", 3)
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"[1,2]")))
+    with pytest.raises(ValueTooLarge, match="has more than the limit of 3 bytes"):
+        json_argument("-", "--input")
 
 
 def test_a_file_that_is_not_utf8_is_refused(tmp_path: Path) -> None:

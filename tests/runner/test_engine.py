@@ -11,8 +11,8 @@ from typing import Any, Literal
 import msgspec
 import pytest
 
-from pwf.errors import NotFound
-from pwf.protocol.runner import Ask, Finish, Leaving, PutChunk, WaitUntil
+from pwf.errors import NotFound, Rejected
+from pwf.protocol.runner import UPDATES_MAX, Ask, Finish, Leaving, PutChunk, WaitUntil
 from pwf.values import canonical, digest
 from pwf.workflow.effects import idempotent
 from pwf.workflow.timing import Retry, seconds
@@ -417,6 +417,24 @@ def test_ctx_publish_sends_the_newest_of_each_key_before_the_transition() -> Non
     assert ("progress", "main", {"n": 999}) in run.updates
     assert ("progress", "other", {"n": 0}) in run.updates
     assert isinstance(run.received[-1], Finish)
+
+
+def test_one_current_update_too_many_is_an_error_at_the_call_and_known_ones_still_change() -> None:
+    flow: Workflow[Any] = Workflow("w")
+
+    @flow.action(effect=idempotent("x"))
+    def act(ctx: Any) -> str:
+        for n in range(UPDATES_MAX - 2):
+            ctx.publish("progress", f"k{n}", n)
+        ctx.publish("progress", "earlier", 1)
+        with pytest.raises(Rejected, match="one more than the 64 current ones") as refused:
+            ctx.publish("progress", "more", 1)
+        return str(refused.value.hint)
+
+    run = memory_run(flow, updates=(("progress", "earlier"), ("status", "earlier")))
+    assert "type and key that are there already" in run.read(run_inline(flow, run).last.output)
+    assert len({(kind, key) for kind, key, _ in run.updates}) == UPDATES_MAX - 1
+    assert ("progress", "earlier", 1) in run.updates
 
 
 def test_an_update_that_waits_goes_out_while_the_step_still_runs() -> None:

@@ -316,10 +316,12 @@ def test_cancel_leaves_settled_effects_alone(world):
     assert world.effects(runner.run_id) == [("a", 1, "applied", 1)]
 
 
-def test_a_long_reason_is_cut_where_lists_show_it(world):
+def test_a_long_reason_is_cut_where_lists_show_it_and_says_so(world):
     run_id = queued(world)
     world.cancel(run_id, reason="r" * 5_000)
-    assert world.view(run_id).summary.reason == "r" * 1_000
+    reason = world.view(run_id).summary.reason
+    assert len(reason) == 1_000
+    assert reason.endswith("r… (5,000 characters)")
 
 
 # --- what all have in common ----------------------------------------------------------------------------------

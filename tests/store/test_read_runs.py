@@ -6,7 +6,7 @@ import pytest
 from pwf.errors import NotFound
 from pwf.protocol.frames import FRAME_BYTES_MAX
 from pwf.protocol.operations import EffectListPayload, RunListPayload
-from pwf.protocol.runner import Publish, StepError
+from pwf.protocol.runner import UPDATE_BYTES_MAX, UPDATES_MAX, Publish, StepError
 from pwf.store.read_runs import (
     EventsQuery,
     Refers,
@@ -18,7 +18,7 @@ from pwf.store.read_runs import (
     run_summary,
     run_view,
 )
-from pwf.store.runners import UPDATE_BYTES_MAX, UPDATES_MAX, PublishUpdates, publish_updates
+from pwf.store.runners import PublishUpdates, publish_updates
 from tests.store.test_control import (
     ambiguous,
     due_later,
@@ -174,6 +174,33 @@ def test_steps_come_in_pages_the_newest_first(world):
     assert bytes(before.steps[0].output.json) == b"5"
 
 
+def test_a_run_warns_at_four_fifths_of_max_steps_until_it_has_ended(world):
+    runner = world.run(graph(node("a", to="b"), node("b", to="a"), max_steps=10))
+    for number in range(6):
+        runner.finish(to="b" if number % 2 == 0 else "a")
+    assert (world.row(runner.run_id)["steps"], world.view(runner.run_id).warnings) == (7, ())
+    runner.finish(to="b")
+    (warning,) = world.view(runner.run_id).warnings
+    assert warning == "it is in step 8 of at most 10 (max_steps): with more than 2 more it fails"
+    runner.finish(to="a")
+    runner.finish(to="b")
+    (warning,) = world.view(runner.run_id).warnings
+    assert warning == "it is in step 10 of at most 10 (max_steps): it fails if this is not the last"
+    runner.fail()
+    assert world.view(runner.run_id).warnings == ()
+
+
+def test_texts_that_a_page_has_no_room_for_say_that_they_are_cut(world):
+    runner = world.run(graph(node("a", to="a", on={"failed": "a"}), max_steps=2_000))
+    big = StepError(code="node_failed", message="m" * 60_000, traceback="t" * 60_000)
+    for _ in range(5):
+        runner.finish(outcome="failed", error=big, to="a")
+    first = world.view(runner.run_id).steps[0]
+    assert first.error.message.endswith("m… (60,000 characters)")
+    assert first.error.traceback == "(left out here: 60,000 characters)"
+    assert first.summary.endswith("m… (60,000 characters)")
+
+
 def test_a_view_fits_a_frame_whatever_its_run_has_put_there(world):
     flow = graph(node("a", to="a", on={"failed": "a"}), max_steps=2_000)
     runner = world.run(flow, input="i" * 4_000)
@@ -279,6 +306,15 @@ def test_updates_beyond_the_limits_are_dropped_and_counted(world):
     assert publish(world, runner, ("p", "k0", b"2")) == 0  # a known one may still change
     assert publish(world, runner, ("p", "k0", b'"%s"' % (b"x" * UPDATE_BYTES_MAX))) == 1
     assert bytes(world.view(runner.run_id).updates[0].data) == b"2"
+
+
+def test_a_runner_is_told_which_updates_are_current_where_a_node_may_publish(world):
+    runner = world.run(graph(node("a", "action", effect=IDEMPOTENT, to="b"), node("b")))
+    publish(world, runner, ("p", "k", b"1"))
+    assert runner.launch.updates == ()
+    runner.gone()
+    world.clock.forward(1_000)
+    assert world.launch(runner.run_id).launch.updates == (("p", "k"),)
 
 
 def test_a_stale_runner_publishes_nothing(world):

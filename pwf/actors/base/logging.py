@@ -13,6 +13,7 @@ from typing import Literal
 import msgspec
 
 from pwf.clock import Clock
+from pwf.values import shortened
 
 Level = Literal["info", "warning", "error"]
 TEXT_MAX = 4_000  # characters of one field: a traceback fits, a payload that strayed in does not
@@ -45,8 +46,8 @@ class Log:
 
 
 def _bounded(value: object) -> object:
-    if isinstance(value, str) and len(value) > TEXT_MAX:
-        return value[:TEXT_MAX] + f"… ({len(value):,} characters)"
-    if value is None or isinstance(value, bool | int | float | str):
+    if isinstance(value, str):
+        return shortened(value, TEXT_MAX)
+    if value is None or isinstance(value, bool | int | float):
         return value
     return _bounded(str(value))

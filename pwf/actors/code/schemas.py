@@ -14,7 +14,7 @@ import msgspec
 
 from pwf.errors import GraphError, InvalidAnswer, InvalidInput
 from pwf.protocol.formats import FORMATS
-from pwf.values import canonical, parse
+from pwf.values import canonical, parse, shortened
 
 VALIDATORS_MAX = 128
 FAULTS_SHOWN_MAX = 5
@@ -105,4 +105,4 @@ def _where(path: list[str | int]) -> str:
 
 
 def _said(message: str) -> str:
-    return message if len(message) <= 300 else message[:300] + "…"
+    return shortened(message, 300)

@@ -40,6 +40,7 @@ from pwf.protocol.frames import (
     encode,
     error_body,
 )
+from pwf.values import shortened
 
 RECEIVE_BYTES = 64 * 1024
 HELLO_S_MAX = 10.0  # a client that says nothing is not kept
@@ -132,7 +133,9 @@ class Connection:
         if not isinstance(frame, Request):
             raise ProtocolError("a second hello")
         if frame.request_id in self._open:
-            raise ProtocolError(f"request_id {frame.request_id[:80]!r} is already open on this connection")
+            raise ProtocolError(
+                f"request_id {shortened(frame.request_id, 80)!r} is already open on this connection"
+            )
         await acquire(self._slots)
         self._open.add(frame.request_id)
         started: Reply[None] = Reply()

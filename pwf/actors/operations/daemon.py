@@ -28,7 +28,7 @@ from pwf.store.read_runs import Refers, refers
 from pwf.store.space import budget_problem
 from pwf.store.tx import Tx
 from pwf.store.values import ReadValueChunk, read_chunk, value_size
-from pwf.values import CHUNK_BYTES
+from pwf.values import CHUNK_BYTES, shortened
 
 # --- the daemon -------------------------------------------------------------------------------------------
 
@@ -130,7 +130,7 @@ async def read_content(services: Services, asked: Asked[ReadContent]) -> Answer:
 
 def _content(tx: Tx, query: _ContentQuery) -> Content:
     if not refers(tx, Refers(run_id=query.run_id, digest=query.digest)):
-        raise NotFound(f"run {query.run_id} refers to no value {query.digest[:80]!r}")
+        raise NotFound(f"run {query.run_id} refers to no value {shortened(query.digest, 80)!r}")
     size = value_size(tx, query.digest)
     if query.offset >= size:
         return Content(digest=query.digest, size=size, offset=query.offset, data=b"", last=True)

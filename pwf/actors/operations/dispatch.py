@@ -27,6 +27,7 @@ from pwf.errors import (
 )
 from pwf.protocol.frames import Request, Response, ResponseOutcome, error_body
 from pwf.protocol.operations import OPERATIONS, Origin
+from pwf.values import shortened
 
 HANDLERS: dict[str, OperationHandler] = {
     **daemon.HANDLERS,
@@ -71,7 +72,8 @@ class Operations:
         operation = OPERATIONS.get(request.operation)
         if operation is None or request.operation not in HANDLERS:
             raise InvalidArgument(
-                f"there is no operation {request.operation[:80]!r}", hint="; ".join(sorted(HANDLERS))
+                f"there is no operation {shortened(request.operation, 80)!r}",
+                hint="; ".join(sorted(HANDLERS)),
             )
         if operation.needs_run and not request.run_id:
             raise InvalidArgument(f"{request.operation} needs a run_id")
@@ -137,7 +139,7 @@ def check_origin(origin: Origin | None) -> None:
         raise InvalidArgument("the origin has a NUL, or a variable without a proper name")
     for what, path in (("cwd", origin.cwd), ("python", origin.python)):
         if not path.startswith("/"):
-            raise InvalidArgument(f"the origin's {what} {path[:80]!r} is not an absolute path")
+            raise InvalidArgument(f"the origin's {what} {shortened(path, 80)!r} is not an absolute path")
 
 
 def outcome_of(error: PwfError) -> ResponseOutcome:

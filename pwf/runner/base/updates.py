@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Iterable
 
 import msgspec
 
-from pwf.errors import InvalidArgument
-from pwf.protocol.runner import Publish
+from pwf.errors import InvalidArgument, Rejected
+from pwf.protocol.runner import UPDATES_MAX, Publish
 from pwf.runner.base.wire import DaemonGone, Wire
 
 INTERVAL_S = 0.05
@@ -23,19 +24,27 @@ PENDING_MAX = 64
 class Updates:
     """Coalesces and sends updates. Any thread may publish."""
 
-    def __init__(self, wire: Wire) -> None:
+    def __init__(self, wire: Wire, current: Iterable[tuple[str, str]] = ()) -> None:
         self._wire = wire
+        self._current = set(current)  # kind and key of each item of the run
         self._pending: dict[tuple[str, str], Publish] = {}
         self._changed = threading.Condition()
         self._last_sent = -INTERVAL_S
         self._thread: threading.Thread | None = None
 
     def publish(self, attempt: int, kind: str, key: str, data: bytes) -> None:
-        """Send now, or when the interval is over. `data` is canonical JSON."""
+        """Send now, or when the interval is over. `data` is canonical JSON. Raises `Rejected` for one item too many."""
         for text in (kind, key):
             if not text.isascii() and any("\ud800" <= char <= "\udfff" for char in text):
                 raise InvalidArgument(f"the update {kind!r} {key!r} is named by a lone surrogate")
         with self._changed:
+            self._current.add((kind, key))
+            if len(self._current) > UPDATES_MAX:
+                self._current.remove((kind, key))
+                raise Rejected(
+                    f"the update {kind!r} {key!r} would be one more than the {UPDATES_MAX} current ones of this run",
+                    hint="publish under a type and key that are there already: the record replaces that one",
+                )
             self._pending[kind, key] = Publish(attempt=attempt, kind=kind, key=key, data=msgspec.Raw(data))
             if len(self._pending) >= PENDING_MAX or time.monotonic() >= self._last_sent + INTERVAL_S:
                 self._send_pending()

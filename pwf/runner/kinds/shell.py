@@ -9,10 +9,11 @@ from __future__ import annotations
 import os
 import shlex
 import signal
+import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from pwf.errors import InvalidValue
+from pwf.errors import InvalidValue, PwfError
 from pwf.protocol.kinds import NodeKind
 from pwf.runner.base.failure import bounded, plain_error
 from pwf.runner.base.output import refuse_unrun
@@ -127,7 +128,10 @@ def _line_updates(step: Step, stream: str) -> Callable[[str], None] | None:
             message = bounded(
                 f"on_line failed, and is not called again: {type(error).__name__}: {error}", 2_000
             )
-            step.ctx.publish("warning", step.node.id, {"message": message, "stream": stream})
+            try:
+                step.ctx.publish("warning", step.node.id, {"message": message, "stream": stream})
+            except PwfError:  # there are too many items already, which may be what broke it
+                print(f"pwf: {message}", file=sys.stderr)
 
     return on_line
 

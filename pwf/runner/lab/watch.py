@@ -12,6 +12,8 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from pwf.values import shortened
+
 Seen = Callable[[str], None]
 
 _WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
@@ -104,4 +106,4 @@ class Watch:
 def _text(value: object) -> str:
     if isinstance(value, str | bytes | os.PathLike):
         return os.fsdecode(value)
-    return repr(value)[:200]
+    return shortened(repr(value), 200)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from pwf.errors import GraphError, NoWorkflow, PwfError, by_code
 from pwf.runner.load.tree import ProjectTree
+from pwf.values import shortened
 
 MESSAGE_LENGTH_MAX = 8_000
 
@@ -35,7 +36,7 @@ def load_fault(error: BaseException, path: str, tree: ProjectTree) -> Fault:
     if isinstance(error, SyntaxError) and tree.holds(error.filename or path):
         return Fault("load_failed", _syntax_message(error, path))
     where = _where(error, path, tree)
-    return Fault("load_failed", f"{where}{_summary(error)}"[:MESSAGE_LENGTH_MAX], _hint(error))
+    return Fault("load_failed", shortened(f"{where}{_summary(error)}", MESSAGE_LENGTH_MAX), _hint(error))
 
 
 def _located(message: str, error: BaseException, path: str, tree: ProjectTree) -> str:
@@ -55,7 +56,7 @@ def _syntax_message(error: SyntaxError, path: str) -> str:
         column = (error.offset or 0) - (len(text) - len(stripped))
         if column > 0:
             lines.append("    " + " " * (column - 1) + "^")
-    return "\n".join(lines)[:MESSAGE_LENGTH_MAX]
+    return shortened("\n".join(lines), MESSAGE_LENGTH_MAX)
 
 
 def _where(error: BaseException, path: str, tree: ProjectTree) -> str:
