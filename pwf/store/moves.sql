@@ -34,9 +34,9 @@ UPDATE effects SET status = :status, ref = coalesce(:ref, ref), settled_wall_ms 
 WHERE entity_no = :entity_no AND node = :node AND visit = :visit AND part = ''
 
 -- name: close_effects
--- The run is over: what was never begun is cancelled, what was being applied by hand is ambiguous.
+-- The run is over: what was being applied may have happened. By hand it is ambiguous; otherwise it has failed.
 UPDATE effects SET
-  status = CASE WHEN mode = 'manual' THEN 'ambiguous' ELSE 'cancelled' END,
+  status = CASE WHEN mode = 'manual' THEN 'ambiguous' ELSE 'failed' END,
   settled_wall_ms = CASE WHEN mode = 'manual' THEN NULL ELSE :now END
 WHERE entity_no = :entity_no AND status = 'applying'
 

@@ -8,6 +8,7 @@ seed.
 from __future__ import annotations
 
 import hashlib
+import traceback
 from typing import Any
 
 import apsw
@@ -15,25 +16,19 @@ import trio
 
 from pwf.actors.processes.template import WAITING_MARKER
 from pwf.protocol.frames import Request, Response
-from tests.sim.model import RunModel, path_fault
+from tests.sim import deaths
+from tests.sim.holds import Holds
+from tests.sim.ledger import Ledger
+from tests.sim.model import ENDS, RunModel, path_fault
 from tests.sim.promises import Promises
+from tests.sim.said import Said
+from tests.sim.steering import Steering
+from tests.sim.waits import Waits
 
-ENDED = frozenset({"completed", "failed", "timed_out", "cancelled"})
-MAY_KILL_DAEMON = {
-    "StoreBroken": ("io_error",),
-    "OutcomeUnknown": ("io_error",),
-    "StoreRefused": ("io_error", "disk_full"),
-    "DiskFull": ("disk_full",),
-    "Unavailable": ("io_error", "disk_full"),
-    "ClaimLost": ("second_daemon",),
-    "IOError": ("io_error",),  # while the connections are closed
-    "FullError": ("disk_full",),
-}
+ENDED = frozenset(ENDS)
 NEVER_SAID = frozenset({"supervisor.failed", "runner.refused", "runner.protocol", "request.failed"})
 
-DELAY_MS_MAX = 15_000  # of the timers and back-offs that seeds draw
 SPINS_MAX = 12_000  # points of the store in one minute; busy seeds stay below a quarter of it
-LATE_MS_MAX = 20_000  # the bound of a lost wake-up, restarts, and room
 
 _RUN = """SELECT r.run_id, r.workflow, r.status, r.hold, r.node, r.visit, r.attempts, r.pause_requested, r.output,
   r.output_digest, e.revision, e.generation, e.lease_token, q.state, q.due_elapsed_ms, p.state, p.generation,
@@ -41,12 +36,9 @@ _RUN = """SELECT r.run_id, r.workflow, r.status, r.hold, r.node, r.visit, r.atte
 FROM runs r JOIN entities e ON e.entity_no = r.run_no LEFT JOIN run_queue q ON q.run_no = r.run_no
 LEFT JOIN runners p ON p.entity_no = r.run_no WHERE r.run_id = ?"""
 _NAME = "coalesce('run:' || r.run_id, 'daemon')"
-_EFFECTS = "effects e JOIN runs r ON r.run_no = e.entity_no"
-_KEY = "r.run_id || ':' || e.node || ':' || e.visit"
 _ENTITIES = "entities e LEFT JOIN runs r ON r.run_no = e.entity_no"
-_ATTEMPTS = """SELECT a.attempt, a.node, a.visit, a.status, coalesce(a.output, c.data), a.generation
-FROM attempts a JOIN runs r ON r.run_no = a.run_no LEFT JOIN content_chunks c ON c.digest = a.output_digest
-WHERE r.run_id = ? ORDER BY a.attempt"""
+_ATTEMPTS = """SELECT a.attempt, a.node, a.visit, a.status, a.output, a.generation, a.output_digest
+FROM attempts a JOIN runs r ON r.run_no = a.run_no WHERE r.run_id = ? ORDER BY a.attempt"""
 
 
 class Violation(Exception):
@@ -58,14 +50,18 @@ class Auditor:
 
     def __init__(self, world: Any) -> None:
         self.commits = 0
+        self.steering = Steering(lambda: self.commits)
+        self.ledger = Ledger(self, world.outside)
+        self.waits = Waits(self, world)
+        self.holds = Holds(self)
+        self.said = Said(self, world)
         self.promises = Promises(self)
         self.acknowledged: set[str] = set()  # runs that a client was told of
         self.runs: dict[str, RunModel] = {}
-        self.cancels_sent: set[str] = set()
         self._world = world
         self._connection: apsw.Connection | None = None
-        self._timers: dict[str, tuple[int, int]] = {}  # run -> revision, and when its time has truly come
         self._revisions: dict[str, tuple[int, int]] = {}
+        self._pruned: set[str] = set()
         self._epoch = 0
         self._epochs: set[int] = set()
         self._minute, self._spins = 0, 0
@@ -119,16 +115,32 @@ class Auditor:
                 self.check(generation >= before[1], f"the generation of {entity_id} never falls")
                 self._revisions[entity_id] = (revision, generation)
                 if entity_id.startswith("run:"):
-                    self._look_at_run(entity_id[4:], life)
-        missing = self._revisions.keys() - {row[0] for row in self.rows(f"SELECT {_NAME} FROM {_ENTITIES}")}
-        self.check(not missing, f"no entity disappears: {missing}")
+                    self._look_at_run(entity_id[4:])
+        self._look_at_removed({row[0] for row in self.rows(f"SELECT {_NAME} FROM {_ENTITIES}")})
+        self.waits.looked()
 
-    def _look_at_run(self, run_id: str, life: Any) -> None:
-        row = self.rows(_RUN, run_id)[0]
-        new = RunModel(*row)
+    def _look_at_removed(self, present: set[str]) -> None:
+        """Only runs that have ended go, all that is said of them with them, and only when somebody prunes."""
+        for name in sorted(self._revisions.keys() - present):
+            run = self.runs.get(name.removeprefix("run:"))
+            self.check(run is not None and run.status in ENDED, f"only an ended run is removed: {name} {run}")
+            assert run is not None
+            self.check(self.steering.might("", "state.prune"), f"nobody has pruned: {name}")
+            self.ledger.gone(run.run_id)
+            self.waits.gone(run.run_id)
+            del self._revisions[name], self.runs[run.run_id]
+            self._pruned.add(run.run_id)
+
+    def attempts(self, run_id: str) -> list[tuple[Any, ...]]:
+        """Every attempt of a run, in order."""
+        return self.rows(_ATTEMPTS, run_id)
+
+    def _look_at_run(self, run_id: str) -> None:
+        new = RunModel(*self.rows(_RUN, run_id)[0])
         self._world.note(
             "run", id=run_id, at=f"{new.node}:{new.visit}", is_=new.status, hold=new.hold, rev=new.revision
         )
+        self.check(run_id not in self._pruned, f"a run that was removed does not come back: {new}")
         self._one_rule(new)
         old = self.runs.get(run_id)
         if old is not None:
@@ -138,33 +150,24 @@ class Auditor:
             begun = old.pause_requested and new.pause_requested and new.attempts > old.attempts
             self.check(not begun, f"a pause takes effect at the next boundary: {old} -> {new}")
         self.runs[run_id] = new
-        self._note_timer(new)
-        attempts = self.rows(_ATTEMPTS, run_id)
+        ambiguous = self.ledger.look(run_id, ended=new.status in ENDED)
+        attempts = self.said.look(new, self.attempts(run_id))
+        self.holds.look(old, new, attempts, ambiguous=ambiguous)
+        self.waits.look(new, attempts)
         fault = path_fault(self._world.models[new.workflow], new, attempts)
         self.check(fault is None, f"run {run_id} goes only where its graph leads: {fault}; {attempts}")
         if new.status == "cancelled":
-            self.check(run_id in self.cancels_sent, f"run {run_id} is cancelled only by a client")
+            self.check(self.steering.might(run_id, "run.cancel"), f"only a client cancels run {run_id}")
+        self._look_at_history(new)
 
-    def _note_timer(self, run: RunModel) -> None:
-        if run.queue != "later" or run.due_elapsed_ms is None:
-            self._timers.pop(run.run_id, None)
-            return
-        machine = self._world.machine
-        left_ms = run.due_elapsed_ms - machine.now().elapsed_ms
-        if run.run_id not in self._timers or left_ms <= DELAY_MS_MAX:
-            self._timers[run.run_id] = (run.revision, machine.true_ms + min(left_ms, DELAY_MS_MAX))
-
-    def timers_are_kept(self) -> None:
-        """While nothing fails, a timer whose time has come is not still waiting (T2, T4)."""
-        for run_id, (revision, due_ms) in self._timers.items():
-            late_ms = self._world.machine.true_ms - max(due_ms, self._world.calm_since_ms)
-            run = self.runs[run_id]
-            waits = run.queue == "later" and run.revision == revision and run.status == "queued"
-            if waits and late_ms >= LATE_MS_MAX:  # a row that waits for capacity now counts no revision
-                queued = self.rows(
-                    "SELECT state FROM run_queue JOIN runs USING (run_no) WHERE run_id = ?", run_id
-                )
-                self.check(queued != [("later",)], f"no timer is late by {late_ms} ms: {run}")
+    def _look_at_history(self, run: RunModel) -> None:
+        """One event for each revision, none missing."""
+        ((count, last),) = self.rows(
+            "SELECT count(*), max(revision) FROM events JOIN runs ON run_no = entity_no WHERE run_id = ?",
+            run.run_id,
+        )
+        whole = (count, last) == (run.revision, run.revision)
+        self.check(whole, f"{run} has an event for each revision: {count}, the last {last}")
 
     def _one_rule(self, run: RunModel) -> None:
         """No run is non-terminal without a live owner, a due time, an open request or a hold with a reason."""
@@ -192,33 +195,38 @@ class Auditor:
         self._epoch = max(epoch, self._epoch)
 
     def daemon_died(self, life: Any, group: BaseExceptionGroup[Any]) -> None:
-        """A daemon may die of a broken disk or a lost claim, and of nothing else."""
+        """A daemon may die of a disk that is broken just now or of a lost claim, and of nothing else."""
         for error in _leaves(group):
-            causes = MAY_KILL_DAEMON.get(type(error).__name__, ())
-            excused = any(self._world.faults[cause] for cause in causes)
+            excused = deaths.excused(type(error).__name__, life.wounds, taken_over=self.taken_over(life))
             self.check(excused, f"no daemon dies of {error!r}\n{_traceback(error)}")
 
-    def logged(self, event: str, fields: dict[str, object]) -> None:
+    def taken_over(self, life: Any) -> bool:
+        """Whether the store says that another daemon has the claim."""
+        return bool(self.rows("SELECT 1 FROM entities WHERE entity_no = 0 AND generation > ?", life.epoch))
+
+    def logged(self, life: Any, event: str, fields: dict[str, object]) -> None:
         """Some log lines are bugs."""
-        excused = any(
-            name in str(fields.get("error")) and any(self._world.faults[cause] for cause in causes)
-            for name, causes in MAY_KILL_DAEMON.items()
-        )
-        self.check(event not in NEVER_SAID or excused, f"nothing logs {event}: {fields}")
+        if event in NEVER_SAID:
+            text = str(fields.get("error"))
+            names = [name for name in deaths.CAUSES if name in text]
+            taken_over = "ClaimLost" in names and self.taken_over(life)
+            excused = any(deaths.excused(name, life.wounds, taken_over=taken_over) for name in names)
+            self.check(excused, f"nothing logs {event}: {fields}")
         self.check(fields.get("hold") != "broken", f"no run is held as broken: {fields}")
 
     # --- clients --------------------------------------------------------------------------------------------
 
     def sent(self, request: Request) -> None:
         """A client sends a command, for the first time or again."""
-        if request.operation == "run.cancel":
-            self.cancels_sent.add(request.run_id or "")
+        self.steering.sent(request)
+        self.said.sent(request)
         self.promises.sent(request)
 
     def answered(self, request: Request, response: Response) -> None:
         """A client was told an outcome: from here on it is a promise."""
         self._world.note("answered", op=request.operation, id=request.request_id, outcome=response.outcome)
         self.promises.answered(request, response)
+        self.steering.answered(request)
 
     def refused(self, request: Request, response: Response) -> None:
         """A client was told that nothing happened: it sends again."""
@@ -235,11 +243,15 @@ class Auditor:
             launch.run_id,
         )
         expected = (launch.generation, process.identity.pid)
-        stale = self._revisions.get("run:" + launch.run_id, (0, 0))[1] > launch.generation
-        known = rows == [expected] or stale or self.runs[launch.run_id].status != "running"
-        self.check(known, f"custody of {process.identity} is stored before its launch: {rows}")
+        run = self.runs.get(launch.run_id)
+        stale = run is None or run.generation > launch.generation or run.status != "running"
+        self.check(
+            rows == [expected] or stale, f"custody of {process.identity} is stored before its launch: {rows}"
+        )
         fence = f"{process.marker}".endswith(f":{launch.run_id}:{launch.generation}")
         self.check(fence, f"the marker {process.marker} is of run and generation")
+        if run is not None:
+            self.said.launched(launch, run, stale=stale)
 
     def step_begins(self, process: Any, node: str, visit: int, attempt: int) -> None:
         """At no instant do two children of one step live (R7)."""
@@ -252,12 +264,8 @@ class Auditor:
 
     def applies(self, process: Any, node: Any, effect_key: str) -> None:
         """The ledger has the effect before the world is touched, and a manual one happens once."""
-        rows = self.rows(f"SELECT e.status FROM {_EFFECTS} WHERE {_KEY} = ?", effect_key)
-        self.check(rows, f"effect {effect_key} is reserved before it is applied")
-        if node.effect == "manual":
-            self.check(
-                not self._world.outside.happened(effect_key), f"manual effect {effect_key} happens once"
-            )
+        run = self.runs.get(process.run_id)
+        self.ledger.applies(effect_key, node.effect, ended=run is None or run.status in ENDED)
         living = [p for p in self._world.machine.living() if p.at_work]
         rival = [p.marker for p in living if p.run_id == process.run_id]
         self.check(set(rival) == {process.marker}, f"one generation at a time applies effects: {rival}")
@@ -288,17 +296,7 @@ class Auditor:
     def promises_hold(self) -> None:
         """Everything that anybody was told is in the file."""
         self.promises.hold()
-        wrong = self.rows(f"SELECT {_KEY} FROM {_EFFECTS} WHERE mode = 'manual' AND e.status = 'applied'")
-        for (effect_key,) in wrong:
-            self.check(
-                self._world.outside.happened(effect_key), f"{effect_key} is told as applied, and happened"
-            )
-        missed = self.rows(f"SELECT {_KEY} FROM {_EFFECTS} WHERE mode = 'manual' AND e.status = 'rejected'")
-        for (effect_key,) in missed:
-            self.check(
-                not self._world.outside.happened(effect_key),
-                f"{effect_key} is told as rejected, and did not happen",
-            )
+        self.ledger.hold()
 
     def digest(self) -> str:
         """One number for the whole trace: equal traces, equal digests."""
@@ -312,6 +310,4 @@ def _leaves(error: BaseException) -> list[BaseException]:
 
 
 def _traceback(error: BaseException) -> str:
-    import traceback
-
     return "".join(traceback.format_exception(error))[-3_000:]

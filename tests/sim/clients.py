@@ -234,7 +234,7 @@ class SimClient:
             cursor = page.next_cursor
             if cursor is None:
                 break
-        self._world.auditor.timers_are_kept()
+        self._world.auditor.waits.none_is_late(self._world.auditor.runs)
         await self._recover()
         await self._answer(kind=True)
         for run in runs:

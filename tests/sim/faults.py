@@ -12,6 +12,7 @@ from typing import Any
 import apsw
 import trio
 
+from tests.sim.deaths import Wounds
 from tests.sim.machine import Process
 
 HOUR_MS = 3_600_000
@@ -44,7 +45,6 @@ class Gremlin:
             for kind, act in self._kinds.items():
                 if self._world.rate(kind):
                     self._nursery.start_soon(self._every, kind, act)
-            self._nursery.start_soon(self._keep_disk)
 
     async def _every(self, kind: str, act: Callable[[], None]) -> None:
         while not self._world.calm:
@@ -162,17 +162,13 @@ class Gremlin:
     def _free_disk(self) -> None:
         self._full = False
 
-    async def _keep_disk(self) -> None:
-        """Each new daemon's file system fails as the mix says."""
-        while True:
-            for life in self._world.alive:
-                life.mount.fail = self._fail
-            await trio.sleep(0.5)
-
-    def _fail(self, act: str, file: str) -> None:
+    def touch_disk(self, wounds: Wounds, act: str, file: str) -> None:
+        """A daemon's file system is asked for something, and fails as the mix says."""
         if self._full and act == "write":
+            wounds.hit("disk_full")
             raise apsw.FullError("no space")
         rate = self._world.rate("io_error")
         if rate and self._chance.random() < rate:
             self._world.fault("io_error", act=act)
+            wounds.hit("io_error")
             raise apsw.IOError(f"{act} failed")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import random
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from pwf.actors.code.whereabouts import Where
 from pwf.actors.operations.caller import Caller, Handler
 from pwf.actors.runs.scheduler import SchedulerHandle
 from pwf.actors.wiring import Ports, live, wire
+from pwf.clock import Now
 from pwf.config import Config
 from pwf.discovery import Found
 from pwf.errors import NotFound
@@ -33,6 +35,7 @@ from pwf.store.batch import HeldClaim
 from pwf.store.daemon import ClaimEpoch
 from pwf.store.executor import StoreSpec
 from pwf.store.home import ClaimHome, claim_home
+from tests.sim.deaths import Wounds
 from tests.sim.pool import SimPool
 from tests.store.inline_executor import InlineExecutor
 
@@ -54,7 +57,19 @@ class SimLog(Log):
     def __call__(self, event: str, *, level: str = "info", **fields: object) -> None:
         if not self._life.dead:
             self._life.world.note("log." + event, **fields)
-            self._life.world.auditor.logged(event, fields)
+            self._life.world.auditor.logged(self._life, event, fields)
+
+
+class WatchedClock:
+    """The machine's clocks as the store reads them; the auditor is told."""
+
+    def __init__(self, world: Any) -> None:
+        self._world = world
+
+    def now(self) -> Now:
+        now: Now = self._world.machine.now()
+        self._world.auditor.waits.read(now)
+        return now
 
 
 class SimExecutor(InlineExecutor):
@@ -68,10 +83,12 @@ class SimExecutor(InlineExecutor):
         with trio.CancelScope(shield=True):
             async with self._life.world.write_turn:
                 try:
-                    return await super().run(jobs)
+                    batch = await super().run(jobs)
                 except Crash:
                     self._writer.close()
                     raise
+                self._life.wounds.batch()
+                return batch
 
     async def __aexit__(self, *error: Any) -> None:
         self._life.world.auditor.detach()
@@ -205,7 +222,9 @@ class Life:
         self.over = trio.Event()
         self.epoch = 0
         self.scheduler: SchedulerHandle | None = None
+        self.wounds = Wounds()
         self.mount = world.disk.mount()
+        self.mount.fail = partial(world.gremlin.touch_disk, self.wounds)
         self._chance = world.stream(f"life:{number}")
         self._crashed = trio.Event()
         self._scope = trio.CancelScope()
@@ -282,7 +301,7 @@ class Life:
     def _spec(self) -> StoreSpec:
         return StoreSpec(
             path=self.world.database,
-            clock=self.world.machine,
+            clock=WatchedClock(self.world),
             ids=Ids(self.world.stream(f"ids:{self.number}").getrandbits),
             ballast=Ballast(self.world.folder / "ballast", BALLAST_BYTES),
             warn=self.log.warning,

@@ -22,6 +22,7 @@ class Machine:
 
     def __init__(self) -> None:
         self.boots = 1
+        self.steps = 0  # how often somebody has set the wall clock
         self.processes: dict[int, Process] = {}
         self._wall_ms = 1_700_000_000_000
         self._elapsed_ms = 60_000
@@ -45,6 +46,7 @@ class Machine:
 
     def step_wall(self, ms: int) -> None:
         """Somebody sets the clock."""
+        self.steps += 1
         self._wall_ms += ms
 
     def sleep(self, ms: int) -> None:

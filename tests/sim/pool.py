@@ -56,6 +56,7 @@ class SimCustody:
                 with trio.move_on_after(POLL_S):
                     await found[0].ended.wait()
         self._world.note("custody.unproved", marker=marker)
+        self._world.auditor.holds.unproved(marker.split(":")[1])
         return False
 
     def _perhaps_survive(self, process: Process) -> None:
@@ -217,8 +218,10 @@ class SimPool:
         if self._chance.random() < self._world.rate("runner_exit"):
             raise RunnerCrashed("the template ended")
         if self._chance.random() < self._world.rate("launch_refused"):
+            refusal = self._chance.choice(REFUSALS)
             self._world.fault("launch_refused", marker=marker)
-            raise self._chance.choice(REFUSALS)("it can't be launched just now")
+            self._world.auditor.holds.launch_refused(marker.split(":")[1], refusal.code)
+            raise refusal("it can't be launched just now")
         held = self._start(marker)
         await trio.sleep(self._chance.random() * 0.02)
         self.stand_by(template_key(interpreter, bundle_key, environment))

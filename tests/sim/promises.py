@@ -10,6 +10,7 @@ import json
 from typing import Any
 
 from pwf.protocol.frames import Request, Response
+from tests.sim.said import compact
 
 #: operation -> the kind of the event at the revision that an accepted answer names
 EVENT_OF = {
@@ -52,17 +53,10 @@ class Promises:
 
     def answered(self, request: Request, response: Response) -> None:
         """Check the outcome against the model, then hold the daemon to it."""
-        check = self._auditor.check
         outcome = response.outcome
         result = {} if response.result is None else json.loads(bytes(response.result))
         code = None if response.error is None else response.error.code
-        told = self._first.setdefault(request.request_id, (outcome, code))
-        if told[0] in ("accepted", "adopted"):
-            check(
-                outcome in ("accepted", "adopted"), f"a repeat of {request} gets its first answer: {response}"
-            )
-        else:
-            check((outcome, code) == told, f"a repeat of {request} gets its first refusal {told}: {response}")
+        self._repeat(request, response, (outcome, code, result.get("run_id")))
         self._predict(request, response, code)
         if outcome not in ("accepted", "adopted"):
             return
@@ -72,7 +66,7 @@ class Promises:
             self._ended[result["run_id"]] = "cancelled"
         elif request.operation == "request.answer":
             payload = json.loads(bytes(request.payload))
-            self._answers[payload["request_id"]] = _compact(payload["answer"])
+            self._answers[payload["request_id"]] = compact(payload["answer"])
         if outcome == "accepted" and response.revision is not None:
             run_id = result["run_id"]
             self._events[run_id, response.revision] = EVENT_OF[request.operation]
@@ -96,7 +90,8 @@ class Promises:
         self._auditor.acknowledged.add(run_id)
         if request.operation == "run.start":
             payload = json.loads(bytes(request.payload))
-            self._inputs[run_id] = _compact(payload["input"])
+            self._inputs[run_id] = compact(payload["input"])
+            self._auditor.waits.starts_at(run_id, payload.get("at_ms", 0))
             wanted = payload.get("run_id", run_id)
             self._auditor.check(wanted == run_id, f"a start has the id that it asked for: {run_id}")
         else:
@@ -203,7 +198,3 @@ class Promises:
         legal = {outcome, "completed"} if outcome == "unknown" else {outcome}
         sound = len(found) == 1 and found[0][0] in legal and found[0][1] == generation
         self._auditor.check(sound, f"{key} is {outcome} ({verdict}), as the runner was told: {found}")
-
-
-def _compact(value: object) -> bytes:
-    return json.dumps(value, sort_keys=True, separators=(",", ":")).encode()

@@ -174,7 +174,7 @@ class SimRunner:
         self._process.marker = launch.marker
         self._world.auditor.launched(self._process, launch)
         self._model = self._world.models[launch.graph.name]
-        self._run_id = launch.run_id
+        self._run_id, self._generation = launch.run_id, launch.generation
         self._node, self._visit, self._attempt = launch.node, launch.visit, launch.attempt
         self._visits = {launch.node: launch.visit, **launch.visits}
         self._steps = launch.steps_taken
@@ -216,7 +216,9 @@ class SimRunner:
         delay_ms = self._chance.choice([0, 100, 2_000, 15_000])
         wall_ms = self._world.machine.now().wall_ms + delay_ms
         times = {"delay_ms": delay_ms} if relative else {"wall_ms": wall_ms}
-        await self._say(WaitUntil(seq=self._seq, attempt=self._attempt, **times))
+        message = WaitUntil(seq=self._seq, attempt=self._attempt, **times)
+        self._world.auditor.waits.timer_asked(self._run_id, message)
+        await self._say(message)
 
     async def _ask(self, kind: RequestKind) -> None:
         self._seq += 1
@@ -227,6 +229,9 @@ class SimRunner:
         output = await self._put(end.output) if end.output is not None else None
         if self._stop is not None:
             return False
+        if end.output is not None:
+            data = canonical(end.output)
+            self._world.auditor.said.finish_sent(self._run_id, self._generation, self._attempt, data)
         following = node.follow(end.outcome, end.output)
         if end.outcome != "completed" and end.settled in ("unknown", "applied"):
             following = None

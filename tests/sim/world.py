@@ -89,6 +89,7 @@ class World:
         self.events = 0
         self.trace: list[str] = []
         self.power_fails = False
+        self.gremlin = Gremlin(self)
         self._tell = tell
         self._network = self.stream("network")
 
@@ -223,16 +224,15 @@ class World:
     async def _live_through(self) -> None:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._keep_daemon)
-            gremlin = Gremlin(self)
-            nursery.start_soon(gremlin.run)
+            nursery.start_soon(self.gremlin.run)
             with trio.move_on_after(self.mix.fault_s + ANSWERS_S_MAX) as patience:
-                await self._serve_clients(gremlin)
+                await self._serve_clients()
             self.auditor.check(not patience.cancelled_caught, "every client gets its answers")
             await self._come_to_an_end()
             nursery.cancel_scope.cancel()
         await self._last_look()
 
-    async def _serve_clients(self, gremlin: Gremlin) -> None:
+    async def _serve_clients(self) -> None:
         async with trio.open_nursery() as clients:
             for number in range(self.mix.clients):
                 clients.start_soon(SimClient(self, f"c{number}").run)
@@ -240,7 +240,7 @@ class World:
             self.note("calm")
             self.calm = True
             self.calm_since_ms = self.machine.true_ms
-            gremlin.heal()
+            self.gremlin.heal()
 
     async def _come_to_an_end(self) -> None:
         janitor = SimClient(self, "janitor")

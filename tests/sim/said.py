@@ -1,0 +1,136 @@
+"""What runners and clients gave, byte for byte: stored outputs, and what later runners are told of them, are just that.
+
+An output is taken down when it is sent, which says nothing of whether it arrives. So an attempt may have any output
+that was sent for it, and from the moment that it is stored it has that one, for views, later launches and the end.
+"""
+
+from __future__ import annotations
+
+import json
+from hashlib import sha256
+from typing import Any
+
+from pwf.protocol.frames import Request
+from pwf.protocol.kinds import KINDS, NodeKind
+from tests.sim.model import RunModel
+
+_REQUEST = """SELECT q.request_id, q.answer, q.answer_digest FROM requests q
+WHERE q.run_id = ? AND q.attempt = ? AND q.status = 'settled'"""
+_INPUT = "SELECT input, input_digest FROM runs WHERE run_id = ?"
+
+
+class Said:
+    """Kept by the auditor."""
+
+    def __init__(self, auditor: Any, world: Any) -> None:
+        self._auditor = auditor
+        self._world = world
+        self._sent: dict[tuple[str, int], set[tuple[int, bytes]]] = {}  # attempt -> (generation, output)
+        self._words: dict[str, set[bytes]] = {}  # run -> outputs that a person gave for an effect
+        self._answers: dict[str, set[bytes]] = {}  # request -> answers
+        self._stored: dict[tuple[str, int], bytes] = {}
+
+    # --- what is given ----------------------------------------------------------------------------------------
+
+    def finish_sent(self, run_id: str, generation: int, attempt: int, output: bytes) -> None:
+        """A runner sends the output of a step."""
+        self._sent.setdefault((run_id, attempt), set()).add((generation, output))
+
+    def sent(self, request: Request) -> None:
+        """A client sends a command."""
+        if request.operation == "request.answer":
+            payload = json.loads(bytes(request.payload))
+            self._answers.setdefault(payload["request_id"], set()).add(compact(payload["answer"]))
+        elif request.operation == "effect.recover":
+            payload = json.loads(bytes(request.payload))
+            self._words.setdefault(request.run_id or "", set()).add(compact(payload["output"]))
+
+    # --- what is stored ---------------------------------------------------------------------------------------
+
+    def content(self, name: str) -> bytes:
+        """The bytes that are stored under a digest, which must be theirs."""
+        chunks = self._auditor.rows("SELECT data FROM content_chunks WHERE digest = ? ORDER BY chunk", name)
+        data = b"".join(bytes(chunk) for (chunk,) in chunks)
+        self._auditor.check(sha256(data).hexdigest() == name, f"the content of {name} is whole")
+        return data
+
+    def bytes_of(self, inline: bytes | None, name: str | None) -> bytes | None:
+        """Of a pair of columns."""
+        return self.content(name) if name is not None else inline
+
+    def look(self, run: RunModel, attempts: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+        """After a commit that changed the run. The attempts with their outputs' bytes in place of the digests."""
+        nodes = self._world.models[run.workflow].nodes
+        whole = []
+        for number, node, visit, status, output, generation, name in attempts:
+            key = (run.run_id, number)
+            data = self._stored.get(key)
+            if status == "completed" and data is None:
+                data = self.bytes_of(output, name)
+                self._check_origin(key, nodes[node].kind, generation, data)
+                self._stored[key] = data or b""
+            elif status == "completed" and name is None:
+                self._auditor.check(output == data, f"the output of {key} never changes: {output!r}")
+            whole.append((number, node, visit, status, data, generation))
+        if run.status == "completed":
+            output = self.bytes_of(run.output, run.output_digest)
+            last = whole[-1][4] if whole else None
+            self._auditor.check(output == last, f"{run} ends with the output of its last step: {last!r}")
+        return whole
+
+    def _check_origin(
+        self, key: tuple[str, int], kind: NodeKind, generation: int, data: bytes | None
+    ) -> None:
+        run_id, number = key
+        legal = {output for of, output in self._sent.get(key, ()) if of == generation}
+        if KINDS[kind].sets_timer:
+            legal = {data} if data is not None and _is_time(data) else set()
+        elif KINDS[kind].asks is not None:
+            for request_id, answer, name in self._auditor.rows(_REQUEST, run_id, number):
+                given = self.bytes_of(answer, name)
+                fine = given in self._answers.get(request_id, ())
+                self._auditor.check(fine, f"{request_id} has an answer that somebody gave: {given!r}")
+                legal = {given} if given is not None else set()
+        else:
+            legal |= self._words.get(run_id, set())
+        self._auditor.check(data in legal, f"the output of {key} is what was sent for it: {data!r} {legal}")
+
+    # --- what runners are told --------------------------------------------------------------------------------
+
+    def launched(self, launch: Any, run: RunModel, *, stale: bool) -> None:
+        """A runner was told of its run."""
+        ((inline, name),) = self._auditor.rows(_INPUT, launch.run_id)
+        check = self._auditor.check
+        fine = self._is(launch.input, self.bytes_of(inline, name))
+        check(fine, f"a runner has the input of its run: {launch.input}")
+        if stale:
+            return
+        latest: dict[str, tuple[int, bytes | None]] = {}
+        for number, node, visit, status, *_ in self._auditor.attempts(launch.run_id):
+            if status == "completed" and number < launch.attempt:
+                latest[node] = (visit, self._stored.get((launch.run_id, number)))
+        told = {step.node: step for step in launch.past if step.outcome == "completed"}
+        check(
+            told.keys() == latest.keys(), f"a runner is told of every output: {told.keys()} {latest.keys()}"
+        )
+        for node, (visit, data) in latest.items():
+            step = told[node]
+            fine = step.visit == visit and self._is(step.output, data)
+            check(fine, f"a runner has the output of {node}:{visit} as it was: {step}")
+
+    def _is(self, value: Any, data: bytes | None) -> bool:
+        if value is None or data is None:
+            return False
+        if value.digest is not None:
+            return bool(value.digest == sha256(data).hexdigest() and value.size == len(data))
+        return bytes(value.json) == data
+
+
+def _is_time(data: bytes) -> bool:
+    value = json.loads(data)
+    return isinstance(value, dict) and value.keys() == {"due_ms"} and isinstance(value["due_ms"], int)
+
+
+def compact(value: object) -> bytes:
+    """Canonical JSON of the plain values that this world sends."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":")).encode()
