@@ -21,7 +21,6 @@ from pwf.actors.base.logging import Log
 from pwf.actors.base.store_actor import StoreHandle
 from pwf.actors.claim.server_claim import Claim, Lock, ServerClaim
 from pwf.actors.code.definitions import Definitions, Lookup
-from pwf.actors.code.interpreters import Interpreters
 from pwf.actors.code.newer_code import NewerCode
 from pwf.actors.code.schemas import Schemas
 from pwf.actors.door.views import Views
@@ -124,8 +123,8 @@ def wire(
         home_id=claim.home_id,
     )
     server_claim = _server_claim(store, claim, ports, scheduler.handle, config, clock, log)
-    definitions = Definitions(ports.pool, store, ports.whereabouts)
-    pruner = _pruner(store, definitions, scheduler.handle, claim.epoch, config, clock, log)
+    definitions = Definitions(ports.pool, ports.whereabouts)
+    pruner = _pruner(store, scheduler.handle, claim.epoch, config, clock, log)
     backups = Backups(at.database, claim.epoch, clock, log)
     newer_code = NewerCode(store)
     views = Views(changes, log)
@@ -147,7 +146,6 @@ def wire(
         clients=lambda: door.handle.clients,
         runners=ports.pool.runners,
         user=ports.user,
-        interpreters=Interpreters(),
         pruner=pruner.handle,
         backups=backups.handle,
     )
@@ -192,7 +190,6 @@ def _server_claim(
 
 def _pruner(
     store: StoreHandle,
-    definitions: Definitions,
     scheduler: SchedulerHandle,
     epoch: int,
     config: Config,
@@ -201,7 +198,6 @@ def _pruner(
 ) -> Pruner:
     return Pruner(
         store=store,
-        definitions=definitions.handle,
         is_idle=lambda: scheduler.used == 0,
         epoch=epoch,
         retention_days=config.retention_days,

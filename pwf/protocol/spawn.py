@@ -45,7 +45,6 @@ class SourceBundle(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 class ZygoteHello(_Message, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="zygote_hello"):
     """The zygote's first frame."""
 
-    python: str
     pwf: str
     identity: Identity
 
@@ -78,13 +77,14 @@ class Resolve(_Message, frozen=True, kw_only=True, forbid_unknown_fields=True, t
 
 
 class Resolved(_Message, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="resolved"):
-    """A definition with the texts of its sources (digest -> bytes), or what is wrong with the file.
+    """A definition with the texts of its sources (digest -> bytes), or what is wrong with the file. `python`: version.
 
     `watch` maps each path whose state the answer depends on to (mtime_ns, ctime_ns, size, inode), or None where
     the path must stay absent: while all agree, the answer may be used again.
     """
 
     call: int
+    python: str = ""
     definition: WorkflowDefinition | None = None
     texts: dict[str, bytes] = {}
     watch: dict[str, tuple[int, int, int, int] | None] = {}

@@ -26,7 +26,6 @@ Q = load_queries(__file__)
 
 LOOK_MAX = 200  # ends that one command looks at
 PLAN_MAX = 500  # the same for one read of a plan
-DEFINITION_AGE_MS = 24 * 3_600_000  # a definition is saved a little before its first run refers to it
 UNUSED_MAX = 100
 
 DAY_MS = 24 * 3_600_000
@@ -182,14 +181,13 @@ class Drop(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def unused_definitions(tx: Tx, query: Unused) -> UnusedPage:
-    """Definitions that no run is bound to, and that are older than a day."""
-    before_ms = tx.now.wall_ms - DEFINITION_AGE_MS
-    facts = {"after": query.after, "before_ms": before_ms, "limit": UNUSED_MAX}
+    """Definitions that no run is bound to."""
+    facts = {"after": query.after, "limit": UNUSED_MAX}
     return _page([str(row[0]) for row in tx.all(Q.unused_definitions, facts)])
 
 
 def drop_definitions(tx: Tx, command: Drop) -> int:
-    """How many went. Whoever remembers that one of them was saved must forget it before."""
+    """How many went. A start that comes later saves its own again."""
     return sum(tx.run(Q.drop_definition, {"definition_id": name}) for name in command.ids)
 
 

@@ -17,10 +17,9 @@ DELETE FROM events WHERE entity_no = :entity_no
 DELETE FROM entities WHERE entity_no = :entity_no
 
 -- name: unused_definitions
--- Definitions that no run is bound to, and that were not saved just now.
+-- Definitions that no run is bound to.
 SELECT definition_id FROM definitions AS d
-WHERE definition_id > :after AND created_wall_ms < :before_ms
-  AND NOT EXISTS (SELECT 1 FROM runs WHERE runs.definition_id = d.definition_id)
+WHERE definition_id > :after AND NOT EXISTS (SELECT 1 FROM runs WHERE runs.definition_id = d.definition_id)
 ORDER BY definition_id LIMIT :limit
 
 -- name: drop_definition

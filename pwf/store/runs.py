@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import msgspec
 
-from pwf.errors import Ambiguous, Conflict, DiskFull, InvalidArgument, NotFound, Unavailable
+from pwf.errors import Ambiguous, Conflict, DiskFull, InvalidArgument, NotFound
 from pwf.ids import check_id
 from pwf.protocol.operations import RunStarted
 from pwf.store import moves, place
+from pwf.store.definitions import SaveDefinition, save_definition
 from pwf.store.once import Done, once
 from pwf.store.queries import load_queries
 from pwf.store.receipts import ReceiptKey
@@ -34,13 +35,13 @@ class RunEnvironment(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StartRun(msgspec.Struct, frozen=True, kw_only=True):
-    """Start a run of a saved definition. `input` is canonical and has been checked. `at_ms`: wall time.
+    """Start a run. `code` is saved with it, unless it is stored. `input` is canonical and has been checked.
 
-    `state_bytes_max`: the budget of the database (`max_state_size`); at or above it nothing new is started.
+    `at_ms`: wall time. `state_bytes_max`: the budget of the database (`max_state_size`); from there on nothing is
+    started.
     """
 
-    workflow: str
-    definition_id: str
+    code: SaveDefinition
     environment: RunEnvironment
     input: bytes
     run_id: str | None = None
@@ -52,6 +53,14 @@ class StartRun(msgspec.Struct, frozen=True, kw_only=True):
     receipt: ReceiptKey | None = None
     actor: str = "client"
     state_bytes_max: int | None = None
+
+    @property
+    def definition_id(self) -> str:
+        return self.code.definition.definition_id
+
+    @property
+    def workflow(self) -> str:
+        return self.code.definition.graph.name
 
 
 def start_run(tx: Tx, command: StartRun) -> Done[RunStarted]:
@@ -72,7 +81,7 @@ def _start(tx: Tx, command: StartRun) -> tuple[RunStarted, bool]:
         if row is not None:
             return _adopt(tx, command, row), True
     _refuse(tx, command)
-    environment_id, is_next = _environment(tx, command)
+    environment_id, is_next = _surroundings(tx, command)
     run_id = command.run_id or tx.ids.new()
     start = graph_of(tx, command.definition_id).graph.start
     value = moves.stored(tx, command.input)
@@ -142,16 +151,15 @@ def _refuse(tx: Tx, command: StartRun) -> None:
     refuse_over_budget(tx, command.state_bytes_max)
 
 
-def _environment(tx: Tx, command: StartRun) -> tuple[str, bool]:
-    """The id of the environment, which is stored now; and whether no other run that waits is due before this one."""
+def _surroundings(tx: Tx, command: StartRun) -> tuple[str, bool]:
+    """Store what is new of code and environment. The environment's id, and whether no other run is due before this."""
     body, environment_id = _named(command.environment)
     facts = {"environment_id": environment_id, "definition_id": command.definition_id, "at_ms": command.at_ms}
     known = tx.one(Q.known, facts)
     assert known is not None
     has_definition, has_environment, another_is_next = known
     if not has_definition:
-        # Retention has dropped it between the caller's look and now.
-        raise Unavailable("the stored code of the workflow was removed just now", hint="repeat the command")
+        save_definition(tx, command.code)
     if not has_environment:
         tx.run(Q.add_environment, {"environment_id": environment_id, "body": body})
     return environment_id, not another_is_next

@@ -27,7 +27,6 @@ def setting(tmp_path):
 
 def behind(setting, state="ready", due_wall_ms=0, count=MANY):
     definition_id = setting.world.define(linear(1))
-    setting.world.sql("UPDATE definitions SET root = '/'")
     add_backlog(setting.world, definition_id, state, 1, count, due_wall_ms)
 
 
@@ -35,7 +34,6 @@ def parked(setting, delay_ms):
     runner = setting.world.run(PARKED)
     assert runner.wait(delay_ms=delay_ms) == "park"
     runner.leave()
-    setting.world.sql("UPDATE definitions SET root = '/'")
     return runner.run_id
 
 

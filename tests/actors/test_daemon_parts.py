@@ -1,4 +1,4 @@
-"""The small parts of the daemon: crash-loop guard, clock watch, claim renewal, the interpreter's facts."""
+"""The small parts of the daemon: crash-loop guard, clock watch, claim renewal."""
 
 from __future__ import annotations
 
@@ -11,11 +11,9 @@ import pytest
 import trio
 import trio.testing
 
-import pwf
 from pwf.actors.base.supervise import LOOP_DEATHS, SOON_MS, Deaths, cause_of
 from pwf.actors.claim.lock_file import LockFile
 from pwf.actors.claim.server_claim import GIVE_UP_S_MAX, RETRY_S, Claim, LiveLeases, ServerClaim
-from pwf.actors.code.interpreters import Interpreters
 from pwf.actors.operations.dispatch import HANDLERS, outcome_of
 from pwf.actors.operations.services import receipt_key, scope_key
 from pwf.actors.operations.views import SHOWN
@@ -25,7 +23,6 @@ from pwf.errors import (
     Ambiguous,
     ClaimLost,
     Conflict,
-    EnvironmentMissing,
     InvalidInput,
     NotFound,
     OutcomeUnknown,
@@ -267,25 +264,6 @@ async def test_a_claim_that_is_given_up_renews_no_more_and_its_lock_names_nobody
     assert lock.records[-1].pid == 0
     with pytest.raises(Unavailable):
         await actor.handle.give_up()
-
-
-# --- interpreters -----------------------------------------------------------------------------------------
-
-
-@pytest.mark.trio
-async def test_our_own_interpreter_is_not_asked_and_another_one_says_what_it_is(tmp_path: Path) -> None:
-    interpreters = Interpreters()
-    version = ".".join(map(str, sys.version_info[:3]))
-    assert await interpreters.facts(sys.executable) == (version, pwf.__version__)
-
-    other = tmp_path / "python"
-    other.write_text("#!/bin/sh\necho 3.99.1\necho 0.0.7\n")
-    other.chmod(0o755)
-    assert await interpreters.facts(str(other)) == ("3.99.1", "0.0.7")
-
-    other.write_text("#!/bin/sh\nexit 1\n")
-    with pytest.raises(EnvironmentMissing, match="no pwf"):
-        await interpreters.facts(str(other))
 
 
 # --- operations -------------------------------------------------------------------------------------------

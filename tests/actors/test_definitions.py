@@ -12,6 +12,7 @@ import pytest
 import trio
 import trio.testing
 
+import pwf
 from pwf.actors.code.definitions import Definitions
 from pwf.actors.code.newer_code import NewerCode
 from pwf.actors.code.schemas import FAULTS_SHOWN_MAX, Schemas
@@ -20,6 +21,7 @@ from pwf.errors import GraphError, InvalidAnswer, InvalidInput, LoadFailed, NotF
 from pwf.protocol.graph import NodeSpec, SourceFile, WorkflowDefinition, WorkflowGraph
 from pwf.protocol.operations import Origin
 from pwf.protocol.spawn import Resolved
+from pwf.store.runs import RunEnvironment
 from pwf.values import digest
 from pwf.watch import mark_of
 
@@ -47,16 +49,9 @@ class Resolver:
         definition = WorkflowDefinition(
             definition_id=digest(text), graph=graph, root=root, sources=(source,), warnings=()
         )
-        return Resolved(call=0, definition=definition, texts={digest(text): text}, watch=watch)
-
-
-class Store:
-    def __init__(self) -> None:
-        self.saved: list[Any] = []
-
-    async def write(self, handler: object, command: Any) -> None:
-        await trio.lowlevel.checkpoint()
-        self.saved.append(command)
+        return Resolved(
+            call=0, python="3.99.1", definition=definition, texts={digest(text): text}, watch=watch
+        )
 
 
 class World:
@@ -65,8 +60,8 @@ class World:
         self.workflows.mkdir(parents=True)
         self.file = self.workflows / "w.py"
         self.file.write_text("# Workflow one")
-        self.resolver, self.store = Resolver(), Store()
-        self.actor = Definitions(self.resolver, self.store, Whereabouts(folder / "config", None))
+        self.resolver = Resolver()
+        self.actor = Definitions(self.resolver, Whereabouts(folder / "config", None))
         self.definitions = self.actor.handle
         self.origin = Origin(cwd=str(folder), python=sys.executable)
 
@@ -121,15 +116,53 @@ async def test_another_environment_is_another_answer(
 
 
 @pytest.mark.trio
-async def test_looking_leaves_no_trace_and_saving_writes_once(
+async def test_one_answer_has_all_that_a_start_needs(
     at: World, autojump_clock: trio.testing.MockClock
 ) -> None:
-    known = await at.definitions.find("w", at.origin)
-    assert at.store.saved == []
-    await at.definitions.save(known)
-    await at.definitions.save(await at.definitions.find("w", at.origin))
-    assert [command.texts for command in at.store.saved] == [{digest(b"# Workflow one"): b"# Workflow one"}]
-    assert known.entry.texts == {}
+    known = (await at.definitions.look("w", at.origin)).get()
+    assert known.code.texts == {digest(b"# Workflow one"): b"# Workflow one"}
+    assert known.code.path == str(at.file)
+    assert known.environment == RunEnvironment(
+        root=at.origin.cwd, interpreter=sys.executable, python="3.99.1", pwf=pwf.__version__
+    )
+
+
+@pytest.mark.trio
+async def test_a_look_says_which_project_was_meant_whatever_is_wrong(
+    at: World, autojump_clock: trio.testing.MockClock
+) -> None:
+    at.resolver.error = Resolved(call=0, error_code="load_failed", error="mistake")
+    root = Path(at.origin.cwd)
+    for workflow, kind in (("w", LoadFailed), ("nowhere", NotFound)):
+        looked = await at.definitions.look(workflow, at.origin)
+        assert (looked.root, type(looked.error)) == (root, kind)
+
+
+@pytest.mark.trio
+async def test_another_interpreter_at_the_same_path_is_asked_again(
+    at: World, autojump_clock: trio.testing.MockClock
+) -> None:
+    python = Path(at.origin.cwd, "python")
+    python.symlink_to(sys.executable)
+    origin = Origin(cwd=at.origin.cwd, python=str(python))
+    await at.definitions.find("w", origin)
+    await at.definitions.find("w", origin)
+    assert len(at.resolver.asked) == 1
+    python.unlink()
+    python.symlink_to("/bin/sh")
+    await at.definitions.find("w", origin)
+    assert len(at.resolver.asked) == 2
+
+
+@pytest.mark.trio
+async def test_the_texts_that_are_kept_are_bounded_and_the_last_stays(
+    at: World, autojump_clock: trio.testing.MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pwf.actors.code.definitions.TEXTS_BYTES_MAX", 20)
+    at.file.with_name("other.py").write_text("# more text than fits")
+    for workflow in ("w", "other", "other", "w"):
+        await at.definitions.find(workflow, at.origin)
+    assert [Path(path).stem for path in at.resolver.asked] == ["w", "other", "w"]
 
 
 @pytest.mark.trio
@@ -212,22 +245,6 @@ async def test_who_waits_for_a_resolver_when_the_actor_ends_is_told(tmp_path: Pa
         await trio.testing.wait_all_tasks_blocked()
         nursery.cancel_scope.cancel()
     assert [type(error) for error in told] == [Unavailable] * 3
-
-
-@pytest.mark.trio
-async def test_what_is_forgotten_while_its_many_files_are_looked_at_is_resolved_anew(
-    at: World, autojump_clock: trio.testing.MockClock, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("pwf.actors.code.definitions.WATCHED_INLINE_MAX", 0)  # as for more files: in a thread
-    known = await at.definitions.find("w", at.origin)
-
-    async def forget() -> None:
-        await at.definitions.forget([known.definition.definition_id])
-
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(at.definitions.find, "w", at.origin)
-        nursery.start_soon(forget)
-    assert len(at.resolver.asked) == 2
 
 
 @pytest.mark.trio

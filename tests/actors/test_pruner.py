@@ -55,16 +55,6 @@ class TrioClock(HandClock):
         )
 
 
-class Definitions:
-    """Remembers what it was told to forget."""
-
-    def __init__(self) -> None:
-        self.forgotten: list[str] = []
-
-    async def forget(self, definition_ids: Any) -> None:
-        self.forgotten += definition_ids
-
-
 class Setting:
     """A store with runs, its actor and a Pruner."""
 
@@ -72,7 +62,6 @@ class Setting:
         self.clock = TrioClock()
         self.world = World(folder, self.clock)
         self.world.checked = False
-        self.definitions = Definitions()
         self.log = NoLog()
         self.busy = False
         self.days = days
@@ -95,7 +84,6 @@ class Setting:
         self.store = await nursery.start(StoreActor(executor).run)
         self.pruner = Pruner(
             store=self.store,
-            definitions=self.definitions,
             is_idle=lambda: not self.busy,
             epoch=self.epoch,
             retention_days=self.days,
@@ -146,7 +134,6 @@ async def test_what_has_ended_thirty_days_ago_goes_by_itself_and_what_it_had_wit
     assert await setting.left() == set()
     for table in ("definitions", "environments", "contents", "content_chunks", "attempts"):
         assert await setting.count(table) == 0, table
-    assert len(setting.definitions.forgotten) == 1
     assert await setting.violations() == ()
 
 

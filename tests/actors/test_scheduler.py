@@ -170,6 +170,7 @@ class Pool:
 class Setting:
     def __init__(self, folder: Any) -> None:
         self.world = World(folder, TrioClock())
+        self.world.root = "/"
         self.world.checked = False
         self.log = NoLog()
         self.pool = Pool()
@@ -180,15 +181,11 @@ class Setting:
 
     def start(self, flow: WorkflowGraph) -> str:
         flow = WorkflowGraph(name=flow.name, start=flow.start, nodes=flow.nodes)
-        run_id = self.world.start(flow)
-        self.world.sql("UPDATE definitions SET root = '/'")
-        return run_id
+        return self.world.start(flow)
 
     def command(self, flow: WorkflowGraph, **more: Any) -> StartRun:
-        """To start a run of it. Before `begin`."""
-        command = self.world.start_command(flow, **more)
-        self.world.sql("UPDATE definitions SET root = '/'")
-        return command
+        """To start a run of it."""
+        return self.world.start_command(flow, **more)
 
     async def begin(self, nursery: trio.Nursery) -> SchedulerHandle:
         self.epoch = self.world.do(claim, ClaimEpoch(token="t", lease_ms=1_000, pid=1, version="x")).epoch

@@ -1,14 +1,10 @@
 """Retention: which trees go, which stay and why, and that nothing is left of what went (S3)."""
 
-import pytest
-
-from pwf.errors import Unavailable
 from pwf.protocol.operations import PruneResult
 from pwf.store import retention
 from pwf.store.daemon import ClaimEpoch, claim
 from pwf.store.retention import (
     DAY_MS,
-    DEFINITION_AGE_MS,
     Drop,
     PruneTree,
     RecordPrune,
@@ -208,7 +204,7 @@ def test_a_repeat_of_a_start_whose_run_was_removed_gets_its_first_answer(world):
 # --- what nothing refers to -----------------------------------------------------------------------------------
 
 
-def test_definitions_and_environments_stay_as_long_as_a_run_has_them_and_a_day(world):
+def test_definitions_and_environments_stay_as_long_as_a_run_has_them(world):
     ended(world)
     assert world.do(retention.unused_definitions, Unused()).ids == ()
     pass_days(world, 31)
@@ -220,30 +216,21 @@ def test_definitions_and_environments_stay_as_long_as_a_run_has_them_and_a_day(w
 
     assert world.do(retention.drop_definitions, Drop(ids=definitions)) == 1
     assert world.do(retention.drop_environments, Drop(ids=environments)) == 1
-    world.define(linear(1))
-    world.clock.forward(DEFINITION_AGE_MS)
-    assert world.do(retention.unused_definitions, Unused()).ids == ()
-    world.clock.forward(1)
-    assert len(world.do(retention.unused_definitions, Unused()).ids) == 1
 
 
 def test_what_a_run_has_taken_since_it_was_looked_for_is_not_dropped(world):
     world.define(linear(1))
-    pass_days(world, 2)
     found = world.do(retention.unused_definitions, Unused()).ids
     world.start(linear(1))
     assert world.do(retention.drop_definitions, Drop(ids=found)) == 0
 
 
-def test_a_start_whose_definition_is_gone_is_unavailable_and_leaves_no_trace(world):
+def test_a_start_whose_definition_was_dropped_just_now_saves_it_again(world):
+    world.define(linear(1))
     command = world.start_command(linear(1))
-    pass_days(world, 2)
     world.do(retention.drop_definitions, Drop(ids=world.do(retention.unused_definitions, Unused()).ids))
-    before = world.dump()
-    with pytest.raises(Unavailable) as caught:
-        world.do(start_run, command)
-    assert "repeat" in caught.value.hint
-    assert world.dump() == before
+    world.do(start_run, command)
+    assert world.sql("SELECT definition_id FROM definitions") == [(command.definition_id,)]
 
 
 def test_a_prune_is_written_into_the_history_once(world):

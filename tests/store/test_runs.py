@@ -29,6 +29,17 @@ def test_a_started_run_is_queued_and_due(world):
     assert (view.interpreter, view.root) == (ENVIRONMENT.interpreter, "/project")
 
 
+def test_code_is_stored_with_the_first_run_of_it_and_by_no_start_that_is_refused_or_adopted(world):
+    stored = "SELECT definition_id FROM definitions"
+    command = world.start_command(linear(2), run_id="mine")
+    with pytest.raises(InvalidArgument):
+        world.do(start_run, msgspec.structs.replace(command, priority=10**9))
+    assert world.sql(stored) == []
+    world.do(start_run, command)
+    world.do(start_run, world.start_command(linear(3), run_id="mine"))
+    assert world.sql(stored) == [(command.definition_id,)]
+
+
 def test_a_start_with_an_equal_id_and_equal_facts_adopts(world):
     command = world.start_command(linear(2), input=1, run_id="mine")
     world.do(start_run, command)

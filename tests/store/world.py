@@ -106,6 +106,7 @@ class World:
         self.spec = make_spec(folder, clock=self.clock)
         self.writer = self.spec.writer()
         self.epoch = 1
+        self.root = "/project"
         self.checked = True
         self.arrows: set[Arrow] = set()
         self.read(arrows.record, None)
@@ -160,13 +161,16 @@ class World:
 
     # --- starting ---
 
+    def code(self, flow: WorkflowGraph) -> SaveDefinition:
+        """What a run of it executes."""
+        definition_id = digest(canonical(flow))
+        definition = WorkflowDefinition(definition_id=definition_id, graph=flow, root=self.root, sources=())
+        return SaveDefinition(definition=definition, path=f"/project/{flow.name}.py", texts={})
+
     def define(self, flow: WorkflowGraph) -> str:
         """Save a definition; its id."""
-        definition_id = digest(canonical(flow))
-        definition = WorkflowDefinition(definition_id=definition_id, graph=flow, root="/project", sources=())
-        command = SaveDefinition(definition=definition, path=f"/project/{flow.name}.py", texts={})
-        self.do(save_definition, command)
-        return definition_id
+        self.do(save_definition, self.code(flow))
+        return digest(canonical(flow))
 
     def start(self, flow: WorkflowGraph, *, input: object = None, **more: Any) -> str:
         """A new run; its id."""
@@ -174,8 +178,7 @@ class World:
 
     def start_command(self, flow: WorkflowGraph, *, input: object = None, **more: Any) -> StartRun:
         facts = {
-            "workflow": flow.name,
-            "definition_id": self.define(flow),
+            "code": self.code(flow),
             "environment": ENVIRONMENT,
             "input": canonical(input),
         }

@@ -1,41 +1,40 @@
-"""Definitions: what a workflow's name means now, with the definition that a run would be bound to.
+"""Definitions: what a workflow's name means now, with all that a run would be bound to.
 
 Owns a published table of resolved files, which the handle reads. Promises: an answer is used again only while every
 file that it depends on is as it was; questions that come while a file is resolved share one resolver, and none is
-answered with an error from before it was asked; what `save` has answered is in the store. Must never import or
-execute a project's code: a resolver process does, and its answer is data.
-In: `at` (a message where the table has no answer), `save`, `forget`. Out: resolvers of the pool, one store command per
-new definition. If it dies: the daemon ends; its state may be lost at any time.
+answered with an error from before it was asked; a question leaves no trace in the store. Must never import or execute
+a project's code: a resolver process does, and its answer is data.
+In: `look`, `find`, `at` (one message where the table has no answer, else none). Out: resolvers of the pool.
+If it dies: the daemon ends; its state may be lost at any time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from typing import Protocol
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import NamedTuple, Protocol
 
 import msgspec
 import trio
 
+import pwf
 from pwf.actors.base.mailbox import Mailbox, Message, ask
-from pwf.actors.base.store_actor import StoreHandle
 from pwf.actors.code.whereabouts import Where
-from pwf.discovery import Found
+from pwf.discovery import Found, project_root
 from pwf.errors import LoadFailed, PwfError, by_code
 from pwf.protocol.graph import WorkflowDefinition
 from pwf.protocol.operations import Origin
 from pwf.protocol.spawn import Resolved
-from pwf.store.definitions import SaveDefinition, save_definition
+from pwf.store.definitions import SaveDefinition
 from pwf.store.runs import RunEnvironment
-from pwf.watch import Watched
+from pwf.watch import Watched, mark_of
 
 # --- limits ---------------------------------------------------------------------------------------------------
 
 INBOX_MAX = 256
 TAKE_MAX = 64
 CACHED_MAX = 128
-# Of one file that nobody has run yet; larger ones go to the store at once.
-TEXTS_KEPT_BYTES_MAX = 4 * 1024 * 1024
+TEXTS_BYTES_MAX = 96 * 1024 * 1024  # of all of them together: the largest file may come with 64 MiB
 WATCHED_INLINE_MAX = 500  # more files than this are looked at in a thread
 
 
@@ -59,39 +58,31 @@ class Lookup(Protocol):
         ...
 
 
-@dataclass
-class Entry:
-    """One resolved file. Only the actor changes it; `texts` is emptied once they are in the store."""
+class Known(NamedTuple):
+    """A workflow as it stands in its files now: `code` is what a run of it executes, `environment` what in."""
 
-    definition: WorkflowDefinition
-    watch: Watched
-    path: str
-    texts: dict[str, bytes]
-    saved: bool = False
-    recorded: RunEnvironment | None = None  # the last answer of `Known.environment`, which only saves work
+    code: SaveDefinition
+    environment: RunEnvironment
+
+    @property
+    def definition(self) -> WorkflowDefinition:
+        """The code without its texts."""
+        return self.code.definition
 
 
-@dataclass(frozen=True)
-class Known:
-    """A workflow as it stands in its files now."""
+class Looked(NamedTuple):
+    """The project that was meant, and the workflow, or what is wrong with it."""
 
-    found: Found
-    interpreter: str
-    definition: WorkflowDefinition
-    entry: Entry
+    root: Path
+    known: Known | None = None
+    error: PwfError | None = None
 
-    def environment(self, python: str, pwf: str, variables: dict[str, str]) -> RunEnvironment:
-        """What a new run records of where it will execute; the same object for the same facts."""
-        last = self.entry.recorded  # the variables are in the key of the entry
-        if last is None or last.python != python or last.pwf != pwf:
-            last = self.entry.recorded = RunEnvironment(
-                root=str(self.found.root),
-                interpreter=self.interpreter,
-                python=python,
-                pwf=pwf,
-                variables=variables,
-            )
-        return last
+    def get(self) -> Known:
+        """The workflow; raises what is wrong with it."""
+        if self.error is not None:
+            raise self.error
+        assert self.known is not None, "either there is an error or it is known"
+        return self.known
 
 
 class Key(msgspec.Struct, frozen=True):
@@ -103,26 +94,20 @@ class Key(msgspec.Struct, frozen=True):
     environment: tuple[tuple[str, str], ...]  # sorted: import-time code may look at it
 
 
+class Entry(NamedTuple):
+    """One resolved file."""
+
+    known: Known
+    watch: Watched
+
+
 # --- messages -------------------------------------------------------------------------------------------------
 
 
-class Resolve(Message[Entry | None], frozen=True, kw_only=True, eq=False):
+class Resolve(Message[Known | None], frozen=True, kw_only=True, eq=False):
     """Resolve a file. The answer None: somebody else had asked before, so look at the table again."""
 
     key: Key
-    environment: dict[str, str]
-
-
-class Save(Message[None], frozen=True, kw_only=True, eq=False):
-    """Put a definition and its texts into the store."""
-
-    entry: Entry
-
-
-class Forget(Message[None], frozen=True, kw_only=True, eq=False):
-    """Definitions that may be gone from the store in a moment."""
-
-    definition_ids: frozenset[str]
 
 
 # --- the handle -----------------------------------------------------------------------------------------------
@@ -131,56 +116,42 @@ class Forget(Message[None], frozen=True, kw_only=True, eq=False):
 class DefinitionsHandle:
     """What others hold of it. `entries` is the published table."""
 
-    def __init__(
-        self, inbox: Mailbox[Resolve | Save | Forget], entries: Mapping[Key, Entry], lookup: Lookup
-    ) -> None:
+    def __init__(self, inbox: Mailbox[Resolve], entries: Mapping[Key, Entry], lookup: Lookup) -> None:
         self._inbox = inbox
         self._entries = entries
         self._lookup = lookup
 
-    def where(self, workflow: str, origin: Origin, asked_ns: int | None = None) -> Where:
+    async def look(self, workflow: str, origin: Origin, asked_ns: int | None = None) -> Looked:
         """What `workflow` (a name or a path) means for somebody at `origin`. `asked_ns`: see `Watched.hold`.
 
-        Raises `NotFound` or `EnvironmentMissing`.
+        What is wrong with it is part of the answer: `NotFound`, `EnvironmentMissing`, `LoadFailed`, `GraphError`.
         """
-        return self._lookup.find(workflow, origin, asked_ns)
-
-    def chosen(self, found: Found, origin: Origin) -> Where:
-        """The same, for a file that is known. Raises `EnvironmentMissing`."""
-        return self._lookup.chosen(found, origin)
+        root = None
+        try:
+            where = self._lookup.find(workflow, origin, asked_ns)
+            root = where.found.root
+            return Looked(root, await self._known(where, origin, asked_ns))
+        except PwfError as error:
+            return Looked(root or project_root(Path(origin.cwd)), error=error)
 
     async def find(self, workflow: str, origin: Origin) -> Known:
-        """What `workflow` means, with the definition that a run would be bound to. Leaves no trace when it raises."""
-        return await self.at(self.where(workflow, origin), origin)
+        """The same, and what is wrong with it is raised."""
+        return (await self.look(workflow, origin)).get()
 
-    async def at(self, where: Where, origin: Origin, asked_ns: int | None = None) -> Known:
-        """The definition of what has been found. Raises `LoadFailed` or `GraphError`."""
+    async def at(self, found: Found, origin: Origin) -> Known:
+        """What a file is that has been found. Raises `EnvironmentMissing`, `LoadFailed` or `GraphError`."""
+        return await self._known(self._lookup.chosen(found, origin), origin)
+
+    async def _known(self, where: Where, origin: Origin, asked_ns: int | None = None) -> Known:
         found, interpreter = where
-        variables = origin.environment
-        key = Key(str(found.path), str(found.root), interpreter, tuple(sorted(variables.items())))
-        entry = None
-        while entry is None:
-            entry = await self._valid(key, asked_ns)
-            if entry is None:
-                entry = await ask(self._inbox, Resolve(key=key, environment=variables))
-        return Known(found, interpreter, entry.definition, entry)
-
-    async def _valid(self, key: Key, asked_ns: int | None) -> Entry | None:
-        """The published answer, while its files are as they were."""
-        entry = self._entries.get(key)
-        if entry is None or not await _is_valid(entry.watch, asked_ns):
-            return None
-        # It may have been forgotten, or resolved anew, while its files were looked at.
-        return entry if self._entries.get(key) is entry else None
-
-    async def save(self, known: Known) -> None:
-        """Put the definition and its texts into the store, before a run refers to it."""
-        if not known.entry.saved:
-            await ask(self._inbox, Save(entry=known.entry))
-
-    async def forget(self, definition_ids: Iterable[str]) -> None:
-        """These may be gone from the store in a moment: whoever asks next has them resolved and saved anew."""
-        await ask(self._inbox, Forget(definition_ids=frozenset(definition_ids)))
+        key = Key(str(found.path), str(found.root), interpreter, tuple(sorted(origin.environment.items())))
+        while True:
+            entry = self._entries.get(key)
+            if entry is not None and await _is_valid(entry.watch, asked_ns):
+                return entry.known
+            known = await ask(self._inbox, Resolve(key=key))
+            if known is not None:
+                return known
 
 
 # --- the actor ------------------------------------------------------------------------------------------------
@@ -189,12 +160,11 @@ class DefinitionsHandle:
 class Definitions:
     """The actor."""
 
-    def __init__(self, resolver: Resolver, store: StoreHandle, lookup: Lookup) -> None:
+    def __init__(self, resolver: Resolver, lookup: Lookup) -> None:
         self._resolver = resolver
-        self._store = store
         self._entries: dict[Key, Entry] = {}  # those that were resolved last are the last
         self._askers: dict[Key, list[Resolve]] = {}
-        self._inbox: Mailbox[Resolve | Save | Forget] = Mailbox(INBOX_MAX, "the keeper of definitions")
+        self._inbox: Mailbox[Resolve] = Mailbox(INBOX_MAX, "the keeper of definitions")
         self.handle = DefinitionsHandle(self._inbox, self._entries, lookup)
 
     async def run(self) -> None:
@@ -203,26 +173,13 @@ class Definitions:
             async with trio.open_nursery() as nursery:
                 while True:
                     for message in await self._inbox.take(TAKE_MAX):
-                        if isinstance(message, Forget):
-                            self._handle_forget(message)
-                        elif isinstance(message, Save):
-                            nursery.start_soon(self._inbox.answer, message, self._handle_save)
-                        elif message.key in self._askers:
+                        if message.key in self._askers:
                             self._askers[message.key].append(message)
                         else:
                             self._askers[message.key] = [message]
                             nursery.start_soon(self._resolve_for_all, message)
 
     # --- handlers ---
-
-    def _handle_forget(self, message: Forget) -> None:
-        gone = message.definition_ids
-        for key in [key for key, entry in self._entries.items() if entry.definition.definition_id in gone]:
-            del self._entries[key]
-        message.reply.give(None)
-
-    async def _handle_save(self, message: Save) -> None:
-        await self._save(message.entry)
 
     async def _resolve_for_all(self, message: Resolve) -> None:
         """Those who joined the first look again, whatever came of it: the file may be another by now, or the first has
@@ -233,31 +190,28 @@ class Definitions:
             for joined in self._askers.pop(message.key)[1:]:
                 joined.reply.give(None)
 
-    async def _handle_resolve(self, message: Resolve) -> Entry:
-        return await self._resolve(message.key, message.environment)
-
-    async def _resolve(self, key: Key, environment: dict[str, str]) -> Entry:
-        answer = await self._resolver.resolve(key.interpreter, key.path, key.root, environment)
+    async def _handle_resolve(self, message: Resolve) -> Known:
+        key = message.key
+        interpreter = mark_of(key.interpreter)
+        variables = dict(key.environment)
+        answer = await self._resolver.resolve(key.interpreter, key.path, key.root, variables)
         if answer.definition is None:
             raise _failure(answer)
-        before = self._entries.pop(key, None)
-        entry = Entry(answer.definition, Watched(answer.watch), key.path, answer.texts)
-        if before is not None and before.definition.definition_id == entry.definition.definition_id:
-            entry.saved = before.saved
-        if entry.saved or sum(map(len, entry.texts.values())) > TEXTS_KEPT_BYTES_MAX:
-            await self._save(entry)
-            entry.texts = {}
-        self._entries[key] = entry
-        while len(self._entries) > CACHED_MAX:
+        known = Known(
+            SaveDefinition(definition=answer.definition, path=key.path, texts=answer.texts),
+            RunEnvironment(
+                root=key.root,
+                interpreter=key.interpreter,
+                python=answer.python,
+                pwf=pwf.__version__,  # a zygote with another one is refused
+                variables=variables,
+            ),
+        )
+        self._entries.pop(key, None)
+        self._entries[key] = Entry(known, Watched({**answer.watch, key.interpreter: interpreter}))
+        while len(self._entries) > 1 and _are_too_many(self._entries.values()):
             del self._entries[next(iter(self._entries))]
-        return entry
-
-    async def _save(self, entry: Entry) -> None:
-        if entry.saved:
-            return
-        command = SaveDefinition(definition=entry.definition, texts=entry.texts, path=entry.path)
-        await self._store.write(save_definition, command)
-        entry.saved, entry.texts = True, {}
+        return known
 
 
 # --- pure functions -------------------------------------------------------------------------------------------
@@ -267,6 +221,11 @@ async def _is_valid(watch: Watched, asked_ns: int | None) -> bool:
     if len(watch) <= WATCHED_INLINE_MAX:
         return watch.hold(asked_ns)
     return await trio.to_thread.run_sync(watch.hold, asked_ns)
+
+
+def _are_too_many(entries: Collection[Entry]) -> bool:
+    texts = (text for entry in entries for text in entry.known.code.texts.values())
+    return len(entries) > CACHED_MAX or sum(map(len, texts)) > TEXTS_BYTES_MAX
 
 
 def _failure(answer: Resolved) -> PwfError:

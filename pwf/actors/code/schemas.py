@@ -27,13 +27,15 @@ class Schemas:
     def __init__(self) -> None:
         self._validators: OrderedDict[bytes, Any] = OrderedDict()
 
-    def check_input(self, schema: dict[str, Any] | None, value: bytes) -> None:
-        """Raise `InvalidInput` that says where in the input (canonical JSON) the fault is."""
+    def check_input(self, schema: dict[str, Any] | None, value: bytes) -> bytes:
+        """The input (canonical JSON) as it is kept. Raise `InvalidInput` that says where in it the fault is."""
+        value = as_kept(schema, value)
         faults = self._faults(schema, value)
         if faults:
             raise InvalidInput(
                 "the input does not fit: " + "; ".join(faults), hint="pwf graph WORKFLOW shows its input"
             )
+        return value
 
     def check_answer(self, schema: dict[str, Any] | None, value: bytes) -> None:
         """Raise `InvalidAnswer` that says where in the answer the fault is."""

@@ -17,7 +17,6 @@ from pwf.actors.base.logging import Log
 from pwf.actors.base.store_actor import StoreHandle
 from pwf.actors.claim.server_claim import ClaimHandle
 from pwf.actors.code.definitions import DefinitionsHandle
-from pwf.actors.code.interpreters import Interpreters
 from pwf.actors.code.newer_code import NewerCodeHandle
 from pwf.actors.code.schemas import Schemas
 from pwf.actors.operations.caller import Caller
@@ -125,7 +124,6 @@ class Services:
     clients: Callable[[], int]
     runners: Callable[[], list[tuple[str, Identity]]]  # marker and process of each that has a run
     user: str  # of the operating system: who all clients are
-    interpreters: Interpreters
     pruner: PrunerHandle
     backups: BackupsHandle
 

@@ -11,9 +11,8 @@ from pathlib import Path
 import msgspec
 
 from pwf.actors.code.definitions import Known
-from pwf.actors.code.schemas import as_kept
 from pwf.actors.operations.services import Answer, Asked, OperationHandler, Services
-from pwf.discovery import Found, project_root
+from pwf.discovery import Found
 from pwf.errors import PwfError
 from pwf.ids import check_id
 from pwf.protocol.operations import Nothing, Origin, RunStarted, StartPayload
@@ -21,7 +20,7 @@ from pwf.store.at_run import AtRun, at_run
 from pwf.store.once import Done
 from pwf.store.receipts import ReceiptKey, find_receipt
 from pwf.store.restart import LookRestart, RestartFacts, RestartRun, look_restart, restart_run
-from pwf.store.runs import RunEnvironment, StartRun, start_run
+from pwf.store.runs import StartRun, start_run
 from pwf.values import canonical, digest, parse_canonical
 
 
@@ -31,25 +30,17 @@ async def start(services: Services, asked: Asked[StartPayload]) -> Answer:
     if payload.run_id is not None:
         check_id(payload.run_id, "run id")
     value = parse_canonical(bytes(payload.input), limit=services.config.max_value_bytes, what="input")
+    looked = await services.definitions.look(payload.workflow, payload.origin, asked.caller.received_ns)
+    receipt = start_receipt(asked, value, looked.root)
     try:
-        where = services.definitions.where(payload.workflow, payload.origin, asked.caller.received_ns)
-    except PwfError as error:
-        receipt = start_receipt(asked, value, project_root(Path(payload.origin.cwd)))
-        return await _stored_start(services, receipt, error)
-    receipt = start_receipt(asked, value, where.found.root)
-    try:
-        known = await services.definitions.at(where, payload.origin, asked.caller.received_ns)
-        value = as_kept(known.definition.graph.input_schema, value)
-        services.schemas.check_input(known.definition.graph.input_schema, value)
-        environment = await environment_of(services, known, payload.origin)
-        await services.definitions.save(known)
+        known = looked.get()
+        value = services.schemas.check_input(known.definition.graph.input_schema, value)
     except PwfError as error:
         # A repeat gets its first answer even when the file no longer loads.
         return await _stored_start(services, receipt, error)
     command = StartRun(
-        workflow=known.definition.graph.name,
-        definition_id=known.definition.definition_id,
-        environment=environment,
+        code=known.code,
+        environment=known.environment,
         input=value,
         run_id=payload.run_id,
         at_ms=payload.at_ms,
@@ -94,12 +85,6 @@ async def _stored_start(services: Services, receipt: ReceiptKey, error: PwfError
     return Answer(msgspec.json.decode(found.response, type=RunStarted), adopted=True)
 
 
-async def environment_of(services: Services, known: Known, origin: Origin) -> RunEnvironment:
-    """What a new run records of where it will execute."""
-    python, pwf = await services.interpreters.facts(known.interpreter)
-    return known.environment(python, pwf, origin.environment)
-
-
 def _started(done: Done[RunStarted], known: Known) -> Answer:
     result = msgspec.structs.replace(done.unwrap(), warnings=known.definition.warnings)
     return Answer(result, done.adopted)
@@ -121,14 +106,11 @@ async def restart(services: Services, asked: Asked[Nothing]) -> Answer:
         return Answer(looked.done.unwrap(), looked.done.adopted)
     facts, run_id = looked.facts, looked.run_id
     assert facts is not None, "a look gives facts or an answer"
-    known, origin = await _present_code(services, facts)
-    services.schemas.check_input(known.definition.graph.input_schema, facts.input)
-    await services.definitions.save(known)
+    known = await _present_code(services, facts)
     command = StartRun(
-        workflow=known.definition.graph.name,
-        definition_id=known.definition.definition_id,
-        environment=await environment_of(services, known, origin),
-        input=facts.input,
+        code=known.code,
+        environment=known.environment,
+        input=services.schemas.check_input(known.definition.graph.input_schema, facts.input),
         priority=facts.priority,
         restarted_from=run_id,
         restart_root=facts.restart_root,
@@ -142,13 +124,13 @@ async def restart(services: Services, asked: Asked[Nothing]) -> Answer:
     return _started(done, known)
 
 
-async def _present_code(services: Services, facts: RestartFacts) -> tuple[Known, Origin]:
+async def _present_code(services: Services, facts: RestartFacts) -> Known:
     origin = Origin(
         cwd=facts.root, python=facts.environment.interpreter, environment=facts.environment.variables
     )
     path = Path(facts.path)
     found = Found(name=path.stem, path=path, scope="path", root=Path(facts.root))
-    return await services.definitions.at(services.definitions.chosen(found, origin), origin), origin
+    return await services.definitions.at(found, origin)
 
 
 HANDLERS: dict[str, OperationHandler] = {"run.start": start, "run.restart": restart}

@@ -36,10 +36,10 @@ async def describe(services: Services, asked: Asked[WorkflowRef]) -> Answer:
     return Answer(
         WorkflowDescription(
             graph=definition.graph,
-            root=str(known.found.root),
-            path=str(known.found.path),
+            root=known.environment.root,
+            path=known.code.path,
             definition_id=definition.definition_id,
-            interpreter=known.interpreter,
+            interpreter=known.environment.interpreter,
             sources=tuple(source.path for source in definition.sources),
             warnings=definition.warnings,
         )
@@ -72,8 +72,7 @@ async def list_(services: Services, asked: Asked[WorkflowListPayload]) -> Answer
 async def _line(services: Services, found: Found, origin: Origin) -> WorkflowLine | None:
     scope = SCOPES[found.scope]
     try:
-        where = services.definitions.chosen(found, origin)
-        definition = (await services.definitions.at(where, origin)).definition
+        definition = (await services.definitions.at(found, origin)).definition
     except PwfError as error:
         if error.code == NO_WORKFLOW:
             return None

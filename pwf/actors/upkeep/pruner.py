@@ -4,7 +4,7 @@ Owns: the walk over ended runs, one at a time. Promises: a tree of runs goes who
 transaction of its own, and other commands take their turn between two of them; while runs execute the walk goes on at
 a bounded pace, so that a daemon that is never idle is pruned too; what is looked for is looked for on the reader, and
 only what was found is written. Must never hold up admission, and never remove by a clock that has just jumped ahead.
-In: time; `prune` of clients. Out: commands to the store; Definitions is told what it must forget.
+In: time; `prune` of clients. Out: commands to the store.
 If it dies: the daemon ends. Every command is safe to repeat, and the next pass goes on where the last one stopped.
 """
 
@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 import trio
@@ -52,14 +52,6 @@ DROP_BYTES = 16 * 1024 * 1024  # of values in one command
 DROP_VALUES = 100
 STEPPED_MS = 3_600_000  # the wall clock has gone ahead of elapsed time by more: it was set
 TRUSTED_AGAIN_MS = 24 * 3_600_000  # of elapsed time
-
-
-class Forgetful(Protocol):
-    """The part of Definitions that this actor needs."""
-
-    async def forget(self, definition_ids: Iterable[str]) -> None:
-        """These may be gone from the store in a moment."""
-        ...
 
 
 # --- messages -------------------------------------------------------------------------------------------------
@@ -116,7 +108,6 @@ class Pruner:
         self,
         *,
         store: StoreHandle,
-        definitions: Forgetful,
         is_idle: Callable[[], bool],
         epoch: int,
         retention_days: int,
@@ -124,7 +115,6 @@ class Pruner:
         log: Log,
     ) -> None:
         self._store = store
-        self._definitions = definitions
         self._is_idle = is_idle
         self._epoch = epoch
         self._retention_ms = retention_days * retention.DAY_MS
@@ -239,7 +229,7 @@ class Pruner:
 
     async def _clean(self, result: PruneResult, pause: Callable[[], Awaitable[None]]) -> PruneResult:
         """Drop definitions, environments, values and receipts that nobody needs; give space back if it pays."""
-        await self._drop(retention.unused_definitions, retention.drop_definitions, pause, forget=True)
+        await self._drop(retention.unused_definitions, retention.drop_definitions, pause)
         await self._drop(retention.unused_environments, retention.drop_environments, pause)
         values = await self._drop_values(pause)
         if self._clock_is_trusted():
@@ -253,16 +243,12 @@ class Pruner:
         look: Callable[[Any, retention.Unused], retention.UnusedPage],
         drop: Callable[[Any, retention.Drop], int],
         pause: Callable[[], Awaitable[None]],
-        *,
-        forget: bool = False,
     ) -> None:
         after: str | None = ""
         while after is not None:
             page = await self._store.read(look, retention.Unused(after=after))
             after = page.after
             if page.ids:
-                if forget:  # before, so that no start takes one of them for stored
-                    await self._definitions.forget(page.ids)
                 await self._store.write(drop, retention.Drop(ids=page.ids))
                 await pause()
 

@@ -56,7 +56,13 @@ def resolve(path: str, root: str) -> Resolved:
             call=0, error_code=fault.code, error=fault.message, hint=fault.hint, watch=dict(snapshot.watch)
         )
     texts = {digest(text): text for text in (*snapshot.texts.values(), *data.values())}
-    return Resolved(call=0, definition=definition, texts=texts, watch=dict(snapshot.watch))
+    return Resolved(
+        call=0,
+        python=sys.version.split(maxsplit=1)[0],
+        definition=definition,
+        texts=texts,
+        watch=dict(snapshot.watch),
+    )
 
 
 class _Resolution:

@@ -83,9 +83,7 @@ class _Zygote:
         identity = host.process_identity(os.getpid())
         if identity is None:
             raise SystemExit(forking.EXIT_CRASHED)
-        self._control.send(
-            ZygoteHello(python=sys.version.split(maxsplit=1)[0], pwf=version, identity=identity)
-        )
+        self._control.send(ZygoteHello(pwf=version, identity=identity))
         try:
             serve(self._control, self._children, self._handle)
         finally:
