@@ -10,9 +10,9 @@ import trio
 
 from pwf import host
 from pwf.actors.processes.runner_pool import RunnerPool
-from pwf.actors.processes.standing_by import Reserved
+from pwf.actors.processes.standing_by import Reserved, template_key
 from pwf.actors.processes.template import Template
-from pwf.actors.processes.warm import Slot, template_key
+from pwf.actors.processes.warm import Slot
 from pwf.host import Identity
 from tests.actors.pool_world import Project, named, running_pool, template_slots, until_dead, waiting_runner
 

@@ -10,8 +10,8 @@ from typing import Any
 import trio
 from trio.testing import memory_stream_pair
 
+from pwf.actors.processes.standing_by import TemplateKey, template_key
 from pwf.actors.processes.template import WAITING_MARKER
-from pwf.actors.processes.warm import TemplateKey, template_key
 from pwf.errors import EnvironmentMissing, LoadFailed, RunnerCrashed
 from pwf.host.identity import Identity
 from pwf.protocol.spawn import Resolved

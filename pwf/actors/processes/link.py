@@ -142,9 +142,9 @@ class SpawnLink:
         if self._on_close is not None:
             self._on_close()
 
-    def when_closed(self, wake: Callable[[], None]) -> None:
-        """Call `wake`, which must only wake others, when the link is closed."""
-        self._on_close = wake
+    def when_closed(self, then: Callable[[], None]) -> None:
+        """Call `then`, perhaps more than once, when the link is closed, whoever closed it."""
+        self._on_close = then
 
     async def serve(self, work: Callable[[], Awaitable[R]]) -> R:
         """Do `work` while a task reads the link; then close it. Raises what the work raises."""

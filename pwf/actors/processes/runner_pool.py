@@ -18,7 +18,7 @@ from pwf.actors.processes.custody import PROOF_TIMEOUT_S, Custody
 from pwf.actors.processes.link import Exits
 from pwf.actors.processes.making import Acquire, EventLog, Makers, PoolInbox, ResolveFile
 from pwf.actors.processes.runner_process import RunnerProcess
-from pwf.actors.processes.standing_by import Reserved
+from pwf.actors.processes.standing_by import template_key
 from pwf.actors.processes.template import WAITING_MARKER
 from pwf.actors.processes.warm import (
     IDLE_S,
@@ -27,9 +27,7 @@ from pwf.actors.processes.warm import (
     ZYGOTE_IDLE_S,
     ZYGOTES_MAX,
     LoadBundle,
-    TemplateKey,
     WarmProcesses,
-    template_key,
 )
 from pwf.host import Identity
 from pwf.protocol.spawn import Resolved
@@ -69,6 +67,7 @@ class RunnerPool:
             idle_s=idle_s,
             zygote_idle_s=zygote_idle_s,
         )
+        self.reserve = self._warm.standing_by.reserve  # of what is published: no task is asked
         self._makers = Makers(
             self._warm,
             self._inbox,
@@ -109,11 +108,6 @@ class RunnerPool:
             isolate=isolate,
         )
         return await ask(self._inbox, message)
-
-    def reserve(self, key: TemplateKey) -> Reserved | None:
-        """A runner that stands by, if one lives; the caller takes it or puts it back. Does not wait."""
-        standing_by = self._warm.standing_by.get(key)
-        return None if standing_by is None else standing_by.reserve()
 
     def runners(self) -> list[tuple[str, Identity]]:
         """Marker and identity of every runner that has a run."""

@@ -1,28 +1,44 @@
 """Runners that stand by: forked ahead of their run, published by the pool, taken by whoever admits one.
 
-A `StandingBy` is the channel between the two, one per template: the pool puts runners in, others take them out at
-once and may put them back. Whoever took one owns it. It tells the pool only by a wake-up, at which the pool looks at
-it again. Promises: one runner is given out once; one that has died is not; closed, it keeps none.
+`StandbyRunners` is the published table, with a `StandingBy` for each template: the pool puts runners in, others take
+them out at once and may put them back. Whoever took one owns it. It tells the pool only by a wake-up, at which the pool
+looks at it again. Promises: one runner is given out once; one that has died is not, nor one of an interpreter that is
+another file by now; closed, a `StandingBy` keeps none.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from typing import Protocol
 
 import trio
 
 from pwf.actors.base.changes import Watch
 from pwf.actors.processes.runner_process import RunnerProcess
 
+TemplateKey = tuple[str, str, tuple[tuple[str, str], ...]]  # interpreter, definition, environment
+
+
+def template_key(interpreter: str, bundle_key: str, environment: dict[str, str]) -> TemplateKey:
+    """What one template serves: loading may depend on the environment."""
+    return interpreter, bundle_key, tuple(sorted(environment.items()))
+
+
+class Interpreted(Protocol):
+    """What the runners came from in the end: a zygote."""
+
+    @property
+    def is_current(self) -> bool:
+        """Whether the interpreter is still the file that the zygote was started from."""
+
 
 class StandingBy:
-    """`is_usable` says whether what they were forked from still stands for what its interpreter is."""
+    """The runners of one template, which came from `zygote`."""
 
-    def __init__(self, is_usable: Callable[[], bool]) -> None:
+    def __init__(self, zygote: Interpreted) -> None:
         self.looked_at = Watch()  # a wake-up for the pool: somebody took one
         self.taken_at = 0.0  # trio's clock
-        self._is_usable = is_usable
+        self._zygote = zygote
         self._waiting: deque[RunnerProcess] = deque()
         self._is_closed = False
 
@@ -58,7 +74,7 @@ class StandingBy:
 
     def reserve(self) -> Reserved | None:
         """One that lives, if there is one. Does not wait."""
-        if not self._waiting or not self._is_usable():
+        if not self._waiting or not self._zygote.is_current:
             return None
         while self._waiting:
             process = self._waiting.popleft()
@@ -67,6 +83,15 @@ class StandingBy:
                 return Reserved(self, process)
             process.close()
         return None
+
+
+class StandbyRunners(dict[TemplateKey, StandingBy]):
+    """Those of every template from which runners may be taken."""
+
+    def reserve(self, key: TemplateKey) -> Reserved | None:
+        """One that lives, if there is one; the caller takes it or puts it back. Does not wait."""
+        standing_by = self.get(key)
+        return None if standing_by is None else standing_by.reserve()
 
 
 class Reserved:

@@ -16,7 +16,7 @@ import trio
 from pwf import host
 from pwf.actors.processes.link import Exits, LinkClosed, SpawnLink
 from pwf.actors.processes.runner_process import RunnerProcess
-from pwf.actors.processes.standing_by import StandingBy
+from pwf.actors.processes.standing_by import Interpreted, StandingBy
 from pwf.errors import RunnerCrashed
 from pwf.host import Identity
 from pwf.protocol.spawn import Forked, ForkRunners
@@ -78,9 +78,9 @@ class Spawner(Protocol):
 
     runners: set[RunnerProcess]  # that live
 
-    @property
-    def is_current(self) -> bool:
-        """Whether the interpreter is still the file that the zygote was started from."""
+
+class Origin(Spawner, Interpreted, Protocol):
+    """A zygote, as its templates need it."""
 
 
 class Template:
@@ -89,17 +89,17 @@ class Template:
     `standing_by`: runners that have no run yet, which are ended when it is closed. `runners`: all that live.
     """
 
-    def __init__(self, zygote: Spawner, link: SpawnLink, identity: Identity, exits: Exits) -> None:
+    def __init__(self, zygote: Origin, link: SpawnLink, identity: Identity, exits: Exits) -> None:
         self.zygote = zygote
         self.identity = identity
         self.unsafe: str | None = None
-        self.standing_by = StandingBy(lambda: self.is_usable)
+        self.standing_by = StandingBy(zygote)
         self.runners: set[RunnerProcess] = set()
         self.is_used = False
         self.hurries_until = 0.0
         self._link = link
         self._exits = exits
-        link.when_closed(self.standing_by.looked_at.wake)
+        link.when_closed(self.standing_by.close)
 
     @property
     def used_at(self) -> float:
@@ -112,14 +112,9 @@ class Template:
         return not self._link.closed.is_set()
 
     @property
-    def is_current(self) -> bool:
-        """As its zygote."""
-        return self.zygote.is_current
-
-    @property
     def is_usable(self) -> bool:
         """Whether it lives, and still stands for what its interpreter is. Its zygote may be gone."""
-        return self.is_open and self.is_current
+        return self.is_open and self.zygote.is_current
 
     @property
     def wanted(self) -> int:
@@ -155,7 +150,6 @@ class Template:
     def close(self) -> None:
         """Close its socket: the template ends; its runners go on, but for those that wait for a run."""
         self._link.close()
-        self.standing_by.close()
         self._exits.forget(self.identity)
 
 

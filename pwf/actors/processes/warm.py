@@ -15,7 +15,7 @@ import trio
 
 from pwf.actors.base.reply import Reply
 from pwf.actors.processes.runner_process import RunnerProcess
-from pwf.actors.processes.standing_by import StandingBy
+from pwf.actors.processes.standing_by import StandbyRunners, TemplateKey
 from pwf.actors.processes.template import Template
 from pwf.actors.processes.zygote import Zygote
 from pwf.errors import PwfError
@@ -30,12 +30,6 @@ IDLE_CHECK_S_MAX = 60.0
 LOAD_DEADLINE_S = 30.0
 
 LoadBundle = Callable[[], Awaitable[SourceBundle]]
-TemplateKey = tuple[str, str, tuple[tuple[str, str], ...]]  # interpreter, definition, environment
-
-
-def template_key(interpreter: str, bundle_key: str, environment: dict[str, str]) -> TemplateKey:
-    """What one template serves: loading may depend on the environment."""
-    return interpreter, bundle_key, tuple(sorted(environment.items()))
 
 
 class Warm(Protocol):
@@ -135,7 +129,7 @@ class WarmProcesses:
         idle_s: float = IDLE_S,
         zygote_idle_s: float = ZYGOTE_IDLE_S,
     ) -> None:
-        self.standing_by: dict[TemplateKey, StandingBy] = {}
+        self.standing_by = StandbyRunners()
         self._templates_max = templates_max
         self._zygotes_max = zygotes_max
         self._idle_s = idle_s

@@ -12,7 +12,8 @@ import trio
 from trio_util import AsyncValue
 
 from pwf.actors.base.store_actor import StoreHandle
-from pwf.actors.processes.warm import TEMPLATES_MAX, TemplateKey, template_key
+from pwf.actors.processes.standing_by import TemplateKey, template_key
+from pwf.actors.processes.warm import TEMPLATES_MAX
 from pwf.discovery import changed_sources
 from pwf.errors import EnvironmentMissing, GraphError, LoadFailed, PwfError, SourceChanged
 from pwf.store.definitions import DefinitionRef, LaunchFacts, launch_facts

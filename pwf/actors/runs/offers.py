@@ -15,9 +15,8 @@ from trio_util import AsyncValue
 
 from pwf.actors.base.mailbox import Mailbox
 from pwf.actors.base.store_actor import StoreHandle
-from pwf.actors.processes.runner_pool import RunnerPool
 from pwf.actors.processes.runner_process import RunnerProcess
-from pwf.actors.processes.standing_by import Reserved
+from pwf.actors.processes.standing_by import Reserved, TemplateKey
 from pwf.actors.runs.capacity import Seat, Snapshot
 from pwf.actors.runs.launching import Launchable
 from pwf.errors import Unavailable
@@ -60,7 +59,7 @@ class Offers:
     def __init__(
         self,
         store: StoreHandle,
-        pool: RunnerPool,
+        reserve: Callable[[TemplateKey], Reserved | None],
         hand_over: Callable[[OfferClosed], Awaitable[None]],
         seats: Mailbox[Seat],
         snapshot: AsyncValue[Snapshot],
@@ -71,7 +70,7 @@ class Offers:
         terms: LaunchTerms,
     ) -> None:
         self._store = store
-        self._pool = pool
+        self._reserve = reserve
         self._hand_over = hand_over
         self._seats = seats
         self._snapshot = snapshot
@@ -98,7 +97,7 @@ class Offers:
             if found.key is None or not os.path.isdir(found.facts.root):
                 continue  # the supervisor says so
             for _ in seats:
-                one = self._pool.reserve(found.key)
+                one = self._reserve(found.key)
                 if one is None:
                     break
                 reserved.append(one)

@@ -219,7 +219,7 @@ class Scheduler:
         )
         offers = Offers(
             store,
-            pool,
+            pool.reserve,
             self._inbox.put_surely,
             self._capacity.laid_out,
             self._published,
