@@ -1,4 +1,4 @@
-"""Where pwf keeps things (design, section 15).
+"""Where pwf keeps things (design, section 15), and which home is meant.
 
 `PWF_HOME` overrides all; otherwise XDG. The lock file records the socket's path, and clients read it there.
 """
@@ -44,14 +44,23 @@ def places(environment: dict[str, str] | None = None) -> Places:
     user_home = Path(env.get("HOME") or os.path.expanduser("~"))
     override = env.get("PWF_HOME")
     if override:
-        home = Path(override).absolute()
+        home = Path(os.path.realpath(override))  # one home has one name, whatever links lead to it
         return Places(home, home / "config.toml", _socket(home / "pwf.sock", home))
     state = Path(env.get("XDG_STATE_HOME") or user_home / ".local" / "state")
     config = Path(env.get("XDG_CONFIG_HOME") or user_home / ".config")
-    home = state / "pwf"
+    home = Path(os.path.realpath(state / "pwf"))
     runtime = env.get("XDG_RUNTIME_DIR")
     wanted = Path(runtime) / "pwf" / "pwf.sock" if runtime else home / "pwf.sock"
     return Places(home, config / "pwf" / "config.toml", _socket(wanted, home))
+
+
+def identity_of(home: Path) -> str:
+    """Which folder this is, whatever it is called: device and inode; "" when there is none."""
+    try:
+        found = home.stat()
+    except OSError:
+        return ""
+    return f"{found.st_dev}:{found.st_ino}"
 
 
 def _socket(wanted: Path, home: Path) -> Path:

@@ -39,7 +39,7 @@ from pwf.errors import PwfError
 from pwf.host.clock_steps import open_clock_steps
 from pwf.host.home import prepare_home
 from pwf.ids import Ids
-from pwf.places import Places, places
+from pwf.places import Places, identity_of, places
 from pwf.protocol.frames import PROTOCOL, Hello
 from pwf.protocol.lock_record import LockRecord, read_record
 from pwf.store.ballast import Ballast
@@ -205,7 +205,12 @@ class Daemon:
             zygote_idle_s=config.zygote_idle_s,
         )
         hello = Hello(
-            protocol=PROTOCOL, version=pwf.__version__, epoch=claim.epoch, home=str(at.home), pid=os.getpid()
+            protocol=PROTOCOL,
+            version=pwf.__version__,
+            epoch=claim.epoch,
+            home=str(at.home),
+            home_identity=identity_of(at.home),
+            pid=os.getpid(),
         )
         return Ports(
             lock=lock,

@@ -22,6 +22,7 @@ from pwf.client.connection import Connection
 from pwf.client.content import ValueReader, inline_bytes
 from pwf.client.core import Answered, Broken, CallReply, ClientCore, Happening, News, Subscription
 from pwf.client.origin import origin
+from pwf.client.peer import GREETING_S_MAX, dial, serves
 from pwf.client.starting import autostart_allowed, connect_or_start, socket_path
 from pwf.client.version import version
 from pwf.errors import DaemonUnreachable, PwfError, Unavailable
@@ -42,7 +43,6 @@ from pwf.protocol.views import ENDED, RunView
 from pwf.values import canonical
 
 READ_BYTES = 256 * 1024
-HELLO_S_MAX = 10.0
 GREETINGS_MAX = 6  # each start of the daemon takes one, too
 CALL_S_MAX = 120.0
 RECONNECT_S_MAX = 60.0
@@ -191,27 +191,33 @@ class Client:
     async def _open(self) -> Connection:
         """A connection over which both sides have greeted."""
         for _ in range(GREETINGS_MAX):  # it may be stopping, or be killed, at this very moment
-            try:
-                stream = Connection(socket_path(self.places))
-            except OSError:
+            connected = dial(socket_path(self.places))  # a Unix socket connects at once or not at all
+            if connected is None:
                 await anyio.to_thread.run_sync(self._start_daemon, abandon_on_cancel=True)
                 continue
+            stream = Connection(connected)
             if await self._greet(stream):
                 return stream
         raise DaemonUnreachable("the daemon closes connections at once", hint="pwf doctor")
 
     async def _greet(self, stream: Connection) -> bool:
-        """Exchange greetings; False when the connection was lost over it. Closed unless True."""
+        """Read the daemon's greeting, and only then send ours and what waits. Closed unless True.
+
+        False when the connection was lost over it, or is another home's; then the daemon of ours has been started.
+        """
         greeted = False
         try:
             self._core.connected()
-            await stream.send(self._core.take_outgoing())
-            with anyio.fail_after(HELLO_S_MAX):
+            with anyio.fail_after(GREETING_S_MAX):
                 while self._core.hello is None:
                     data = await stream.receive(READ_BYTES)
                     if not data:
                         return False
                     self._take(data)
+            if not serves(self._core.hello, self.places):
+                await anyio.to_thread.run_sync(self._start_daemon, abandon_on_cancel=True)
+                return False
+            await stream.send(self._core.take_outgoing())
             greeted = True
         except TimeoutError as error:  # before OSError, which it is
             raise DaemonUnreachable("the daemon does not answer", hint="pwf doctor") from error

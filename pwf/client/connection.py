@@ -14,15 +14,9 @@ import anyio
 class Connection:
     """One reading and one writing task at a time. Use it as a context manager, or call `close`."""
 
-    def __init__(self, path: str) -> None:
-        """Connect; a Unix socket does that at once or not at all. Raises `OSError`."""
-        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        try:
-            self._socket.setblocking(False)
-            self._socket.connect(path)
-        except BaseException:
-            self._socket.close()
-            raise
+    def __init__(self, connected: socket.socket) -> None:
+        """Takes over a connected socket that does not block."""
+        self._socket = connected
 
     def __enter__(self) -> Connection:
         return self

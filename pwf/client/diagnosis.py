@@ -231,7 +231,10 @@ def check_daemon(at: Places) -> Check:
     from pwf.client.sync import SyncClient
 
     record = read_record(at.lock)
-    connection = try_connect(at)
+    try:
+        connection = try_connect(at)
+    except PwfError as error:
+        return fail("daemon", error.message, error.hint or "pwf logs")
     if connection is None:
         if record is not None and record.pid and _is_alive(record.pid):
             return fail(

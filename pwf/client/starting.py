@@ -1,8 +1,9 @@
-"""Finding the daemon, and starting it when nobody listens.
+"""Finding the daemon of this home, and starting it when it does not listen.
 
-The lock file says where the socket is. A started daemon is detached: a session of its own, no terminal,
-output to the log file, working folder `/`. Clients that start at the same moment may each spawn a process;
-the daemon's kernel lock lets one of them serve, the others end, and every client finds the one that serves.
+The lock file says where the socket is; `pwf.client.peer` says whose it is. A daemon of another home counts as nobody.
+A started daemon is detached: a session of its own, no terminal, output to the log file, working folder `/`. Clients
+that start at the same moment may each spawn a process; the daemon's kernel lock lets one of them serve, the others
+end, and every client finds the one that serves.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pwf.client.peer import CONNECT_S_MAX, dial, greets_as_ours
 from pwf.errors import DaemonUnreachable, HomeRefused
 from pwf.places import Places, places
 from pwf.protocol.lock_record import read_record
@@ -23,7 +25,6 @@ if TYPE_CHECKING:
 
 START_S_MAX = 10.0
 POLL_S = 0.02
-CONNECT_S_MAX = 5.0
 SPAWNS_MAX = 3
 ALREADY_SERVING = 4  # exit code of a daemon that found another (docs/operations.md)
 LOG_TAIL_LINES = 12
@@ -43,13 +44,20 @@ def autostart_allowed() -> bool:
 
 
 def try_connect(at: Places) -> socket.socket | None:
-    """A connected socket, or None when nobody listens."""
-    connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    connection.settimeout(CONNECT_S_MAX)
+    """A socket that is connected to the daemon of our home, or None when it does not listen. Nothing was sent yet.
+
+    Raises `HomeRefused` for another user's, `DaemonUnreachable` for one that does not speak.
+    """
+    connection = dial(socket_path(at), wait_s=CONNECT_S_MAX)
+    if connection is None:
+        return None
+    ours = False
     try:
-        connection.connect(socket_path(at))
-    except OSError:
-        connection.close()
+        ours = greets_as_ours(connection, at)
+    finally:
+        if not ours:
+            connection.close()
+    if not ours:
         return None
     connection.settimeout(None)
     return connection
@@ -73,7 +81,8 @@ def connect_or_start(at: Places, *, autostart: bool) -> socket.socket:
         connection = try_connect(at)
         if connection is not None:
             return connection
-        if child.poll() is not None and not _somebody_serves(at, child.pid):
+        lost_race = child.poll() == ALREADY_SERVING and _somebody_serves(at, child.pid)
+        if child.returncode is not None and not lost_race:
             if spawned == SPAWNS_MAX or not _is_worth_another(child.returncode):
                 raise _died(at, child.returncode)
             child = spawn(at)
@@ -150,7 +159,7 @@ def _is_worth_another(returncode: int) -> bool:
 
 
 def _somebody_serves(at: Places, child_pid: int) -> bool:
-    """Whether the lock file names a live process other than our child, which lost the race to it."""
+    """Whether the lock file names a live process other than our child."""
     record = read_record(at.lock)
     if record is None or record.pid in (0, child_pid):
         return False

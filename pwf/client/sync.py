@@ -40,7 +40,6 @@ from pwf.protocol.views import ENDED, RunView
 from pwf.values import canonical
 
 READ_BYTES = 256 * 1024
-HELLO_S_MAX = 10.0
 GREETINGS_MAX = 3
 CALL_S_MAX = 120.0
 RECONNECT_S_MAX = 30.0
@@ -83,19 +82,12 @@ class SyncClient:
         raise DaemonUnreachable("the daemon closed the connection at once", hint="pwf doctor")
 
     def _greet(self) -> bool:
-        """Exchange greetings; False when the connection was lost over it."""
+        """Read the greeting that `try_connect` has looked at, and only then send ours and what waits; False when the
+        connection was lost over it.
+        """
         self._core.connected()
-        self._flush()
-        deadline = time.monotonic() + HELLO_S_MAX
         while self._core.hello is None:
-            left = deadline - time.monotonic()
-            if left <= 0:
-                self.close()
-                raise DaemonUnreachable(
-                    f"the daemon accepts connections but has not answered for {HELLO_S_MAX:g} s",
-                    hint="pwf doctor",
-                )
-            if not self._receive(left):
+            if not self._receive(None):
                 return False
         return True
 

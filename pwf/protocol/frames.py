@@ -29,13 +29,17 @@ class _Frame(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 class Hello(_Frame, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="hello"):
-    """First frame of each side. The daemon's says who it is; the client's names itself."""
+    """First frame of each side. The daemon's says who it is; the client's names itself.
+
+    `home` is for people. `home_identity` (device and inode of the folder) says which home is served.
+    """
 
     protocol: str
     version: str
     client_id: str = ""
     epoch: int = 0
     home: str = ""
+    home_identity: str = ""
     pid: int = 0
 
 

@@ -11,7 +11,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 
 import msgspec
@@ -117,18 +117,39 @@ async def test_a_daemon_that_answers_is_named_and_left_alone(path: Path, holder:
     at = path.with_name("s")
     holder.write(lease_left_ms=-1, at=at)
     listener = _listen(at)
-    hello = encode(Hello(protocol=PROTOCOL, version="1"))
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(trio.serve_listeners, greeting_of(holder.process.pid), [listener])
+        with pytest.raises(AlreadyServing, match=f"pid {holder.process.pid}"):
+            await taken(path)
+        nursery.cancel_scope.cancel()
+    assert holder.process.poll() is None
+
+
+@pytest.mark.serial
+async def test_a_greeting_of_another_process_at_the_holders_socket_is_not_the_holders(
+    path: Path, holder: Holder
+) -> None:
+    at = path.with_name("other.sock")
+    listener = _listen(at)
+    os.kill(holder.process.pid, signal.SIGSTOP)
+    holder.write(lease_left_ms=200, at=at)
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(trio.serve_listeners, greeting_of(os.getpid()), [listener])
+        await taken(path)
+        nursery.cancel_scope.cancel()
+    assert holder.process.wait() == -signal.SIGKILL
+
+
+def greeting_of(pid: int) -> Callable[[trio.SocketStream], Awaitable[None]]:
+    hello = encode(Hello(protocol=PROTOCOL, version="1", pid=pid))
 
     async def greet(stream: trio.SocketStream) -> None:
         await stream.send_all(hello)
         await stream.aclose()
 
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(trio.serve_listeners, greet, [listener])
-        with pytest.raises(AlreadyServing, match=f"pid {holder.process.pid}"):
-            await taken(path)
-        nursery.cancel_scope.cancel()
-    assert holder.process.poll() is None
+    return greet
 
 
 def _listen(at: Path) -> trio.SocketListener:

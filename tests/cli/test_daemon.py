@@ -201,7 +201,7 @@ def test_doctor_sees_a_clock_that_has_stepped_back(quiet_home: Places) -> None:
 def test_doctor_sees_a_daemon_that_accepts_but_never_answers(
     quiet_home: Places, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pwf.client.sync.HELLO_S_MAX", 0.1)
+    monkeypatch.setattr("pwf.client.peer.GREETING_S_MAX", 0.1)
     quiet_home.home.mkdir(mode=0o700)
     folder = os.open(quiet_home.home, os.O_RDONLY)
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)

@@ -18,7 +18,7 @@ from typing import Any
 import msgspec
 
 from pwf.errors import PwfError
-from pwf.places import Places
+from pwf.places import Places, identity_of
 from pwf.protocol.frames import (
     PROTOCOL,
     ErrorBody,
@@ -46,6 +46,8 @@ class FakeDaemon:
         self.refuse = 0  # so many connections are closed before the greeting
         self.connections = 0
         self.greeting: bytes | None = None
+        self.serves: Path | None = None  # a home other than the one in which it stands
+        self.received = bytearray()
         self._handlers: dict[str, Handler] = {"view.unsubscribe": lambda request, payload: Nothing()}
         self._receipts: dict[str, Any] = {}
         self._live: list[socket.socket] = []
@@ -129,11 +131,13 @@ class FakeDaemon:
             threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
 
     def _serve(self, connection: socket.socket) -> None:
-        hello = Hello(protocol=PROTOCOL, version="0", epoch=1, home="h", pid=os.getpid())
+        whose = identity_of(self.serves or self.places.home)
+        hello = Hello(protocol=PROTOCOL, version="0", epoch=1, home="h", home_identity=whose, pid=os.getpid())
         splitter = FrameSplitter()
         try:
             connection.sendall(self.greeting or encode(hello))
             while data := connection.recv(65536):
+                self.received += data
                 for line in splitter.feed(data):
                     frame = decode_client_frame(line)
                     if isinstance(frame, Request):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -144,6 +145,34 @@ def test_a_daemon_that_dies_at_start_is_reported_with_the_end_of_its_log(at: Pla
         connect_or_start(at, autostart=True)
     assert "ended at start (exit code" in caught.value.message
     assert "config.toml:1: max_runners is 0" in caught.value.message
+
+
+def test_a_home_that_is_a_link_is_served_by_its_real_path(
+    at: Places, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    link = home.with_name("link")
+    link.symlink_to(home)
+    monkeypatch.setenv("PWF_HOME", str(link))
+    with connect_sync(autostart=True) as client:
+        assert client.call("daemon.status").home == str(home)
+    with connect_sync(at, autostart=False) as client:
+        assert client.call("daemon.status").home == str(home)
+
+
+def test_a_copied_home_gets_a_daemon_of_its_own(
+    at: Places, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with connect_sync(at, autostart=True) as client:
+        first = client.call("daemon.status")
+    copy = home / "copy"  # inside, so that its daemon is ended with the others
+    copy.mkdir(mode=0o700)
+    shutil.copy(at.lock, copy)
+    monkeypatch.setenv("PWF_HOME", str(copy))
+    with connect_sync(autostart=True) as client:
+        second = client.call("daemon.status")
+    end(second.pid)
+    assert (second.home, second.pid != first.pid) == (str(copy), True)
+    assert ended(second.pid)
 
 
 def test_autostart_can_be_forbidden(at: Places) -> None:

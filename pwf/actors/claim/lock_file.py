@@ -130,7 +130,7 @@ class LockTaker:
         return holder.lease_until_awake_ms - now.awake_ms if holder.boot_id == now.boot_id else 0
 
     async def _speaks(self, holder: LockRecord) -> bool:
-        """Whether the holder greets whoever connects."""
+        """Whether the holder greets whoever connects. By now another process may listen where it did."""
         with trio.move_on_after(ANSWER_S_MAX):
             try:
                 stream = await trio.open_unix_socket(holder.socket)
@@ -146,7 +146,8 @@ class LockTaker:
                     if not more:
                         return False
                     received += more
-                return isinstance(decode_daemon_frame(received.split(b"\n")[0]), Hello)
+                frame = decode_daemon_frame(received.split(b"\n")[0])
+                return isinstance(frame, Hello) and frame.pid == holder.pid
         return False
 
     async def _kill(self, holder: LockRecord, descriptor: int) -> None:
