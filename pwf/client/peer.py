@@ -11,11 +11,13 @@ from __future__ import annotations
 import os
 import select
 import socket
-import stat
 import time
+from pathlib import Path
+from shlex import quote
 
 from pwf import host
 from pwf.errors import DaemonUnreachable, HomeRefused, PwfError
+from pwf.ownership import others_can_write, user_name
 from pwf.places import Places, identity_of
 from pwf.protocol.frames import FRAME_BYTES_MAX, PROTOCOL, Hello, decode_daemon_frame
 
@@ -38,7 +40,7 @@ def dial(path: str, *, wait_s: float = 0.0) -> socket.socket | None:
         user = host.peer_uid(connection)
         if user != os.geteuid():
             raise HomeRefused(
-                f"the process that listens on {path} belongs to another user (uid {user})",
+                f"the process that listens on {path} belongs to {user_name(user)}",
                 hint="set PWF_HOME to a folder of your own",
             )
         connected = True
@@ -97,11 +99,11 @@ def _check_folder(folder: str) -> None:
         return  # then nobody listens there
     if found.st_uid != os.geteuid():
         raise HomeRefused(
-            f"the folder of the socket, {folder}, belongs to another user (uid {found.st_uid})",
+            f"the folder of the socket, {folder}, belongs to {user_name(found.st_uid)}",
             hint="set PWF_HOME to a folder of your own, with a short path",
         )
-    if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+    if why := others_can_write(Path(folder), found):
         raise HomeRefused(
-            f"others can write in the folder of the socket, {folder} (mode {stat.S_IMODE(found.st_mode):o})",
-            hint=f"chmod 700 {folder}",
+            f"others can put a socket of their own into {folder}: {why}",
+            hint=f"look at what lies in it, then chmod 700 {quote(folder)}",
         )

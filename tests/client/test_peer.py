@@ -82,7 +82,7 @@ def test_another_users_process_at_the_sockets_path_gets_nothing(
 ) -> None:
     monkeypatch.setattr(host, "peer_uid", lambda _socket: os.geteuid() + 1)
 
-    with pytest.raises(HomeRefused, match="belongs to another user") as caught:
+    with pytest.raises(HomeRefused, match=r"listens .* belongs to") as caught:
         start(daemon.places, backend)
 
     assert caught.value.hint == "set PWF_HOME to a folder of your own"
@@ -93,12 +93,12 @@ def test_another_users_process_at_the_sockets_path_gets_nothing(
 def test_a_socket_in_a_folder_that_others_can_write_is_not_connected_to(
     daemon: FakeDaemon, backend: str
 ) -> None:
-    daemon.places.home.chmod(0o770)
+    daemon.places.home.chmod(0o777)
 
-    with pytest.raises(HomeRefused, match="others can write") as caught:
+    with pytest.raises(HomeRefused, match="others can put a socket") as caught:
         start(daemon.places, backend)
 
-    assert caught.value.hint == f"chmod 700 {daemon.places.home}"
+    assert caught.value.hint == f"look at what lies in it, then chmod 700 {daemon.places.home}"
     assert daemon.connections == 0
 
 
@@ -107,7 +107,7 @@ def test_a_socket_in_a_folder_that_others_can_write_is_not_connected_to(
 def test_a_socket_in_another_users_folder_is_not_connected_to(daemon: FakeDaemon, backend: str) -> None:
     os.chown(daemon.places.home, 65534, -1)
 
-    with pytest.raises(HomeRefused, match="belongs to another user"):
+    with pytest.raises(HomeRefused, match="the folder of the socket"):
         start(daemon.places, backend)
 
     assert daemon.connections == 0
