@@ -177,15 +177,15 @@ class Engine:
         """Whether the end of this step may be told a moment later: after the next one has begun, or with `Leaving`.
 
         Until then the daemon takes this step for the one that runs. So not where it would soon end it for its time,
-        which a step that never lets go of the interpreter could bring about; and not after an interruption, so that
-        the step that ends its process again is the one that is blamed.
+        which a step that never lets go of the interpreter could bring about; and neither after an interruption, nor
+        where tries are counted, so that the step that takes its process with it is the one that is blamed.
         """
         here = self._specs[self._node]
         if following is None:
             return here.kind in PURE_KINDS
         if end.outcome != "completed" or self._launch.tries > 1:
             return False
-        return _unhurried(here) and _unhurried(self._specs[following])
+        return _may_wait(here) and _may_wait(self._specs[following])
 
     def _follow(self, end: Ended) -> tuple[str | None, StepError | None]:
         """The node that the run should enter. A failed effect has a way out only if it surely did not happen."""
@@ -277,6 +277,7 @@ class Engine:
         return title
 
 
-def _unhurried(spec: NodeSpec) -> bool:
-    """Whether it is a pure node whose time limit, if it has one, is far off when it begins."""
-    return spec.kind in PURE_KINDS and (spec.timeout_ms is None or spec.timeout_ms >= HELD_TIMEOUT_MS_MIN)
+def _may_wait(spec: NodeSpec) -> bool:
+    """Whether it is a pure node without `retry`, whose time limit, if it has one, is far off when it begins."""
+    unhurried = spec.timeout_ms is None or spec.timeout_ms >= HELD_TIMEOUT_MS_MIN
+    return spec.kind in PURE_KINDS and spec.retry is None and unhurried

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import os
 import socket
+import sys
 from collections.abc import Callable
 from typing import Any
 
-from pwf.errors import EnvironmentMissing
 from pwf.protocol.crashlab import LAB_VARIABLE
-from pwf.protocol.runner import Launch, Leaving
+from pwf.protocol.runner import EXIT_UNFIT, Launch, Leaving
 from pwf.runner.base import descendants, forking, limits
 from pwf.runner.base.wire import DaemonGone, ValueReader, Wire
 from pwf.runner.engine import Engine
@@ -65,6 +65,6 @@ def _enter(launch: Launch) -> None:
         try:
             os.chdir(launch.root)
         except OSError as error:
-            message = f"the project's folder {launch.root!r} can not be entered: {error}"
-            raise EnvironmentMissing(message) from error
+            sys.stderr.write(f"the project's folder {launch.root!r} can not be entered: {error}\n")
+            raise SystemExit(EXIT_UNFIT) from error
     limits.limit_memory(launch.memory_bytes_max)

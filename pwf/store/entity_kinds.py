@@ -29,7 +29,8 @@ class RunnerGone(msgspec.Struct, frozen=True, kw_only=True):
 
     `timed_out`: we ended it because the attempt's time was over. `stopped`: it was ended with or by the daemon or
     the machine, which counts against nobody. `begun`: it may have been told to begin; else its effect has not
-    happened. `error` is kept with an interrupted attempt.
+    happened. `died`: it ended by itself in the middle of the attempt, of what `error` says. Else `error` is kept with
+    an interrupted attempt.
     """
 
     entity_no: int
@@ -40,6 +41,7 @@ class RunnerGone(msgspec.Struct, frozen=True, kw_only=True):
     timed_out: int | None = None  # the attempt
     stopped: bool = False
     begun: bool = True
+    died: bool = False
     error: StepError | None = None
 
 

@@ -33,6 +33,9 @@ class Stored(NamedTuple):
 
 NOTHING = Stored()
 
+DEATHS_MAX = 3  # of a step that takes its process with it and has no `retry` (design, section 7)
+DEATH_BACKOFF_MS = (0, 1_000)
+
 
 def stored(tx: Tx, data: bytes | None) -> Stored:
     """Put canonical bytes where they belong: inline, or content-addressed."""
@@ -195,14 +198,22 @@ class Follow(NamedTuple):
     retry_ms: int | None = None
 
 
-def follow(run: RunState, node: NodeSpec, outcome: str, proposed: str | None) -> Follow:
-    """What an outcome leads to. `proposed` is the checked target after `completed`."""
+def follow(
+    run: RunState, node: NodeSpec, outcome: str, proposed: str | None, *, died: bool = False
+) -> Follow:
+    """What an outcome leads to. `proposed` is the checked target after `completed`.
+
+    `died`: it failed by taking its process with it, which may be no fault of its own (the machine ran out of memory).
+    So it is tried again without a declared `retry`, too.
+    """
     if outcome == "completed":
         return Follow(next=proposed)
     if outcome in ("failed", "timed_out"):
         run.failures += 1
         if node.retry is not None and run.failures <= node.retry.times:
             return Follow(retry_ms=node.retry.delay_ms(run.failures))
+        if node.retry is None and died and run.failures < DEATHS_MAX:
+            return Follow(retry_ms=DEATH_BACKOFF_MS[run.failures - 1])
     way = node.way(outcome)
     return Follow(next=None if way is None else way.target)
 

@@ -1,7 +1,7 @@
 """The end of a runner's process, settled from the last committed boundary. Safe to repeat.
 
 A runner's exit is no failure of its run: the last committed attempt and its effect decide whether the run goes on,
-is held, or fails.
+is held, or fails. A step that takes its process with it is one failed try of that step.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pwf.store import moves, place
 from pwf.store.broken import alone
 from pwf.store.change import changing
 from pwf.store.entity_kinds import RunnerGone
-from pwf.store.runners import leave_unknown
+from pwf.store.runners import leave_unknown, only_observes
 from pwf.store.state import Graph, RunState, encode, graph_of, load_run
 from pwf.store.tx import Tx
 
@@ -47,15 +47,16 @@ def _settle(tx: Tx, command: RunnerGone) -> bool:
 def _settle_interrupted(tx: Tx, run: RunState, command: RunnerGone) -> None:
     graph = graph_of(tx, run.definition_id)
     active = tx.one(moves.Q.active_attempt, {"run_no": run.run_no})
-    timed_out = active is not None and command.timed_out == active[0]
     node = graph.node(run.node)
-    run.crashes += not command.stopped and not timed_out
+    timed_out = active is not None and command.timed_out == active[0]
+    died = active is not None and command.died
     manual = active is not None and node.effect is not None and node.effect.mode == "manual"
+    # A step that ends its own process is a failed try; all other ends are counted here, that of an observation too.
+    run.crashes += not (command.stopped or timed_out or (died and not only_observes(run)))
     if manual and command.begun:
-        if leave_unknown(tx, run, node, None, "timed_out" if timed_out else "interrupted"):
-            _go_on(tx, run, command.error)
-    elif timed_out and command.proved:
-        _timed_out(tx, run, graph, node)
+        _leave_unknown(tx, run, node, command, timed_out=timed_out)
+    elif (timed_out or died) and command.proved:
+        _end_try(tx, run, graph, node, command.error if died else None)
     else:  # without proof that the old processes are dead no outcome is committed: the step will run again
         if manual and run.observe is None:  # else an earlier attempt's is still to be observed
             moves.settle_effect(tx, run, "cancelled")
@@ -72,21 +73,34 @@ def _settle_interrupted(tx: Tx, run: RunState, command: RunnerGone) -> None:
         _hold_unreaped(tx, run)
 
 
+def _leave_unknown(tx: Tx, run: RunState, node: NodeSpec, command: RunnerGone, *, timed_out: bool) -> None:
+    """An attempt that could only observe, and took too long for it or ends its process again and again, can't tell."""
+    outcome, error = "interrupted", command.error
+    if timed_out:
+        outcome, error = "timed_out", moves.took_too_long(node)
+    elif command.died:
+        outcome = "failed"
+    observed = only_observes(run) and (timed_out or run.crashes >= CRASHES_MAX)
+    if leave_unknown(tx, run, node, None, outcome, error, observed=observed):
+        _go_on(tx, run, command.error)
+
+
 def _hold_unreaped(tx: Tx, run: RunState) -> None:
     detail = "processes of its last runner could not be shown dead"
     place.hold(tx, run, "process_unreaped", detail, waiting=run.status == "waiting")
 
 
-def _timed_out(tx: Tx, run: RunState, graph: Graph, node: NodeSpec) -> None:
-    timeout_ms = node.timeout_ms or 0
-    error = moves.took_too_long(node)
-    facts: dict[str, object] = {"node": run.node, "attempt": run.attempts, "outcome": "timed_out"}
-    then = moves.follow(run, node, "timed_out", None)
-    moves.end_attempt(tx, run, "timed_out", error=encode(error), active_ms=timeout_ms)
+def _end_try(tx: Tx, run: RunState, graph: Graph, node: NodeSpec, death: StepError | None) -> None:
+    """The attempt is a failed try: it took too long, or took its process with it."""
+    outcome, error = ("timed_out", moves.took_too_long(node)) if death is None else ("failed", death)
+    facts: dict[str, object] = {"node": run.node, "attempt": run.attempts, "outcome": outcome}
+    then = moves.follow(run, node, outcome, None, died=death is not None)
+    active_ms = 0 if death is not None else node.timeout_ms or 0
+    moves.end_attempt(tx, run, outcome, error=encode(error), active_ms=active_ms)
     if node.effect is not None:
         moves.settle_effect(tx, run, "failed")
     run.crashes = 0
-    moves.take(tx, run, graph, then, "timed_out", moves.NOTHING, error, go=False)
+    moves.take(tx, run, graph, then, outcome, moves.NOTHING, error, go=False)
     moves.note(tx, run, "step_finished", "daemon", moves.after_facts(facts, run, then))
 
 

@@ -78,17 +78,33 @@ def part(tx: Tx, run: RunState) -> None:
     runner_is_ending(tx, run.run_no, run.generation)
 
 
-def leave_unknown(tx: Tx, run: RunState, node: NodeSpec, message: Finish | None, outcome: str) -> bool:
+def only_observes(run: RunState) -> bool:
+    """Whether the present attempt observes an effect whose outcome is still to be reported, and does nothing else."""
+    return run.observe in ("failed", "timed_out")
+
+
+def leave_unknown(
+    tx: Tx,
+    run: RunState,
+    node: NodeSpec,
+    message: Finish | None,
+    outcome: str,
+    error: StepError | None = None,
+    *,
+    observed: bool,
+) -> bool:
     """A manual effect may or may not have happened. True: it is to be observed, and the caller queues the run.
 
     False: nobody can tell, and the run is held for a person. Either way the caller parts with the runner.
+    `observed`: the attempt was an observation, which could not tell. `error`: why the attempt ended.
     """
     assert node.effect is not None
-    error = message.error if message is not None else None
-    reports = run.observe in ("failed", "timed_out")  # an outcome that is still to be reported stays
-    # An attempt that could only observe, and took too long for it, is an observation that can't tell.
-    observed = message.observed if message is not None else reports and outcome == "timed_out"
-    if not observed and not (message is None and reports):
+    facts: dict[str, object] = {"effect": run.effect_key, "observed": observed}
+    if message is None and error is not None:
+        facts |= {"code": error.code, "why": error.message}
+    if message is None and only_observes(run):
+        error = None  # what is to be reported is how the effect's own attempt ended
+    elif not observed:
         run.observe = "run" if outcome == "interrupted" else outcome
     moves.end_attempt(
         tx,
@@ -99,13 +115,7 @@ def leave_unknown(tx: Tx, run: RunState, node: NodeSpec, message: Finish | None,
         seq=message.seq if message is not None else None,
         verdict="park",
     )
-    moves.note(
-        tx,
-        run,
-        "effect_unknown",
-        "runner" if message else "daemon",
-        {"effect": run.effect_key, "observed": observed},
-    )
+    moves.note(tx, run, "effect_unknown", "runner" if message else "daemon", facts)
     if node.effect.observable and not observed:
         moves.settle_effect(tx, run, "applying")
         return True

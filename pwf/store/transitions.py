@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import msgspec
 
-from pwf.errors import InvalidValue
+from pwf.errors import InvalidValue, RunnerCrashed
 from pwf.protocol.graph import NodeSpec
 from pwf.protocol.kinds import KINDS
 from pwf.protocol.runner import Ask, Finish, Sequenced, StepReply, Value, WaitUntil
@@ -150,7 +150,7 @@ def _finish(tx: Tx, run: RunState, graph: Graph, message: Finish, *, may_go: boo
     output, error = _named(message.output), message.error
     settled = _settled(node, message)
     if settled == "unknown":
-        if leave_unknown(tx, run, node, message, message.outcome):
+        if leave_unknown(tx, run, node, message, message.outcome, error, observed=message.observed):
             place.queue(tx, run)
         part(tx, run)
         return "park"
@@ -162,7 +162,8 @@ def _finish(tx: Tx, run: RunState, graph: Graph, message: Finish, *, may_go: boo
     facts: dict[str, object] = {"node": run.node, "attempt": run.attempts, "outcome": message.outcome}
     # An effect that happened while its step failed (a bad value, say) must not be tried or routed as if it had not.
     spent = message.settled == "applied" and message.outcome != "completed"
-    then = moves.follow(run, node, message.outcome, message.next)
+    died = message.observed and error is not None and error.code == RunnerCrashed.code
+    then = moves.follow(run, node, message.outcome, message.next, died=died)
     if message.route_error is not None or spent:
         then = moves.Follow()
     go = may_go and not run.pause_requested

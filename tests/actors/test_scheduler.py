@@ -46,6 +46,7 @@ class Process:
     """A runner that says what the test says; it is dead when asked to be, which takes a while unless it has left."""
 
     died_of = ""
+    was_unfit = False
 
     def __init__(self, number: int) -> None:
         self.identity = Identity(pid=number, start_tick=number, boot_id="boot-1", session=number)

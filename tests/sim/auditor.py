@@ -19,7 +19,7 @@ from pwf.protocol.frames import Request, Response
 from tests.sim import deaths
 from tests.sim.holds import Holds
 from tests.sim.ledger import Ledger
-from tests.sim.model import ENDS, RunModel, path_fault
+from tests.sim.model import DIED, ENDS, RunModel, path_fault
 from tests.sim.promises import Promises
 from tests.sim.said import Said
 from tests.sim.steering import Steering
@@ -37,7 +37,8 @@ FROM runs r JOIN entities e ON e.entity_no = r.run_no LEFT JOIN run_queue q ON q
 LEFT JOIN runners p ON p.entity_no = r.run_no WHERE r.run_id = ?"""
 _NAME = "coalesce('run:' || r.run_id, 'daemon')"
 _ENTITIES = "entities e LEFT JOIN runs r ON r.run_no = e.entity_no"
-_ATTEMPTS = """SELECT a.attempt, a.node, a.visit, a.status, a.output, a.generation, a.output_digest
+_ATTEMPTS = """SELECT a.attempt, a.node, a.visit, a.status, a.output, a.generation, a.output_digest,
+  CASE WHEN a.error IS NOT NULL THEN json_extract(CAST(a.error AS TEXT), '$.code') END
 FROM attempts a JOIN runs r ON r.run_no = a.run_no WHERE r.run_id = ? ORDER BY a.attempt"""
 
 
@@ -156,6 +157,7 @@ class Auditor:
         self.waits.look(new, attempts)
         fault = path_fault(self._world.models[new.workflow], new, attempts)
         self.check(fault is None, f"run {run_id} goes only where its graph leads: {fault}; {attempts}")
+        self._deaths_happened(new, attempts)
         if new.status == "cancelled":
             self.check(self.steering.might(run_id, "run.cancel"), f"only a client cancels run {run_id}")
         self._look_at_history(new)
@@ -168,6 +170,19 @@ class Auditor:
         )
         whole = (count, last) == (run.revision, run.revision)
         self.check(whole, f"{run} has an event for each revision: {count}, the last {last}")
+
+    def _deaths_happened(self, run: RunModel, attempts: list[tuple[Any, ...]]) -> None:
+        """A step fails of a death only when its own process ended, and neither by the daemon's hand nor with it."""
+        nodes = self._world.models[run.workflow].nodes
+        dead = [process for process in self._world.machine.processes.values() if process.died]
+        for _, node, _, status, _, generation, code in attempts:
+            if code != DIED or status not in ("failed", "unknown"):
+                continue
+            marker = f":{run.run_id}:{generation}"
+            if nodes[node].effect == "manual":  # what is reported after an observation was another process
+                marker = f":{run.run_id}:"
+            died = any(one.promised == run.run_id or marker in one.marker for one in dead)
+            self.check(died, f"a process of {marker} ended by itself at {node}: {attempts}")
 
     def _one_rule(self, run: RunModel) -> None:
         """No run is non-terminal without a live owner, a due time, an open request or a hold with a reason."""

@@ -132,6 +132,7 @@ class Gremlin:
         process = self._some_process()
         if process is not None:
             self._world.fault("runner_kill", marker=process.marker)
+            process.died = True
             process.kill()
 
     def _stop_runner(self) -> None:

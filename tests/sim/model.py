@@ -8,6 +8,8 @@ from typing import Any, NamedTuple
 from tests.sim.workload import NO_WAY, WorkflowModel
 
 ENDS = {"completed": "completed", "failed": "failed", "timed_out": "timed_out", "cancelled": "cancelled"}
+DIED = "runner_crashed"
+DEATHS = 3  # of a step without retries, before its failed way applies
 
 
 class RunModel(NamedTuple):
@@ -40,7 +42,7 @@ def path_fault(model: WorkflowModel, run: RunModel, attempts: list[tuple[Any, ..
     failures, steps = 0, 1
     completed: set[tuple[str, int]] = set()
     ended: str | None = None
-    for number, (attempt, node, visit, status, output, _generation) in enumerate(attempts, 1):
+    for number, (attempt, node, visit, status, output, _generation, code) in enumerate(attempts, 1):
         if attempt != number:
             return f"attempt {attempt} is not number {number}"
         if position is None:
@@ -58,7 +60,8 @@ def path_fault(model: WorkflowModel, run: RunModel, attempts: list[tuple[Any, ..
         spec = model.nodes[node]
         if status in ("failed", "timed_out"):
             failures += 1
-            if failures <= spec.retries and not _ended_here(run, number, attempts):
+            tries = DEATHS - 1 if code == DIED and not spec.retries else spec.retries
+            if failures <= tries and not _ended_here(run, number, attempts):
                 continue
         following = spec.follow(status, _value(output))
         ended = status

@@ -27,9 +27,10 @@ POLL_S = 0.1
 class SimCustody:
     """Proof by the process table of the simulated machine."""
 
-    def __init__(self, world: Any, chance: random.Random) -> None:
+    def __init__(self, world: Any, chance: random.Random, life: int) -> None:
         self._world = world
         self._chance = chance
+        self._life = life
         self._survived: set[Process] = set()
 
     async def prove_dead(
@@ -52,6 +53,7 @@ class SimCustody:
                     return True
                 for process in found:
                     self._perhaps_survive(process)
+                    process.died |= process.life > self._life  # an earlier daemon, which does not know yet
                     process.kill()
                 with trio.move_on_after(POLL_S):
                     await found[0].ended.wait()
@@ -73,6 +75,7 @@ class HeldRunner:
     """A runner as its daemon holds it."""
 
     died_of = "a fault"
+    was_unfit = False
 
     def __init__(self, world: Any, pool: SimPool, process: Process, stream: Any, values: Any) -> None:
         self._world = world
@@ -178,7 +181,7 @@ class SimPool:
         self._world = world
         self.life = life
         self._chance = world.stream(f"pool:{life.number}")
-        self.custody = SimCustody(world, self._chance)
+        self.custody = SimCustody(world, self._chance, life.number)
         self.held: dict[HeldRunner, None] = {}
         self.waiting: dict[TemplateKey, list[HeldRunner]] = {}
         self._loaded: set[str] = set()
@@ -251,6 +254,7 @@ class SimPool:
     def _start(self, marker: str) -> HeldRunner:
         """A process that waits for its launch."""
         process = self._world.machine.add_process(marker)
+        process.life = self.life.number
         if self._chance.random() < self._world.rate("slow_kill"):
             process.kill_s = self._chance.random() * 4.0
         ours, theirs = memory_stream_pair()

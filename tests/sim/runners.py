@@ -44,6 +44,7 @@ class Ended:
     output: dict[str, Any] | None = None
     settled: str | None = None
     observed: bool = False
+    error: StepError | None = None
 
 
 class ProcessEnds(BaseException):
@@ -244,7 +245,9 @@ class SimRunner:
                 attempt=self._attempt,
                 outcome=end.outcome,
                 output=output,
-                error=None if end.outcome == "completed" else _error("sim", end.outcome, node.id),
+                error=None
+                if end.outcome == "completed"
+                else end.error or _error("sim", end.outcome, node.id),
                 next=following,
                 route_error=_error("routing_failed", "no case", node.id) if no_case else None,
                 settled=end.settled,
@@ -264,7 +267,8 @@ class SimRunner:
             return False
         if following is None:
             return True
-        return end.outcome == "completed" and KINDS[self._model.nodes[following].kind].pure
+        then = self._model.nodes[following]
+        return end.outcome == "completed" and KINDS[then.kind].pure and not node.retries and not then.retries
 
     async def _put(self, output: dict[str, Any]) -> Value:
         data = canonical(output)
@@ -293,6 +297,7 @@ class SimRunner:
         slow = 20.0 if self._happens("slow_runner") else 1.0
         await self._process.breathe(self._chance.random() * most_s * slow)
         if self._happens("runner_exit"):
+            self._process.died = True
             raise ProcessEnds
 
     async def _observe(self, launch: Launch) -> Ended | None:
@@ -304,7 +309,7 @@ class SimRunner:
             return Ended("completed", self._output(), settled="applied", observed=True)
         if launch.observe_then is None:
             return None
-        return Ended(launch.observe_then, settled="rejected", observed=True)
+        return Ended(launch.observe_then, settled="rejected", observed=True, error=launch.observe_error)
 
     async def _step(self, node: NodeModel) -> Ended:
         self._world.auditor.step_begins(self._process, self._node, self._visit, self._attempt)

@@ -62,7 +62,7 @@ class Said:
         """After a commit that changed the run. The attempts with their outputs' bytes in place of the digests."""
         nodes = self._world.models[run.workflow].nodes
         whole = []
-        for number, node, visit, status, output, generation, name in attempts:
+        for number, node, visit, status, output, generation, name, code in attempts:
             key = (run.run_id, number)
             data = self._stored.get(key)
             if status == "completed" and data is None:
@@ -71,7 +71,7 @@ class Said:
                 self._stored[key] = data or b""
             elif status == "completed" and name is None:
                 self._auditor.check(output == data, f"the output of {key} never changes: {output!r}")
-            whole.append((number, node, visit, status, data, generation))
+            whole.append((number, node, visit, status, data, generation, code))
         if run.status == "completed":
             output = self.bytes_of(run.output, run.output_digest)
             last = whole[-1][4] if whole else None

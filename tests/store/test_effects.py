@@ -334,6 +334,52 @@ def test_an_effect_that_kills_its_runner_three_times_holds_the_run(world):
     assert world.launch().launch.observe is True  # still nothing is tried without having looked
 
 
+def test_a_manual_effect_whose_step_died_is_ambiguous_and_never_takes_the_failed_way(world):
+    runner = world.run(graph(node("send", "action", effect=MANUAL, on={"failed": "rescue"}), node("rescue")))
+    runner.die("SIGKILL")
+    assert world.status(runner.run_id) == "ambiguous"
+    assert world.trail(runner.run_id) == ["send.1 unknown"]
+    assert "SIGKILL" in world.view(runner.run_id).steps[0].error.message
+
+
+def not_applied(runner):
+    """`observe` says that it did not happen, and the runner reports what it was told."""
+    told = runner.launch
+    assert (told.observe, told.observe_then, told.observe_error.code) == (True, "failed", "runner_crashed")
+    return runner.finish(outcome="failed", settled="rejected", observed=True, error=told.observe_error)
+
+
+@pytest.mark.parametrize("times", [None, 1])
+def test_the_death_of_a_manual_effect_counts_once_it_is_known_that_it_did_not_happen(world, times):
+    again = None if times is None else retry(times, 2_000)
+    pay = node("pay", "action", effect=OBSERVED, retry=again, on={"failed": "rescue"})
+    runner = world.run(graph(pay, node("rescue")))
+    deaths = 3 if times is None else times + 1
+    for count in range(1, deaths + 1):
+        runner.die()
+        observer = world.launch(runner.run_id)
+        if count == deaths:
+            assert not_applied(observer) == "go"
+            assert world.trail(runner.run_id)[-1] == "rescue.1 active"
+            return
+        assert not_applied(observer) == "park"
+        observer.leave()
+        world.clock.forward(2_000)
+        runner = world.launch(runner.run_id)
+
+
+def test_an_observation_that_ends_its_process_three_times_can_not_tell(world):
+    runner = world.run(send(OBSERVED))
+    runner.die("SIGSEGV")
+    for _ in range(3):
+        runner = world.launch(runner.run_id)
+        assert (runner.launch.observe, runner.launch.observe_error.message) == (True, "SIGSEGV")
+        runner.die("SIGBUS")
+        world.clock.forward(1_000)
+    assert world.status(runner.run_id) == "ambiguous"
+    assert "could not tell" in world.view(runner.run_id).summary.reason
+
+
 def test_pause_now_of_a_manual_effect_is_observed_after_resume(world):
     runner = world.run(send(OBSERVED))
     world.pause(runner.run_id, now=True)

@@ -134,6 +134,104 @@ def test_ends_with_the_daemon_or_by_our_hand_count_against_nobody(world):
     assert world.row(runner.run_id)["crashes"] == 0
 
 
+# --- a step that takes its process with it -----------------------------------------------------------------------
+
+
+def deaths(world, runner, times):
+    """The same step dies again and again; its next runner, if there is one."""
+    for _ in range(times):
+        assert runner is not None
+        runner.die()
+        world.clock.forward(60_000)
+        found = world.admit()
+        runner = Runner(world, found[0]) if found else None
+        if runner is not None:
+            runner.begin()
+    return runner
+
+
+def test_each_death_of_a_step_is_one_failed_try_with_the_signal_named(world):
+    runner = world.run(linear(1))
+    runner.die("its runner ended in the middle of the step (SIGSEGV)")
+    step = world.view(runner.run_id).steps[0]
+    assert (step.status, step.error.code) == ("failed", "runner_crashed")
+    assert "SIGSEGV" in step.error.message
+    assert world.row(runner.run_id)["crashes"] == 0
+
+
+@pytest.mark.parametrize("times", [1, 2, 4])
+def test_retry_counts_the_deaths_of_a_step_and_then_the_failed_way_applies(world, times):
+    flow = graph(node("a", retry=retry(times, 2_000), on={"failed": "rescue"}), node("rescue"))
+    runner = world.run(flow)
+    runner.die()
+    assert world.admission().next_in_ms == 2_000
+    world.clock.forward(2_000)
+    runner = deaths(world, world.launch(runner.run_id), times)
+    assert world.trail(runner.run_id)[:-1] == ["a.1 failed"] * (times + 1)
+    assert runner.launch.node == "rescue"
+    assert runner.launch.past[0].error.code == "runner_crashed"
+
+
+def test_retry_counts_deaths_and_failures_together(world):
+    runner = world.run(graph(node("a", retry=retry(2, 0))))
+    runner.fail()
+    runner.leave()
+    runner = deaths(world, world.launch(runner.run_id), 1)
+    runner.fail()
+    assert world.status(runner.run_id) == "failed"
+
+
+def test_without_retry_three_deaths_of_a_step_take_the_failed_way(world):
+    runner = world.run(graph(node("a", on={"failed": "rescue"}), node("rescue")))
+    runner.die()
+    runner = world.launch(runner.run_id)  # at once
+    runner.die()
+    assert world.admission().next_in_ms == 1_000
+    assert world.why(runner.run_id).code == "retry_later"
+    world.clock.forward(1_000)
+    assert deaths(world, world.launch(runner.run_id), 1).launch.node == "rescue"
+    assert world.trail(runner.run_id) == ["a.1 failed"] * 3 + ["rescue.1 active"]
+
+
+def test_without_retry_and_without_a_failed_way_the_third_death_ends_the_run_and_names_the_signal(world):
+    runner = world.run(linear(1))
+    assert deaths(world, runner, 3) is None
+    view = world.view(runner.run_id)
+    assert (view.summary.status, view.error.code) == ("failed", "runner_crashed")
+    assert "SIGSEGV" in view.summary.reason
+
+
+def test_a_further_visit_has_three_deaths_of_its_own(world):
+    flow = graph(node("a", cases={"again": "a", "on": "b"}), node("b"))
+    runner = deaths(world, world.run(flow), 2)
+    runner.finish("again", to="a")
+    runner = deaths(world, runner, 2)
+    assert (runner.launch.node, runner.launch.visit) == ("a", 2)
+
+
+def test_an_idempotent_effect_whose_step_died_has_failed_and_is_begun_again(world):
+    runner = world.run(graph(node("a", "action", effect=IDEMPOTENT)))
+    runner.die()
+    assert world.effects(runner.run_id) == [("a", 1, "failed", 1)]
+    world.launch(runner.run_id)
+    assert world.effects(runner.run_id) == [("a", 1, "applying", 2)]
+
+
+def test_a_death_that_leaves_processes_commits_no_outcome(world):
+    runner = world.run(graph(node("a", on={"failed": "rescue"}, retry=retry(1)), node("rescue")))
+    runner.die(proved=False)
+    assert world.trail(runner.run_id) == ["a.1 interrupted"]
+    assert world.view(runner.run_id).summary.hold == "process_unreaped"
+
+
+def test_deaths_of_a_step_and_ends_outside_one_are_counted_apart(world):
+    runner = crash(world, world.run(linear(1)), 2)
+    runner = deaths(world, runner, 2)
+    assert world.row(runner.run_id)["crashes"] == 0
+    runner = crash(world, runner, 2)
+    assert world.status(runner.run_id) == "running"
+
+
 # --- time -----------------------------------------------------------------------------------------------------
 
 

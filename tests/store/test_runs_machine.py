@@ -58,6 +58,7 @@ class Model:
     failures: int = 0
     crashes: int = 0
     observe: str | None = None  # run, failed, timed_out
+    died: bool = False  # the effect's own attempt, whose outcome is to be reported
     done: list[tuple[str, int]] = field(default_factory=list)
     begun: dict[tuple[str, int], int] = field(default_factory=dict)
 
@@ -109,7 +110,9 @@ class Model:
         if self.mode is not None:
             self.begun[self.key] = self.begun.get(self.key, 0) + 1
 
-    def outcome(self, outcome: str, now_ms: int, *, go: bool, target: str | None = None) -> str:
+    def outcome(
+        self, outcome: str, now_ms: int, *, go: bool, target: str | None = None, died: bool = False
+    ) -> str:
         """What an attempt's end leads to, and the answer to its runner."""
         self.crashes, self.observe = 0, None
         spec = NODES[self.node]
@@ -119,6 +122,9 @@ class Model:
             self.failures += 1
             if spec.retry is not None and self.failures <= spec.retry.times:
                 self.queue(now_ms + spec.retry.delay_ms(self.failures))
+                return "park"
+            if spec.retry is None and died and self.failures < 3:
+                self.queue(now_ms + (1_000 if self.failures == 2 else 0))
                 return "park"
         if target is None:
             way = spec.way(outcome)
@@ -278,7 +284,10 @@ class RunsMachine(RuleBasedStateMachine):
             word = model.observe if reported else "failed"
             facts |= {"outcome": word, "to": None, "observed": reported}
             facts["settled"] = "rejected" if model.mode == "manual" else None
-            expect = lambda: model.outcome(word, self.now_ms, go=go)  # noqa: E731
+            died = reported and model.died
+            if reported:
+                facts["error"] = runner.launch.observe_error
+            expect = lambda: model.outcome(word, self.now_ms, go=go, died=died)  # noqa: E731
         else:
             observed = model.observe is not None
             # To say nothing about a manual effect that failed is to not know.
@@ -293,7 +302,7 @@ class RunsMachine(RuleBasedStateMachine):
         self.last[model.run_id] = (runner, message, verdict)
 
     def left_unknown(self, model, observed):
-        model.crashes = 0
+        model.crashes, model.died = 0, model.died and observed
         model.unknown("failed", self.now_ms, observed=observed)
         return "park"
 
@@ -315,7 +324,7 @@ class RunsMachine(RuleBasedStateMachine):
 
     @precondition(lambda self: any(model.row for model in self.models.values()))
     @rule(number=st.integers(0, 9), proved=st.sampled_from([True, True, True, False]),
-          how=st.sampled_from(["crash", "crashes", "stopped", "timed_out"]))  # fmt: skip
+          how=st.sampled_from(["crash", "crashes", "died", "stopped", "timed_out"]))  # fmt: skip
     def runner_ends(self, number, proved, how):
         found = [model for model in self.models.values() if model.row]
         model = found[number % len(found)]
@@ -335,7 +344,10 @@ class RunsMachine(RuleBasedStateMachine):
         runner = self.runners[model.run_id]
         late = runner.attempt if how == "timed_out" else None
         executing = model.phase == "running"
-        runner.gone(proved=proved, stopped=how == "stopped", timed_out=late)
+        if how == "died":
+            runner.die(proved=proved)
+        else:
+            runner.gone(proved=proved, stopped=how == "stopped", timed_out=late)
         if executing:
             self.interrupted(model, how, proved)
         if not proved and model.phase != "ended" and model.hold is None:
@@ -346,17 +358,20 @@ class RunsMachine(RuleBasedStateMachine):
             self.last.pop(model.run_id, None)
 
     def interrupted(self, model, how, proved):
-        model.crashes += how == "crash"
+        reports = model.observe in ("failed", "timed_out")
+        model.crashes += how == "crash" or (how == "died" and reports)
         if model.mode == "manual":
-            reports = model.observe in ("failed", "timed_out")
-            observed = reports and how == "timed_out"
-            outcome = model.observe if reports else ("timed_out" if how == "timed_out" else "run")
+            observed = reports and (how == "timed_out" or model.crashes >= 3)
+            outcome = model.observe if reports else {"timed_out": how, "died": "failed"}.get(how, "run")
+            model.died = (how == "died") if not reports else model.died
             model.unknown(outcome, self.now_ms, observed=observed)
             if model.hold != "ambiguous":
                 model.pause, model.hold = model.pause or model.hold == "paused", None
                 model.crashed(self.now_ms)
         elif how == "timed_out" and proved:
             model.outcome("timed_out", self.now_ms, go=False)
+        elif how == "died" and proved:
+            model.outcome("failed", self.now_ms, go=False, died=True)
         else:
             model.crashed(self.now_ms)
 

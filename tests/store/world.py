@@ -391,6 +391,10 @@ class Runner:
         )
         self.world.do(runner_gone, command)
 
+    def die(self, how: str = "SIGSEGV", **more: Any) -> None:
+        """The step has ended its own process."""
+        self.gone(died=True, error=error(how, "runner_crashed"), **more)
+
     def leave(self) -> None:
         """Exit as told, after the last answer."""
         self.gone()

@@ -21,6 +21,7 @@ from pwf.actors.base.socket_stream import SocketStream
 from pwf.actors.processes.custody import PROOF_TIMEOUT_S, CustodyHandle
 from pwf.actors.processes.link import ExitReport, Exits
 from pwf.host import Identity
+from pwf.protocol.runner import EXIT_UNFIT
 
 REPORT_FIRST_S = 0.25  # a runner so short-lived costs no descriptor: whoever reaps it says so
 STATUS_WAIT_S = 0.25  # from the end of the process to the report of whoever reaped it
@@ -116,6 +117,11 @@ class RunnerProcess:
         """
         await self._exited.wait()
         return self._status
+
+    @property
+    def was_unfit(self) -> bool:
+        """Whether it ended because it could not become its run's: no step had begun."""
+        return self._status == EXIT_UNFIT
 
     @property
     def died_of(self) -> str:

@@ -167,6 +167,7 @@ class RunSupervisor:
         self._stop_wanted = False
         self._childless = False  # the runner's own word, when it leaves
         self._timed_out: int | None = None  # the attempt
+        self._hung_up = self._died = False  # the runner, in the middle of a step
         self.handle = SupervisorHandle(self._inbox)
 
     async def run(self) -> None:
@@ -253,9 +254,11 @@ class RunSupervisor:
         return await process.prove_dead(childless=self._childless and not stopped, grace_s=grace_s)
 
     def _crash(self, process: RunnerProcess) -> StepError | None:
-        """What a runner died of that ended in the middle of a step, and not by our hand."""
+        """What a runner died of that ended in the middle of a step, and not by our hand or with us."""
+        self._stop_wanted |= self._world.draining()  # who ends the machine ends runners and daemon together
         if self._current is None or self._stop_wanted or self._timed_out is not None:
             return None
+        self._died = self._hung_up and not process.was_unfit
         how = process.died_of or "nobody could tell how"
         message = f"its runner ended in the middle of the step ({how})"
         return StepError(code=RunnerCrashed.code, message=message, node=self._current.node)
@@ -283,10 +286,9 @@ class RunSupervisor:
             return StepError(code=refusal.code, message=refusal.message)
         hold = hold_for(refusal)
         self._world.log.warning("run.held", run_id=self._fence.run_id, hold=hold)
-        command = HoldRun(
-            run_id=self._fence.run_id, generation=self._fence.generation, hold=hold, detail=refusal.message
-        )
-        await self._write(hold_run, command)
+        fence, detail = self._fence, refusal.message
+        held = HoldRun(run_id=fence.run_id, generation=fence.generation, hold=hold, detail=detail)
+        await self._write(hold_run, held)
         return None
 
     async def _serve(self, process: RunnerProcess) -> StepError | None:
@@ -340,6 +342,7 @@ class RunSupervisor:
         while True:
             data = await self._receive(process)
             if not data:  # it has ended, its time is over, or it is to be stopped
+                self._hung_up = data is not None
                 return None
             try:
                 messages = [decode_from_runner(line) for line in splitter.feed(data)]
@@ -347,9 +350,8 @@ class RunSupervisor:
                 replies = await self._handle_words(messages)
             except ProtocolError as error:
                 self._world.log.error("runner.protocol", run_id=self._fence.run_id, error=str(error))
-                return StepError(
-                    code="protocol_rejected", message=f"the runner sent something unknown: {error}"
-                )
+                said = f"the runner sent something unknown: {error}"
+                return StepError(code="protocol_rejected", message=said)
             except ClaimLost:
                 return None
             if leaves:
@@ -408,9 +410,8 @@ class RunSupervisor:
                 steps = []
                 replies += await self._put(message)
         if updates and self._current is not None:
-            dropped = await self._write(
-                publish_updates, PublishUpdates(fence=self._fence, updates=tuple(updates))
-            )
+            published = PublishUpdates(fence=self._fence, updates=tuple(updates))
+            dropped = await self._write(publish_updates, published)
             if dropped:
                 self._world.log.warning("updates.dropped", run_id=self._fence.run_id, count=dropped)
         return replies + await self._apply(steps)
@@ -462,19 +463,19 @@ class RunSupervisor:
     # --- the end ---
 
     async def _settle(self, proved: bool, error: StepError | None) -> None:
+        fence = self._fence
         if not proved:
-            self._world.log.error(
-                "runner.unreaped", run_id=self._fence.run_id, generation=self._fence.generation
-            )
+            self._world.log.error("runner.unreaped", run_id=fence.run_id, generation=fence.generation)
         gone = RunnerGone(
-            entity_no=self._fence.entity_no,
+            entity_no=fence.entity_no,
             kind=RUN.name,
-            name=self._fence.run_id,
-            generation=self._fence.generation,
+            name=fence.run_id,
+            generation=fence.generation,
             proved=proved,
             timed_out=self._timed_out,
             stopped=self._stop_wanted,
             begun=self._phase >= Phase.TOLD,
+            died=self._died,
             error=error,
         )
         await self._write(runner_gone, gone, along=self._phase is Phase.ENDED and proved)
