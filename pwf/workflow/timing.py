@@ -37,9 +37,9 @@ def days(count: float) -> timedelta:
 class Retry:
     """Try a failed step again, `times` more times at most.
 
-    The n-th further try waits `backoff * factor**(n-1)`, at most `maximum`. Failed and timed-out tries count,
-    interruptions (a killed daemon, a reboot) don't. Between tries the run holds nothing, and the wait
-    survives a crash.
+    The n-th further try waits `backoff * factor**(n-1)`, at most `maximum`. Failed and timed-out tries count, and those
+    that took their process with them; interruptions (a killed daemon, a reboot) don't. Between tries the run holds
+    nothing, and the wait survives a crash.
     """
 
     times: int

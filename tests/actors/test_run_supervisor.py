@@ -11,6 +11,7 @@ from trio.testing import wait_all_tasks_blocked
 from pwf.config import Config
 from pwf.protocol.runner import Finish, Leaving
 from pwf.store.custody import StandingRunners, standing_runners
+from tests.actors import test_scheduler
 from tests.actors.test_offers import Commits
 from tests.actors.test_scheduler import LATER, Process, Setting
 from tests.store.world import graph, linear, node, value
@@ -173,3 +174,70 @@ async def test_a_run_whose_runner_left_without_its_last_word_goes_on(setting, nu
     ]
     assert view.summary.status in ("queued", "running")
     assert await setting.violations() == ()
+
+
+# --- a death in the middle of a step --------------------------------------------------------------------------
+
+
+async def tries(setting: Setting, run_id: str) -> list[tuple[str, str]]:
+    """Status and error of every attempt that has ended."""
+    steps = sorted((await setting.view(run_id)).steps, key=lambda step: step.attempt)
+    return [
+        (step.status, step.error.message if step.error else "") for step in steps if step.status != "active"
+    ]
+
+
+async def hang_up(process: Process, died_of: str = "SIGKILL") -> None:
+    process.died_of = died_of
+    process.leave()
+    await process.theirs.aclose()
+    await trio.sleep(PROOF_S + 0.1)
+
+
+async def test_a_runner_that_ends_in_the_middle_of_a_step_is_a_failed_try_that_names_the_signal(
+    setting, nursery, autojump_clock
+):
+    run_id, process, _ = await launched(setting, nursery)
+    await hang_up(process, "SIGSEGV")
+    assert await tries(setting, run_id) == [
+        ("failed", "its runner ended in the middle of the step (SIGSEGV)")
+    ]
+
+
+async def test_a_runner_that_ends_while_the_daemon_stops_is_no_failed_try(setting, nursery, autojump_clock):
+    """Who ends the machine, or a session, ends runners and daemon together."""
+    run_id, process, _ = await launched(setting, nursery)
+    nursery.start_soon(setting.scheduler.drain, 30.0)
+    await hang_up(process, "SIGTERM")
+    assert await tries(setting, run_id) == [("interrupted", "")]
+
+
+async def test_a_runner_that_could_not_become_its_runs_is_no_failed_try(setting, nursery, autojump_clock):
+    run_id, process, _ = await launched(setting, nursery)
+    process.was_unfit = True
+    await hang_up(process)
+    assert [status for status, _ in await tries(setting, run_id)] == ["interrupted"]
+
+
+class Stuck(Process):
+    """It is stopped, and takes nothing that it is told."""
+
+    class Pipe:
+        async def send_all(self, _data: bytes) -> None:
+            await trio.sleep_forever()
+
+        def close(self) -> None: ...
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.stream.send_stream = self.Pipe()  # type: ignore[assignment]
+
+
+async def test_a_runner_that_takes_no_launch_and_is_ended_for_it_is_no_failed_try(
+    setting, nursery, autojump_clock, monkeypatch
+):
+    monkeypatch.setattr(test_scheduler, "Process", Stuck)
+    run_id = setting.start(linear(1))
+    await setting.begin(nursery)
+    await trio.sleep(setting.config.lease_s + 0.5)
+    assert [status for status, _ in await tries(setting, run_id)] == ["interrupted"]

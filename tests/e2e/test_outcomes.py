@@ -37,21 +37,37 @@ def test_a_runner_that_crashed_says_what_it_died_of(world: World, name: str, bod
     run_id = start(world, name, body)
     world.finish(run_id)
     crashed, done = world.attempts(run_id)
-    assert (crashed.status, done.status) == ("interrupted", "completed")
+    assert (crashed.status, done.status) == ("failed", "completed")
     assert crashed.error is not None
     assert crashed.error.code == "runner_crashed"
     assert how in crashed.error.message
     assert how in crashed.summary
-    gone = next(event for event in world.events(run_id) if event.kind == "runner_gone")
-    assert b"runner_crashed" in bytes(gone.payload)
 
 
-def test_crashes_without_progress_hold_the_run_and_the_reason_says_what_it_died_of(world: World) -> None:
-    run_id = start(world, "hopeless", "os._exit(3)")
-    assert world.parked(run_id, "held").summary.hold == "no_progress"
-    explanation = world.client.call("run.status", run_id=run_id).explanation
-    assert "exit status 3" in explanation.reason
-    assert f"pwf resume {run_id}" in explanation.commands
+def test_a_step_that_takes_its_process_with_it_is_tried_as_often_as_retry_says_then_the_failed_way_applies(
+    world: World,
+) -> None:
+    world.home.workflow(
+        "deadly",
+        """
+import os, signal
+
+flow = Workflow("deadly")
+
+@flow.action(effect=idempotent("die"), retry=Retry(1, backoff=seconds(0)))
+def die(ctx):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+@flow.compute
+def rescue(ctx):
+    return ctx.results[die].error.message
+
+flow.graph(die.on("failed") >> rescue)
+""",
+    )
+    run_id = world.start("deadly")
+    assert "SIGKILL" in world.output(run_id)
+    assert world.steps(run_id) == [("die", "failed"), ("die", "failed"), ("rescue", "completed")]
 
 
 @pytest.mark.parametrize(

@@ -175,30 +175,6 @@ flow.graph(s1 >> s2 >> s3 >> s4)
     assert all(len(lines(folder / node)) == 2 for node in NODES)
 
 
-def test_a_runner_that_dies_three_times_at_one_step_is_held_and_resume_lets_it_try_again(
-    world: World,
-) -> None:
-    world.home.workflow(
-        "deadly",
-        """
-import os, signal
-from pathlib import Path
-
-flow = Workflow("deadly")
-
-@flow.action(effect=idempotent("die"))
-def die(ctx):
-    if ctx.attempt <= 3:
-        os.kill(os.getpid(), signal.SIGKILL)
-    return ctx.attempt
-""",
-    )
-    run_id = world.start("deadly")
-    assert world.parked(run_id, "held").summary.hold == "no_progress"
-    world.client.call("run.resume", run_id=run_id)
-    assert world.output(run_id) == 4
-
-
 def test_when_the_only_runner_is_killed_the_next_run_starts_at_once(narrow: World) -> None:
     folder = narrow.folder("holder")
     holder = narrow.start("gate", str(folder))

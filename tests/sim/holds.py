@@ -53,7 +53,7 @@ class Holds:
         if hold is not None and run.hold is None and not _ends(hold, old, run):
             lifted = might(run.run_id, LIFTED_BY[hold], since)
             check(lifted, f"only the act that a hold names lifts it: {old} -> {run}")
-        if hold is not None and might(run.run_id, "run.resume", since):
+        if hold not in (None, "paused") and might(run.run_id, "run.resume", since):  # which clears the count
             self._generation[run.run_id] = run.generation if old is None else old.generation
         if run.hold is None:
             del self._held[run.run_id]
