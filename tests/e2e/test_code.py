@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import shutil
 
+import pytest
+
 from tests.e2e.home import wait_for
 from tests.e2e.world import PATIENCE_S, World
 
@@ -190,3 +192,35 @@ def test_a_run_whose_pinned_code_no_longer_loads_is_held_and_resume_tries_again(
 def _held_again(world: World, run_id: str, revision: int) -> bool:
     summary = world.view(run_id).summary
     return summary.revision > revision + 1 and summary.hold == "load_failed"
+
+
+@pytest.mark.parametrize("isolate", ["fork", "spawn"])
+def test_a_pool_of_spawned_processes_works_with_the_pinned_code(world: World, isolate: str) -> None:
+    name = f"pools_{isolate}"
+    folder = world.folder(name)
+    world.home.workflow(
+        name,
+        f"""
+import multiprocessing, time
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+
+flow = Workflow("{name}", isolate="{isolate}")
+
+def square(number):
+    return number * number
+
+@flow.action(effect=idempotent("pool"))
+def work(ctx):
+    while not Path("{folder}/edited").exists():
+        time.sleep(0.01)
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(2, mp_context=context) as pool:
+        return list(pool.map(square, range(4)))
+""",
+    )
+    run_id = world.start(name)
+    world.until(run_id, "executing")
+    world.home.workflow(name, "raise RuntimeError('edited')")
+    (folder / "edited").touch()
+    assert world.output(run_id) == [0, 1, 4, 9]
