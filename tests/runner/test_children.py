@@ -5,10 +5,14 @@ from __future__ import annotations
 import os
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.runner.project import Project, run_pinned
+from pwf.protocol.spawn import SourceBundle
+from pwf.runner.load.children import load_with_children
+from tests.runner.forked import forked
+from tests.runner.project import Project
 
 HEAD = """
 import multiprocessing
@@ -25,6 +29,11 @@ def square(number):
 @pytest.fixture
 def project(tmp_path: Path) -> Project:
     return Project(Path(os.path.realpath(tmp_path)) / "project")
+
+
+def run_pinned(bundle: SourceBundle) -> Any:
+    """What the step returns in a process that has loaded the bundle as a runner does."""
+    return forked(lambda: load_with_children(bundle).nodes["step"].fn(None))
 
 
 @pytest.mark.parametrize("method", ["spawn", "forkserver", "fork"])

@@ -14,6 +14,8 @@ from importlib.machinery import ModuleSpec
 import msgspec
 
 from pwf.protocol.spawn import SourceBundle
+from pwf.runner.load.pinned import load_bundle
+from pwf.workflow.workflow import Workflow
 
 CODE_VARIABLE = "PWF_PINNED_CODE"  # the file with the bundle, for all that a runner starts
 
@@ -39,9 +41,10 @@ class MainSpec(ModuleSpec):
         assert name == __name__
 
 
-def prepare_children(bundle: SourceBundle) -> None:
-    """From now on what `multiprocessing` starts here loads this bundle first."""
+def load_with_children(bundle: SourceBundle) -> Workflow[object]:
+    """As `load_bundle`; and what `multiprocessing` starts here loads this bundle first."""
     sys.modules["__main__"].__spec__ = MainSpec(bundle)
+    return load_bundle(bundle)
 
 
 def _offer(data: bytes) -> str:
@@ -59,8 +62,6 @@ def _offer(data: bytes) -> str:
 
 
 def _load() -> None:
-    from pwf.runner.load.pinned import load_bundle
-
     with open(os.environ[CODE_VARIABLE], "rb") as file:
         load_bundle(msgspec.msgpack.decode(file.read(), type=SourceBundle))
 

@@ -19,7 +19,6 @@ from types import ModuleType
 
 from pwf.errors import LoadFailed
 from pwf.protocol.spawn import PinnedSource, SourceBundle
-from pwf.runner.load.children import prepare_children
 from pwf.runner.load.faults import load_fault
 from pwf.runner.load.loading import (
     RESERVED,
@@ -48,7 +47,6 @@ def load_bundle(bundle: SourceBundle) -> Workflow[object]:
     tree = ProjectTree(bundle.root, os.path.dirname(root.path))
     finder = PinnedFinder(tree, bundle.sources, root.path)
     finder.install()
-    prepare_children(bundle)
     with standing_in(bundle.root, root.path):
         try:
             module = execute_root(root.path, root.text, finder.texts)

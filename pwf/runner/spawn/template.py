@@ -22,7 +22,7 @@ from pwf.protocol.spawn import Forked, ForkRunners, Load, Loaded, ToSpawner
 from pwf.runner.base import forking
 from pwf.runner.base.failure import bounded, user_traceback
 from pwf.runner.generation import run_runner
-from pwf.runner.load.pinned import load_bundle
+from pwf.runner.load.children import load_with_children
 from pwf.runner.spawn import hazards
 from pwf.runner.spawn.channel import SpawnSocket, stream_socket
 from pwf.runner.spawn.reaping import Children, kill_descendants
@@ -88,7 +88,7 @@ def load(request: Load, marker: str) -> tuple[Workflow[Any] | None, Loaded]:
     forking.set_environment(request.environment, marker)
     gc.enable()
     try:
-        return load_bundle(request.bundle), Loaded(call=request.call)
+        return load_with_children(request.bundle), Loaded(call=request.call)
     except PwfError as error:
         text, code, hint = error.message, error.code, error.hint
     except BaseException as error:  # noqa: BLE001 - user code: whatever loading raises is the answer
