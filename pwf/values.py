@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -20,8 +20,9 @@ DEPTH_MAX = 100
 INLINE_BYTES_MAX = 4 * 1024  # up to here a value stands in its row (design, section 6)
 VALUE_BYTES_MAX = 64 * 1024 * 1024
 CHUNK_BYTES = 256 * 1024
-INT_DIGITS_MAX = 4_300  # Python's own limit for int <-> text
+SHOWN_MAX = 80  # characters of a name that a message shows
 
+_SOUND = frozenset({int, bool, type(None)})  # is JSON, whatever its value
 _encoder = msgspec.json.Encoder(order="deterministic")
 
 
@@ -34,7 +35,9 @@ def canonical(value: object, *, limit: int = VALUE_BYTES_MAX, what: str = "value
         plain = msgspec.to_builtins(value, builtin_types=(bytes, bytearray, memoryview), str_keys=False)
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidValue(f"{what} can not be written as JSON: {error}") from error
-    _check(plain, what, 0)
+    fault = _fault(plain, 0)
+    if fault is not None:
+        raise InvalidValue(f"{what}{''.join(reversed(fault.steps))} {fault.why}")
     try:
         data = _encoder.encode(plain)
     except (TypeError, ValueError, RecursionError) as error:
@@ -81,45 +84,69 @@ def digest(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
-def _check(value: object, path: str, depth: int) -> None:
-    if depth > DEPTH_MAX:
-        raise InvalidValue(f"{path} is nested more than {DEPTH_MAX} deep")
-    if value is None or isinstance(value, bool):
-        return
+class _Fault(NamedTuple):
+    """What is wrong in a value. `steps` lead to it, the last one first: a path is written for a fault only, since
+    paths of all that lies deep in a value would be far longer than the value.
+    """
+
+    why: str
+    steps: list[str]
+
+
+def _fault(value: object, depth: int) -> _Fault | None:
+    if value is None or isinstance(value, bool | int):
+        return None
     if isinstance(value, str):
-        _check_text(value, path)
-    elif isinstance(value, float):
-        if not math.isfinite(value):
-            raise InvalidValue(f"{path} is {value}; JSON has no such number")
-    elif isinstance(value, dict):
+        return _fault_of_text(value)
+    if isinstance(value, float):
+        return None if math.isfinite(value) else _Fault(f"is {value}; JSON has no such number", [])
+    if isinstance(value, dict | list | tuple) and depth >= DEPTH_MAX:
+        return _Fault(f"is nested more than {DEPTH_MAX} deep", [])
+    if isinstance(value, dict):
         for key, item in value.items():
-            if not isinstance(key, str):
-                raise InvalidValue(f"{path} has a key that is not a string: {key!r}")
-            _check_text(key, path)
-            _check(item, f"{path}.{key}", depth + 1)
-    elif isinstance(value, list | tuple):
+            fault = _fault_of_key(key)
+            if fault is not None:
+                return fault
+            fault = None if type(item) in _SOUND else _fault(item, depth + 1)
+            if fault is not None:
+                fault.steps.append(f".{shortened(key, SHOWN_MAX)}")
+                return fault
+        return None
+    if isinstance(value, list | tuple):
         for index, item in enumerate(value):
-            _check(item, f"{path}[{index}]", depth + 1)
-    elif isinstance(value, bytes | bytearray | memoryview):
-        raise InvalidValue(f"{path} is bytes; JSON has only text: decode it, or encode it as base64")
-    elif not isinstance(value, int):
-        raise InvalidValue(f"{path} is a {type(value).__name__}, which has no place in JSON")
+            fault = None if type(item) in _SOUND else _fault(item, depth + 1)
+            if fault is not None:
+                fault.steps.append(f"[{index}]")
+                return fault
+        return None
+    if isinstance(value, bytes | bytearray | memoryview):
+        return _Fault("is bytes; JSON has only text: decode it, or encode it as base64", [])
+    return _Fault(f"is a {type(value).__name__}, which has no place in JSON", [])
 
 
-def _check_text(text: str, path: str) -> None:
+def _fault_of_key(key: object) -> _Fault | None:
+    if isinstance(key, str):
+        return _fault_of_text(key)
+    return _Fault(f"has a key that is not a string: {shortened(repr(key), SHOWN_MAX)}", [])
+
+
+def _fault_of_text(text: str) -> _Fault | None:
     if not text.isascii():
         try:
             text.encode()
-        except UnicodeEncodeError as error:
-            raise InvalidValue(f"{path} has a lone surrogate") from error
+        except UnicodeEncodeError:
+            return _Fault("has a lone surrogate", [])
+    return None
 
 
 def _no_doubles(pairs: list[tuple[str, object]]) -> dict[str, object]:
     found = dict(pairs)
     if len(found) != len(pairs):
-        keys = [key for key, _ in pairs]
-        doubled = next(key for key in keys if keys.count(key) > 1)
-        raise ValueError(f"the key {doubled!r} stands twice in one object")
+        seen: set[str] = set()
+        for key, _ in pairs:
+            if key in seen:
+                raise ValueError(f"the key {shortened(key, SHOWN_MAX)!r} stands twice in one object")
+            seen.add(key)
     return found
 
 

@@ -29,6 +29,12 @@ def add(commands: Commands) -> None:
     )
     parser.add_argument("request_id", metavar="REQUEST", help="the question")
     parser.add_argument("answer", metavar="JSON", help="the answer: JSON, @FILE, or - for stdin")
+    parser.add_argument(
+        "--revision",
+        metavar="N",
+        type=int,
+        help="only if its run is still at this revision (pwf show --json)",
+    )
 
 
 def requests(options: argparse.Namespace, out: Out) -> int:
@@ -78,7 +84,7 @@ def answer(options: argparse.Namespace, out: Out) -> int:
         request_id=options.request_id, answer=msgspec.Raw(canonical(value, what="the answer"))
     )
     with client() as daemon:
-        reply = daemon.exchange("request.answer", payload)
+        reply = daemon.exchange("request.answer", payload, expected_revision=options.revision)
     answered = reply.result
     if out.as_json:
         out.emit({**msgspec.to_builtins(answered), "adopted": reply.outcome == "adopted"})

@@ -1,12 +1,14 @@
 """Frames of `pwf.client.v1`: NDJSON, one object of at most 1 MiB a line (design, section 8).
 
-Sans-I/O: `FrameSplitter` turns bytes into lines, `decode_*` turns a line into a struct. Anything else than a known
-frame raises `ProtocolError`; who reads decides to close the connection.
+Sans-I/O: `FrameSplitter` turns bytes into lines, `decode_*` turns a line into a struct. A request whose fields have
+wrong types is a `Misfit`, which is answered. Anything else than a known frame raises `ProtocolError`; who reads
+decides to close the connection.
 """
 
 from __future__ import annotations
 
-from typing import Literal
+import contextlib
+from typing import Literal, NamedTuple
 
 import msgspec
 
@@ -55,6 +57,25 @@ class Request(_Frame, frozen=True, kw_only=True, forbid_unknown_fields=True, tag
     payload: msgspec.Raw = msgspec.field(default_factory=empty)
 
 
+class _RequestUnread(_Frame, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="request"):
+    """The fields of a request whatever their types, but for its id."""
+
+    request_id: str
+    client_id: OptionalRaw = None
+    operation: OptionalRaw = None
+    run_id: OptionalRaw = None
+    expected_revision: OptionalRaw = None
+    idempotency_key: OptionalRaw = None
+    payload: OptionalRaw = None
+
+
+class Misfit(NamedTuple):
+    """A request of known id with a field that is missing or of a wrong type: it can be answered."""
+
+    request_id: str
+    why: str
+
+
 class ErrorBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """`code` is stable; `message` and `hint` are for people; `details` is machine data of that code."""
 
@@ -100,6 +121,7 @@ DaemonFrame = Hello | Response | Event | ErrorFrame
 
 _encoder = msgspec.json.Encoder()
 _client = msgspec.json.Decoder(ClientFrame)
+_unread = msgspec.json.Decoder(_RequestUnread)
 _daemon = msgspec.json.Decoder(DaemonFrame)
 
 
@@ -117,13 +139,16 @@ def encode(frame: ClientFrame | DaemonFrame) -> bytes:
     return data
 
 
-def decode_client_frame(line: bytes) -> ClientFrame:
-    """What a client sent."""
+def decode_client_frame(line: bytes) -> ClientFrame | Misfit:
+    """What a client sent. `ProtocolError` for what can not be answered by id."""
     if is_too_deep(line):
         raise ProtocolError(f"not a {PROTOCOL} frame: it is nested more than {NESTING_MAX} deep")
     try:
         return _client.decode(_text(line))
     except (msgspec.MsgspecError, RecursionError) as error:
+        if isinstance(error, msgspec.ValidationError):
+            with contextlib.suppress(msgspec.MsgspecError):
+                return Misfit(_unread.decode(line).request_id, str(error))
         raise ProtocolError(f"not a {PROTOCOL} frame: {error}") from error
 
 

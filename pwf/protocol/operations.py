@@ -397,12 +397,16 @@ VIEWS: dict[ViewName, ViewFacts] = {
 
 
 class Operation(NamedTuple):
-    """`needs_run`: the frame's `run_id` is required. `changes`: leaves a receipt."""
+    """`needs_run`: the frame's `run_id` is required. `changes`: leaves a receipt.
+
+    `guarded`: honours the frame's `expected_revision`, of the run that it changes; the others refuse one.
+    """
 
     payload: type[Any]
     result: type[Any]
     needs_run: bool = False
     changes: bool = False
+    guarded: bool = False
 
 
 OPERATIONS: dict[str, Operation] = {
@@ -415,15 +419,15 @@ OPERATIONS: dict[str, Operation] = {
     "run.status": Operation(Nothing, Explained, needs_run=True),
     "run.view": Operation(StepsPayload, RunView, needs_run=True),
     "run.events": Operation(EventsPayload, EventPage, needs_run=True),
-    "run.pause": Operation(PausePayload, RunChanged, needs_run=True, changes=True),
-    "run.resume": Operation(Nothing, RunChanged, needs_run=True, changes=True),
-    "run.cancel": Operation(CancelPayload, RunChanged, needs_run=True, changes=True),
-    "run.restart": Operation(Nothing, RunStarted, needs_run=True, changes=True),
+    "run.pause": Operation(PausePayload, RunChanged, needs_run=True, changes=True, guarded=True),
+    "run.resume": Operation(Nothing, RunChanged, needs_run=True, changes=True, guarded=True),
+    "run.cancel": Operation(CancelPayload, RunChanged, needs_run=True, changes=True, guarded=True),
+    "run.restart": Operation(Nothing, RunStarted, needs_run=True, changes=True, guarded=True),
     "run.wait": Operation(WaitPayload, WaitResult, needs_run=True),
     "request.list": Operation(RequestListPayload, RequestList),
-    "request.answer": Operation(AnswerPayload, Answered, changes=True),
+    "request.answer": Operation(AnswerPayload, Answered, changes=True, guarded=True),
     "effect.list": Operation(EffectListPayload, EffectList),
-    "effect.recover": Operation(RecoverPayload, RunChanged, needs_run=True, changes=True),
+    "effect.recover": Operation(RecoverPayload, RunChanged, needs_run=True, changes=True, guarded=True),
     "state.status": Operation(Nothing, StateStatus),
     "state.verify": Operation(Nothing, VerifyResult),
     "state.backup": Operation(BackupPayload, BackupResult),

@@ -37,6 +37,7 @@ def wire_schema() -> dict[str, Any]:
                 "result": reference[operation.result],
                 "needs_run": operation.needs_run,
                 "changes": operation.changes,
+                "guarded": operation.guarded,
             }
             for name, operation in OPERATIONS.items()
         },

@@ -71,10 +71,11 @@ def _resolve(tx: Tx, ref: str) -> str:
 
 
 class AnswerRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """`answer` is canonical JSON that fits the request's schema."""
+    """`answer` is canonical JSON that fits the request's schema. `expected_revision`: of its run, as it was seen."""
 
     request_id: str
     answer: bytes
+    expected_revision: int | None = None
     actor: str
     receipt: ReceiptKey | None = None
 
@@ -104,7 +105,7 @@ def _answer(tx: Tx, command: AnswerRequest) -> tuple[Answered, bool]:
         raise Rejected(f"request {request_id} is closed: its run {run_id} is {run.shown_status}")
     if run.status != "waiting" or run.attempts != attempt:
         raise Conflict(f"request {request_id} does not belong to what run {run_id} does now")
-    with changing(tx, run):
+    with changing(tx, run, expected_revision=command.expected_revision):
         value = moves.stored(tx, command.answer)
         tx.run(
             Q.settle,

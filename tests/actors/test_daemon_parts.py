@@ -14,7 +14,8 @@ import trio.testing
 from pwf.actors.base.supervise import LOOP_DEATHS, SOON_MS, Deaths, cause_of
 from pwf.actors.claim.lock_file import LockFile
 from pwf.actors.claim.server_claim import GIVE_UP_S_MAX, RETRY_S, Claim, LiveLeases, ServerClaim
-from pwf.actors.operations.dispatch import HANDLERS, outcome_of
+from pwf.actors.operations.caller import Caller
+from pwf.actors.operations.dispatch import HANDLERS, Operations, outcome_of
 from pwf.actors.operations.services import receipt_key, scope_key
 from pwf.actors.operations.views import SHOWN
 from pwf.actors.runs.clock_watch import STEP_MS, TICK_S, ClockWatch, moved
@@ -311,6 +312,27 @@ def test_a_receipt_knows_a_repeat_by_its_key_and_another_command_by_its_payload(
 def test_without_a_key_a_repeat_is_known_by_client_and_request_id() -> None:
     assert scope_key(request()) != scope_key(request(request_id="2"))
     assert scope_key(request()) != scope_key(request(client_id="d"))
+
+
+def test_receipts_of_different_commands_never_share_a_scope_wherever_colons_stand() -> None:
+    by_request = [("a:b", "c"), ("a", "b:c"), ("", "a:b:c")]
+    asked = [request(client_id=client, request_id=number) for client, number in by_request]
+    by_session = [("s", "key:x"), ("s:key", "x"), ("1:s", "key:x")]
+    scopes = [scope_key(one) for one in asked]
+    scopes += [scope_key(request(idempotency_key=key), session) for session, key in by_session]
+    scopes.append(scope_key(request(idempotency_key="session:1:s:key:k")))
+    assert len(set(scopes)) == len(scopes)
+
+
+@pytest.mark.trio
+@pytest.mark.parametrize("operation", sorted(name for name, one in OPERATIONS.items() if not one.guarded))
+async def test_an_operation_that_does_not_look_at_expected_revision_refuses_one(operation: str) -> None:
+    nothing: Any = None
+    asked = request(operation=operation, run_id="r", expected_revision=3)
+    answer = await Operations(nothing).handle(asked, Caller(1, nothing))
+    assert answer.outcome == "rejected"
+    assert answer.error is not None
+    assert "takes no expected_revision" in answer.error.message
 
 
 @pytest.mark.parametrize("key", ["k", None])

@@ -120,6 +120,44 @@ async def test_a_bad_frame_gets_one_error_and_closes_only_its_own_connection(
         assert answer["request_id"] == "1"
 
 
+@pytest.mark.parametrize(
+    "field",
+    [
+        '"expected_revision":"3"',
+        '"run_id":7',
+        '"idempotency_key":[]',
+        '"client_id":null',
+        '"operation":{}',
+        '"payload":{},"operation":1',
+    ],
+)
+async def test_a_request_with_a_field_of_a_wrong_type_is_rejected_and_its_connection_goes_on(
+    path: Path, connect: Dialer, field: str
+) -> None:
+    async with listening(path):
+        wire = await connect(path)
+        others = [one for one in ('"client_id":"c"', '"operation":"o"') if one[:9] not in field]
+        wrong = ",".join(('"type":"request","request_id":"1"', *others, field))
+
+        await wire.send(f"{{{wrong}}}\n".encode() + request(2))
+
+        answers_ = [await wire.receive() or {} for _ in range(2)]
+        assert [(one["request_id"], one["outcome"]) for one in answers_] == [
+            ("1", "rejected"),
+            ("2", "accepted"),
+        ]
+        assert answers_[0]["error"]["code"] == "invalid_argument"
+
+
+async def test_a_request_with_a_field_missing_is_rejected_and_its_connection_goes_on(
+    path: Path, connect: Dialer
+) -> None:
+    async with listening(path):
+        wire = await connect(path)
+        await wire.send(b'{"type":"request","request_id":"1","client_id":"c"}\n' + request(2))
+        assert [(await wire.receive() or {})["outcome"] for _ in range(2)] == ["rejected", "accepted"]
+
+
 async def _send_quietly(wire: Wire, data: bytes) -> None:
     with contextlib.suppress(trio.BrokenResourceError):  # cut off in the middle, as it must be
         await wire.send(data)

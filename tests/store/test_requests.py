@@ -83,6 +83,18 @@ def test_another_answer_is_a_conflict_that_says_who_was_first(world):
     assert world.dump() == before
 
 
+def test_an_answer_that_expects_another_revision_is_a_conflict_and_changes_nothing(world):
+    run_id = ask(world)
+    seen = world.row(run_id)["revision"]
+    world.pause(run_id)
+    before = world.dump()
+    with pytest.raises(Conflict, match=f"you expected {seen}"):
+        world.answer(run_id, "ship", expected_revision=seen)
+    assert world.dump() == before
+    world.answer(run_id, "ship", expected_revision=seen + 1)
+    assert world.view(run_id).request.status == "settled"
+
+
 def test_a_paused_runs_answer_is_taken_and_does_not_go_on(world):
     run_id = ask(world)
     world.pause(run_id)

@@ -25,7 +25,7 @@ from pwf.actors.base.logging import Log
 from pwf.actors.base.reply import Reply
 from pwf.actors.base.socket_stream import acquire
 from pwf.actors.operations.caller import Caller, Handler
-from pwf.errors import FrameTooLarge, ProtocolError, PwfError
+from pwf.errors import FrameTooLarge, InvalidArgument, ProtocolError, PwfError
 from pwf.protocol.frames import (
     OPEN_REQUESTS_MAX,
     PROTOCOL,
@@ -34,6 +34,7 @@ from pwf.protocol.frames import (
     Event,
     FrameSplitter,
     Hello,
+    Misfit,
     Request,
     Response,
     decode_client_frame,
@@ -130,12 +131,16 @@ class Connection:
 
     async def _begin(self, line: bytes, nursery: trio.Nursery) -> None:
         frame = decode_client_frame(line)
-        if not isinstance(frame, Request):
+        if isinstance(frame, Hello):
             raise ProtocolError("a second hello")
         if frame.request_id in self._open:
             raise ProtocolError(
                 f"request_id {shortened(frame.request_id, 80)!r} is already open on this connection"
             )
+        if isinstance(frame, Misfit):
+            wrong = error_body(InvalidArgument(f"the request is wrong: {frame.why}"))
+            await self._send(encode(Response(request_id=frame.request_id, outcome="rejected", error=wrong)))
+            return
         await acquire(self._slots)
         self._open.add(frame.request_id)
         started: Reply[None] = Reply()

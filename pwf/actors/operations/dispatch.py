@@ -77,6 +77,8 @@ class Operations:
             )
         if operation.needs_run and not request.run_id:
             raise InvalidArgument(f"{request.operation} needs a run_id")
+        if request.expected_revision is not None and not operation.guarded:
+            raise InvalidArgument(f"{request.operation} takes no expected_revision")
         try:
             payload = self._decoders[request.operation].decode(request.payload)
         except (msgspec.MsgspecError, RecursionError) as error:

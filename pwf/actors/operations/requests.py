@@ -34,7 +34,13 @@ async def answer_request(services: Services, asked: Asked[AnswerPayload]) -> Ans
         services.schemas.check_answer(facts.schema, value)
     done = await services.store.write(
         answer,
-        AnswerRequest(request_id=facts.request_id, answer=value, actor=asked.actor, receipt=asked.receipt),
+        AnswerRequest(
+            request_id=facts.request_id,
+            answer=value,
+            expected_revision=asked.request.expected_revision,
+            actor=asked.actor,
+            receipt=asked.receipt,
+        ),
     )
     services.scheduler.wake()
     return Answer(done.unwrap(), done.adopted)

@@ -163,12 +163,13 @@ def scope_key(request: Request, session: str | None = None) -> str:
     """What a repeat of this command is recognised by: its key, else its request id.
 
     An explicit key is scoped to the user, who is the same for every connection; a request id to its client. What acts
-    for a session has keys of its own.
+    for a session has keys of its own. Each part but the last has its length before it: any of them may have colons.
     """
-    scope = "" if session is None else f"session:{session}:"
+    scope = "" if session is None else f"session:{len(session)}:{session}:"
     if request.idempotency_key is not None:
         return f"{scope}key:{check_key(request.idempotency_key)}"
-    return f"{scope}request:{check_key(f'{request.client_id}:{request.request_id}', 'request_id')}"
+    client, by_client = request.client_id, f"{request.client_id}:{request.request_id}"
+    return f"{scope}request:{len(client)}:{check_key(by_client, 'request_id')}"
 
 
 def receipt_key(request: Request, scope: str) -> ReceiptKey:
