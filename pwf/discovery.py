@@ -56,7 +56,7 @@ ALLOWED_VARIABLES = frozenset(
 
 @dataclass(frozen=True)
 class Found:
-    """A workflow's file. `name` is its stem; `root` the project that a run of it from here belongs to."""
+    """A workflow's file. `name` is its stem; `root` the project that a run of it belongs to (`project_of`)."""
 
     name: str
     path: Path
@@ -83,15 +83,30 @@ def project_root(cwd: Path) -> Path:
         folder = above
 
 
+def project_of(name_or_path: str, cwd: Path, config_dir: Path) -> Path:
+    """The project that a run of it belongs to: of a file that is given by path, the one of the folder it lies in.
+
+    Names mean what they mean in `cwd`, and so do the user's and the built-in workflows, which have no project.
+    """
+    if _is_path(name_or_path):
+        folder = _absolute(name_or_path, cwd).parent
+        real = Path(os.path.realpath(folder))
+        if not any(
+            real.is_relative_to(os.path.realpath(shared)) for _, shared in _shared_folders(config_dir)
+        ):
+            return project_root(folder)
+    return project_root(cwd)
+
+
 def find_workflow_file(name_or_path: str, cwd: Path, config_dir: Path) -> Found:
     """The file that the text names: a path, or a name in the project's, the user's or the built-in workflows.
 
     `config_dir` is the folder of the user's configuration file. Raises `NotFound` with the nearest names and where
     it looked.
     """
-    root = project_root(cwd)
+    root = project_of(name_or_path, cwd, config_dir)
     if _is_path(name_or_path):
-        path = Path(os.path.abspath(cwd / os.path.expanduser(name_or_path)))
+        path = _absolute(name_or_path, cwd)
         if fault := _path_fault(path):
             raise NotFound(
                 f"{_short(name_or_path)} {fault}",
@@ -122,12 +137,20 @@ def list_workflow_files(cwd: Path, config_dir: Path) -> list[Found]:
 
 def _folders(root: Path, config_dir: Path) -> Iterator[tuple[Scope, Path]]:
     yield "project", root / ".pwf" / "workflows"
+    yield from _shared_folders(config_dir)
+
+
+def _shared_folders(config_dir: Path) -> Iterator[tuple[Scope, Path]]:
     yield "user", config_dir / "workflows"
     yield "builtin", BUILTIN_WORKFLOWS
 
 
 def _is_path(text: str) -> bool:
     return "\0" not in text and (os.sep in text or text.endswith(".py"))
+
+
+def _absolute(typed: str, cwd: Path) -> Path:
+    return Path(os.path.abspath(cwd / os.path.expanduser(typed)))
 
 
 def _path_fault(path: Path) -> str | None:
@@ -250,6 +273,7 @@ __all__ = [
     "definition_id",
     "find_workflow_file",
     "list_workflow_files",
+    "project_of",
     "project_root",
     "same_code",
     "still_valid",

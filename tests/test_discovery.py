@@ -11,10 +11,12 @@ from pathlib import Path
 import pytest
 
 from pwf.discovery import (
+    BUILTIN_WORKFLOWS,
     choose_interpreter,
     client_environment,
     find_workflow_file,
     list_workflow_files,
+    project_of,
     project_root,
 )
 from pwf.errors import EnvironmentMissing, InvalidArgument, NotFound
@@ -89,7 +91,51 @@ def test_a_path_works_too(here: Path, how: str) -> None:
 
     found = find_workflow_file(how.format(here=here, name=here.name), here, here / "config")
 
-    assert (found.name, found.path, found.scope, found.root) == ("x", here / "flows/x.py", "path", here)
+    assert (found.name, found.path, found.scope) == ("x", here / "flows/x.py", "path")
+
+
+def test_a_file_given_by_path_runs_in_the_project_that_owns_it_wherever_it_was_typed(here: Path) -> None:
+    put(here / "a/.pwf/workflows/tag.py", FLOW)
+    put(here / "a/tools/tag.py", FLOW)
+    put(here / "plain/tag.py", FLOW)
+    (here / "b/.pwf").mkdir(parents=True)
+
+    def root(path: str) -> Path:
+        return find_workflow_file(path, here / "b", here / "config").root
+
+    assert root(f"{here}/a/.pwf/workflows/tag.py") == root("../a/tools/tag.py") == here / "a"
+    assert root("../plain/tag.py") == here / "plain", "in no project, its own folder"
+
+
+def test_a_file_belongs_where_it_is_named_not_where_a_link_leads(here: Path) -> None:
+    put(here / "shared/tag.py", FLOW)
+    (here / "a/.pwf/workflows").mkdir(parents=True)
+    (here / "a/.pwf/workflows/tag.py").symlink_to(here / "shared/tag.py")
+
+    assert find_workflow_file("a/.pwf/workflows/tag.py", here, here / "config").root == here / "a"
+
+
+@pytest.mark.parametrize("how", ["{config}/workflows/mine.py", "{linked}/mine.py", "mine"])
+def test_workflows_of_the_user_belong_to_the_project_that_they_are_started_from(here: Path, how: str) -> None:
+    config = here / "config"
+    put(config / "workflows/mine.py", FLOW)
+    (config / ".git").mkdir()
+    (here / "linked").symlink_to(config / "workflows")
+    (here / "b/.git").mkdir(parents=True)
+    text = how.format(config=config, linked=here / "linked")
+
+    assert find_workflow_file(text, here / "b", config).root == here / "b"
+    assert project_of(text, here / "b", config) == here / "b"
+
+
+def test_built_in_workflows_belong_to_the_project_that_they_are_started_from(here: Path) -> None:
+    assert project_of(str(BUILTIN_WORKFLOWS / "any.py"), here, here / "config") == here
+
+
+def test_the_project_of_a_file_that_is_gone_is_still_known(here: Path) -> None:
+    (here / "a/.pwf").mkdir(parents=True)
+
+    assert project_of("a/gone.py", here, here / "config") == here / "a"
 
 
 def test_a_name_with_a_dash_or_any_letters_is_a_name(here: Path) -> None:

@@ -45,6 +45,9 @@ class Commands:
         parser.add_argument(
             "--json", action="store_true", default=argparse.SUPPRESS, help="print JSON for programs"
         )
+        parser.add_argument(
+            *FOLDER_OPTION, metavar="DIR", default=argparse.SUPPRESS, help="act as if typed in DIR"
+        )
         parser.set_defaults(run=run)
         return parser
 
@@ -64,6 +67,7 @@ class Commands:
         return Commands(inner, self.root)
 
 
+FOLDER_OPTION = ("-C", "--folder")  # before or after the command
 RUN_HELP = "a run's id, a unique prefix of it, @last or @last-failed"
 
 

@@ -8,11 +8,12 @@ an event loop or rich.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import sys
 
 from pwf.cli import exits
-from pwf.cli.commands import Commands, Parser, command_names
+from pwf.cli.commands import FOLDER_OPTION, Commands, Parser, command_names
 from pwf.cli.out import Out, UsageError, print_error
 from pwf.errors import PwfError
 
@@ -65,6 +66,7 @@ def build_parser() -> Parser:
     )
     parser.add_argument("--version", action="store_true", help="print the version and exit")
     parser.add_argument("--json", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument(*FOLDER_OPTION, metavar="DIR", help="act as if typed in DIR")
     subparsers: argparse._SubParsersAction[Parser] = parser.add_subparsers(dest="command", metavar="COMMAND")
     commands = Commands(subparsers, parser)
     for family in (
@@ -102,13 +104,26 @@ def _run(words: list[str]) -> int:
     if options.command is None:
         parser.print_help()
         return exits.USAGE
-    code: int = options.run(options, out)
+    with _in_folder(options.folder):
+        code: int = options.run(options, out)
     return code
+
+
+def _in_folder(folder: str | None) -> contextlib.AbstractContextManager[object]:
+    """Relative paths and settings, and what a name means, are then those of that folder."""
+    if folder is None:
+        return contextlib.nullcontext()
+    if not os.path.isdir(folder):
+        raise UsageError(f"-C {folder}: there is no such folder", hint="name a folder that exists")
+    return contextlib.chdir(folder)
 
 
 def _check_command(words: list[str], parser: Parser) -> None:
     """Answer an unknown command with the nearest one, where argparse would list them all."""
-    name = next((word for word in words if not word.startswith("-")), None)
+    not_folders = (
+        word for before, word in zip(["", *words], words, strict=False) if before not in FOLDER_OPTION
+    )
+    name = next((word for word in not_folders if not word.startswith("-")), None)
     known = command_names(parser)
     if name is None or name in known:
         return

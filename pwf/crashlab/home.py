@@ -31,7 +31,7 @@ TAKEN_OVER = ("interpreter", "environment", "max_value_bytes", "max_output_bytes
 class ScratchHome:
     """Use it as a context manager. The client starts the daemon again after each kill."""
 
-    def __init__(self, config: Config, *, runners: int) -> None:
+    def __init__(self, config: Config, workflows: Path, *, runners: int) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="pwf-crashlab-"))
         self.lab = LabFolder(self.folder / "lab")
         for name in ("plans", "reached"):
@@ -41,6 +41,9 @@ class ScratchHome:
         self.scratch.mkdir()
         self.places: Places = places({"PWF_HOME": str(self.folder / "home"), "HOME": os.path.expanduser("~")})
         self.places.home.mkdir(mode=0o700)
+        (self.places.home / "workflows").symlink_to(
+            workflows
+        )  # the user's: they belong to no project here either
         self.places.config.write_text(_toml(config, runners), encoding="utf-8")
         self.client = SyncClient(self.places, autostart=True)
         self.home_id = ""

@@ -58,7 +58,7 @@ def run_lab(settings: Settings, tell: Tell, at: Places | None = None) -> Report:
     found = find_workflow_file(settings.workflow, FilePath.cwd(), own.config.parent)
     config = load_config(own.config)
     whose = origin(own)
-    home = ScratchHome(config, runners=BATCH)
+    home = ScratchHome(config, own.config.parent / "workflows", runners=BATCH)
     try:
         with home:
             lab = _Lab(settings, tell, home, str(found.path), home.origin(whose))

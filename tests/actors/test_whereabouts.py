@@ -149,6 +149,19 @@ def test_what_a_dangling_link_leads_to_may_come_later(tmp_path: Path, link: str)
     assert place.remembered() == place.now() != before
 
 
+def test_a_project_that_comes_about_above_a_file_given_by_path_owns_it(tmp_path: Path) -> None:
+    place = Place(tmp_path / "here")
+    file = tmp_path / "elsewhere" / "deep" / "flow.py"
+    file.parent.mkdir(parents=True)
+    file.write_text("# Workflow")
+    time.sleep(PAUSE_S)
+    assert place.whereabouts.find(str(file), place.origin).found.root == file.parent
+
+    (tmp_path / "elsewhere" / ".pwf").mkdir()
+
+    assert place.whereabouts.find(str(file), place.origin).found.root == tmp_path / "elsewhere"
+
+
 @pytest.mark.parametrize("seed", range(4))
 def test_the_answer_is_always_that_of_a_fresh_look(place: Place, seed: int) -> None:
     source = random.Random(seed)

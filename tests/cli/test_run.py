@@ -100,6 +100,36 @@ def test_input_id_key_and_time_reach_the_daemon(pwf: Pwf, daemon: FakeDaemon) ->
     assert daemon.of("run.start")[-1].idempotency_key == "k 1"
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("-C", "other", "run", "tag", "--detach"),
+        ("run", "-C", "other", "tag", "--detach"),
+        ("run", "tag", "--detach", "--folder", "other"),
+    ],
+)
+def test_a_command_can_be_typed_as_if_in_another_folder(
+    pwf: Pwf, daemon: FakeDaemon, tmp_path: Path, words: tuple[str, ...]
+) -> None:
+    (tmp_path / "other").mkdir()
+    script_run(daemon, [])
+    (tmp_path / "other" / "input.json").write_text('"from there"')
+
+    assert pwf(*words, "--input", "@input.json").code == exits.OK
+
+    given = started_with(daemon)
+    assert (given.origin.cwd, bytes(given.input)) == (str(tmp_path / "other"), b'"from there"')
+    assert Path.cwd() == tmp_path
+
+
+def test_a_folder_to_type_in_that_is_not_there_is_refused(pwf: Pwf, daemon: FakeDaemon) -> None:
+    result = pwf("-C", "nowhere", "run", "tag")
+    assert result.code == exits.USAGE
+    assert result.err.startswith("pwf: -C nowhere: there is no such folder\nhint: ")
+    assert pwf("-C", "nowhere", "rnu").err.startswith("pwf: there is no command 'rnu'")
+    assert daemon.requests == []
+
+
 def test_detach_returns_at_once(pwf: Pwf, daemon: FakeDaemon) -> None:
     script_run(daemon)
     assert pwf("run", "release", "--detach").out == f"{samples.RUN}\n"

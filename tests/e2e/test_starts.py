@@ -92,6 +92,20 @@ def test_a_workflow_of_the_same_name_in_another_project_is_not_the_same_start(
     assert world.start("nightly", cwd=inside, **options) == run_id  # type: ignore[arg-type]
 
 
+def test_a_file_given_by_path_runs_in_its_own_project_whoever_types_it_where(world: World) -> None:
+    here, there = world.folder("typed-in"), world.folder("owner")
+    (here / ".pwf").mkdir()
+    file = there / ".pwf" / "workflows" / "tag.py"
+    file.parent.mkdir(parents=True)
+    file.write_text("from pwf import *\nimport os\n" + ECHO.replace("ctx.input", "os.getcwd()"))
+
+    assert world.output(world.start(str(file), cwd=here)) == str(there)
+
+    run_id = world.start("../owner/.pwf/workflows/tag.py", cwd=here, key="once")
+    file.unlink()  # a repeat is the same start, though the file is gone
+    assert world.start("../owner/.pwf/workflows/tag.py", cwd=here, key="once") == run_id
+
+
 def test_a_run_with_a_time_starts_then_and_not_before(echo: World) -> None:
     asked_ms = time.time() * 1000
     started = echo.home.json("run", "echo", "--at", "+2s", "--detach")

@@ -20,7 +20,7 @@ import trio
 import pwf
 from pwf.actors.base.mailbox import Mailbox, Message, ask
 from pwf.actors.code.whereabouts import Where
-from pwf.discovery import Found, project_root
+from pwf.discovery import Found
 from pwf.errors import LoadFailed, PwfError, by_code
 from pwf.protocol.graph import WorkflowDefinition
 from pwf.protocol.operations import Origin
@@ -53,8 +53,12 @@ class Lookup(Protocol):
         """What a name or path means for somebody at `origin`."""
         ...
 
+    def project_of(self, workflow: str, origin: Origin) -> Path:
+        """The project of which somebody at `origin` speaks, whether or not there is such a workflow."""
+        ...
+
     def chosen(self, found: Found, origin: Origin) -> Where:
-        """The same for a file that is known."""
+        """The same as `find` for a file that is known."""
         ...
 
 
@@ -132,7 +136,7 @@ class DefinitionsHandle:
             root = where.found.root
             return Looked(root, await self._known(where, origin, asked_ns))
         except PwfError as error:
-            return Looked(root or project_root(Path(origin.cwd)), error=error)
+            return Looked(root or self._lookup.project_of(workflow, origin), error=error)
 
     async def find(self, workflow: str, origin: Origin) -> Known:
         """The same, and what is wrong with it is raised."""

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from pwf.discovery import BUILTIN_WORKFLOWS, Found, choose_interpreter, find_workflow_file
+from pwf.discovery import BUILTIN_WORKFLOWS, Found, choose_interpreter, find_workflow_file, project_of
 from pwf.protocol.operations import Origin
 from pwf.watch import Mark, Watched, mark_to_keep_of
 
@@ -54,6 +54,10 @@ class Whereabouts:
     def _look(self, workflow: str, origin: Origin) -> Where:
         return self.chosen(find_workflow_file(workflow, Path(origin.cwd), self._config_folder), origin)
 
+    def project_of(self, workflow: str, origin: Origin) -> Path:
+        """The project of which somebody at `origin` speaks, whether or not there is such a workflow."""
+        return project_of(workflow, Path(origin.cwd), self._config_folder)
+
     def chosen(self, found: Found, origin: Origin) -> Where:
         """The same for a file that is known, looked up now. Raises `EnvironmentMissing`."""
         return Where(found, choose_interpreter(found.root, self._interpreter, origin.python))
@@ -64,11 +68,12 @@ class Whereabouts:
         Also each name that may be a link: what it leads to comes or goes in another folder.
         """
         root = str(where.found.root)
-        yield from _with_parents(origin.cwd)  # by its name: a link in it may come to lead elsewhere
-        for folder in _with_parents(os.path.realpath(origin.cwd)):
-            yield folder
-            names = (os.path.join(folder, name) for name in (".pwf", ".git"))
-            yield from filter(os.path.islink, names)  # of others it only counts that they are there
+        for asked in (origin.cwd, str(where.found.path.parent)):
+            yield from _with_parents(asked)  # by its name: a link in it may come to lead elsewhere
+            for folder in _with_parents(os.path.realpath(asked)):
+                yield folder
+                names = (os.path.join(folder, name) for name in (".pwf", ".git"))
+                yield from filter(os.path.islink, names)  # of others it only counts that they are there
         for folder in (os.path.join(root, ".pwf"), str(self._config_folder)):
             yield from (folder, os.path.join(folder, "workflows"))
             yield os.path.join(folder, "workflows", f"{workflow}.py")
