@@ -9,6 +9,7 @@ import time
 from collections import Counter
 
 from tests.sim.determinism import with_fixed_hash_seed
+from tests.sim.reached import Reached
 from tests.sim.world import Result, run_seed
 
 
@@ -22,6 +23,9 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--seconds", type=float, default=float("inf"), help="stop a campaign after this time")
     parser.add_argument("--fail-fast", action="store_true", help="stop a campaign at its first failure")
+    parser.add_argument(
+        "--every-branch", action="store_true", help="a marked branch that was not reached is a failure"
+    )
     options = parser.parse_args(arguments)
     if options.campaign is None and options.seed is None:
         parser.error("a seed, or --campaign N")
@@ -43,11 +47,13 @@ def _campaign(options: argparse.Namespace) -> int:
     failed: list[int] = []
     events, commits, done = 0, 0, 0
     faults: Counter[str] = Counter()
+    reached = Reached()
     for result in _results(options):
         done += 1
         events += result.events
         commits += result.commits
         faults += result.faults
+        reached.add(result.reached)
         if result.violation is not None:
             failed.append(result.seed)
             print(f"FAILED seed {result.seed}: {result.violation[:600]}")
@@ -62,7 +68,10 @@ def _campaign(options: argparse.Namespace) -> int:
         f"{done} seeds from {options.first}, {len(failed)} failed, {events:,} events, {commits:,} commits, "
         f"{faults.total():,} faults, {time.monotonic() - began:.0f} s"
     )
-    print("faults: " + ", ".join(f"{kind} {count:,}" for kind, count in faults.most_common()))
+    print(*reached.report(faults), sep="\n")
+    if options.every_branch and reached.never:
+        print(f"NEVER REACHED: {'; '.join(reached.never)}")
+        return 1
     return int(bool(failed))
 
 

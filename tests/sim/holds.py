@@ -15,6 +15,7 @@ LIFTED_BY = {
     "environment_missing": "run.resume",
     "effect_ambiguous": "effect.recover",
 }
+COUNTS_ANEW = frozenset(hold for hold, act in LIFTED_BY.items() if act == "run.resume") - {"paused"}
 REFUSED = frozenset({"load_failed", "environment_missing"})
 CRASHES_MIN = (
     3  # runners that ended without progress, before the daemon gives up; the first may have had some
@@ -53,7 +54,7 @@ class Holds:
         if hold is not None and run.hold is None and not _ends(hold, old, run):
             lifted = might(run.run_id, LIFTED_BY[hold], since)
             check(lifted, f"only the act that a hold names lifts it: {old} -> {run}")
-        if hold not in (None, "paused") and might(run.run_id, "run.resume", since):  # which clears the count
+        if hold in COUNTS_ANEW and might(run.run_id, "run.resume", since):
             self._generation[run.run_id] = run.generation if old is None else old.generation
         if run.hold is None:
             del self._held[run.run_id]

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import random
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import trio
 
@@ -31,12 +31,14 @@ from pwf.places import Places
 from pwf.protocol.frames import Request, Response
 from pwf.protocol.lock_record import LockRecord
 from pwf.store.ballast import Ballast
-from pwf.store.batch import HeldClaim
+from pwf.store.batch import Batch, HeldClaim, Job
 from pwf.store.daemon import ClaimEpoch
 from pwf.store.executor import StoreSpec
 from pwf.store.home import ClaimHome, claim_home
 from tests.sim.deaths import Wounds
 from tests.sim.pool import SimPool
+from tests.sim.reached import commands, move
+from tests.store import arrows
 from tests.store.inline_executor import InlineExecutor
 
 BALLAST_BYTES = 64 * 1024
@@ -79,16 +81,34 @@ class SimExecutor(InlineExecutor):
         super().__init__(spec, life.pause)
         self._life = life
 
-    async def run(self, jobs: Any) -> Any:
+    async def __aenter__(self) -> Self:
+        await super().__aenter__()
+        arrows.record(self._writer.tx)
+        return self
+
+    async def run(self, jobs: Sequence[Job]) -> Batch:
         with trio.CancelScope(shield=True):
             async with self._life.world.write_turn:
                 try:
                     batch = await super().run(jobs)
                 except Crash:
                     self._writer.close()
+                    self._life.world.auditor.look(
+                        self._life
+                    )  # commands that ran one by one have been committed
                     raise
                 self._life.wounds.batch()
+                self._note(jobs, batch)
                 return batch
+
+    def _note(self, jobs: Sequence[Job], batch: Batch) -> None:
+        """What was done and which moves runs made; docs/states.md draws each of them."""
+        reached = self._life.world.reached
+        reached.commands.update(commands(jobs, batch.answers))
+        taken = arrows.take(self._writer.tx)
+        new = taken - arrows.drawn()
+        self._life.world.auditor.check(not new, f"docs/states.md draws every move: {new}")
+        reached.moves.update(map(move, taken))
 
     async def __aexit__(self, *error: Any) -> None:
         self._life.world.auditor.detach()

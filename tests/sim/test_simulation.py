@@ -15,12 +15,17 @@ import trio
 from trio.testing import MockClock
 
 import pwf.store.runner_end
+from pwf.errors import Rejected
+from pwf.store.batch import Job
+from tests.sim import branches
 from tests.sim.__main__ import main as simulation
+from tests.sim.branches import BRANCHES
 from tests.sim.determinism import HASH_SEED, pinned_scheduler
 from tests.sim.disk import Disk
 from tests.sim.machine import Machine
 from tests.sim.mix import draw_mix
 from tests.sim.world import Result, run_seed
+from tests.store.support import make_spec, put, put_then_raise
 
 SAMPLE_S = 15
 LONG_SAMPLE_S = 90
@@ -58,6 +63,37 @@ def test_a_campaign_prints_each_failing_seed_with_the_command_that_replays_it(mo
         ("11", "11"),
     ]
     assert "10 seeds from 5, 2 failed" in said
+
+
+def test_a_campaign_that_misses_a_marked_branch_fails_and_names_it(monkeypatch, capsys):
+    def run(seed):
+        result = Result(seed=seed, mix=draw_mix(random.Random(seed)))
+        result.reached.branches.update(branch.name for branch in BRANCHES[1:])
+        return result
+
+    monkeypatch.setattr("tests.sim.__main__.run_seed", run)
+    monkeypatch.setattr("tests.sim.__main__.with_fixed_hash_seed", lambda arguments: None)
+    assert simulation(["--campaign", "2"]) == 0
+    assert simulation(["--campaign", "2", "--every-branch"]) == 1
+    said = capsys.readouterr().out
+    assert f"NEVER REACHED: {BRANCHES[0].name}\n" in said
+    assert f"           2  {BRANCHES[1].name}\n" in said
+
+
+def test_every_mark_has_its_place_in_the_product():
+    assert branches.install() == []
+    assert len({branch.name for branch in BRANCHES}) == len(BRANCHES)
+
+
+def test_a_mark_counts_where_it_stands_and_changes_nothing_else(tmp_path):
+    branches.install()
+    branches.reached.clear()
+    writer = make_spec(tmp_path).writer()
+    refused = Job(put_then_raise, ("b", Rejected("no")))
+    answers = writer.run([Job(put, "a"), refused, Job(put, "c")]).answers
+    writer.close()
+    assert [type(answer.error) for answer in answers] == [type(None), Rejected, type(None)]
+    assert branches.reached == {"a batch is undone and run again": 1}
 
 
 @pytest.mark.parametrize("seed", [2, 7, 1003])

@@ -45,6 +45,9 @@ class Waits:
         self._queued: dict[str, tuple[int, int]] = {}  # run -> revision, and when its time has truly come
         self._failed: dict[tuple[str, int], Moment] = {}
         self._known: dict[str, int] = {}  # run -> attempts that were looked at
+        self._shown_ms: dict[
+            str | tuple[str, int], int
+        ] = {}  # the latest time that the clock has shown it while it waits
         self._began_wall_ms: dict[str, int] = {}
         self._not_before_ms: dict[str, int] = {}
 
@@ -57,7 +60,13 @@ class Waits:
 
     def looked(self) -> None:
         """What was read until here belongs to commits that were looked at."""
-        self._readings = self._readings[-1:]
+        latest_ms = self._latest_wall_ms()
+        for waiting, shown_ms in self._shown_ms.items():
+            self._shown_ms[waiting] = max(shown_ms, latest_ms)
+        self._readings.clear()
+
+    def _shown(self, waiting: str | tuple[str, int]) -> int:
+        return max(self._shown_ms.pop(waiting, 0), self._latest_wall_ms())
 
     def _earliest(self) -> Moment:
         return self._readings[0][0] if self._readings else self._moment()
@@ -72,6 +81,7 @@ class Waits:
         """A runner is about to ask for a timer."""
         timer = Timer(self._moment(), message.delay_ms, message.wall_ms)
         self._asked.setdefault((run_id, message.attempt), timer)
+        self._shown_ms.setdefault((run_id, message.attempt), 0)
 
     def starts_at(self, run_id: str, at_ms: int) -> None:
         """A client has asked for a start at a wall time."""
@@ -86,9 +96,11 @@ class Waits:
 
     def look(self, run: RunModel, attempts: list[tuple[Any, ...]]) -> None:
         """After a commit that changed the run."""
-        if attempts and run.run_id not in self._began_wall_ms:
-            self._began_wall_ms[run.run_id] = self._latest_wall_ms()
-            self._start_in_time(run.run_id)
+        if run.run_id not in self._began_wall_ms:
+            self._shown_ms.setdefault(run.run_id, 0)
+            if attempts:
+                self._began_wall_ms[run.run_id] = self._shown(run.run_id)
+                self._start_in_time(run.run_id)
         nodes = self._world.models[run.workflow].nodes
         for number, node, visit, status, *_ in attempts[max(0, self._known.get(run.run_id, 0) - 2) :]:
             key = (run.run_id, number)
@@ -96,6 +108,7 @@ class Waits:
             if timer is not None and status == "completed":
                 self._fired_in_time(key, timer)
                 del self._asked[key]
+                self._shown_ms.pop(key, None)
             if status in FAILED:
                 self._failed.setdefault(key, self._earliest())
             before = self._failed.get((run.run_id, number - 1))
@@ -107,12 +120,12 @@ class Waits:
         self._note_queued(run)
 
     def _fired_in_time(self, key: tuple[str, int], timer: Timer) -> None:
-        now = self._moment()
         if timer.delay_ms is not None:
+            now = self._moment()
             early_ms = timer.at.true_ms + timer.delay_ms - now.true_ms
             early_ms = early_ms if timer.at.steps == now.steps else 0
         else:
-            early_ms = (timer.wall_ms or 0) - self._latest_wall_ms()
+            early_ms = (timer.wall_ms or 0) - self._shown(key)
         self._auditor.check(early_ms <= 0, f"the timer {key} does not fire {early_ms} ms too early: {timer}")
 
     def _tried_in_time(self, key: tuple[str, int], failed: Moment, backoff_ms: int) -> None:

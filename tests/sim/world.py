@@ -23,6 +23,7 @@ import pwf.store.batch
 from pwf.config import Config
 from pwf.protocol.frames import Request, Response
 from pwf.store.database import open_writer
+from tests.sim import branches
 from tests.sim.auditor import Auditor, Violation
 from tests.sim.clients import SimClient
 from tests.sim.determinism import pinned_scheduler, stream_of
@@ -32,6 +33,7 @@ from tests.sim.life import Life
 from tests.sim.machine import Machine, Process
 from tests.sim.mix import Mix, draw_mix
 from tests.sim.outside import Outside
+from tests.sim.reached import Reached
 from tests.sim.workload import draw_workflow
 
 CALM_S_MAX = 3_600.0
@@ -55,6 +57,7 @@ class Result:
     digest: str = ""
     commits: int = 0
     trace: list[str] = field(default_factory=list)
+    reached: Reached = field(default_factory=Reached)
 
 
 class World:
@@ -89,6 +92,7 @@ class World:
         self.events = 0
         self.trace: list[str] = []
         self.power_fails = False
+        self.reached = Reached()
         self.gremlin = Gremlin(self)
         self._tell = tell
         self._network = self.stream("network")
@@ -282,6 +286,8 @@ def _run_in(seed: int, folder: Path, tell: Callable[[str], None] | None) -> Resu
     (folder / "pwf.db").chmod(0o600)
     world = World(seed, folder, tell=tell)
     result = Result(seed, world.mix)
+    branches.install()
+    branches.reached.clear()
     kept = pwf.store.batch.WAL_IDLE_BYTES, pwf.store.batch.WAL_BUSY_BYTES
     pwf.store.batch.WAL_IDLE_BYTES = world.mix.checkpoint_bytes
     pwf.store.batch.WAL_BUSY_BYTES = world.mix.checkpoint_bytes * 4
@@ -295,6 +301,8 @@ def _run_in(seed: int, folder: Path, tell: Callable[[str], None] | None) -> Resu
         world.auditor.detach()
         result.events, result.faults, result.trace = world.events, world.faults, world.trace
         result.commits = world.auditor.commits
+        world.reached.branches.update(branches.reached)
+        result.reached = world.reached
         result.digest = world.auditor.digest()
     return result
 
