@@ -23,6 +23,7 @@ ALLOWED = {
     "pwf/workflow/shell_options.py": "`shell=` is an option, too",
     "pwf/cli/completion.py": "the shell that a person types in",
     "pwf/cli/watch.py": "the command `pwf wait`",
+    "tests/sim/branches.py": "SQLite's checkpoint of the WAL",
     "tests/sim/clients.py": "a client that waits for a run",
     "tests/sim/test_auditor.py": "the cases that are planted",
 }
