@@ -13,6 +13,7 @@ from pwf.present import text
 
 if TYPE_CHECKING:
     from pwf.protocol.operations import PruneResult
+    from pwf.protocol.views import Violation
 
 LONG_S_MAX = 24 * 3_600.0  # what reads or writes everything takes as long as it takes
 
@@ -32,7 +33,8 @@ def add(commands: Commands) -> None:
         backup,
         "write a verified copy of the database while it is served",
         example="pwf state backup ~/pwf-2026-01-31.db",
-        more="The file must not exist. It holds everything: one file is a whole backup.",
+        more="The file must not exist. It holds everything: one file is a whole backup.\n"
+        "The exit code is 1 when it was made, but something in it is damaged or breaks a rule.",
     )
     parser.add_argument("file", metavar="FILE", help="a new file")
     parser = group.add(
@@ -92,8 +94,7 @@ def verify(options: argparse.Namespace, out: Out) -> int:
         out.print(f"{out.paint('ok', 'green')}  {rules} hold  ({text.count(rows, 'row')} looked at)")
         return exits.OK
     for violation in found.violations:
-        run = f"run {text.line(violation.run_id)}: " if violation.run_id else ""
-        out.print(f"{out.paint(text.line(violation.rule), 'red')}  {run}{text.line(violation.message)}")
+        out.print(_broken(violation, out))
         if violation.fix:
             out.print(f"  fix: {text.line(violation.fix)}")
     out.print(f"{text.count(len(found.violations), 'violation')}; {rules} checked")
@@ -108,13 +109,25 @@ def backup(options: argparse.Namespace, out: Out) -> int:
         made = daemon.call("state.backup", BackupPayload(path=path), timeout_s=LONG_S_MAX)
     if out.as_json:
         out.emit(made)
-        return exits.OK
-    facts = f"{text.size(made.bytes)}, {text.count(made.runs, 'run')}, verified"
-    out.print(f"{out.paint('ok', 'green')}  {text.line(made.path)}  ({facts})")
-    for violation in made.violations:
-        run = f"run {text.line(violation.run_id)}: " if violation.run_id else ""
-        out.note(f"the database itself breaks a rule: {run}{text.line(violation.message)} (pwf state verify)")
-    return exits.OK
+    else:
+        facts = f"{text.size(made.bytes)}, {text.count(made.runs, 'run')}"
+        _print_copied(made.path, facts, made.violations, out)
+    return exits.NO if made.violations else exits.OK
+
+
+def _print_copied(path: str, facts: str, violations: tuple[Violation, ...], out: Out) -> None:
+    """A copy, and what is wrong in it as in what it was copied from."""
+    mark = out.paint("copied, but not sound", "yellow") if violations else out.paint("ok", "green")
+    out.print(f"{mark}  {text.line(path)}  ({facts}{'' if violations else ', verified'})")
+    for violation in violations:
+        out.note(_broken(violation, out))
+        if violation.fix:
+            out.note(f"  fix: {text.line(violation.fix)}")
+
+
+def _broken(violation: Violation, out: Out) -> str:
+    run = f"run {text.line(violation.run_id)}: " if violation.run_id else ""
+    return f"{out.paint(text.line(violation.rule), 'red')}  {run}{text.line(violation.message)}"
 
 
 def _path(typed: str) -> str:
@@ -129,20 +142,19 @@ def restore(options: argparse.Namespace, out: Out) -> int:
     from pwf.actors.upkeep.restoring import restore as restore_home
 
     done = restore_home(Path(_path(options.file)))
+    code = exits.NO if done.violations else exits.OK
     if out.as_json:
         out.emit(done)
-        return exits.OK
-    out.print(f"{out.paint('ok', 'green')}  {text.line(done.database)}  ({text.count(done.runs, 'run')})")
+        return code
+    _print_copied(done.database, text.count(done.runs, "run"), done.violations, out)
     for fact in done.newer:
         out.print(f"newer: {text.line(fact)}")
-    for run in done.violations:
-        out.note(f"a rule is broken: {text.line(run.message)} (pwf state verify)")
     going_on = sum(done.going_on.values())
     if going_on:
         out.print(
             f"{text.count(going_on, 'run')} had not ended: held as restored until resumed (pwf ls --status held)"
         )
-    return exits.OK
+    return code
 
 
 def prune(options: argparse.Namespace, out: Out) -> int:

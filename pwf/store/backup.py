@@ -31,6 +31,7 @@ Q = load_queries(__file__)
 STEP_PAGES = 256  # 1 MiB between two looks at whether the copy is still wanted
 STEPS_BETWEEN_CHECKS = 50_000  # of SQLite's machine, while the copy is verified
 MARGIN_BYTES = 32 * 1024 * 1024  # a backup must not fill the disk that it shares with the database
+DAMAGED = "pwf state verify names what is damaged; check the disk"
 DAMAGE = frozenset({"integrity", "foreign_key"})  # rules whose breach makes a file useless
 
 
@@ -70,6 +71,8 @@ def write_backup(
         put_in_place(unfinished, target)
     except FileExistsError as error:
         raise Conflict(f"{target} exists by now", hint="name another file") from error
+    except (apsw.CorruptError, apsw.NotADBError) as error:
+        raise StoreBroken(f"{database} is damaged: {error}", hint=DAMAGED) from error
     except apsw.FullError as error:
         raise DiskFull(f"there is no room for {target}", hint="name a file on another disk") from error
     except (OSError, apsw.Error) as error:
@@ -169,11 +172,11 @@ def _finish(unfinished: Path, target: Path, now: Now, epoch: int, check_wanted: 
         connection.close()
     damage = next((violation for violation in found.violations if violation.rule in DAMAGE), None)
     if damage is not None:
-        raise StoreBroken(f"the copy is damaged: {damage.message}", hint="pwf state verify; check the disk")
+        raise StoreBroken(f"the copy is damaged: {damage.message}", hint=DAMAGED)
     return Backup(
         path=str(target),
         size=unfinished.stat().st_size,
         made=made,
-        runs=found.checked["runs"],
+        runs=found.checked.get("runs", 0),
         violations=found.violations,
     )

@@ -21,7 +21,8 @@ from pwf.store.database import check_header, open_reader, put_in_place, refuse_o
 from pwf.store.home import NOWHERE
 from pwf.store.migrate import schema_version
 from pwf.store.queries import load_queries
-from pwf.store.verify import Verify, integrity, verify
+from pwf.store.soundness import UNREADABLE, integrity, shown
+from pwf.store.verify import Verify, verify
 
 Q = load_queries(__file__)
 
@@ -82,14 +83,23 @@ def check_backup(file: Path, now: Now) -> Checked:
             newest_ms=newest_event_ms(tx),
             violations=violations,
         )
-    except apsw.Error as error:
-        raise StoreRefused(f"{file} can not be read: {error}", hint="restore another backup") from error
+    except (apsw.Error, *UNREADABLE, msgspec.MsgspecError) as error:
+        raise StoreRefused(
+            f"{file} can not be read: {shown(error)}", hint="restore another backup"
+        ) from error
     finally:
         connection.close()
 
 
 def compare(file: Path, database: Path, now: Now) -> Newer:
-    """What is newer in `database` than in the backup `file`."""
+    """What is newer in `database` than in the backup `file`. Raises `StoreRefused` where that can't be read."""
+    try:
+        return _compare(file, database, now)
+    except (apsw.Error, *UNREADABLE) as error:
+        raise StoreRefused(f"{database} can not be read: {shown(error)}") from error
+
+
+def _compare(file: Path, database: Path, now: Now) -> Newer:
     old = _revisions(file, now)
     made = changed = 0
     named: list[str] = []

@@ -56,10 +56,11 @@ WHERE q.status = 'pending' AND r.ended_wall_ms IS NULL AND (
   OR NOT EXISTS (SELECT 1 FROM attempts a WHERE a.run_no = r.run_no AND a.attempt = q.attempt AND a.status = 'active'))
 
 -- name: position_miscounted
--- The visits add up to the steps taken, and the position is its node's newest.
-SELECT r.run_id FROM runs r
-WHERE r.steps <> (SELECT sum(v.value) FROM json_each(CAST(r.visits AS TEXT)) v)
-  OR r.visit IS NOT (SELECT v.value FROM json_each(CAST(r.visits AS TEXT)) v WHERE v.key = r.node)
+-- The visits add up to the steps taken, and the position is its node's newest. (Visits that are no JSON are damage.)
+WITH counted AS (SELECT run_id, steps, visit, node, iif(json_valid(CAST(visits AS TEXT)), CAST(visits AS TEXT), '{}') v
+  FROM runs WHERE json_valid(CAST(visits AS TEXT)))
+SELECT c.run_id FROM counted c WHERE c.steps <> (SELECT sum(j.value) FROM json_each(c.v) j)
+  OR c.visit IS NOT (SELECT j.value FROM json_each(c.v) j WHERE j.key = c.node)
 
 -- name: attempts_miscounted
 -- The counter names the newest attempt, and attempts are numbered without gaps.

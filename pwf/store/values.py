@@ -109,6 +109,25 @@ def load_content(tx: Tx, name: str) -> bytes:
     return data
 
 
+def value_fault(tx: Tx, name: str, size: int) -> str | None:
+    """What is wrong with a stored value, chunk by chunk; None: it is what was stored."""
+    chunks = _chunk_count(size)
+    count, last = tx.one(Q.chunks_of, {"digest": name}) or (0, -1)
+    if count != chunks or last != chunks - 1:
+        return f"it has {count:,} of {chunks:,} chunks"
+    hasher = hashlib.sha256()
+    total = 0
+    for index in range(chunks):
+        data, crc32 = tx.one(Q.read_chunk, {"digest": name, "chunk": index}) or (None, None)
+        if not isinstance(data, bytes) or zlib.crc32(data) != crc32:
+            return f"chunk {index + 1} of {chunks:,} is not what was stored"
+        hasher.update(data)
+        total += len(data)
+    if total != size:
+        return f"it has {total:,} of {size:,} bytes"
+    return None if hasher.hexdigest() == name else "its bytes are not those of its digest"
+
+
 def value_of(inline: bytes | None, name: str | None, size: int | None) -> Value:
     """The wire form of a pair of columns. `size` is that of the content, when there is a digest."""
     if name is not None:

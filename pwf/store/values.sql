@@ -30,6 +30,10 @@ SELECT data, crc32
 FROM content_chunks
 WHERE digest = :digest AND chunk = :chunk
 
+-- name: chunks_of
+-- How many chunks a value has, and the number of the last.
+SELECT count(*), coalesce(max(chunk), -1) FROM content_chunks WHERE digest = :digest
+
 -- name: drop_chunks_after
 -- What an abandoned upload of the same digest may have left past the end.
 DELETE FROM content_chunks

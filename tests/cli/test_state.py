@@ -63,10 +63,22 @@ def test_backup_sends_an_absolute_path_and_says_what_it_made(
     assert asked(daemon, "state.backup", ops.BackupPayload).path == str(tmp_path.resolve() / "x.db")
 
 
-def test_backup_names_the_rules_that_the_database_itself_breaks(pwf: Pwf, daemon: FakeDaemon) -> None:
-    broken = Violation(rule="r", message="no owner\x1b", run_id="k3", fix="x")
+@pytest.mark.parametrize("words", [(), ("--json",)])
+def test_a_backup_of_what_is_damaged_is_made_and_named_and_ends_with_1(
+    pwf: Pwf, daemon: FakeDaemon, words: tuple[str, ...]
+) -> None:
+    broken = Violation(
+        rule="value_damaged", message="no chunk\x1b", run_id="k3", fix="pwf state restore FILE"
+    )
     daemon.on("state.backup", lambda request, payload: backed_up(violations=(broken,)))
-    assert "run k3: no owner\\x1b (pwf state verify)" in pwf("state", "backup", "x.db").err
+    result = pwf("state", "backup", "x.db", *words)
+    assert result.code == exits.NO
+    if words:
+        assert result.json["violations"][0]["run_id"] == "k3"
+    else:
+        assert "verified" not in result.out
+        assert "value_damaged  run k3: no chunk\\x1b" in result.err
+        assert "fix: pwf state restore FILE" in result.err
 
 
 def test_a_backup_that_would_replace_a_file_is_refused(pwf: Pwf, daemon: FakeDaemon) -> None:

@@ -176,6 +176,42 @@ def test_a_rule_that_a_run_breaks_is_named_and_the_backup_is_made(served, file):
     assert file.exists()
 
 
+DAMAGES = [
+    "DELETE FROM content_chunks WHERE chunk = 1",
+    "UPDATE content_chunks SET data = x'00' WHERE chunk = 1",
+    "UPDATE runs SET input = x'7b'",
+]
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_damaged_values_are_named_by_backup_and_by_restore(served, file, damage):
+    run_id = served.start(linear(1), input=BIG)
+    served.checked = False
+    served.sql(damage)
+    made = back_up(served, file)
+    assert [found.run_id for found in made.violations] == [run_id]
+    assert check(served, file).violations == made.violations
+
+
+@pytest.mark.parametrize("page", [2, 5, 9])
+def test_a_database_with_a_page_of_nonsense_gives_no_backup_or_names_it_never_another_error(
+    served, file, page
+):
+    ended(served)
+    served.checked = False
+    served.close()
+    data = bytearray(served.spec.path.read_bytes())
+    data[page * 4096 : (page + 1) * 4096] = b"\xa5" * 4096
+    served.spec.path.write_bytes(bytes(data))
+    with pytest.raises(StoreBroken, match="damaged") as caught:
+        back_up(served, file)
+    assert "pwf state verify" in caught.value.hint
+    assert not file.exists()
+    for left in served.spec.path.parent.glob("pwf.db*"):
+        left.unlink()
+    served.writer = served.spec.writer()
+
+
 # --- restore --------------------------------------------------------------------------------------------------
 
 
@@ -289,6 +325,19 @@ def test_what_is_newer_than_a_backup_is_named(served, file):
     assert (newer.made, newer.changed, newer.newest_ms) == (1, 1, served.clock.wall_ms)
     assert newer.named == (f"{moved} (waiting)", f"{new} (queued)")
     assert old not in str(newer.named)
+
+
+def test_a_present_database_that_can_not_be_read_is_named_as_such(served, file, tmp_path):
+    back_up(served, file)
+    damaged = tmp_path / "damaged.db"
+    served.start(ASK)
+    back_up(served, damaged)
+    data = bytearray(damaged.read_bytes())
+    for page in range(3, len(data) // 4096):
+        data[page * 4096 : (page + 1) * 4096] = b"\xa5" * 4096
+    damaged.write_bytes(bytes(data))
+    with pytest.raises(StoreRefused, match=r"damaged\.db (can not be read|is damaged)"):
+        compare(file, damaged, served.clock.now())
 
 
 def test_a_backup_of_an_empty_database_restores_to_one(tmp_path, file):

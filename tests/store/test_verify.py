@@ -5,7 +5,7 @@ import pytest
 from pwf.store import run_rules
 from pwf.store.queries import load_queries
 from pwf.store.run_rules import RUN_RULES
-from pwf.store.verify import RULES, Verify, verify
+from pwf.store.verify import FURTHER, RULES, Verify, verify
 from tests.store.test_control import (
     ambiguous,
     no_progress,
@@ -237,7 +237,7 @@ def test_a_clean_store_says_what_it_looked_at(world):
     result = world.do(verify, Verify(epoch=1))
     assert result.violations == ()
     assert result.checked == {
-        "rules": len(RULES) + len(RUN_RULES) + 4,
+        "rules": len(RULES) + len(FURTHER) + len(RUN_RULES),
         "runs": 2,
         "attempts": 3,
         "events": 9,

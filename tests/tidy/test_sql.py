@@ -35,6 +35,7 @@ ALLOWED = {
     "read_runs.effects_newest": "from the newest on, cut off by LIMIT",
     "custody_rows.standing": "one row for each process: as many as there is capacity",
     "run_rules": "reads everything by purpose, when a person asks, on the reader",
+    "soundness": "reads everything by purpose, when a person asks, on the reader",
     "verify": "reads everything by purpose, when a person asks, on the reader",
 }
 

@@ -15,8 +15,8 @@ import msgspec
 
 from pwf import host
 from pwf.actors.claim.lock_file import take_if_free
-from pwf.clock import Clock, SystemClock
-from pwf.errors import Rejected
+from pwf.clock import Clock, Now, SystemClock
+from pwf.errors import Rejected, StoreRefused
 from pwf.host.home import prepare_home
 from pwf.places import Places, places
 from pwf.protocol.lock_record import LockRecord, read_record
@@ -52,7 +52,7 @@ def restore(file: Path, at: Places | None = None, clock: Clock | None = None) ->
     lock = take_if_free(at.lock)
     try:
         if at.database.exists():
-            raise _occupied(at, compare(file, at.database, now))
+            raise _occupied(at, file, now)
         restore_backup(file, at.database)
     finally:
         lock.close()
@@ -67,7 +67,22 @@ def restore(file: Path, at: Places | None = None, clock: Clock | None = None) ->
     )
 
 
-def _occupied(at: Places, newer: Newer) -> Rejected:
+def _occupied(at: Places, file: Path, now: Now) -> Rejected:
+    try:
+        newer = compare(file, at.database, now)
+    except StoreRefused as error:  # it may be what the backup is to replace
+        newer, lost = Newer(made=0, changed=0, named=(), newest_ms=0), error.message
+    else:
+        lost = _lost(newer)
+    aside = quote(f"{at.home}.old")
+    return Rejected(
+        f"{at.home} has a database already; {lost}",
+        hint=f"to put it aside: mkdir {aside} && mv {quote(str(at.database))}* {aside}/",
+        details=msgspec.to_builtins(newer),
+    )
+
+
+def _lost(newer: Newer) -> str:
     lost = "it has nothing that the backup has not"
     if newer.made or newer.changed:
         more = newer.made + newer.changed - len(newer.named)
@@ -77,12 +92,7 @@ def _occupied(at: Places, newer: Newer) -> Rejected:
             f"newer than the backup: {runs} made since, {newer.changed:,} that went on since, "
             f"until {_when(newer.newest_ms)}: {named}"
         )
-    aside = quote(f"{at.home}.old")
-    return Rejected(
-        f"{at.home} has a database already; {lost}",
-        hint=f"to put it aside: mkdir {aside} && mv {quote(str(at.database))}* {aside}/",
-        details=msgspec.to_builtins(newer),
-    )
+    return lost
 
 
 def _newer(at: Places, checked: Checked, now_ms: int) -> list[str]:

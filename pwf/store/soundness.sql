@@ -1,0 +1,40 @@
+-- Reading everything that is stored, to find what is not as it was stored. It scans on purpose.
+
+-- name: values_after
+-- A page of all values.
+SELECT digest, size, complete FROM contents WHERE digest > :after ORDER BY digest LIMIT :limit
+
+-- name: value_runs
+-- The runs that a value belongs to.
+SELECT run_id FROM runs WHERE input_digest = :digest OR output_digest = :digest
+UNION SELECT r.run_id FROM attempts a JOIN runs r ON r.run_no = a.run_no WHERE a.output_digest = :digest
+UNION SELECT q.run_id FROM requests q WHERE q.prompt_digest = :digest OR q.answer_digest = :digest
+UNION SELECT r.run_id FROM definition_sources s JOIN runs r ON r.definition_id = s.definition_id WHERE s.digest = :digest
+
+-- name: environments
+-- What runs execute in, each named by the digest of its text.
+SELECT environment_id, body FROM environments WHERE environment_id > :after ORDER BY environment_id LIMIT :limit
+
+-- name: environment_runs
+-- The runs that share an environment.
+SELECT run_id FROM runs WHERE environment_id = :id
+
+-- name: definition_runs
+-- The runs that share a definition.
+SELECT run_id FROM runs WHERE definition_id = :id
+
+-- name: run_ids
+-- Every run, by its row.
+SELECT run_no, CAST(run_id AS BLOB) FROM runs
+
+-- name: run_names
+-- Every run, by its entity: for where the runs themselves can't be read.
+SELECT entity_no, CAST(name AS BLOB) FROM entities WHERE kind = 'run'
+
+-- name: run_of_no
+-- The id of the run with a number, as it stands there.
+SELECT CAST(run_id AS BLOB) FROM runs WHERE run_no = :no
+
+-- name: roots
+-- Which table or index begins at which page: SQLite's own check names only the page.
+SELECT rootpage, type, name FROM sqlite_schema WHERE rootpage > 0
