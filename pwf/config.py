@@ -29,6 +29,7 @@ C = TypeVar("C", bound=msgspec.Struct)
 Table = dict[str, Any]
 Keys = tuple[str, ...]
 Seconds = Annotated[float, msgspec.Meta(ge=0, le=3_600)]
+Folder = Annotated[str, msgspec.Meta(pattern=r"^[/~]")]  # absolute, or below a user's home
 Variable = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_]*\*?$")]
 
 
@@ -44,6 +45,9 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     lease_renew_s: Annotated[float, msgspec.Meta(ge=0.5, le=1_200)] = 10.0
     stop_grace_s: Annotated[float, msgspec.Meta(ge=0.1, le=60)] = 1.0  # SIGTERM to SIGKILL
     interpreter: str | None = None
+    trusted_folders: tuple[
+        Folder, ...
+    ] = ()  # others may change what lies in these, and it is executed all the same
     environment: tuple[Variable, ...] = ()
     max_value_bytes: Annotated[int, msgspec.Meta(ge=64 * 1024, le=1024 * MIB)] = 64 * MIB
     max_output_bytes: Annotated[int, msgspec.Meta(ge=1024, le=256 * MIB)] = 4 * MIB  # stdout and stderr, each

@@ -72,6 +72,12 @@ class LoadFailed(PwfError):
     code = "load_failed"
 
 
+class Untrusted(PwfError):
+    """Somebody else can change what would be executed."""
+
+    code = "untrusted"
+
+
 class EnvironmentMissing(PwfError):
     """The interpreter that the run was recorded with is gone, or has no pwf that can serve it."""
 

@@ -9,12 +9,14 @@ from __future__ import annotations
 import errno
 import os
 import stat
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 from pwf.errors import HomeRefused
 
 ACCESS_LIST = "system.posix_acl_access"
+LINKS_MAX = 40  # as Linux
 
 
 class Stranger(NamedTuple):
@@ -24,34 +26,71 @@ class Stranger(NamedTuple):
     why: str
 
 
-def stranger_on_way(path: Path) -> Stranger | None:
-    """The first of `path` and the folders above it, up to the root, that others can change; None: nobody can.
+def stranger_on_way(path: Path, trusted: Iterable[str] = ()) -> Stranger | None:
+    """The first name on the way from the root to `path`, itself included, that others can change; None: nobody can.
 
-    Links are followed: what they stand in is looked at, and what they lead to. Raises `OSError` for what is not there.
+    Links are followed: what they stand in is looked at, and what they lead to. What lies in a folder that is `trusted`
+    is not looked at, nor is the way to that folder. Raises `OSError` for what is not there.
     """
-    absolute = Path(os.path.abspath(path))
-    for end in dict.fromkeys((absolute, Path(os.path.realpath(absolute)))):
-        for step in (end, *end.parents):
-            facts = step.lstat()
-            why = others_can_write(step, facts)
-            # In a sticky folder nobody can replace what belongs to somebody else, and what lies in it was looked at.
-            if why is not None and not (step != end and _is_sticky(facts)):
-                return Stranger(step, why)
+    steps = list(on_way(path))
+    end, _ = steps[-1]
+    folders = [os.path.realpath(os.path.expanduser(folder)) for folder in trusted]
+    folders = [folder for folder in folders if _lies_in(end, folder)]
+    for step, facts in steps:
+        if any(_lies_in(step, folder) or _lies_in(folder, step) for folder in folders):
+            continue
+        why = others_can_write(step, facts)
+        # In a sticky folder nobody can replace what belongs to somebody else, and what lies in it is looked at.
+        if why is not None and not (step != end and _is_sticky(facts)):
+            return Stranger(Path(step), why)
     return None
 
 
-def others_can_write(path: Path, facts: os.stat_result) -> str | None:
+def on_way(path: Path) -> Iterator[tuple[str, os.stat_result]]:
+    """Every name that the system passes from the root to `path`, each link before what it leads to; the end comes last.
+
+    Raises `OSError` for what is not there.
+    """
+    here, links = "/", 0
+    rest = _parts_backward(os.path.abspath(path))
+    yield here, os.lstat(here)
+    while rest:
+        part = rest.pop()
+        step = os.path.dirname(here) if part == ".." else os.path.join(here, part)
+        facts = os.lstat(step)
+        yield step, facts
+        if not stat.S_ISLNK(facts.st_mode):
+            here = step
+            continue
+        links += 1
+        if links > LINKS_MAX:
+            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path))
+        target = os.readlink(step)
+        rest += _parts_backward(target)
+        if target.startswith("/"):
+            here = "/"
+
+
+def _parts_backward(path: str) -> list[str]:
+    return [part for part in reversed(path.split("/")) if part not in ("", ".")]
+
+
+def _lies_in(path: str, folder: str) -> bool:
+    return path == folder or path.startswith(folder.rstrip("/") + "/")
+
+
+def others_can_write(path: str | Path, facts: os.stat_result) -> str | None:
     """How somebody other than the user and root can change exactly this file or folder; None: nobody can."""
     if facts.st_uid not in (os.geteuid(), 0):
         return f"it belongs to {user_name(facts.st_uid)}"
-    mode = stat.S_IMODE(facts.st_mode)
-    if stat.S_ISLNK(facts.st_mode):
+    if not facts.st_mode & (stat.S_IWGRP | stat.S_IWOTH) or stat.S_ISLNK(facts.st_mode):
         return None  # the mode of a link says nothing
+    mode = stat.S_IMODE(facts.st_mode)
     if mode & stat.S_IWOTH:
         return f"everyone can write it (mode {mode:04o})"
-    if mode & stat.S_IWGRP and not _is_private_group(facts.st_gid):
+    if not _is_private_group(facts.st_gid):
         return f"group {_group_name(facts.st_gid)} can write it (mode {mode:04o})"
-    if mode & stat.S_IWGRP and _has_access_list(path):
+    if _has_access_list(path):
         return "its access list lets others write it"
     return None
 
@@ -138,7 +177,7 @@ def _is_private_group(gid: int) -> bool:
     return user.pw_gid == gid and group.gr_name == user.pw_name and set(group.gr_mem) <= {user.pw_name}
 
 
-def _has_access_list(path: Path) -> bool:
+def _has_access_list(path: str | Path) -> bool:
     if not hasattr(os, "getxattr"):
         return False
     try:

@@ -216,7 +216,7 @@ class Daemon:
             lock=lock,
             record=record,
             pool=pool,
-            whereabouts=Whereabouts(at.config.parent, config.interpreter),
+            whereabouts=Whereabouts(at.config, config.interpreter),
             open_door=lambda handle: Listener(
                 at.socket, handle=handle, hello=hello, peer_uid=host.peer_uid, log=self._log
             ),

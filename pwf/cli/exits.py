@@ -41,6 +41,7 @@ BY_ERROR_CODE = {
     "load_failed": UNSOUND,
     "no_workflow": UNSOUND,
     "environment_missing": UNSOUND,
+    "untrusted": UNSOUND,
     "source_changed": UNSOUND,
     "config_error": UNSOUND,
     "store_refused": UNSOUND,

@@ -25,7 +25,14 @@ from pwf.protocol.views import Violation
 DIES_S_MAX = 10.0
 LEAVES_S_MAX = 10.0
 #: Settings that a lab takes over from the user's own configuration.
-TAKEN_OVER = ("interpreter", "environment", "max_value_bytes", "max_output_bytes", "runner_memory_bytes")
+TAKEN_OVER = (
+    "interpreter",
+    "trusted_folders",
+    "environment",
+    "max_value_bytes",
+    "max_output_bytes",
+    "runner_memory_bytes",
+)
 
 
 class ScratchHome:

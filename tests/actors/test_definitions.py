@@ -61,7 +61,7 @@ class World:
         self.file = self.workflows / "w.py"
         self.file.write_text("# Workflow one")
         self.resolver = Resolver()
-        self.actor = Definitions(self.resolver, Whereabouts(folder / "config", None))
+        self.actor = Definitions(self.resolver, Whereabouts(folder / "config" / "config.toml", None))
         self.definitions = self.actor.handle
         self.origin = Origin(cwd=str(folder), python=sys.executable)
 

@@ -39,7 +39,7 @@ class Place:
         self.cwd.mkdir(parents=True)
         self.file.parent.mkdir(parents=True)
         self.file.write_text("# Workflow")
-        self.whereabouts = Whereabouts(self.config, None)
+        self.whereabouts = Whereabouts(self.config / "config.toml", None)
         self.origin = Origin(cwd=str(self.cwd), python=sys.executable)
         time.sleep(PAUSE_S)
 

@@ -7,6 +7,7 @@ folder is moved, and a mark differs. Must never read a project's files.
 
 from __future__ import annotations
 
+import contextlib
 import glob
 import os
 from collections import OrderedDict
@@ -14,7 +15,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from pwf.actors.code.trust import looked_at, refuse_strangers
 from pwf.discovery import BUILTIN_WORKFLOWS, Found, choose_interpreter, find_workflow_file, project_of
+from pwf.ownership import on_way
 from pwf.protocol.operations import Origin
 from pwf.watch import Mark, Watched, mark_to_keep_of
 
@@ -31,13 +34,14 @@ class Where(NamedTuple):
 class Whereabouts:
     """Handle; it has no task of its own."""
 
-    def __init__(self, config_folder: Path, interpreter: str | None) -> None:
-        self._config_folder = config_folder
+    def __init__(self, config: Path, interpreter: str | None) -> None:
+        self._config = config
+        self._config_folder = config.parent
         self._interpreter = interpreter
         self._kept: OrderedDict[tuple[str, str, str], tuple[Watched, Where]] = OrderedDict()
 
     def find(self, workflow: str, origin: Origin, asked_ns: int | None = None) -> Where:
-        """Raises `NotFound` or `EnvironmentMissing`. Blocks on a few `stat`. `asked_ns`: see `Watched.hold`."""
+        """Raises `NotFound`, `Untrusted` or `EnvironmentMissing`. Blocks on some `stat`. `asked_ns`: `Watched.hold`."""
         key = (workflow, origin.cwd, origin.python)
         kept = self._kept.get(key)
         if kept is not None and kept[0].hold(asked_ns):
@@ -45,6 +49,7 @@ class Whereabouts:
         self._kept.pop(key, None)
         where = self._look(workflow, origin)
         marks = _marks(self._on_the_way(workflow, where, origin))
+        refuse_strangers(where.found, where.interpreter, self._config)
         if self._look(workflow, origin) == where:  # so it still was when the marks had been taken
             self._kept[key] = (Watched(marks), where)
             while len(self._kept) > KEPT_MAX:
@@ -52,14 +57,19 @@ class Whereabouts:
         return where
 
     def _look(self, workflow: str, origin: Origin) -> Where:
-        return self.chosen(find_workflow_file(workflow, Path(origin.cwd), self._config_folder), origin)
+        return self._choose(find_workflow_file(workflow, Path(origin.cwd), self._config_folder), origin)
 
     def project_of(self, workflow: str, origin: Origin) -> Path:
         """The project of which somebody at `origin` speaks, whether or not there is such a workflow."""
         return project_of(workflow, Path(origin.cwd), self._config_folder)
 
     def chosen(self, found: Found, origin: Origin) -> Where:
-        """The same for a file that is known, looked up now. Raises `EnvironmentMissing`."""
+        """The same for a file that is known, looked up now. Raises `Untrusted` or `EnvironmentMissing`."""
+        where = self._choose(found, origin)
+        refuse_strangers(found, where.interpreter, self._config)
+        return where
+
+    def _choose(self, found: Found, origin: Origin) -> Where:
         return Where(found, choose_interpreter(found.root, self._interpreter, origin.python))
 
     def _on_the_way(self, workflow: str, where: Where, origin: Origin) -> Iterator[str]:
@@ -77,6 +87,10 @@ class Whereabouts:
         for folder in (os.path.join(root, ".pwf"), str(self._config_folder)):
             yield from (folder, os.path.join(folder, "workflows"))
             yield os.path.join(folder, "workflows", f"{workflow}.py")
+        for _, looked in looked_at(where.found, where.interpreter):
+            with contextlib.suppress(OSError):  # it may be gone by now
+                yield from (step for step, _ in on_way(looked))
+        yield str(self._config)  # it may trust the folder
         yield str(BUILTIN_WORKFLOWS)
         yield str(where.found.path)
         yield where.interpreter
