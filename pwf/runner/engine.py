@@ -25,6 +25,7 @@ from pwf.protocol.runner import Ask, Finish, Launch, PastStep, StepError, Value,
 from pwf.runner.base import limits
 from pwf.runner.base.failure import plain_error
 from pwf.runner.base.steps import End, Ended, Question, Step, Timer
+from pwf.runner.base.surroundings import Surroundings
 from pwf.runner.base.wire import DaemonGone, ValueReader, Wire
 from pwf.runner.kinds import RUN, observe
 from pwf.values import shortened
@@ -56,6 +57,7 @@ class Engine:
         self._visits = {launch.node: launch.visit, **launch.visits}
         self._made: tuple[str, bytes] = ("", b"")  # the last larger output of this runner, by digest
         self._title: str | None = None
+        self._surroundings = Surroundings()
         # The position, and what holds for it alone.
         self._node = launch.node
         self._visit = launch.visit
@@ -68,9 +70,11 @@ class Engine:
         """Run nodes until the run parks, ends, or is no longer ours. The last transition may still be held."""
         if self._launch.graph.titled and self._steps_taken == 0:
             self._title = self._make_title()
+            self._surroundings.restore(self._node)
         while self._ready():
             step = self._step()
             end = self._execute(step)
+            self._surroundings.restore(step.node.id)
             if self._updates is not None:
                 self._updates.flush()
             with limits.lifted():  # the limit is the steps', not ours

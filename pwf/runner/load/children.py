@@ -25,15 +25,15 @@ class MainSpec(ModuleSpec):
 
     def __init__(self, bundle: SourceBundle) -> None:
         self._bundle = bundle
-        self._offered_by = 0
+        self._offer = (0, "")  # by which process, and where
         super().__init__(__name__, None, origin=__file__)
 
     @property
     def name(self) -> str:
         """This module, for the new process to run."""
-        if self._offered_by != os.getpid():  # a fork has none of the descriptors of who it was forked from
-            os.environ[CODE_VARIABLE] = _offer(msgspec.msgpack.encode(self._bundle))
-            self._offered_by = os.getpid()
+        if self._offer[0] != os.getpid():  # a fork has none of the descriptors of who it was forked from
+            self._offer = os.getpid(), _offer(msgspec.msgpack.encode(self._bundle))
+        os.environ[CODE_VARIABLE] = self._offer[1]  # each time: a step's variables go with it
         return __name__
 
     @name.setter
