@@ -34,6 +34,11 @@ class Places:
         return self.home / "daemon.lock"
 
     @property
+    def output(self) -> Path:
+        """What the steps of runs print."""
+        return self.home / "output"
+
+    @property
     def log(self) -> Path:
         return self.home / "daemon.log"
 

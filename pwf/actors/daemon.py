@@ -32,6 +32,7 @@ from pwf.actors.claim.server_claim import Claim
 from pwf.actors.code.whereabouts import Whereabouts
 from pwf.actors.door.listener import Listener
 from pwf.actors.processes.runner_pool import RunnerPool
+from pwf.actors.upkeep.output_files import prepare_output
 from pwf.actors.wiring import Ports, live, wire
 from pwf.clock import Clock, SystemClock
 from pwf.config import Config, load_config
@@ -170,6 +171,7 @@ class Daemon:
         async with trio.open_nursery() as nursery:
             store: StoreHandle = await nursery.start(StoreActor(executor).run)
             claim = await self._claim(store, seen)
+            await trio.to_thread.run_sync(prepare_output, self._at.output, claim.home_id)
             actors = wire(
                 store,
                 claim,

@@ -12,6 +12,7 @@ import contextlib
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Protocol
 
 import trio
@@ -121,10 +122,11 @@ def wire(
         log=log,
         epoch=claim.epoch,
         home_id=claim.home_id,
+        output=str(at.output),
     )
     server_claim = _server_claim(store, claim, ports, scheduler.handle, config, clock, log)
     definitions = Definitions(ports.pool, ports.whereabouts)
-    pruner = _pruner(store, scheduler.handle, claim.epoch, config, clock, log)
+    pruner = _pruner(store, scheduler.handle, claim.epoch, config, clock, log, at.output)
     backups = Backups(at.database, claim.epoch, clock, log)
     newer_code = NewerCode(store)
     views = Views(changes, log)
@@ -195,6 +197,7 @@ def _pruner(
     config: Config,
     clock: Clock,
     log: Log,
+    output: Path,
 ) -> Pruner:
     return Pruner(
         store=store,
@@ -203,6 +206,7 @@ def _pruner(
         retention_days=config.retention_days,
         clock=clock,
         log=log,
+        output=output,
     )
 
 

@@ -106,6 +106,7 @@ class Launch(_Message, frozen=True, kw_only=True, forbid_unknown_fields=True, ta
     files: dict[str, Value] = {}  # pinned data files by path relative to root; digest only
     value_bytes_max: int = 64 * 1024 * 1024
     output_bytes_max: int = 4 * 1024 * 1024  # captured stdout and stderr, each
+    output_folder: str = ""  # where the runner keeps what its steps print; empty: nowhere
     memory_bytes_max: int | None = None
     stop_grace_ms: int = 1_000  # SIGTERM to SIGKILL
     marker: str = ""  # what all of the run bears from here on; empty: it is in the environment already
@@ -129,8 +130,9 @@ class StepReply(_Message, frozen=True, kw_only=True, forbid_unknown_fields=True,
 class Finish(_Message, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="finish"):
     """The attempt ended. `next` is the node the runner means to enter (None: the run ends, or a retry decides).
 
-    For a manual effect: `settled` says how the effect ended: applied, rejected (`NotApplied`), or unknown.
-    `observed` marks an answer of `observe`. `route_error`: completed, but no case matches: the run fails.
+    For a manual effect: `settled` says how the effect ended: applied, rejected (`NotApplied`), or unknown. `observed`
+    marks an answer of `observe`. `route_error`: completed, but no case matches: the run fails. `printed`: how many
+    bytes are kept of what it printed.
     """
 
     seq: int
@@ -145,6 +147,7 @@ class Finish(_Message, frozen=True, kw_only=True, forbid_unknown_fields=True, ta
     effect_ref: str | None = None
     title: str | None = None
     active_ms: int = 0
+    printed: int = 0
 
 
 class Ask(_Message, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="ask"):
@@ -161,6 +164,7 @@ class Ask(_Message, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="
     timeout_ms: int | None = None
     title: str | None = None
     active_ms: int = 0
+    printed: int = 0
 
 
 class WaitUntil(_Message, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="wait_until"):
@@ -172,6 +176,7 @@ class WaitUntil(_Message, frozen=True, kw_only=True, forbid_unknown_fields=True,
     wall_ms: int | None = None
     title: str | None = None
     active_ms: int = 0
+    printed: int = 0
 
 
 class Publish(_Message, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="publish"):

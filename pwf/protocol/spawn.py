@@ -18,6 +18,7 @@ import msgspec
 from pwf.host.identity import Identity
 from pwf.protocol.graph import WorkflowDefinition, WorkflowGraph
 
+RUNNER_DESCRIPTORS = 6  # messages and values; where stdout and stderr are read; where they are written
 SPAWN_FRAME_BYTES_MAX = 96 * 1024 * 1024  # 64 MiB of pinned data files, the sources, and room
 
 
@@ -50,7 +51,10 @@ class ZygoteHello(_Message, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 class Fork(_Message, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="fork"):
-    """To the zygote: fork a helper, whose socket travels as the frame's descriptor. Answered by `Forked`."""
+    """To the zygote: fork a helper. Answered by `Forked`.
+
+    Two descriptors: its socket, and where it prints while it loads.
+    """
 
     call: int
     role: Literal["template", "resolver"]
@@ -59,7 +63,8 @@ class Fork(_Message, frozen=True, kw_only=True, forbid_unknown_fields=True, tag=
 class StartFresh(_Message, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="start_fresh"):
     """To the zygote: start a runner by exec, for a workflow that is not safe to fork. Answered by `Forked`.
 
-    Three descriptors: its control socket (it takes one `Load` and answers `Loaded`), messages, values.
+    Its descriptors: control socket (it takes one `Load` and answers `Loaded`), where it prints while it loads, and
+    those of a runner.
     """
 
     call: int
@@ -115,7 +120,7 @@ class Loaded(_Message, frozen=True, kw_only=True, forbid_unknown_fields=True, ta
 
 
 class ForkRunners(_Message, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="fork_runners"):
-    """To a template: fork as many runners as pairs of sockets (messages, values) travel with the frame.
+    """To a template: fork a runner for each `RUNNER_DESCRIPTORS` that travel with the frame.
 
     They have the environment that the template was loaded in, and no run before their `Launch`. `marker`: what they
     bear until then. Answered by `Forked`.

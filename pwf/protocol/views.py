@@ -94,6 +94,7 @@ class StepView(_View, frozen=True, kw_only=True, forbid_unknown_fields=True):
     started_ms: int
     ended_ms: int | None = None
     active_ms: int = 0
+    printed_bytes: int = 0  # that were kept of what it printed, when it ended: `run.printed` reads them
     summary: str = ""
     output: Value | None = None
     error: StepError | None = None

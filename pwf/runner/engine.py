@@ -24,6 +24,7 @@ from pwf.protocol.kinds import KINDS, PUBLISHING_KINDS, PURE_KINDS
 from pwf.protocol.runner import Ask, Finish, Launch, PastStep, StepError, Value, WaitUntil, effect_key
 from pwf.runner.base import limits
 from pwf.runner.base.failure import plain_error
+from pwf.runner.base.printed import Printed
 from pwf.runner.base.steps import End, Ended, Question, Step, Timer
 from pwf.runner.base.surroundings import Surroundings
 from pwf.runner.base.wire import DaemonGone, ValueReader, Wire
@@ -42,8 +43,16 @@ FILES_NAMED_CHARS = 500
 class Engine:
     """The loop over nodes. Speaks to the daemon through `wire` only, so that a test can be the daemon."""
 
-    def __init__(self, wire: Wire, values: ValueReader, workflow: Workflow[Any], launch: Launch) -> None:
+    def __init__(
+        self,
+        wire: Wire,
+        values: ValueReader,
+        workflow: Workflow[Any],
+        launch: Launch,
+        printed: Printed | None = None,
+    ) -> None:
         self._wire = wire
+        self._printed = printed
         self._values = values
         self._workflow = workflow
         self._launch = launch
@@ -73,10 +82,14 @@ class Engine:
             self._surroundings.restore(self._node)
         while self._ready():
             step = self._step()
+            if self._printed is not None:
+                self._printed.begin(self._attempt)
             end = self._execute(step)
             self._surroundings.restore(step.node.id)
             if self._updates is not None:
                 self._updates.flush()
+            if self._printed is not None:
+                step.printed_bytes = self._printed.end()
             with limits.lifted():  # the limit is the steps', not ours
                 going_on = self._propose(step, end)
             if not going_on:
@@ -93,7 +106,8 @@ class Engine:
         node = self._workflow.nodes.get(self._node)
         if node is None:
             raise GraphError(f"the code of workflow {self._launch.graph.name!r} has no node {self._node!r}")
-        return Step(node, self._context(self._node, node.kind in PUBLISHING_KINDS), self._launch)
+        context = self._context(self._node, node.kind in PUBLISHING_KINDS)
+        return Step(node, context, self._launch, self._printed)
 
     def _execute(self, step: Step) -> End:
         try:
@@ -122,6 +136,7 @@ class Engine:
                     wall_ms=due.wall_ms,
                     title=self._take_title(),
                     active_ms=step.active_ms,
+                    printed=step.printed_bytes,
                 ),
                 seq,
                 hold=True,
@@ -147,6 +162,7 @@ class Engine:
             schema=self._specs[self._node].returns,
             title=self._take_title(),
             active_ms=step.active_ms,
+            printed=step.printed_bytes,
         )
         self._wire.send_sequenced(ask, seq, hold=True)
 
@@ -169,6 +185,7 @@ class Engine:
             effect_ref=end.effect_ref,
             title=self._take_title(),
             active_ms=step.active_ms,
+            printed=step.printed_bytes,
         )
         self._wire.send_sequenced(finish, seq, hold=self._may_hold(end, following))
         # A failed try may be tried again, which the daemon decides: never go past one without its word.

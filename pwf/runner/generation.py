@@ -15,6 +15,7 @@ from typing import Any
 from pwf.protocol.crashlab import LAB_VARIABLE
 from pwf.protocol.runner import EXIT_UNFIT, Launch, Leaving
 from pwf.runner.base import descendants, forking, limits
+from pwf.runner.base.printed import Printed
 from pwf.runner.base.wire import DaemonGone, ValueReader, Wire
 from pwf.runner.engine import Engine
 from pwf.runner.hangup import HangUpWatcher, end_process
@@ -22,10 +23,15 @@ from pwf.workflow.workflow import Workflow
 
 
 def run_runner(
-    messages: socket.socket, values: socket.socket, workflow: Workflow[Any], become: Callable[[str], None]
+    messages: socket.socket,
+    values: socket.socket,
+    ends: tuple[int, int],
+    workflow: Workflow[Any],
+    become: Callable[[str], None],
 ) -> None:
     """Execute one generation: from its `Launch` to `Leaving`. Called once, in a process of its own.
 
+    `ends`: where its stdout and its stderr are read.
     `become` makes this process bear the run's marker; nothing of the workflow has run before.
 
     Returns when the run is parked or has ended, when this runner is stale, or when the daemon is gone before
@@ -39,10 +45,13 @@ def run_runner(
     if launch.marker:
         become(launch.marker)
     wire.will_tick()
-    watcher = HangUpWatcher(messages, end_process, wire.tick)
+    printed = Printed(ends, launch.output_folder, launch.output_bytes_max)
+    watcher = HangUpWatcher(messages, end_process, wire.tick, printed)
     try:
         _enter(launch)
-        _engine(wire, ValueReader(values), workflow, launch).run()
+        if launch.generation > 1:
+            printed.forget_from(launch.attempt)
+        _engine(wire, ValueReader(values), workflow, launch, printed).run()
         wire.send(Leaving(childless=descendants.end_all()))
     except DaemonGone:
         end_process()
@@ -50,12 +59,14 @@ def run_runner(
         watcher.stop()
 
 
-def _engine(wire: Wire, values: ValueReader, workflow: Workflow[Any], launch: Launch) -> Engine:
+def _engine(
+    wire: Wire, values: ValueReader, workflow: Workflow[Any], launch: Launch, printed: Printed
+) -> Engine:
     if LAB_VARIABLE in os.environ:
         from pwf.runner.lab.lab import engine_of  # `pwf crashlab` only
 
-        return engine_of(wire, values, workflow, launch)
-    return Engine(wire, values, workflow, launch)
+        return engine_of(wire, values, workflow, launch, printed)
+    return Engine(wire, values, workflow, launch, printed)
 
 
 def _enter(launch: Launch) -> None:

@@ -43,6 +43,8 @@ class RunnerGone(msgspec.Struct, frozen=True, kw_only=True):
     begun: bool = True
     died: bool = False
     error: StepError | None = None
+    attempt: int | None = None  # that it was in, and how many bytes are kept of what that printed
+    printed: int = 0
 
 
 class Rule(NamedTuple):

@@ -26,10 +26,15 @@ Q = load_queries(__file__)
 
 
 class LaunchTerms(msgspec.Struct, frozen=True, kw_only=True):
-    """What of each launch the daemon alone knows. `limits`: fields of `Launch`."""
+    """What of each launch the daemon alone knows. `limits`: fields of `Launch`. `output`: the folder of all runs."""
 
     home_id: str = ""
+    output: str = ""
     limits: dict[str, int | None] = {}
+
+    def output_of(self, run_id: str) -> str:
+        """Where its runner keeps what its steps print."""
+        return f"{self.output}/{run_id}" if self.output else ""
 
     def marker_of(self, run_id: str, generation: int) -> str:
         """What every process of this runner bears in its environment."""
@@ -123,6 +128,7 @@ def _begin(tx: Tx, run: RunState, identity: Identity, terms: LaunchTerms) -> Lau
         root=row[3],
         updates=_updates(tx, run, graph) if run.attempts > 1 else (),
         files=_data_files(tx, run) if graph.graph.files else {},
+        output_folder=terms.output_of(run.run_id),
         marker=terms.marker_of(run.run_id, run.generation),
         **terms.limits,  # type: ignore[arg-type]
     )

@@ -172,6 +172,13 @@ def end_attempt(
     )
 
 
+def note_printed(tx: Tx, run: RunState, attempt: int, printed: int) -> None:
+    """Keep how much an attempt printed. Most print nothing, and cost nothing here."""
+    if printed:
+        write_attempt(tx, run)
+        tx.run(Q.note_printed, {"run_no": run.run_no, "attempt": attempt, "printed": printed})
+
+
 def settle_effect(tx: Tx, run: RunState, status: str, ref: str | None = None) -> None:
     """Close (or reopen, as ambiguous) the ledger's row of the present visit."""
     open_ = status in ("applying", "ambiguous")

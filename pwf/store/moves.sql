@@ -18,6 +18,10 @@ UPDATE attempts SET status = :status, ended_wall_ms = :now, active_ms = :active_
   output_digest = :output_digest, error = :error, seq = :seq, verdict = :verdict
 WHERE run_no = :run_no AND attempt = :attempt AND status = 'active'
 
+-- name: note_printed
+-- How much of what an attempt printed is kept.
+UPDATE attempts SET printed = :printed WHERE run_no = :run_no AND attempt = :attempt
+
 -- name: active_attempt
 -- The attempt that is going on, if one is.
 SELECT attempt, started_wall_ms FROM attempts WHERE run_no = :run_no AND status = 'active'

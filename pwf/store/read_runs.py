@@ -291,7 +291,7 @@ def _steps(tx: Tx, query: RunQuery, kinds: dict[str, NodeKind]) -> tuple[StepVie
     left = PAGE_BYTES  # outputs and tracebacks travel, newest first, while the page still fits a frame
     steps: list[StepView] = []
     for row in tx.all(Q.steps, {"run_id": query.run_id, "before": before, "limit": limit}):
-        left -= len(row[9] or b"") + len(row[12] or b"")
+        left -= len(row[10] or b"") + len(row[13] or b"")
         steps.append(_step(row, kinds, whole=left > 0))
     return tuple(reversed(steps))
 
@@ -307,6 +307,7 @@ def _step(row: Row, kinds: dict[str, NodeKind], *, whole: bool) -> StepView:
         started,
         ended,
         active_ms,
+        printed,
         output,
         digest,
         size,
@@ -337,6 +338,7 @@ def _step(row: Row, kinds: dict[str, NodeKind], *, whole: bool) -> StepView:
         started_ms=started,
         ended_ms=ended,
         active_ms=active_ms,
+        printed_bytes=printed,
         summary=shortened(summary, SUMMARY_CHARS),
         output=value_of(output, digest, size) if shown else None,
         error=failure,

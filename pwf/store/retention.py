@@ -202,5 +202,10 @@ def drop_environments(tx: Tx, command: Drop) -> int:
     return sum(tx.run(Q.drop_environment, {"environment_id": name}) for name in command.ids)
 
 
+def gone_runs(tx: Tx, query: Drop) -> tuple[str, ...]:
+    """Which of these are no runs, or not any more."""
+    return tuple(name for name in query.ids if tx.one(Q.run_known, {"run_id": name}) is None)
+
+
 def _page(ids: list[str]) -> UnusedPage:
     return UnusedPage(ids=tuple(ids), after=ids[-1] if len(ids) == UNUSED_MAX else None)

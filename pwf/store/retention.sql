@@ -38,3 +38,7 @@ ORDER BY environment_id LIMIT :limit
 DELETE FROM environments
 WHERE environment_id = :environment_id
   AND NOT EXISTS (SELECT 1 FROM runs WHERE runs.environment_id = :environment_id)
+
+-- name: run_known
+-- Whether there is such a run.
+SELECT 1 FROM runs WHERE run_id = :run_id

@@ -41,6 +41,8 @@ def _settle(tx: Tx, command: RunnerGone) -> bool:
         with changing(tx, run, generation=command.generation):
             _hold_unreaped(tx, run)
             moves.note(tx, run, "held", "daemon", {"hold": "process_unreaped"})
+    if command.attempt is not None:
+        moves.note_printed(tx, run, command.attempt, command.printed)
     return not run.ended
 
 

@@ -136,7 +136,10 @@ def _apply(tx: Tx, run: RunState, graph: Graph, message: Sequenced, *, may_go: b
     if message.title is not None:
         run.title = shortened(message.title, TITLE_MAX)
     if isinstance(message, Finish):
-        return _finish(tx, run, graph, message, may_go=may_go)
+        verdict = _finish(tx, run, graph, message, may_go=may_go)
+        moves.note_printed(tx, run, message.attempt, message.printed)
+        return verdict
+    moves.note_printed(tx, run, message.attempt, message.printed)
     if isinstance(message, Ask):
         _ask(tx, run, message)
     else:

@@ -137,7 +137,7 @@ class ZygotePeer(Link):
     def fork(self, role: Any) -> tuple[Link, Identity]:
         link = Link()
         self.links.append(link)
-        self.send(Fork(call=self.call(), role=role), [link.theirs.fileno()])
+        self.send(Fork(call=self.call(), role=role), [link.theirs.fileno(), 2])
         answer = self.answer(Forked)
         link.theirs.close()
         assert answer.identities, answer.error
@@ -162,7 +162,7 @@ class ZygotePeer(Link):
         self.runners.append(runner)
         self.send(
             StartFresh(call=self.call(), environment=ENVIRONMENT, marker=marker),
-            [link.theirs.fileno(), *runner.descriptors],
+            [link.theirs.fileno(), 2, *runner.descriptors],
         )
         answer = self.answer(Forked)
         link.theirs.close()
@@ -209,7 +209,11 @@ class RunnerPeer:
         self.messages, self._messages = socket.socketpair()
         self.values, self._values = socket.socketpair()
         self.messages.settimeout(WAIT_S)
-        self.descriptors = (self._messages.fileno(), self._values.fileno())
+        self._prints = [os.pipe() for _ in range(2)]
+        ends = [end for pipe in zip(*self._prints, strict=True) for end in pipe]
+        for end in ends[:2]:
+            os.set_blocking(end, False)
+        self.descriptors = (self._messages.fileno(), self._values.fileno(), *ends)
         self._file = self.messages.makefile("rb")
 
     def started(self, answer: Forked) -> None:
@@ -220,6 +224,8 @@ class RunnerPeer:
         """This process has the other ends."""
         self._messages.close()
         self._values.close()
+        for end in self.descriptors[2:]:
+            os.close(end)
         self.identity = identity
 
     def launch(self, graph: WorkflowGraph, root: str = "/") -> None:

@@ -41,7 +41,7 @@ def test_each_has_no_descriptors_but_its_own(zygote: ZygotePeer, tmp_path: Path)
     bundle = one_node(tmp_path, body="import os\nreturn sorted(map(int, os.listdir('/proc/self/fd')))[:-1]")
     template, _ = zygote.template(bundle)
     for runner in template.fork_some(*MARKERS):
-        assert runner.run(graph_of(bundle)) == [0, 1, 2, 3, 4]
+        assert runner.run(graph_of(bundle)) == [0, 1, 2, 3, 4, 5, 6]
 
 
 def test_one_whose_socket_closes_ends_while_the_others_go_on(zygote: ZygotePeer, tmp_path: Path) -> None:

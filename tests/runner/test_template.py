@@ -62,7 +62,9 @@ def test_nothing_is_loaded_that_has_work_to_do_in_each_fork(zygote: ZygotePeer, 
     assert output_of(zygote, tmp_path, body) == []
 
 
-def test_it_has_no_descriptors_but_its_two_sockets(zygote: ZygotePeer, tmp_path: Path) -> None:
+def test_it_has_no_descriptors_but_its_two_sockets_and_where_its_output_is_read(
+    zygote: ZygotePeer, tmp_path: Path
+) -> None:
     body = """
     import os
     found = {}
@@ -77,7 +79,8 @@ def test_it_has_no_descriptors_but_its_two_sockets(zygote: ZygotePeer, tmp_path:
     assert isinstance(found, dict)
     assert found.pop("0") == ["/dev/null", True]
     assert {found.pop("1")[1], found.pop("2")[1]} == {True}
-    assert found == {"3": ["socket", False], "4": ["socket", False]}
+    pipe, socket = ["pipe", False], ["socket", False]
+    assert found == {"3": socket, "4": socket, "5": pipe, "6": pipe}
 
 
 def test_signals_have_their_defaults_again(zygote: ZygotePeer, tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import trio
@@ -85,6 +86,7 @@ class HeldRunner:
         self.marker = process.marker
         self.stream = DaemonEnd(world, pool, stream)
         self.values = values
+        self.prints = SimpleNamespace(folder="", attempt=0, limit=0)
         self.on_exit: Callable[[], None] | None = None
         process.on_ended = self._tell_exit
 
@@ -105,6 +107,10 @@ class HeldRunner:
     def _tell_exit(self) -> None:
         if self.on_exit is not None:
             self.on_exit()
+
+    async def last_words(self) -> int:
+        """As `RunnerProcess.last_words`: nothing here prints."""
+        return 0
 
     async def prove_dead(
         self, childless: bool = False, *, grace_s: float = 0.0, timeout_s: float = PROOF_TIMEOUT_S

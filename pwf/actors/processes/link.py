@@ -146,17 +146,22 @@ class SpawnLink:
         """Call `then`, perhaps more than once, when the link is closed, whoever closed it."""
         self._on_close = then
 
-    async def serve(self, work: Callable[[], Awaitable[R]]) -> R:
-        """Do `work` while a task reads the link; then close it. Raises what the work raises."""
+    async def serve(self, work: Callable[[], Awaitable[R]], beside: Callable[[], Awaitable[None]]) -> R:
+        """Do `work` while a task reads the link and another one does what is `beside` it; then close the link.
+
+        Raises what the work raises.
+        """
         failure: PwfError | None = None
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self.run)
+            nursery.start_soon(beside)
             try:
                 result = await work()
             except PwfError as error:
                 failure = error
             finally:
                 self.close()
+                nursery.cancel_scope.cancel()
         if failure is not None:
             raise failure
         return result

@@ -32,6 +32,8 @@ from pwf.protocol.spawn import Resolved
 
 LOADING_MAX = 4  # workflow files that are resolved or loaded into fresh processes at once
 HURRY_S = 1.0  # since a run found nobody waiting
+LOOK_S = 1.0  # from one look at what runners have not read to the next
+STUCK_LOOK_S = 0.01
 ATTEMPTS_MAX = 2  # to fork: a template may die between two runs; a second death in a row is its own fault
 
 
@@ -295,6 +297,7 @@ class Makers:
             marker,
             sockets.messages,
             sockets.values,
+            sockets.prints,
             exits=self._exits,
             custody=self._custody,
             isolated=isolated,
@@ -320,6 +323,17 @@ class Makers:
             if process.marker != WAITING_MARKER:
                 self._warm.note_use(origins)
             self._warm.close_retired()
+
+    async def read_what_is_stuck(self) -> None:
+        """The task that reads, once in a while, what a runner can't read itself: its step holds the interpreter."""
+        while True:
+            await trio.sleep(LOOK_S)
+            stuck = [process for process in self.runners if process.prints.is_stuck()]
+            while stuck:
+                for process in stuck:
+                    process.prints.keep()
+                await trio.sleep(STUCK_LOOK_S)  # what it goes on printing, it prints at once
+                stuck = [process for process in stuck if process.prints.has_unread]
 
     def _note_demand(self, template: Template) -> None:
         """A run found nobody waiting. While this happens, and not for the first run alone, more are kept."""

@@ -148,6 +148,7 @@ class RunnerPool:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._custody.run)
                 nursery.start_soon(self._warm.keep_bounded)
+                nursery.start_soon(self._makers.read_what_is_stuck)
                 task_status.started()
                 try:
                     while True:

@@ -20,6 +20,7 @@ from pwf import host
 from pwf.actors.base.socket_stream import SocketStream
 from pwf.actors.processes.custody import PROOF_TIMEOUT_S, CustodyHandle
 from pwf.actors.processes.link import ExitReport, Exits
+from pwf.actors.processes.output_ends import OutputEnds
 from pwf.host import Identity
 from pwf.protocol.runner import EXIT_UNFIT
 
@@ -31,7 +32,9 @@ DESCRIPTOR_WAIT_S = 0.1
 
 
 class RunnerProcess:
-    """`stream` carries messages, `values` reads of larger values. `isolated`: started by exec, for itself."""
+    """`stream` carries messages, `values` reads of larger values, `prints` what it prints. `isolated`: started by exec,
+    for itself.
+    """
 
     def __init__(
         self,
@@ -39,6 +42,7 @@ class RunnerProcess:
         marker: str,
         messages: socket.socket,
         values: socket.socket,
+        prints: OutputEnds,
         *,
         exits: Exits,
         custody: CustodyHandle,
@@ -49,6 +53,7 @@ class RunnerProcess:
         self.isolated = isolated
         self.stream = SocketStream(messages)
         self.values = SocketStream(values)
+        self.prints = prints
         self.stands_by = False  # it waits for a run, and nobody has it
         self.on_exit: Callable[[], None] | None = None  # for its holder
         self._exits = exits
@@ -151,6 +156,10 @@ class RunnerProcess:
             with contextlib.suppress(OSError):
                 host.kill_identity(identity)
 
+    async def last_words(self) -> int:
+        """Keep what it printed and could not keep itself any more; how many bytes its attempt's files have then."""
+        return await trio.to_thread.run_sync(self.prints.keep)
+
     async def prove_dead(
         self, childless: bool = False, *, grace_s: float = 0.0, timeout_s: float = PROOF_TIMEOUT_S
     ) -> bool:
@@ -193,6 +202,7 @@ class RunnerProcess:
         self.close()
 
     def close(self) -> None:
-        """Close both sockets. A runner that is still there ends itself and its children."""
+        """Close what we hold of it. A runner that is still there ends itself and its children."""
         self.stream.close()
         self.values.close()
+        self.prints.close()

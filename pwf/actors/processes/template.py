@@ -9,12 +9,14 @@ import contextlib
 import signal
 import socket
 from collections.abc import Sequence
+from contextlib import ExitStack
 from typing import NamedTuple, Protocol
 
 import trio
 
 from pwf import host
 from pwf.actors.processes.link import Exits, LinkClosed, SpawnLink
+from pwf.actors.processes.output_ends import OutputEnds
 from pwf.actors.processes.runner_process import RunnerProcess
 from pwf.actors.processes.standing_by import Interpreted, StandingBy
 from pwf.errors import RunnerCrashed
@@ -29,40 +31,41 @@ WAITING_MARKER = "pwf:waiting:0"  # of a runner that has no run yet, in the form
 
 
 class Sockets(NamedTuple):
-    """Both ends of a runner's two sockets."""
+    """Both ends of a runner's two sockets, and of the pipes that it prints to."""
 
     messages: socket.socket
     values: socket.socket
+    prints: OutputEnds
     runner_ends: tuple[socket.socket, socket.socket]
 
     @property
-    def runner_descriptors(self) -> tuple[int, int]:
+    def runner_descriptors(self) -> tuple[int, ...]:
         """What the runner gets."""
         messages, values = self.runner_ends
-        return messages.fileno(), values.fileno()
+        return messages.fileno(), values.fileno(), *self.prints.of_runner
 
     def close_runner_ends(self) -> None:
         """Once the runner has them."""
         for end in self.runner_ends:
             end.close()
+        self.prints.close_written()
 
     def close(self) -> None:
         """There is no runner after all."""
         self.close_runner_ends()
         self.messages.close()
         self.values.close()
+        self.prints.close()
 
 
 def open_sockets() -> Sockets:
-    """Two pairs, closed on exec."""
-    messages, runner_messages = socket_pair()
-    try:
-        values, runner_values = socket_pair()
-    except RunnerCrashed:
-        messages.close()
-        runner_messages.close()
-        raise
-    return Sockets(messages, values, (runner_messages, runner_values))
+    """All closed on exec. Raises `RunnerCrashed` when no more descriptors can be had."""
+    with ExitStack() as made:
+        ends = [made.enter_context(end) for _ in range(2) for end in socket_pair()]
+        prints = OutputEnds()
+        made.pop_all()
+    messages, runner_messages, values, runner_values = ends
+    return Sockets(messages, values, prints, (runner_messages, runner_values))
 
 
 def socket_pair() -> tuple[socket.socket, socket.socket]:

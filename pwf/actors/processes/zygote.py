@@ -12,13 +12,17 @@ import errno
 import os
 import subprocess
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from typing import Literal
 
+import msgspec
 import trio
 
 import pwf
 from pwf import host
 from pwf.actors.processes.link import Exits, LinkClosed, SpawnLink
 from pwf.actors.processes.runner_process import RunnerProcess
+from pwf.actors.processes.said import Said
 from pwf.actors.processes.template import FORK_TIMEOUT_S, Template, describe_status, socket_pair
 from pwf.errors import EnvironmentMissing, GraphError, LoadFailed, PwfError, RunnerCrashed
 from pwf.host import Identity
@@ -48,6 +52,7 @@ class Zygote:
     def __init__(self, interpreter: str, exits: Exits) -> None:
         self.interpreter = interpreter
         self._exits = exits
+        self._said = Said()
         self._link = SpawnLink(exits, *socket_pair())
         self.runners: set[RunnerProcess] = set()  # all that live and come from it
         self.stamp = interpreter_stamp(interpreter)
@@ -75,6 +80,7 @@ class Zygote:
             return
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._link.run)
+            nursery.start_soon(self._said.listen)
             nursery.start_soon(self._reap, process)
             try:
                 await self._greet()
@@ -94,7 +100,8 @@ class Zygote:
             return await trio.lowlevel.open_process(
                 [self.interpreter, "-P", "-m", "pwf.runner.spawn.zygote", str(self._link.theirs.fileno())],
                 stdin=subprocess.DEVNULL,
-                stdout=2,  # what workflow code prints goes to the daemon's log, like its errors
+                stdout=self._said.theirs,
+                stderr=self._said.theirs,
                 pass_fds=[self._link.theirs.fileno()],
                 start_new_session=True,  # a terminal's Ctrl-C is the daemon's alone
                 cwd="/",
@@ -112,6 +119,7 @@ class Zygote:
     async def _greet(self) -> None:
         """Wait for its hello."""
         self._link.theirs.close()
+        self._said.close_theirs()
         hello = None
         with trio.move_on_after(START_TIMEOUT_S):
             with contextlib.suppress(LinkClosed):
@@ -141,17 +149,21 @@ class Zygote:
 
         Raises `LoadFailed` when it does not load, before `live` begins.
         """
-        link, identity = await self._fork("template")
-        template = Template(self, link, identity, self._exits)
-
-        async def load_and_live() -> None:
-            template.unsafe = await self._load(link, identity, bundle, environment, deadline_s)
-            await live(template)
-
+        said = Said()
         try:
-            await link.serve(load_and_live)
+            link, identity = await self._fork("template", said)
+            template = Template(self, link, identity, self._exits)
+
+            async def load_and_live() -> None:
+                template.unsafe = await self._load(link, said, identity, bundle, environment, deadline_s)
+                await live(template)
+
+            try:
+                await link.serve(load_and_live, said.listen)
+            finally:
+                template.close()
         finally:
-            template.close()
+            said.close()
 
     async def start_fresh(
         self,
@@ -161,36 +173,49 @@ class Zygote:
         descriptors: Sequence[int],
         deadline_s: float,
     ) -> Identity:
-        """Start a runner by exec and have it load the bundle. `descriptors`: its messages and values sockets."""
-        link = SpawnLink(self._exits, *socket_pair())
-        request = StartFresh(call=self._link.next_call(), environment=environment, marker=marker)
-        identity = await self._spawn(request, link, (link.theirs.fileno(), *descriptors))
-        await link.serve(lambda: self._load(link, identity, bundle, environment, deadline_s))
+        """Start a runner by exec and have it load the bundle. `descriptors`: those of a runner."""
+        said = Said()
+        try:
+            link = SpawnLink(self._exits, *socket_pair())
+            request = StartFresh(call=self._link.next_call(), environment=environment, marker=marker)
+            identity = await self._spawn(request, link, said, descriptors)
+            load = partial(self._load, link, said, identity, bundle, environment, deadline_s)
+            await link.serve(load, said.listen)
+        finally:
+            said.close()
         return identity
 
     async def resolve(self, path: str, root: str, environment: dict[str, str], deadline_s: float) -> Resolved:
         """Have a forked resolver load the file. What kills or stalls the resolver is an answer, too."""
-        link, identity = await self._fork("resolver")
-        call = link.next_call()
-        request = Resolve(call=call, path=path, root=root, environment=environment)
+        said = Said()
+        try:
+            link, identity = await self._fork("resolver", said)
+            call = link.next_call()
+            request = Resolve(call=call, path=path, root=root, environment=environment)
 
-        async def asked() -> Resolved:
-            try:
-                with trio.fail_after(deadline_s):
-                    return await link.call(request, Resolved)
-            except trio.TooSlowError:
-                fault = f"loading {path} did not end within {deadline_s:g} s"
-            except LinkClosed:
-                fault = f"loading {path} ended the process: {await self._how_it_ended(identity)}"
-            finally:
-                self._end(link, identity)
-            return Resolved(call=call, error_code="load_failed", error=fault)
+            async def asked() -> Resolved:
+                try:
+                    with trio.fail_after(deadline_s):
+                        return await link.call(request, Resolved)
+                except trio.TooSlowError:
+                    fault = f"loading {path} did not end within {deadline_s:g} s"
+                except LinkClosed:
+                    fault = f"loading {path} ended the process: {await self._how_it_ended(identity)}"
+                finally:
+                    self._end(link, identity)
+                return Resolved(call=call, error_code="load_failed", error=fault)
 
-        return await link.serve(asked)
+            answer = await link.serve(asked, said.listen)
+            if answer.error is None:
+                return answer
+            return msgspec.structs.replace(answer, error=said.after(answer.error))
+        finally:
+            said.close()
 
     async def _load(
         self,
         link: SpawnLink,
+        said: Said,
         identity: Identity,
         bundle: SourceBundle,
         environment: dict[str, str],
@@ -204,36 +229,38 @@ class Zygote:
                 answer = await link.call(request, Loaded)
             if answer.error is not None:
                 kind = GraphError if answer.error_code == GraphError.code else LoadFailed
-                raise kind(answer.error, hint=answer.hint)
+                raise kind(said.after(answer.error), hint=answer.hint)
             loaded = True
             return answer.unsafe
         except trio.TooSlowError:
-            raise LoadFailed(f"loading did not end within {deadline_s:g} s") from None
+            raise LoadFailed(said.after(f"loading did not end within {deadline_s:g} s")) from None
         except LinkClosed:
             how = await self._how_it_ended(identity)
-            raise LoadFailed(f"loading ended the process: {how}") from None
+            raise LoadFailed(said.after(f"loading ended the process: {how}")) from None
         finally:
             if not loaded:
                 self._end(link, identity)
 
-    async def _fork(self, role: str) -> tuple[SpawnLink, Identity]:
+    async def _fork(self, role: Literal["template", "resolver"], said: Said) -> tuple[SpawnLink, Identity]:
         link = SpawnLink(self._exits, *socket_pair())
-        request = Fork(call=self._link.next_call(), role="template" if role == "template" else "resolver")
-        return link, await self._spawn(request, link, (link.theirs.fileno(),))
+        return link, await self._spawn(Fork(call=self._link.next_call(), role=role), link, said)
 
     async def _spawn(
-        self, request: Fork | StartFresh, link: SpawnLink, descriptors: Sequence[int]
+        self, request: Fork | StartFresh, link: SpawnLink, said: Said, descriptors: Sequence[int] = ()
     ) -> Identity:
-        """Have the zygote start a process that holds the other end of `link`."""
+        """Have the zygote start a process that holds the other end of `link`, and prints to `said` while it loads."""
         answer = None
+        own = (link.theirs.fileno(), said.theirs)
         try:
             with trio.fail_after(FORK_TIMEOUT_S):
-                answer = await self._link.call(request, Forked, descriptors)
+                answer = await self._link.call(request, Forked, (*own, *descriptors))
         except (trio.TooSlowError, LinkClosed) as error:
             self._stuck = True
-            raise RunnerCrashed(f"the zygote of {self.interpreter} does not answer") from error
+            dead = f"the zygote of {self.interpreter} does not answer"
+            raise RunnerCrashed(self._said.after(dead)) from error
         finally:
             link.theirs.close()
+            said.close_theirs()
             if answer is None or not answer.identities:
                 link.close()
         if not answer.identities:
@@ -265,6 +292,7 @@ class Zygote:
                 if process.returncode is None:
                     process.kill()
                     await process.wait()
+            self._said.close()
 
     async def _no_hello(self) -> EnvironmentMissing | RunnerCrashed:
         """Say why the zygote did not come up, by asking the interpreter for the import alone.

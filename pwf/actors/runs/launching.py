@@ -6,22 +6,41 @@ Owns the Scheduler's memory of it, which is bounded, and all of which stands in 
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import trio
 from trio_util import AsyncValue
 
+from pwf.actors.base.logging import Log
 from pwf.actors.base.store_actor import StoreHandle
+from pwf.actors.processes.runner_pool import RunnerPool
 from pwf.actors.processes.standing_by import TemplateKey, template_key
 from pwf.actors.processes.warm import TEMPLATES_MAX
+from pwf.config import Config
 from pwf.discovery import changed_sources
 from pwf.errors import EnvironmentMissing, GraphError, LoadFailed, PwfError, SourceChanged
 from pwf.store.definitions import DefinitionRef, LaunchFacts, launch_facts
+from pwf.store.launch import LaunchTerms
 from pwf.store.queue import Admission
 from pwf.store.runs import EnvironmentOf, RunEnvironment, environment_of
 
 LAUNCHABLES_MAX = 256
 CHANGED_NAMED_MAX = 5  # files that a hold's reason names
+
+
+@dataclass(frozen=True)
+class Supervision:
+    """What every supervisor works with."""
+
+    store: StoreHandle
+    pool: RunnerPool
+    config: Config
+    log: Log
+    terms: LaunchTerms
+    draining: Callable[[], bool]
+    wake: Callable[[], object]  # the Scheduler: what is published has changed
 
 
 class Launchable(NamedTuple):

@@ -12,21 +12,16 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 
 import msgspec
 import trio
 
-from pwf.actors.base.logging import Log
 from pwf.actors.base.mailbox import Mailbox
-from pwf.actors.base.store_actor import StoreHandle
-from pwf.actors.processes.runner_pool import RunnerPool
 from pwf.actors.processes.runner_process import RunnerProcess
-from pwf.actors.runs.launching import Launchable, hold_for, look_up, refuse_changed
+from pwf.actors.runs.launching import Launchable, Supervision, hold_for, look_up, refuse_changed
 from pwf.actors.runs.value_reads import has_values, serve_values
-from pwf.config import Config
 from pwf.errors import (
     ClaimLost,
     InvalidValue,
@@ -57,7 +52,7 @@ from pwf.store.control import HoldRun, hold_run
 from pwf.store.custody import runner_gone
 from pwf.store.definitions import DefinitionRef, load_bundle
 from pwf.store.entity_kinds import RunnerGone
-from pwf.store.launch import Launched, LaunchTerms, Parked, RunnerStarted, runner_started
+from pwf.store.launch import Launched, Parked, RunnerStarted, runner_started
 from pwf.store.queue import Admission
 from pwf.store.run_kind import RUN
 from pwf.store.runners import Current, Fence, PublishUpdates, publish_updates
@@ -125,19 +120,6 @@ class Phase(enum.IntEnum):
     ENDED = 2  # and so has the run: nobody waits for what is left to say of the runner
 
 
-@dataclass(frozen=True)
-class Supervision:
-    """What every supervisor works with."""
-
-    store: StoreHandle
-    pool: RunnerPool
-    config: Config
-    log: Log
-    terms: LaunchTerms
-    draining: Callable[[], bool]
-    wake: Callable[[], object]  # the Scheduler: what is published has changed
-
-
 class RunSupervisor:
     """The actor: one task, and in it one that reads the inbox while the runner is spoken with."""
 
@@ -165,7 +147,9 @@ class RunSupervisor:
         self._receiving: trio.CancelScope | None = None
         self._values_wanted: Callable[[], None] | None = None
         self._stop_wanted = False
-        self._childless = False  # the runner's own word, when it leaves
+        self._leaves = False  # the runner's own word
+        self._childless = False  # and that nothing of it stays
+        self._printed = 0  # bytes kept of the step that it ended in
         self._timed_out: int | None = None  # the attempt
         self._hung_up = self._died = False  # the runner, in the middle of a step
         self.handle = SupervisorHandle(self._inbox)
@@ -236,6 +220,7 @@ class RunSupervisor:
             error = await self._serve(self._process)
             proved = await self._end(self._process)
             error = error or self._crash(self._process)
+            await self._keep_last_words(self._process)
             await self._process.aclose()
         if proved:
             self._free_capacity()
@@ -252,6 +237,11 @@ class RunSupervisor:
         stopped = self._stop_wanted or self._timed_out is not None
         grace_s = self._world.config.stop_grace_s + LEAVE_MORE_S if stopped else 0.0
         return await process.prove_dead(childless=self._childless and not stopped, grace_s=grace_s)
+
+    async def _keep_last_words(self, process: RunnerProcess) -> None:
+        """A runner that ended in the middle of a step has not read all that the step printed."""
+        if self._current is not None and self._phase is Phase.TOLD and not self._leaves:
+            self._printed = await process.last_words()
 
     def _crash(self, process: RunnerProcess) -> StepError | None:
         """What a runner died of that ended in the middle of a step, and not by our hand or with us."""
@@ -299,6 +289,8 @@ class RunSupervisor:
         if not isinstance(launched, Launched):
             self._stop_wanted = True
             return None
+        process.prints.folder = self._world.terms.output_of(self._fence.run_id)
+        process.prints.limit = self._world.config.max_output_bytes
         self._enter(launched.current)
         process.on_exit = self.handle.exited
         async with trio.open_nursery() as nursery:
@@ -390,7 +382,7 @@ class RunSupervisor:
         """Whether its last word is among them: then it ends by itself, and wants no answer."""
         for message in messages:
             if isinstance(message, Leaving):
-                self._childless = message.childless
+                self._leaves, self._childless = True, message.childless
                 self._note_exit()
                 return True
         return False
@@ -429,6 +421,8 @@ class RunSupervisor:
 
     def _enter(self, current: Current) -> None:
         self._current = current
+        if self._process is not None:
+            self._process.prints.attempt = current.attempt
         self._deadline = float("inf")
         if current.timeout_ms is not None:
             grace_s = TIMEOUT_GRACE_S
@@ -477,6 +471,8 @@ class RunSupervisor:
             begun=self._phase >= Phase.TOLD,
             died=self._died,
             error=error,
+            attempt=self._current.attempt if self._printed and self._current is not None else None,
+            printed=self._printed,
         )
         await self._write(runner_gone, gone, along=self._phase is Phase.ENDED and proved)
 

@@ -24,10 +24,10 @@ from pwf.actors.base.store_actor import StoreHandle
 from pwf.actors.processes.runner_pool import RunnerPool
 from pwf.actors.runs.admission import Admission
 from pwf.actors.runs.capacity import Capacity, Seat, Snapshot
-from pwf.actors.runs.launching import Launchables
+from pwf.actors.runs.launching import Launchables, Supervision
 from pwf.actors.runs.offers import Offer, OfferClosed, Offers
 from pwf.actors.runs.recovery import Key, Recovery, Supervised
-from pwf.actors.runs.run_supervisor import RunSupervisor, Supervision, SupervisorHandle
+from pwf.actors.runs.run_supervisor import RunSupervisor, SupervisorHandle
 from pwf.config import Config
 from pwf.protocol.operations import RunStarted
 from pwf.store import queue
@@ -195,8 +195,9 @@ class Scheduler:
         log: Log,
         epoch: int,
         home_id: str,
+        output: str = "",
     ) -> None:
-        terms = LaunchTerms(home_id=home_id, limits=_limits(config))
+        terms = LaunchTerms(home_id=home_id, output=output, limits=_limits(config))
         self._inbox: Mailbox[In] = Mailbox(INBOX_MAX, "the scheduler")
         self._capacity = Capacity(config.max_runners)
         self._launchables = Launchables()

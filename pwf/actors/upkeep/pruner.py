@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable
+from pathlib import Path
 from typing import Any, TypeVar
 
 import msgspec
@@ -21,6 +22,7 @@ import trio
 from pwf.actors.base.logging import Log
 from pwf.actors.base.mailbox import Mailbox, Message, ask
 from pwf.actors.base.store_actor import StoreHandle
+from pwf.actors.upkeep import output_files
 from pwf.clock import Clock
 from pwf.errors import InvalidArgument, OutcomeUnknown, Unavailable
 from pwf.protocol.operations import PruneResult
@@ -113,8 +115,10 @@ class Pruner:
         retention_days: int,
         clock: Clock,
         log: Log,
+        output: Path | None = None,
     ) -> None:
         self._store = store
+        self._output = output  # the folder of what steps print
         self._is_idle = is_idle
         self._epoch = epoch
         self._retention_ms = retention_days * retention.DAY_MS
@@ -232,6 +236,7 @@ class Pruner:
         await self._drop(retention.unused_definitions, retention.drop_definitions, pause)
         await self._drop(retention.unused_environments, retention.drop_environments, pause)
         values = await self._drop_values(pause)
+        await self._drop_output(pause)
         if self._clock_is_trusted():
             await self._drop_receipts(pause)
         freed_bytes = await self._compact(pause)
@@ -262,6 +267,16 @@ class Pruner:
                 dropped += await self._store.write(drop_values, DropValues(digests=digests))
                 await pause()
         return dropped
+
+    async def _drop_output(self, pause: Callable[[], Awaitable[None]]) -> None:
+        """Remove what the steps of runs have printed that are gone. Folders first: a run is there before its folder."""
+        if self._output is None or not self._output.is_dir():
+            return
+        for names in await output_files.run_folders(self._output):
+            gone = await self._store.read(retention.gone_runs, retention.Drop(ids=names))
+            await output_files.remove(self._output, gone)
+            await pause()
+        await output_files.remove_put_aside(self._output)
 
     async def _drop_receipts(self, pause: Callable[[], Awaitable[None]]) -> None:
         after: tuple[int, int] | None = (-1, 0)

@@ -130,8 +130,22 @@ def unbound_loading() -> None:
     resource.setrlimit(resource.RLIMIT_DATA, (hard, hard))
 
 
+def print_to(out: int, err: int) -> None:
+    """From here on, what this process and its children print goes there. What it printed before has been flushed."""
+    os.dup2(out, 1)
+    os.dup2(err, 2)
+
+
+def print_nowhere() -> None:
+    """For a process whose word nobody is to read any more."""
+    flush()
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    print_to(nowhere, nowhere)
+    os.close(nowhere)
+
+
 def write_lines_at_once() -> None:
-    """What steps print goes to the daemon's log; a line of it must not wait in a buffer for the next."""
+    """A line that a step prints is seen when it is written, and not with the next that fills a buffer."""
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(line_buffering=True, errors="backslashreplace")
 

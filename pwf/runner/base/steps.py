@@ -19,6 +19,7 @@ from pwf.protocol.runner import Launch, StepError
 from pwf.runner.base import descendants, limits
 from pwf.runner.base.failure import leaves, plain_error, step_error
 from pwf.runner.base.output import refuse_large, refuse_unrun
+from pwf.runner.base.printed import Printed
 from pwf.runner.base.wire import DaemonGone
 from pwf.workflow.context import Context
 from pwf.workflow.nodes import NodeDef
@@ -77,6 +78,8 @@ class Step:
     node: NodeDef
     ctx: Context[Any]
     launch: Launch
+    printed: Printed | None = None
+    printed_bytes: int = 0  # of all that it printed, what is kept; known at its end
     started: float = field(default_factory=time.monotonic)
 
     @property

@@ -9,11 +9,17 @@ TAIL_BYTES = 4 * 1024
 
 
 class Capture:
-    """Keeps the first `cap` bytes exactly, counts the rest, and hands on lines if somebody wants them."""
+    """Keeps the first `cap` bytes exactly, counts the rest, and hands on bytes and lines if somebody wants them."""
 
-    def __init__(self, cap: int, on_line: Callable[[str], None] | None = None) -> None:
+    def __init__(
+        self,
+        cap: int,
+        on_line: Callable[[str], None] | None = None,
+        keep: Callable[[bytes | bytearray], None] | None = None,
+    ) -> None:
         self._cap = cap
         self._on_line = on_line
+        self._keep = keep
         self._line = bytearray()
         self._tail = b""
         self.kept = bytearray()
@@ -26,6 +32,8 @@ class Capture:
 
     def feed(self, data: bytes | bytearray) -> None:
         """Take the next bytes."""
+        if self._keep is not None:
+            self._keep(data)
         room = self._cap - len(self.kept)
         if room > 0:
             self.kept += data[:room]

@@ -11,6 +11,7 @@ import shlex
 import signal
 import sys
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from pwf.errors import InvalidValue, PwfError
@@ -78,8 +79,8 @@ def command_of(step: Step, value: object) -> Command:
             cwd=os.path.join(root, options.folder(step.ctx) or ""),
             environment={**os.environ, **options.variables(step.ctx)},
             stdin=options.input_bytes(step.ctx),
-            stdout=Capture(cap, _line_updates(step, "stdout")),
-            stderr=Capture(cap, _line_updates(step, "stderr")),
+            stdout=Capture(cap, _line_updates(step, "stdout"), _kept(step, "out")),
+            stderr=Capture(cap, _line_updates(step, "stderr"), _kept(step, "err")),
             timeout_s=step.remaining_s,
             grace_s=step.launch.stop_grace_ms / 1000,
         )
@@ -134,6 +135,11 @@ def _line_updates(step: Step, stream: str) -> Callable[[str], None] | None:
                 print(f"pwf: {message}", file=sys.stderr)
 
     return on_line
+
+
+def _kept(step: Step, stream: str) -> Callable[[bytes | bytearray], None] | None:
+    """A command's output is seen as that of any step, while it runs, too."""
+    return None if step.printed is None else partial(step.printed.write, stream)
 
 
 def _failure(command: Command, end: CommandEnd) -> str:

@@ -28,6 +28,7 @@ from pwf.protocol.crashlab import (
 from pwf.protocol.kinds import KINDS
 from pwf.protocol.runner import MARKER_VARIABLE, Launch
 from pwf.runner.base.failure import bounded, plain_error
+from pwf.runner.base.printed import Printed
 from pwf.runner.base.steps import (
     End,
     Ended,
@@ -75,9 +76,10 @@ class LabEngine(Engine):
         values: ValueReader,
         workflow: Workflow[Any],
         launch: Launch,
+        printed: Printed,
         lab: tuple[LabFolder, LabPlan],
     ) -> None:
-        super().__init__(wire, values, workflow, launch)
+        super().__init__(wire, values, workflow, launch, printed)
         self._folder, self._plan = lab
         wire.hold_nothing()  # a point lies right behind what was told
         self._watch = Watch(refuse=self._plan.stand_ins)
@@ -274,9 +276,11 @@ def _shortened(due: Due, most_ms: int) -> Due:
     return Due(delay_ms=most_ms)
 
 
-def engine_of(wire: Wire, values: ValueReader, workflow: Workflow[Any], launch: Launch) -> Engine:
+def engine_of(
+    wire: Wire, values: ValueReader, workflow: Workflow[Any], launch: Launch, printed: Printed
+) -> Engine:
     """The engine for this launch: a lab's own where there is one."""
     lab = lab_of(launch)
     if lab is None:
-        return Engine(wire, values, workflow, launch)
-    return LabEngine(wire, values, workflow, launch, lab)
+        return Engine(wire, values, workflow, launch, printed)
+    return LabEngine(wire, values, workflow, launch, printed, lab)

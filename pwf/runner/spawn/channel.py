@@ -13,9 +13,16 @@ import sys
 import msgspec
 
 from pwf.errors import FrameTooLarge, ProtocolError
-from pwf.protocol.spawn import SPAWN_FRAME_BYTES_MAX, FromSpawner, ToSpawner, encoder, to_spawner
+from pwf.protocol.spawn import (
+    RUNNER_DESCRIPTORS,
+    SPAWN_FRAME_BYTES_MAX,
+    FromSpawner,
+    ToSpawner,
+    encoder,
+    to_spawner,
+)
 
-DESCRIPTORS_MAX = 8  # with one frame: two for each runner of a batch
+DESCRIPTORS_MAX = 4 * RUNNER_DESCRIPTORS  # with one frame: so many runners are forked at once
 _HEAD = 4
 _ROOM = socket.CMSG_SPACE(DESCRIPTORS_MAX * array.array("i").itemsize)
 # Without the flag a descriptor would be open in what another thread starts meanwhile; macOS has no such flag.

@@ -10,7 +10,7 @@ from __future__ import annotations
 import gc
 import importlib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -18,7 +18,7 @@ from pwf import host
 from pwf.errors import PwfError
 from pwf.protocol.kinds import KINDS
 from pwf.protocol.runner import MARKER_VARIABLE
-from pwf.protocol.spawn import Forked, ForkRunners, Load, Loaded, ToSpawner
+from pwf.protocol.spawn import RUNNER_DESCRIPTORS, Forked, ForkRunners, Load, Loaded, ToSpawner
 from pwf.runner.base import forking
 from pwf.runner.base.failure import bounded, user_traceback
 from pwf.runner.generation import run_runner
@@ -54,12 +54,12 @@ def run_template(descriptor: int, reserved: host.ReservedVariable) -> int:
         hazards.settle(before)
         unsafe = hazards.hazards(before, hazards.look(), host.has_children())
         answer = Loaded(call=request.call, unsafe=unsafe)
+    forking.print_nowhere()
     if workflow is None or answer.unsafe is not None:
         kill_descendants()
         control.send(answer)
         return 0
     preload(workflow)
-    forking.flush()
     gc.collect()
     gc.freeze()  # what is loaded lives as long as the process: never walk it again, so that its pages stay shared
     gc.disable()
@@ -109,19 +109,21 @@ class _Template:
         self._reserved = reserved
 
     def handle(self, request: ToSpawner, descriptors: list[int]) -> None:
-        """Fork a runner for each pair of sockets that came along.
+        """Fork a runner for each set of descriptors that came along.
 
         One right after the other: after a fork, what is written to is copied first, here too, and that but once then.
         """
-        if not isinstance(request, ForkRunners) or not descriptors or len(descriptors) % 2:
+        if not isinstance(request, ForkRunners) or not descriptors or len(descriptors) % RUNNER_DESCRIPTORS:
             raise SystemExit(forking.EXIT_CRASHED)
         pids: list[int] = []
         error = None
         # Written before the fork: without a template, whoever does not bear it would be ended as nobody's.
         self._reserved.write(request.marker)
         try:
-            for start in range(0, len(descriptors), 2):
-                pids.append(forking.fork(partial(self._be_runner, descriptors[start : start + 2])))
+            for start in range(0, len(descriptors), RUNNER_DESCRIPTORS):
+                pids.append(
+                    forking.fork(partial(self._be_runner, descriptors[start : start + RUNNER_DESCRIPTORS]))
+                )
         except OSError as failed:  # no memory, or too many processes
             error = str(failed)
         finally:
@@ -131,10 +133,12 @@ class _Template:
         self._control.send(Forked(call=request.call, identities=self.children.add(*pids), error=error))
 
     def _be_runner(self, descriptors: list[int]) -> int:
-        messages, values = forking.detach(descriptors, WAITING_NAME)
+        *own, out, err = descriptors
+        forking.print_to(out, err)
+        numbers = forking.detach(own, WAITING_NAME)
         forking.reseed()
         gc.enable()
-        return run(messages, values, self._workflow, self._become)
+        return run(numbers, self._workflow, self._become)
 
     def _become(self, marker: str) -> None:
         """Bear the run's marker, in the environment as loading the workflow has left it."""
@@ -149,8 +153,9 @@ def bear(marker: str) -> None:
     os.environ[MARKER_VARIABLE] = marker
 
 
-def run(messages: int, values: int, workflow: Workflow[Any], become: Callable[[str], None] = bear) -> int:
-    """Be the runner: from its `Launch` to its end."""
+def run(numbers: Sequence[int], workflow: Workflow[Any], become: Callable[[str], None] = bear) -> int:
+    """Be the runner: from its `Launch` to its end. `numbers`: messages, values, reading ends of stdout and stderr."""
+    messages, values, out, err = numbers
     with stream_socket(messages) as messages_socket, stream_socket(values) as values_socket:
-        run_runner(messages_socket, values_socket, workflow, become)
+        run_runner(messages_socket, values_socket, (out, err), workflow, become)
     return 0

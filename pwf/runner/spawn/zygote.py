@@ -11,12 +11,22 @@ import gc
 import importlib
 import os
 import sys
+from collections.abc import Sequence
 
 import pwf
 from pwf import host
 from pwf.errors import FrameTooLarge
 from pwf.protocol.runner import MARKER_VARIABLE
-from pwf.protocol.spawn import Fork, Forked, Resolve, Resolved, StartFresh, ToSpawner, ZygoteHello
+from pwf.protocol.spawn import (
+    RUNNER_DESCRIPTORS,
+    Fork,
+    Forked,
+    Resolve,
+    Resolved,
+    StartFresh,
+    ToSpawner,
+    ZygoteHello,
+)
 from pwf.runner.base import forking
 from pwf.runner.spawn import hazards
 from pwf.runner.spawn.channel import SpawnSocket
@@ -92,12 +102,12 @@ class _Zygote:
     def _handle(self, request: ToSpawner, descriptors: list[int]) -> None:
         try:
             match request, descriptors:
-                case Fork(role="template"), [descriptor]:
-                    pid = forking.fork(lambda: self._template(descriptor))
-                case Fork(role="resolver"), [descriptor]:
-                    pid = forking.fork(lambda: self._resolver(descriptor))
-                case StartFresh(), [_, _, _]:
-                    pid = forking.fork(lambda: self._fresh(request, descriptors))
+                case Fork(role="template"), [descriptor, says]:
+                    pid = forking.fork(lambda: self._template(descriptor, says))
+                case Fork(role="resolver"), [descriptor, says]:
+                    pid = forking.fork(lambda: self._resolver(descriptor, says))
+                case StartFresh(), [control, says, *own] if len(own) == RUNNER_DESCRIPTORS:
+                    pid = forking.fork(lambda: self._fresh(request, (control, *own), says))
                     self._forget_ended_markers()
                     self._fresh_markers[pid] = request.marker
                 case _:
@@ -109,12 +119,14 @@ class _Zygote:
             os.close(descriptor)
         self._control.send(answer)
 
-    def _template(self, descriptor: int) -> int:
+    def _template(self, descriptor: int, says: int) -> int:
         from pwf.runner.spawn.template import run_template
 
+        forking.print_to(says, says)
         return run_template(descriptor, self._reserved)
 
-    def _resolver(self, descriptor: int) -> int:
+    def _resolver(self, descriptor: int, says: int) -> int:
+        forking.print_to(says, says)
         (descriptor,) = forking.detach((descriptor,), "pwf-resolver")
         self._reserved.write("resolver")
         control = SpawnSocket(descriptor)
@@ -124,6 +136,7 @@ class _Zygote:
         if not isinstance(received[0], Resolve):
             return forking.EXIT_CRASHED
         answer = _resolve(received[0])
+        forking.flush()
         kill_descendants()
         try:
             control.send(answer)
@@ -131,8 +144,9 @@ class _Zygote:
             control.send(Resolved(call=answer.call, error_code="load_failed", error=error.message))
         return 0
 
-    def _fresh(self, request: StartFresh, descriptors: list[int]) -> int:
+    def _fresh(self, request: StartFresh, descriptors: Sequence[int], says: int) -> int:
         """Become `python -P -m pwf.runner.spawn.fresh`, with the run's environment as its start environment."""
+        forking.print_to(says, says)
         forking.detach(descriptors, "pwf-fresh")
         forking.keep_descriptors(range(3, 3 + len(descriptors)), inheritable=True)
         environment = {**request.environment, MARKER_VARIABLE: request.marker}

@@ -1,0 +1,90 @@
+"""What the steps of a run print: read from the pipes that are this process's stdout and stderr, kept for each attempt.
+
+Children inherit the pipes; one that floods them waits for the reader, and what is over the limit is thrown away. The
+hang-up watcher reads while a step runs, and the engine the rest when it has ended. The reading ends are the daemon's,
+too: it keeps what was in a pipe when this process died, and reads where nobody here can, since a step that holds the
+interpreter waits for room in its own pipe.
+
+Promises: an attempt that prints nothing makes no file; nothing here raises into a step, or waits for anybody.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+from _thread import allocate_lock  # not threading: it has work to do in each fork
+
+from pwf.protocol.step_output import STREAMS, OutputFile, read_now
+from pwf.runner.base import forking
+
+ROUNDS_MAX = (
+    64  # reads at the end of a step: more than a pipe holds, so that no survivor keeps it from ending
+)
+
+
+class Printed:
+    """`ends`: where stdout and stderr are read, by their descriptors. `folder`: the run's; empty keeps nothing."""
+
+    def __init__(self, ends: tuple[int, int], folder: str = "", limit: int = 0) -> None:
+        self.ends = ends
+        self._folder = folder
+        self._limit = limit
+        self._lock = allocate_lock()
+        self._attempt = 0
+        self._files: list[OutputFile | None] = [None, None]
+        self._arrived = select.poll()
+        for end in ends:
+            self._arrived.register(end, select.POLLIN)
+
+    def forget_from(self, attempt: int) -> None:
+        """Remove what an earlier runner left of attempts that were never committed, whose numbers come again."""
+        with contextlib.suppress(OSError):
+            for name in os.listdir(self._folder):
+                number, _, stream = name.partition(".")
+                if number.isdecimal() and stream in STREAMS and int(number) >= attempt:
+                    os.unlink(f"{self._folder}/{name}")
+
+    def begin(self, attempt: int) -> None:
+        """What is printed from here on is this attempt's."""
+        self._attempt = attempt
+
+    def take(self, end: int) -> bool:
+        """Read once. False when nobody can print there any more. For the watcher's thread."""
+        index = self.ends.index(end)
+        with self._lock:
+            data = read_now(end)
+            if data:
+                self._keep(index, data)
+        return data != b""
+
+    def write(self, stream: str, data: bytes | bytearray) -> None:
+        """Keep what was read elsewhere: a command's output."""
+        with self._lock:
+            self._keep(STREAMS.index(stream), bytes(data))
+
+    def end(self) -> int:
+        """The attempt has ended, and all that it printed is in its files. How many bytes they have."""
+        forking.flush()
+        if not self._arrived.poll(0) and self._files == [None, None]:
+            return 0
+        size = 0
+        with self._lock:
+            for index, end in enumerate(self.ends):
+                for _ in range(ROUNDS_MAX):
+                    data = read_now(end)
+                    if not data:
+                        break
+                    self._keep(index, data)
+                file, self._files[index] = self._files[index], None
+                if file is not None:
+                    size += file.close()
+        return size
+
+    def _keep(self, index: int, data: bytes) -> None:
+        if not self._folder:
+            return
+        file = self._files[index]
+        if file is None:
+            file = self._files[index] = OutputFile(self._folder, self._attempt, STREAMS[index], self._limit)
+        file.write(data)
