@@ -1,0 +1,111 @@
+"""What steps print is kept for each attempt, by the runner that executes them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pwf.runner.base.printed import Printed
+from pwf.runner.engine import Engine
+from pwf.workflow.workflow import Workflow
+from tests.runner import peer
+from tests.runner.peer import memory_run, run_inline
+
+LIMIT = 4_096
+
+
+class Pipes:
+    """Two pipes in place of stdout and stderr."""
+
+    def __init__(self, folder: Path) -> None:
+        pipes = [os.pipe() for _ in range(2)]
+        for read, _ in pipes:
+            os.set_blocking(read, False)
+        self.out, self.err = (write for _, write in pipes)
+        self.printed = Printed((pipes[0][0], pipes[1][0]), str(folder), LIMIT)
+        self._all = [end for pipe in pipes for end in pipe]
+
+    def close(self) -> None:
+        for end in self._all:
+            os.close(end)
+
+
+@pytest.fixture
+def pipes(tmp_path: Path) -> Iterator[Pipes]:
+    made = Pipes(tmp_path / "run")
+    yield made
+    made.close()
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in sorted((folder / "run").glob("*"))}
+
+
+def test_an_attempt_that_prints_nothing_makes_no_file_and_no_folder(pipes: Pipes, tmp_path: Path) -> None:
+    pipes.printed.begin(1)
+    assert pipes.printed.end() == 0
+    assert not (tmp_path / "run").exists()
+
+
+def test_each_attempt_has_its_own_files_whoever_read_them(pipes: Pipes, tmp_path: Path) -> None:
+    pipes.printed.begin(1)
+    os.write(pipes.out, b"one")
+    assert pipes.printed.take(pipes.printed.ends[0])  # the watcher
+    os.write(pipes.out, b" more")
+    os.write(pipes.err, b"oops")
+    assert pipes.printed.end() == 12
+    pipes.printed.begin(2)
+    os.write(pipes.err, b"two")
+    assert pipes.printed.end() == 3
+    pipes.printed.begin(3)
+    assert pipes.printed.end() == 0
+    assert files(tmp_path) == {"1.err": b"oops", "1.out": b"one more", "2.err": b"two"}
+
+
+def test_files_of_attempts_that_were_never_committed_are_forgotten(pipes: Pipes, tmp_path: Path) -> None:
+    for attempt in (1, 2, 10):
+        pipes.printed.begin(attempt)
+        os.write(pipes.out, b"x")
+        pipes.printed.end()
+    pipes.printed.forget_from(2)
+    assert files(tmp_path) == {"1.out": b"x"}
+
+
+def test_the_engine_says_with_each_end_how_much_is_kept(
+    pipes: Pipes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flow: Workflow[Any] = Workflow("w")
+
+    @flow.compute
+    def loud(ctx: Any) -> None:
+        os.write(pipes.out, b"l" * 100)
+
+    @flow.compute
+    def quiet(ctx: Any) -> None:
+        return None
+
+    @flow.compute
+    def fails(ctx: Any) -> None:
+        os.write(pipes.err, b"f" * 10_000)
+        raise ValueError
+
+    @flow.checkpoint
+    def asks(ctx: Any) -> str:
+        os.write(pipes.out, b"a")
+        return "?"
+
+    flow.graph(loud >> quiet >> fails, fails.on("failed") >> asks)
+    monkeypatch.setattr(peer, "Engine", lambda *of: Engine(*of, pipes.printed))
+    run = run_inline(flow, memory_run(flow))
+    assert [message.printed for message in run.received if hasattr(message, "printed")] == [
+        100,
+        0,
+        len(files(tmp_path)["3.err"]),
+        1,
+    ]
+    assert set(files(tmp_path)) == {"1.out", "3.err", "4.out"}
+    assert len(files(tmp_path)["3.err"]) <= LIMIT
