@@ -33,6 +33,12 @@ Folder = Annotated[str, msgspec.Meta(pattern=r"^[/~]")]  # absolute, or below a 
 Variable = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_]*\*?$")]
 
 
+class People(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What counts as a person's word. `steps_may_answer`: that of a run's step counts for a checkpoint."""
+
+    steps_may_answer: bool = False
+
+
 class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """All settings, with their defaults and bounds (docs/operations.md lists them).
 
@@ -57,6 +63,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     max_templates: Annotated[int, msgspec.Meta(ge=1, le=64)] = 8
     retention_days: Annotated[int, msgspec.Meta(ge=0, le=36_500)] = 30  # 0 keeps everything
     max_state_size: Annotated[int, msgspec.Meta(ge=16 * MIB)] | None = None  # bytes; then nothing starts
+    people: People = People()
 
 
 def load_config(path: Path) -> Config:

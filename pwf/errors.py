@@ -123,6 +123,12 @@ class Rejected(PwfError):
     code = "rejected"
 
 
+class PersonNeeded(Rejected):
+    """Only a person may do this."""
+
+    code = "person_needed"
+
+
 class ClaimLost(PwfError):
     """The writer no longer owns what it wants to write."""
 

@@ -31,6 +31,7 @@ from pwf.actors.claim.lock_file import LockFile, LockTaker
 from pwf.actors.claim.server_claim import Claim
 from pwf.actors.code.whereabouts import Whereabouts
 from pwf.actors.door.listener import Listener
+from pwf.actors.operations.people import lineage_by
 from pwf.actors.processes.runner_pool import RunnerPool
 from pwf.actors.upkeep.output_files import prepare_output
 from pwf.actors.wiring import Ports, live, wire
@@ -220,8 +221,14 @@ class Daemon:
             pool=pool,
             whereabouts=Whereabouts(at.config, config.interpreter),
             open_door=lambda handle: Listener(
-                at.socket, handle=handle, hello=hello, peer_uid=host.peer_uid, log=self._log
+                at.socket,
+                handle=handle,
+                hello=hello,
+                peer_uid=host.peer_uid,
+                peer_process=host.peer_process,
+                log=self._log,
             ),
+            lineage=lineage_by(host),
             open_clock_steps=open_clock_steps,
             user=_user_name(),
         )

@@ -27,6 +27,7 @@ from pwf.actors.code.schemas import Schemas
 from pwf.actors.door.views import Views
 from pwf.actors.operations.caller import Handler
 from pwf.actors.operations.dispatch import Operations
+from pwf.actors.operations.people import Lineage, People
 from pwf.actors.operations.services import Admission, Life, Services
 from pwf.actors.runs.clock_watch import ClockWatch
 from pwf.actors.runs.scheduler import Scheduler, SchedulerHandle
@@ -79,6 +80,7 @@ class Ports:
     whereabouts: Lookup
     open_door: Callable[[Handler], Door]
     open_clock_steps: Callable[[], ClockSteps | None]
+    lineage: Lineage  # of the process at the other end of a connection
     user: str
     changes: Callable[[StoreHandle], ChangeSource] = lambda store: store
     admission: Callable[[SchedulerHandle], Admission] = lambda scheduler: scheduler  # as operations have it
@@ -148,6 +150,7 @@ def wire(
         clients=lambda: door.handle.clients,
         runners=ports.pool.runners,
         user=ports.user,
+        people=People(ports.lineage, ports.pool.runners, steps_may_answer=config.people.steps_may_answer),
         pruner=pruner.handle,
         backups=backups.handle,
     )

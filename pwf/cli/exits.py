@@ -28,6 +28,7 @@ BY_ERROR_CODE = {
     "ambiguous": NOT_FOUND,
     "conflict": REFUSED,
     "rejected": REFUSED,
+    "person_needed": REFUSED,
     "claim_lost": REFUSED,
     "already_serving": REFUSED,
     "unavailable": UNAVAILABLE,

@@ -22,6 +22,7 @@ from pwf.host.linux_environ import read_variable, stat_fields
 
 SAFE_TO_FORK = True
 _PR_SET_NAME = 15
+_SO_PEERPIDFD = 77
 _PR_SET_CHILD_SUBREAPER = 36
 _PR_GET_CHILD_SUBREAPER = 37
 _STAT_STATE, _STAT_PARENT, _STAT_SESSION, _STAT_THREADS, _STAT_START = 0, 1, 3, 17, 19  # after "pid (comm) "
@@ -268,6 +269,29 @@ def set_process_name(name: str) -> None:
 def peer_uid(sock: socket.socket) -> int:
     """The user at the other end of a Unix socket, by the kernel's word."""
     return int(struct.unpack("3i", sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[1])
+
+
+def peer_process(sock: socket.socket) -> Identity | None:
+    """The process that connected to a Unix socket, by the kernel's word; None when it has ended or is not to be seen.
+
+    The pid alone may be another's by now. Where the kernel has a descriptor for the process itself (since 6.5), that
+    proves that the pid was still the same when it was looked up.
+    """
+    pid = int(struct.unpack("3i", sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[0])
+    if pid <= 0:  # of another pid namespace
+        return None
+    try:
+        proof = sock.getsockopt(socket.SOL_SOCKET, _SO_PEERPIDFD)
+    except OSError as error:
+        return process_identity(pid) if error.errno == errno.ENOPROTOOPT else None
+    try:
+        found = process_identity(pid)
+        signal.pidfd_send_signal(proof, 0)
+    except ProcessLookupError:
+        return None
+    finally:
+        os.close(proof)
+    return found
 
 
 def filesystem_type(path: str | os.PathLike[str]) -> str:

@@ -25,7 +25,7 @@ from pwf.host.identity import Bearer, Identity, Process
 assert sys.platform == "darwin"  # a type checker elsewhere skips what follows
 
 SAFE_TO_FORK = False
-_SOL_LOCAL, _LOCAL_PEERCRED = 0, 1
+_SOL_LOCAL, _LOCAL_PEERCRED, _LOCAL_PEERPID = 0, 1, 2
 _NETWORK_FILESYSTEMS = frozenset(("nfs", "smbfs", "afpfs", "webdav", "ftp", "macfuse", "osxfuse"))
 
 
@@ -220,6 +220,11 @@ def peer_uid(sock: socket.socket) -> int:
     """The user at the other end of a Unix socket, by the kernel's word (struct xucred)."""
     data = sock.getsockopt(_SOL_LOCAL, _LOCAL_PEERCRED, 76)
     return int(struct.unpack_from("II", data)[1])
+
+
+def peer_process(sock: socket.socket) -> Identity | None:
+    """The process that connected to a Unix socket, by the kernel's word; None when it has ended."""
+    return process_identity(sock.getsockopt(_SOL_LOCAL, _LOCAL_PEERPID))
 
 
 def filesystem_type(path: str | os.PathLike[str]) -> str:

@@ -34,6 +34,12 @@ def run_marker(home_id: str, run_id: str, generation: int) -> str:
     return f"{home_id}:{run_id}:{generation}"
 
 
+def marked_run(marker: str) -> str | None:
+    """The run that a marker names; None for one of a process that has no run."""
+    run_id, _, generation = marker.partition(":")[2].rpartition(":")
+    return run_id if run_id and generation.isdigit() and int(generation) > 0 else None
+
+
 def effect_key(name: str, node: str, visit: int, part: str = "") -> str:
     """What an effect is known by, outside too: the same in every attempt of its visit. `name`: its entity's."""
     return f"{name}:{node}:{visit}:{part}" if part else f"{name}:{node}:{visit}"

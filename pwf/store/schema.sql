@@ -31,7 +31,7 @@ CREATE TABLE events(
   entity_no INTEGER NOT NULL,
   revision INTEGER NOT NULL,
   kind TEXT NOT NULL,
-  actor TEXT NOT NULL,                            -- 'runner', 'daemon', 'client:<who>', 'timer'
+  actor TEXT NOT NULL,                            -- 'runner', 'daemon', 'client:<who>', 'run:<id>' (a step's word), 'timer'
   generation INTEGER NOT NULL,
   at_wall_ms INTEGER NOT NULL,
   payload BLOB NOT NULL,

@@ -18,6 +18,7 @@ import trio
 import trio.testing
 from trio_util import AsyncValue
 
+from pwf import host
 from pwf.actors.door.connection import Caller, Handler
 from pwf.actors.door.listener import GUARD_S, Listener, answers
 from pwf.errors import AlreadyServing, HomeRefused
@@ -42,7 +43,9 @@ def own_uid(_sock: socket.socket) -> int:
 async def listening(
     path: Path, handle: Handler = echo, peer_uid: Callable[[socket.socket], int] = own_uid
 ) -> AsyncIterator[Listener]:
-    listener = Listener(path, handle=handle, hello=HERE, peer_uid=peer_uid, log=NoLog())
+    listener = Listener(
+        path, handle=handle, hello=HERE, peer_uid=peer_uid, peer_process=host.peer_process, log=NoLog()
+    )
     async with trio.open_nursery() as nursery:
         await nursery.start(listener.run)
         with trio.fail_after(30):
@@ -298,6 +301,20 @@ async def test_another_users_process_is_turned_away(path: Path, connect: Dialer)
         wire = await connect(path, hello=False)
         assert (await wire.receive() or {})["type"] == "error"
         assert await wire.receive() is None
+
+
+async def test_a_handler_knows_which_process_has_connected(path: Path, connect: Dialer) -> None:
+    peers = []
+
+    async def handle(asked: Request, caller: Caller) -> Response:
+        peers.append(caller.peer)
+        return Response(request_id=asked.request_id, outcome="accepted")
+
+    async with listening(path, handle):
+        wire = await connect(path)
+        await wire.send(request(1))
+        await wire.receive()
+    assert peers == [host.process_identity(os.getpid())]
 
 
 async def test_a_path_that_is_taken_by_a_file_is_refused_and_the_file_kept(path: Path) -> None:

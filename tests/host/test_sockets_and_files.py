@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import resource
 import socket
+import subprocess
 import sys
 from pathlib import Path
 
@@ -19,6 +20,22 @@ def test_the_peer_of_a_unix_socket_is_known_by_its_user() -> None:
     ours, theirs = socket.socketpair()
     with ours, theirs:
         assert host.peer_uid(ours) == os.getuid()
+
+
+def test_the_process_that_connected_is_known_as_long_as_it_lives(tmp_path: Path) -> None:
+    connects = (
+        "import socket, sys; s = socket.socket(socket.AF_UNIX); s.connect(sys.argv[1]); sys.stdin.read()"
+    )
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(str(tmp_path / "s"))
+        listening.listen()
+        child = subprocess.Popen([sys.executable, "-c", connects, str(tmp_path / "s")], stdin=subprocess.PIPE)
+        with listening.accept()[0] as accepted:
+            alive = host.peer_process(accepted)
+            child.communicate()
+            assert alive is not None
+            assert alive.pid == child.pid
+            assert host.peer_process(accepted) is None
 
 
 @linux_only

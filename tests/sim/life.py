@@ -20,12 +20,14 @@ from pwf.actors.base.store_actor import StoreActor
 from pwf.actors.claim.server_claim import Claim
 from pwf.actors.code.whereabouts import Where
 from pwf.actors.operations.caller import Caller, Handler
+from pwf.actors.operations.people import Relative
 from pwf.actors.runs.scheduler import SchedulerHandle
 from pwf.actors.wiring import Ports, live, wire
 from pwf.clock import Now
 from pwf.config import Config
 from pwf.discovery import Found
 from pwf.errors import NotFound
+from pwf.host.identity import Identity
 from pwf.ids import Ids
 from pwf.places import Places
 from pwf.protocol.frames import Request, Response
@@ -204,7 +206,7 @@ class SimDoor:
 
         async def serve() -> None:
             with scope:
-                response = await self._serve_request(request, Caller(1, _no_events))
+                response = await self._serve_request(request, Caller(1, _no_events, peer=PERSON))
                 self._life.perhaps_crash("before answer")
                 answers.append(response)
                 answered.set()
@@ -369,6 +371,7 @@ class Life:
             whereabouts=SimWhereabouts(self.world),
             open_door=self._open_door,
             open_clock_steps=lambda: None,
+            lineage=_of_a_person,
             user="sim",
             changes=lambda store: flaky,
             admission=lambda scheduler: FlakyAdmission(scheduler, self.world, self._chance),
@@ -392,6 +395,13 @@ class Life:
         self.epoch = claimed.epoch
         self.world.auditor.claimed(self, claimed.epoch)
         return Claim(token=token, epoch=claimed.epoch, home_id=claimed.home_id)
+
+
+PERSON = Identity(pid=2, start_tick=1, boot_id="sim", session=2)
+
+
+async def _of_a_person(peer: Identity) -> list[Relative]:
+    return [Relative(peer, None)]
 
 
 async def _no_events(event: Any) -> None:

@@ -26,6 +26,7 @@ from pwf.actors.base.reply import Reply
 from pwf.actors.base.socket_stream import acquire
 from pwf.actors.operations.caller import Caller, Handler
 from pwf.errors import FrameTooLarge, InvalidArgument, ProtocolError, PwfError
+from pwf.host.identity import Identity
 from pwf.protocol.frames import (
     OPEN_REQUESTS_MAX,
     PROTOCOL,
@@ -53,7 +54,14 @@ class Connection:
     """Serves one stream until it ends."""
 
     def __init__(
-        self, stream: trio.abc.Stream, *, handle: Handler, hello: Hello, log: Log, number: int
+        self,
+        stream: trio.abc.Stream,
+        *,
+        handle: Handler,
+        hello: Hello,
+        log: Log,
+        number: int,
+        peer: Identity | None,
     ) -> None:
         self._stream = stream
         self._handle = handle
@@ -63,7 +71,7 @@ class Connection:
         self._slots = trio.Semaphore(OPEN_REQUESTS_MAX)
         self._open: set[str] = set()
         self._before: Reply[None] | None = None  # given once the request before has started
-        self.caller = Caller(number, self._send_event)
+        self.caller = Caller(number, self._send_event, peer=peer)
 
     async def run(self) -> None:
         """Until the client goes, breaks the protocol, or the daemon stops."""

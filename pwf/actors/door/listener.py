@@ -25,6 +25,7 @@ from pwf.actors.base.socket_stream import SocketStream
 from pwf.actors.door.connection import Connection
 from pwf.actors.operations.caller import Handler
 from pwf.errors import AlreadyServing, HomeRefused, Unavailable
+from pwf.host.identity import Identity
 from pwf.ownership import make_folder
 from pwf.protocol.frames import ErrorFrame, Hello, encode, error_body
 
@@ -85,12 +86,14 @@ class Listener:
         handle: Handler,
         hello: Hello,
         peer_uid: Callable[[socket.socket], int],
+        peer_process: Callable[[socket.socket], Identity | None],
         log: Log,
     ) -> None:
         self._path = path
         self._serve_request = handle
         self._hello = hello
         self._peer_uid = peer_uid
+        self._peer_process = peer_process
         self._log = log
         self._identity: tuple[int, int] | None = None  # device and inode of our socket
         self._numbers = 0
@@ -183,7 +186,12 @@ class Listener:
             await self._turn_away(stream)
             return
         connection = Connection(
-            stream, handle=self._serve_request, hello=self._hello, log=self._log, number=number
+            stream,
+            handle=self._serve_request,
+            hello=self._hello,
+            log=self._log,
+            number=number,
+            peer=self._peer(stream.socket),
         )
         self._connections.add(connection)
         try:
@@ -203,6 +211,13 @@ class Listener:
             self._log.warning("connection.foreign_user", connection=number, uid=uid)
             return False
         return len(self._connections) < CONNECTIONS_MAX
+
+    def _peer(self, accepted: socket.socket) -> Identity | None:
+        """Looked up at once: later the pid is more likely another's."""
+        try:
+            return self._peer_process(accepted)
+        except OSError:
+            return None
 
     async def _turn_away(self, stream: SocketStream) -> None:
         refused = Unavailable(

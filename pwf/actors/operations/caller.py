@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+from pwf.host.identity import Identity
 from pwf.protocol.frames import Event, Request, Response
 
 
@@ -16,6 +17,7 @@ class Caller:
     number: int
     send_event: Callable[[Event], Awaitable[None]]
     client_id: str = ""
+    peer: Identity | None = None  # the process that connected; None where it could not be told
     session: str | None = None  # the id of the session that has attached here
     received_ns: int | None = None  # by `time.monotonic_ns`: all its requests so far had come by then
     is_gone: bool = False

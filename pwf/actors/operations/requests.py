@@ -1,7 +1,8 @@
 """Operations on requests and effects: what waits for a person, and a person's word on it.
 
 Holds no state. Promises: an answer is checked against the request's stored schema before anything is
-written, so a wrong one leaves the request pending and says where it is wrong.
+written, so a wrong one leaves the request pending and says where it is wrong; no step of a run settles an effect, and
+none answers a checkpoint unless the configuration lets it (`people`).
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ async def list_requests(services: Services, asked: Asked[RequestListPayload]) ->
 async def answer_request(services: Services, asked: Asked[AnswerPayload]) -> Answer:
     """`request.answer`. A second, equal answer is adopted; a different one is a conflict."""
     payload = asked.payload
+    actor = await services.people.who_answers(asked.caller, asked.actor)
     value = parse_canonical(bytes(payload.answer), limit=services.config.max_value_bytes, what="answer")
     facts = await services.store.read(request_facts, RequestRef(ref=payload.request_id))
     value = as_kept(facts.schema, value)
@@ -38,7 +40,7 @@ async def answer_request(services: Services, asked: Asked[AnswerPayload]) -> Ans
             request_id=facts.request_id,
             answer=value,
             expected_revision=asked.request.expected_revision,
-            actor=asked.actor,
+            actor=actor,
             receipt=asked.receipt,
         ),
     )
@@ -54,6 +56,7 @@ async def list_effects(services: Services, asked: Asked[EffectListPayload]) -> A
 async def recover(services: Services, asked: Asked[RecoverPayload]) -> Answer:
     """`effect.recover`: settle the ambiguous effect of a run."""
     payload = asked.payload
+    await services.people.check(asked.caller, "settle an effect")
     output = parse_canonical(bytes(payload.output), limit=services.config.max_value_bytes, what="output")
     receipt = asked.receipt  # made here and not in the store's transaction
     done = await services.store.write(

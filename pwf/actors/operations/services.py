@@ -20,6 +20,7 @@ from pwf.actors.code.definitions import DefinitionsHandle
 from pwf.actors.code.newer_code import NewerCodeHandle
 from pwf.actors.code.schemas import Schemas
 from pwf.actors.operations.caller import Caller
+from pwf.actors.operations.people import People
 from pwf.actors.upkeep.backup import BackupsHandle
 from pwf.actors.upkeep.pruner import PrunerHandle
 from pwf.clock import Clock
@@ -124,6 +125,7 @@ class Services:
     clients: Callable[[], int]
     runners: Callable[[], list[tuple[str, Identity]]]  # marker and process of each that has a run
     user: str  # of the operating system: who all clients are
+    people: People
     pruner: PrunerHandle
     backups: BackupsHandle
 

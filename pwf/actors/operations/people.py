@@ -1,0 +1,151 @@
+"""Whose word a request is: a person's, or that of a run's step. The one check for all that only a person may say.
+
+Owns nothing: it asks the system which processes stand behind the one that connected. Promises: a process that bears a
+run's marker, or that descends from a runner or from this daemon, is never taken for a person; a process that can not
+be looked at (it has ended, its pid is another's by now) isn't either. One user id is no wall (docs/security.md).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Awaitable, Callable
+from typing import NamedTuple, Protocol
+
+import trio
+
+from pwf.actors.operations.caller import Caller
+from pwf.errors import PersonNeeded
+from pwf.host.identity import Identity, Process
+from pwf.protocol.runner import MARKER_VARIABLE, marked_run
+
+GENERATIONS_MAX = 1_000  # of processes, from one to the first of all
+LOOKS_MAX = 8  # at a process whose parent ends while it is looked at
+
+
+class Processes(Protocol):
+    """What is needed of `pwf.host`."""
+
+    def read_process(self, pid: int) -> Process | None:
+        """The process that has this pid now."""
+
+    def read_variable(self, pid: int, variable: str) -> str | None:
+        """What it was started with."""
+
+
+class Relative(NamedTuple):
+    """A process, or one that it descends from, with the marker that it bears."""
+
+    identity: Identity
+    marker: str | None
+
+
+Lineage = Callable[[Identity], Awaitable[list[Relative] | None]]
+Runners = Callable[[], list[tuple[str, Identity]]]
+
+
+class People:
+    """Tells people from steps. `runners`: marker and process of each that has a run."""
+
+    def __init__(self, lineage: Lineage, runners: Runners, *, steps_may_answer: bool) -> None:
+        self._lineage = lineage
+        self._runners = runners
+        self._steps_may_answer = steps_may_answer
+
+    async def check(self, caller: Caller, what: str) -> None:
+        """Raise `PersonNeeded` unless a person may be at the other end. `what` only a person may do."""
+        run = await self._run_behind(caller, what)
+        if run is not None:
+            raise PersonNeeded(
+                f"only a person may {what}; this comes from {run}",
+                hint="type it in a terminal that no run has started",
+            )
+
+    async def who_answers(self, caller: Caller, person: str) -> str:
+        """Who the history shall say has answered: the person, or `run:ID` where steps may."""
+        run = await self._run_behind(caller, "answer a checkpoint")
+        if run is None:
+            return person
+        if not self._steps_may_answer:
+            raise PersonNeeded(
+                f"only a person may answer a checkpoint; this comes from {run}",
+                hint="type it in a terminal that no run has started, or set steps_may_answer = true in the section "
+                "[people] of the configuration",
+            )
+        return f"run:{run.run_id}"
+
+    async def _run_behind(self, caller: Caller, what: str) -> _Run | None:
+        family = None if caller.peer is None else await self._lineage(caller.peer)
+        if not family:
+            raise PersonNeeded(
+                f"only a person may {what}, and the process that asks for it can not be looked at any more",
+                hint="it must live until it is answered",
+            )
+        return run_behind(family, self._runners(), os.getpid())
+
+
+class _Run(NamedTuple):
+    run_id: str
+    pid: int
+
+    def __str__(self) -> str:
+        of = "code of a workflow" if self.run_id == UNKNOWN else f"a step of run {self.run_id}"
+        return f"{of} (pid {self.pid})"
+
+
+UNKNOWN = "unknown"  # code that runs while a file is loaded, for no run yet
+
+
+def run_behind(family: list[Relative], runners: list[tuple[str, Identity]], daemon_pid: int) -> _Run | None:
+    """The run that a process belongs to; None for a person's. `family`: the process, then its ancestors."""
+    speaker = family[0].identity.pid
+    known = {(identity.pid, identity.start_tick): marker for marker, identity in runners}
+    for relative in family:
+        identity = relative.identity
+        marker = known.get((identity.pid, identity.start_tick)) or relative.marker
+        if marker:
+            return _Run(marked_run(marker) or UNKNOWN, speaker)
+    if any(relative.identity.pid == daemon_pid for relative in family[1:]):
+        return _Run(UNKNOWN, speaker)
+    return None
+
+
+def lineage_by(processes: Processes) -> Lineage:
+    """How the lineage of a process is read: in a thread, since a process within exec is waited for."""
+
+    async def lineage(peer: Identity) -> list[Relative] | None:
+        return await trio.to_thread.run_sync(read_lineage, processes, peer)
+
+    return lineage
+
+
+def read_lineage(processes: Processes, peer: Identity) -> list[Relative] | None:
+    """The process and all that it descends from, nearest first; None when it is not there any more.
+
+    A pid is used again. So a parent counts only if it is no younger than its child: otherwise it has ended meanwhile,
+    its pid is another's, and the child, which has a new parent by now, is read again.
+    """
+    found: list[Relative] = []
+    process = processes.read_process(peer.pid)
+    if process is None or not peer.is_same(process.identity):
+        return None
+    while process is not None and len(found) < GENERATIONS_MAX:
+        found.append(
+            Relative(process.identity, processes.read_variable(process.identity.pid, MARKER_VARIABLE))
+        )
+        process = _parent(processes, process)
+    now = processes.read_process(peer.pid)  # what was read in between was its own
+    return found if now is not None and not now.dead and peer.is_same(now.identity) else None
+
+
+def _parent(processes: Processes, child: Process) -> Process | None:
+    for _ in range(LOOKS_MAX):
+        if child.parent <= 0:
+            return None
+        parent = processes.read_process(child.parent)
+        if parent is not None and parent.identity.start_tick <= child.identity.start_tick:
+            return parent
+        again = processes.read_process(child.identity.pid)
+        if again is None or not again.identity.is_same(child.identity):
+            return None
+        child = again
+    return None
