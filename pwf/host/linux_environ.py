@@ -76,8 +76,8 @@ def _has_environment(pid: int) -> bool:
         return False
     if fields[_STAT_STATE] != b"Z":
         return _may_show_one(fields)
-    if int(fields[_STAT_THREADS]) <= 1 or not os.access(f"/proc/{pid}/environ", os.R_OK):
-        return False  # another user's is not waited for: it can not be read
+    if int(fields[_STAT_THREADS]) <= 1 or not _may_look_into(pid):
+        return False
     # A killed runner is so for an instant, until its other threads are gone too and its children have left it.
     try:
         threads = [_stat(f"/proc/{pid}/task/{thread}/stat") for thread in os.listdir(f"/proc/{pid}/task")]
@@ -85,6 +85,14 @@ def _has_environment(pid: int) -> bool:
         return False
     alive = [thread for thread in threads if thread is not None and thread[_STAT_STATE] not in b"ZXx"]
     return not alive or any(map(_may_show_one, alive))
+
+
+def _may_look_into(pid: int) -> bool:
+    """Whether the process is ours; no other is waited for. (Once a leader has ended, its own files are root's.)"""
+    try:
+        return os.geteuid() in (0, os.stat(f"/proc/{pid}").st_uid)
+    except OSError:
+        return False
 
 
 def _stat(path: str) -> list[bytes] | None:
