@@ -13,6 +13,10 @@ import pytest
 from pwf.cli.main import main
 
 Lab = Callable[..., "Found"]
+CRASHES = (
+    "--crashes",
+    "8",
+)  # each costs a run, and these find what the tests look for; a test may say how many
 
 
 class Found:
@@ -42,7 +46,7 @@ def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
         path.write_text(
             "import os\nfrom pathlib import Path\nfrom typing import Literal\nfrom pwf import *\n" + text
         )
-        code = main(["crashlab", str(path), "--json", *words])
+        code = main(["crashlab", str(path), "--json", *CRASHES, *words])
         printed = capsys.readouterr()
         assert printed.out, printed.err
         assert not os.path.exists(tmp_path / "home"), "the user's own home is not touched"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import glob
 import json
 import tempfile
 from pathlib import Path
@@ -60,21 +59,25 @@ def processes_of(word: str) -> list[psutil.Process]:
     ("name", "words"),
     [
         ("hello.py", ("--set", "name=Ada")),
-        ("release.py", ("--set", "version=v1", "--crashes", "24")),
-        ("repository_report.py", ("--crashes", "24")),
+        ("release.py", ("--set", "version=v1")),
+        ("repository_report.py", ()),
     ],
 )
 def test_the_examples_pass(
-    name: str, words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    name: str,
+    words: tuple[str, ...],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    before = set(glob.glob(f"{tempfile.gettempdir()}/pwf-crashlab-*"))
-    code = main(["crashlab", str(EXAMPLES / name), *words, "--json"])
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    code = main(["crashlab", str(EXAMPLES / name), *words, "--crashes", "12", "--json"])
     report = json.loads(capsys.readouterr().out)
     assert report["findings"] == []
     assert code == exits.OK
     assert {path["status"] for path in report["paths"]} == {"completed"}
     assert min(report["runner_crashes"], report["daemon_crashes"]) > 0
-    assert set(glob.glob(f"{tempfile.gettempdir()}/pwf-crashlab-*")) <= before
+    assert list(tmp_path.iterdir()) == [], "nothing is left behind"
 
 
 @pytest.mark.parametrize(
@@ -96,7 +99,10 @@ def test_what_is_given_to_a_node_that_takes_nothing_is_refused_with_those_that_d
     assert "here: ask" in errors
 
 
-def test_without_an_input_the_smallest_one_is_made_from_its_type(lab: Lab) -> None:
+def test_without_an_input_the_smallest_one_is_made_from_its_type(
+    lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     found = lab(
         """
 import msgspec
@@ -118,7 +124,7 @@ def order(ctx) -> int:
     )
     assert found.code == exits.OK
     assert found.report["input"] == {"item": "", "count": 0, "kind": "new"}
-    assert processes_of("pwf-crashlab-") == []
+    assert processes_of(f"{tmp_path}/pwf-crashlab-") == []
 
 
 @pytest.mark.rest

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import typing
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
@@ -22,23 +23,28 @@ def parts(union: Any) -> list[type[Any]]:
     return list(typing.get_args(union)) or [union]
 
 
-OPERATION_BODIES = {body for one in OPERATIONS.values() for body in (one.payload, one.result)}
-JSON_STRUCTS: list[type[Any]] = [
-    *dict.fromkeys([*parts(frames.ClientFrame), *parts(frames.DaemonFrame)]),
-    *parts(runner.ToRunner),
-    *parts(runner.FromRunner),
-    runner.ReadValue,
-    runner.ValueChunk,
-    *sorted(OPERATION_BODIES, key=lambda one: one.__name__),
-    *sorted(
-        (one for one in vars(views).values() if isinstance(one, type) and issubclass(one, msgspec.Struct)),
-        key=lambda one: one.__name__,
-    ),
-    WorkflowGraph,
-    WorkflowDefinition,
-    crashlab.LabPlan,
-    crashlab.LabRecord,
-]
+def by_name(types: Iterable[type[Any]]) -> list[type[Any]]:
+    return sorted(types, key=lambda one: one.__name__)
+
+
+JSON_STRUCTS = dict.fromkeys(  # each once
+    [
+        *parts(frames.ClientFrame),
+        *parts(frames.DaemonFrame),
+        *parts(runner.ToRunner),
+        *parts(runner.FromRunner),
+        runner.ReadValue,
+        runner.ValueChunk,
+        *by_name({body for one in OPERATIONS.values() for body in (one.payload, one.result)}),
+        *by_name(
+            one for one in vars(views).values() if isinstance(one, type) and issubclass(one, msgspec.Struct)
+        ),
+        WorkflowGraph,
+        WorkflowDefinition,
+        crashlab.LabPlan,
+        crashlab.LabRecord,
+    ]
+)
 SPAWN_STRUCTS = [*parts(spawn.ToSpawner), *parts(spawn.FromSpawner)]
 
 
@@ -52,25 +58,22 @@ def same(one: Any, other: Any) -> bool:
 
 
 @pytest.mark.parametrize("type_", JSON_STRUCTS, ids=name)
-def test_a_struct_is_the_same_after_the_wire(type_: type[Any]) -> None:
+def test_a_struct_is_the_same_after_the_wire_and_refuses_a_field_that_it_does_not_know(
+    type_: type[Any],
+) -> None:
     @PATIENT
     @given(instances(type_))
     def check(value: Any) -> None:
-        assert msgspec.json.decode(msgspec.json.encode(value), type=type_) == value
-
-    check()
-
-
-@pytest.mark.parametrize("type_", JSON_STRUCTS, ids=name)
-def test_a_struct_refuses_a_field_that_it_does_not_know(type_: type[Any]) -> None:
-    @PATIENT
-    @given(instances(type_))
-    def check(value: Any) -> None:
-        fields = msgspec.json.decode(msgspec.json.encode(value))
+        data = msgspec.json.encode(value)
+        assert msgspec.json.decode(data, type=type_) == value
         with pytest.raises(msgspec.ValidationError):
-            msgspec.json.decode(msgspec.json.encode({**fields, "not_a_field": 1}), type=type_)
+            msgspec.json.decode(_with_another_field(data), type=type_)
 
     check()
+
+
+def _with_another_field(data: bytes) -> bytes:
+    return data.removesuffix(b"}") + (b"" if data == b"{}" else b",") + b'"not_a_field":1}'
 
 
 @pytest.mark.parametrize("type_", SPAWN_STRUCTS, ids=name)
