@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from pwf.store.runs import RunRef, resolve_ref
+from pwf.store.runs import resolve_ref
 from pwf.store.tx import Tx
 
 R = TypeVar("R")
@@ -27,4 +27,4 @@ class AtRun(Generic[R]):
 
 def at_run(tx: Tx, command: AtRun[R]) -> R:
     """Resolve, then act. Raises `NotFound` or `Ambiguous` before anything is written."""
-    return command.handler(tx, command.make(resolve_ref(tx, RunRef(ref=command.ref))))
+    return command.handler(tx, command.make(resolve_ref(tx, command.ref)))

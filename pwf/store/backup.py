@@ -24,7 +24,7 @@ from pwf.store.database import open_reader, put_in_place
 from pwf.store.home import NOWHERE
 from pwf.store.queries import load_queries
 from pwf.store.tx import Tx
-from pwf.store.verify import Verify, verify
+from pwf.store.verify import verify
 
 Q = load_queries(__file__)
 
@@ -164,7 +164,7 @@ def _finish(unfinished: Path, target: Path, now: Now, epoch: int, check_wanted: 
         tx.run(Q.set_fact, {"key": "backup", "value": msgspec.json.encode(made).decode()})
         tx.run(Q.set_fact, {"key": "home_place", "value": NOWHERE})
         tx.all("COMMIT")
-        found = verify(tx, Verify(epoch=epoch))
+        found = verify(tx, epoch)
     except apsw.InterruptError:
         check_wanted()
         raise

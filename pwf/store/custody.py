@@ -38,11 +38,7 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-class StandingRunners(msgspec.Struct, frozen=True, kw_only=True):
-    """Ask for every process that is not proved gone."""
-
-
-def standing_runners(tx: Tx, _query: StandingRunners) -> tuple[Standing, ...]:
+def standing_runners(tx: Tx, _: None = None) -> tuple[Standing, ...]:
     """Every process that is not proved gone: those without a supervisor are what recovery must settle."""
     found = []
     for entity_no, kind, name, generation, pid, tick, boot_id, session in tx.all(Q.standing):
@@ -72,18 +68,14 @@ def runner_gone(tx: Tx, command: RunnerGone) -> None:
     tx.changed(subject(command.kind, command.name))
 
 
-class RunnersGone(msgspec.Struct, frozen=True, kw_only=True):
-    gone: tuple[RunnerGone, ...]
-
-
-def runners_gone(tx: Tx, command: RunnersGone) -> None:
+def runners_gone(tx: Tx, gone: tuple[RunnerGone, ...]) -> None:
     """Settle several processes' ends in one transaction."""
-    for gone in command.gone:
-        runner_gone(tx, gone)
+    for one in gone:
+        runner_gone(tx, one)
 
 
 def void_custody(tx: Tx) -> None:
     """In a copied or restored database no process is ours: settle each as one that is gone, and signal nobody."""
-    for found in standing_runners(tx, StandingRunners()):
+    for found in standing_runners(tx):
         runner_gone(tx, found.gone(proved=True, stopped=True))
     tx.run(Q.void_runners)

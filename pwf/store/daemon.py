@@ -85,10 +85,6 @@ def release(tx: Tx, command: Release) -> None:
 # --- numbers --------------------------------------------------------------------------------------------------
 
 
-class DaemonFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """SpaceQuery for facts of the whole store: no parameters."""
-
-
 class DaemonCounts(msgspec.Struct, frozen=True, kw_only=True):
     """The store's part of `daemon.status`."""
 
@@ -101,7 +97,7 @@ class DaemonCounts(msgspec.Struct, frozen=True, kw_only=True):
     used_bytes: int
 
 
-def daemon_counts(tx: Tx, _query: DaemonFacts) -> DaemonCounts:
+def daemon_counts(tx: Tx, _: None = None) -> DaemonCounts:
     """Counts that cost no scan of what has ended."""
     runs: dict[str, int] = dict(tx.all(Q.run_counts))
     held: dict[str, int] = {}
@@ -125,7 +121,7 @@ def daemon_counts(tx: Tx, _query: DaemonFacts) -> DaemonCounts:
     )
 
 
-def applying(tx: Tx, _query: DaemonFacts) -> tuple[str, ...]:
+def applying(tx: Tx, _: None = None) -> tuple[str, ...]:
     """Manual effects that are being applied: what a stop would leave ambiguous."""
     return tuple(effect_key(*row) for row in tx.all(Q.applying_manual))
 
@@ -142,7 +138,7 @@ class StoreFacts(msgspec.Struct, frozen=True, kw_only=True):
     settings: dict[str, str]
 
 
-def state_status(tx: Tx, _query: DaemonFacts) -> StoreFacts:
+def state_status(tx: Tx, _: None = None) -> StoreFacts:
     """Sizes, settings and cheap row counts."""
 
     def pragma(name: str) -> str:
@@ -152,7 +148,7 @@ def state_status(tx: Tx, _query: DaemonFacts) -> StoreFacts:
     page = int(pragma("page_size"))
     newest = tx.one(Q.ended_last) or (0,)
     home = tx.one(Q.meta, {"key": "home_id"})
-    counts = daemon_counts(tx, DaemonFacts())
+    counts = daemon_counts(tx)
     return StoreFacts(
         schema=int(pragma("user_version")),
         home_id="" if home is None else str(home[0]),

@@ -51,27 +51,23 @@ def save_definition(tx: Tx, command: SaveDefinition) -> bool:
     return True
 
 
-class DefinitionRef(msgspec.Struct, frozen=True, kw_only=True):
-    definition_id: str
-
-
-def definition_sources(tx: Tx, query: DefinitionRef) -> tuple[SourceFile, ...]:
+def definition_sources(tx: Tx, definition_id: str) -> tuple[SourceFile, ...]:
     """The recorded files, data files included."""
-    rows = tx.all(Q.sources, {"definition_id": query.definition_id})
+    rows = tx.all(Q.sources, {"definition_id": definition_id})
     return tuple(SourceFile(path=p, kind=k, module=m, digest=d, size=s) for p, k, m, d, s in rows)
 
 
-def load_bundle(tx: Tx, query: DefinitionRef) -> SourceBundle:
+def load_bundle(tx: Tx, definition_id: str) -> SourceBundle:
     """The pinned modules with their bytes."""
-    row = tx.one(Q.root_of, {"definition_id": query.definition_id})
+    row = tx.one(Q.root_of, {"definition_id": definition_id})
     if row is None:
-        raise NotFound(f"there is no definition {query.definition_id}")
+        raise NotFound(f"there is no definition {definition_id}")
     sources = [
         PinnedSource(path=path, kind=kind, module=module, text=load_content(tx, digest))
-        for path, kind, module, digest, _size in tx.all(Q.sources, {"definition_id": query.definition_id})
+        for path, kind, module, digest, _size in tx.all(Q.sources, {"definition_id": definition_id})
         if kind != "data"
     ]
-    return SourceBundle(definition_id=query.definition_id, root=row[0], sources=tuple(sources))
+    return SourceBundle(definition_id=definition_id, root=row[0], sources=tuple(sources))
 
 
 class LaunchFacts(msgspec.Struct, frozen=True, kw_only=True):
@@ -82,14 +78,14 @@ class LaunchFacts(msgspec.Struct, frozen=True, kw_only=True):
     sources: tuple[SourceFile, ...] = ()
 
 
-def launch_facts(tx: Tx, query: DefinitionRef) -> LaunchFacts:
+def launch_facts(tx: Tx, definition_id: str) -> LaunchFacts:
     """What a supervisor must know of a definition before it asks for a runner."""
-    row = tx.one(Q.root_of, {"definition_id": query.definition_id})
+    row = tx.one(Q.root_of, {"definition_id": definition_id})
     if row is None:
-        raise NotFound(f"there is no definition {query.definition_id}")
-    graph = graph_of(tx, query.definition_id).graph
+        raise NotFound(f"there is no definition {definition_id}")
+    graph = graph_of(tx, definition_id).graph
     return LaunchFacts(
         root=row[0],
         isolate=graph.isolate,
-        sources=definition_sources(tx, query) if graph.source == "verify" else (),
+        sources=definition_sources(tx, definition_id) if graph.source == "verify" else (),
     )

@@ -89,16 +89,12 @@ class Admitted(msgspec.Struct, frozen=True, kw_only=True):
     fired: int = 0
 
 
-class Due(msgspec.Struct, frozen=True, kw_only=True):
-    """Ask what is due, without changing anything."""
-
-
 class DueAnswer(msgspec.Struct, frozen=True, kw_only=True):
     due_now: bool
     next_in_ms: int | None
 
 
-def look(tx: Tx, _query: Due) -> DueAnswer:
+def look(tx: Tx, _: None = None) -> DueAnswer:
     """Whether an admission would find work, and how long until it would. The bounded re-read of the Scheduler."""
     next_in_ms = _next_in_ms(tx)
     ready = bool(tx.all(Q.going_on, {"limit": 1}) or tx.all(Q.new_starts, {"limit": 1}))
@@ -256,13 +252,9 @@ def _next_in_ms(tx: Tx) -> int | None:
     return max(0, min(left)) if left else None
 
 
-class Rebase(msgspec.Struct, frozen=True, kw_only=True):
-    """At start, once."""
-
-
-def rebase(tx: Tx, _command: Rebase) -> int:
-    """Relative times of an earlier boot go by the wall clock from now on; returns how many. Parked runs have theirs
-    at `resume`.
+def rebase(tx: Tx, _: None = None) -> int:
+    """At start, once: relative times of an earlier boot go by the wall clock from now on; returns how many. Parked runs
+    have theirs at `resume`.
 
     They are not turned into times of this boot: a machine may come up with a wrong clock, and have it corrected later.
     """

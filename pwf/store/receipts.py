@@ -70,12 +70,6 @@ def save_receipt(
     )
 
 
-class OldReceipts(msgspec.Struct, frozen=True, kw_only=True):
-    """Ask which receipts may go, from a place in the order of age on."""
-
-    after: tuple[int, int] = (-1, 0)
-
-
 class OldPage(msgspec.Struct, frozen=True, kw_only=True):
     """Their keys; `after` is where to go on, None at the end."""
 
@@ -83,21 +77,20 @@ class OldPage(msgspec.Struct, frozen=True, kw_only=True):
     after: tuple[int, int] | None
 
 
-class DropReceipts(msgspec.Struct, frozen=True, kw_only=True):
-    keys: tuple[str, ...]
+def old_receipts(tx: Tx, after: tuple[int, int]) -> OldPage:
+    """Receipts older than 30 days whose run is gone, or that name none, among the next `LOOK_PAGE` by age.
 
-
-def old_receipts(tx: Tx, query: OldReceipts) -> OldPage:
-    """Receipts older than 30 days whose run is gone, or that name none, among the next `LOOK_PAGE`."""
+    `after`: a place in that order; before the first it is -1, 0.
+    """
     before_ms = tx.now.wall_ms - KEPT_MS
-    facts = {"before_ms": before_ms, "after_ms": query.after[0], "after_no": query.after[1]}
+    facts = {"before_ms": before_ms, "after_ms": after[0], "after_no": after[1]}
     rows = tx.all(Q.receipts_before, {**facts, "limit": LOOK_PAGE})
     keys = tuple(str(key) for _no, key, _made_ms, run_exists in rows if not run_exists)
-    after = (int(rows[-1][2]), int(rows[-1][0])) if len(rows) == LOOK_PAGE else None
-    return OldPage(keys=keys, after=after)
+    further = (int(rows[-1][2]), int(rows[-1][0])) if len(rows) == LOOK_PAGE else None
+    return OldPage(keys=keys, after=further)
 
 
-def drop_receipts(tx: Tx, command: DropReceipts) -> int:
+def drop_receipts(tx: Tx, keys: tuple[str, ...]) -> int:
     """Drop those whose run is still gone; how many went."""
     before_ms = tx.now.wall_ms - KEPT_MS
-    return sum(tx.run(Q.drop_receipt, {"key": key, "before_ms": before_ms}) for key in command.keys)
+    return sum(tx.run(Q.drop_receipt, {"key": key, "before_ms": before_ms}) for key in keys)

@@ -18,18 +18,12 @@ from pwf.store.once import Done, once
 from pwf.store.queries import load_queries
 from pwf.store.queue import complete_parked
 from pwf.store.receipts import ReceiptKey
-from pwf.store.runs import RunRef, resolve_ref
+from pwf.store.runs import resolve_ref
 from pwf.store.state import load_run
 from pwf.store.tx import Tx
 from pwf.store.values import load_value
 
 Q = load_queries(__file__)
-
-
-class RequestRef(msgspec.Struct, frozen=True, kw_only=True):
-    """A request id, a unique prefix, or `run:REF` for the open request of a run."""
-
-    ref: str
 
 
 class RequestFacts(msgspec.Struct, frozen=True, kw_only=True):
@@ -40,9 +34,9 @@ class RequestFacts(msgspec.Struct, frozen=True, kw_only=True):
     schema: dict[str, Any] | None
 
 
-def request_facts(tx: Tx, query: RequestRef) -> RequestFacts:
-    """What must be known to validate an answer."""
-    request_id = _resolve(tx, query.ref)
+def request_facts(tx: Tx, ref: str) -> RequestFacts:
+    """What must be known to validate an answer. `ref`: an id, a unique prefix, or `run:REF` for what a run asks."""
+    request_id = _resolve(tx, ref)
     row = tx.one(Q.request, {"request_id": request_id})
     assert row is not None
     schema = None if row[6] is None else msgspec.json.decode(row[6])
@@ -51,7 +45,7 @@ def request_facts(tx: Tx, query: RequestRef) -> RequestFacts:
 
 def _resolve(tx: Tx, ref: str) -> str:
     if ref.startswith("run:"):
-        run_id = resolve_ref(tx, RunRef(ref=ref[4:]))
+        run_id = resolve_ref(tx, ref[4:])
         row = tx.one(Q.open_of_run, {"run_id": run_id})
         if row is None:
             raise NotFound(f"run {run_id} has no open request", hint="pwf requests lists the open ones")

@@ -22,7 +22,7 @@ from pwf.store.home import NOWHERE
 from pwf.store.migrate import schema_version
 from pwf.store.queries import load_queries
 from pwf.store.soundness import UNREADABLE, integrity, shown
-from pwf.store.verify import Verify, verify
+from pwf.store.verify import verify
 
 Q = load_queries(__file__)
 
@@ -69,7 +69,7 @@ def check_backup(file: Path, now: Now) -> Checked:
         schema = int(connection.pragma("user_version"))
         if schema == schema_version():
             refuse_other_schema(connection, file)
-            violations = verify(tx, Verify(epoch=0)).violations
+            violations = verify(tx, 0).violations
         else:
             violations = tuple(integrity(tx))  # today's rules are about today's tables
         damage = next((violation for violation in violations if violation.rule in DAMAGE), None)

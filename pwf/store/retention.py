@@ -161,12 +161,6 @@ def record_prune(tx: Tx, command: RecordPrune) -> Done[PruneResult]:
 # --- what nothing refers to -----------------------------------------------------------------------------------
 
 
-class Unused(msgspec.Struct, frozen=True, kw_only=True):
-    """Ask for the next unused rows of a kind, after an id."""
-
-    after: str = ""
-
-
 class UnusedPage(msgspec.Struct, frozen=True, kw_only=True):
     """Their ids; `after` is where to go on, None at the end."""
 
@@ -174,37 +168,31 @@ class UnusedPage(msgspec.Struct, frozen=True, kw_only=True):
     after: str | None
 
 
-class Drop(msgspec.Struct, frozen=True, kw_only=True):
-    """Drop those of these that are still unused."""
-
-    ids: tuple[str, ...]
-
-
-def unused_definitions(tx: Tx, query: Unused) -> UnusedPage:
-    """Definitions that no run is bound to."""
-    facts = {"after": query.after, "limit": UNUSED_MAX}
+def unused_definitions(tx: Tx, after: str) -> UnusedPage:
+    """The next definitions, after an id, that no run is bound to."""
+    facts = {"after": after, "limit": UNUSED_MAX}
     return _page([str(row[0]) for row in tx.all(Q.unused_definitions, facts)])
 
 
-def drop_definitions(tx: Tx, command: Drop) -> int:
-    """How many went. A start that comes later saves its own again."""
-    return sum(tx.run(Q.drop_definition, {"definition_id": name}) for name in command.ids)
+def drop_definitions(tx: Tx, ids: tuple[str, ...]) -> int:
+    """Drop those that are still unused; how many went. A start that comes later saves its own again."""
+    return sum(tx.run(Q.drop_definition, {"definition_id": name}) for name in ids)
 
 
-def unused_environments(tx: Tx, query: Unused) -> UnusedPage:
-    """Environments that no run has."""
-    facts = {"after": query.after, "limit": UNUSED_MAX}
+def unused_environments(tx: Tx, after: str) -> UnusedPage:
+    """The next environments, after an id, that no run has."""
+    facts = {"after": after, "limit": UNUSED_MAX}
     return _page([str(row[0]) for row in tx.all(Q.unused_environments, facts)])
 
 
-def drop_environments(tx: Tx, command: Drop) -> int:
-    """How many went."""
-    return sum(tx.run(Q.drop_environment, {"environment_id": name}) for name in command.ids)
+def drop_environments(tx: Tx, ids: tuple[str, ...]) -> int:
+    """Drop those that are still unused; how many went."""
+    return sum(tx.run(Q.drop_environment, {"environment_id": name}) for name in ids)
 
 
-def gone_runs(tx: Tx, query: Drop) -> tuple[str, ...]:
+def gone_runs(tx: Tx, names: tuple[str, ...]) -> tuple[str, ...]:
     """Which of these are no runs, or not any more."""
-    return tuple(name for name in query.ids if tx.one(Q.run_known, {"run_id": name}) is None)
+    return tuple(name for name in names if tx.one(Q.run_known, {"run_id": name}) is None)
 
 
 def _page(ids: list[str]) -> UnusedPage:

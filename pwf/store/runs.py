@@ -184,7 +184,7 @@ def _differs(tx: Tx, command: StartRun, row: Row) -> str | None:
     workflow, inline, input_digest, restarted_from = row[1], row[2], row[3], row[7]
     if workflow != command.workflow:
         return f"its workflow is {workflow!r}, not {command.workflow!r}"
-    root = environment_of(tx, EnvironmentOf(environment_id=row[8])).root
+    root = environment_of(tx, row[8]).root
     if root != command.environment.root:  # a workflow of that name in another project is another workflow
         return f"its project is {root!r}, not {command.environment.root!r}"
     if load_value(tx, inline, input_digest) != command.input:
@@ -239,15 +239,11 @@ def _adopt(tx: Tx, command: StartRun, row: Row) -> RunStarted:
 # --- finding --------------------------------------------------------------------------------------------------
 
 
-class RunRef(msgspec.Struct, frozen=True, kw_only=True):
-    """What a person typed: an id, a unique prefix, `@last` or `@last-failed`."""
+def resolve_ref(tx: Tx, ref: str) -> str:
+    """The run id that a person means: an id, a unique prefix, `@last` or `@last-failed`.
 
-    ref: str
-
-
-def resolve_ref(tx: Tx, query: RunRef) -> str:
-    """The run id that a reference means. `NotFound`, or `Ambiguous` with the first matches."""
-    ref = query.ref
+    Raises `NotFound`, or `Ambiguous` with the first matches.
+    """
     if ref.startswith("@"):
         return _special(tx, ref)
     if tx.one(Q.exact, {"run_id": ref}) is not None:
@@ -276,13 +272,9 @@ def _special(tx: Tx, ref: str) -> str:
     return str(row[0])
 
 
-class EnvironmentOf(msgspec.Struct, frozen=True, kw_only=True):
-    environment_id: str
-
-
-def environment_of(tx: Tx, query: EnvironmentOf) -> RunEnvironment:
+def environment_of(tx: Tx, environment_id: str) -> RunEnvironment:
     """The recorded environment."""
-    row = tx.one(Q.environment, {"environment_id": query.environment_id})
+    row = tx.one(Q.environment, {"environment_id": environment_id})
     if row is None:
-        raise NotFound(f"there is no environment {query.environment_id}")
+        raise NotFound(f"there is no environment {environment_id}")
     return msgspec.json.decode(row[0], type=RunEnvironment)

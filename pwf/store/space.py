@@ -32,17 +32,7 @@ class Space(msgspec.Struct, frozen=True, kw_only=True):
         return self.page_bytes * (self.pages - self.free_pages)
 
 
-class SpaceQuery(msgspec.Struct, frozen=True, kw_only=True):
-    """No parameters."""
-
-
-class Compact(msgspec.Struct, frozen=True, kw_only=True):
-    """Give up to so many free pages back."""
-
-    pages: int = STEP_PAGES
-
-
-def space(tx: Tx, _query: SpaceQuery | None = None) -> Space:
+def space(tx: Tx, _: None = None) -> Space:
     """From the file's header: costs nothing."""
 
     def pragma(name: str) -> int:
@@ -65,10 +55,10 @@ def to_give_back(found: Space, *, disk_full: bool = False) -> int:
     return found.free_pages - int(found.pages * KEPT_SHARE)
 
 
-def compact(tx: Tx, command: Compact) -> int:
-    """Move pages into holes and shorten the file; how many pages went."""
+def compact(tx: Tx, pages: int) -> int:
+    """Give up to so many free pages back: move pages into holes and shorten the file; how many pages went."""
     before = space(tx).pages
-    tx.all(f"PRAGMA incremental_vacuum({int(command.pages)})")
+    tx.all(f"PRAGMA incremental_vacuum({int(pages)})")
     return before - space(tx).pages
 
 

@@ -59,12 +59,6 @@ class UnusedPage(msgspec.Struct, frozen=True, kw_only=True):
     after: str | None
 
 
-class DropValues(msgspec.Struct, frozen=True, kw_only=True):
-    """Values that were found unused."""
-
-    digests: tuple[str, ...]
-
-
 def store_value(tx: Tx, data: bytes) -> tuple[bytes | None, str | None]:
     """Keep canonical bytes; the pair for their columns. The same command refers to the digest.
 
@@ -207,9 +201,9 @@ def unused_values(tx: Tx, query: UnusedValues) -> UnusedPage:
     return UnusedPage(values=found, after=str(page[-1][0]) if len(page) == query.limit else None)
 
 
-def drop_values(tx: Tx, command: DropValues) -> int:
+def drop_values(tx: Tx, digests: tuple[str, ...]) -> int:
     """Drop those of the values that are still unused; how many went."""
-    return sum(tx.run(Q.drop_content, {"digest": name}) for name in command.digests if not _is_used(tx, name))
+    return sum(tx.run(Q.drop_content, {"digest": name}) for name in digests if not _is_used(tx, name))
 
 
 def _is_used(tx: Tx, name: str) -> bool:

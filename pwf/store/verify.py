@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-import msgspec
-
 from pwf.protocol.operations import VerifyResult
 from pwf.protocol.views import Violation
 from pwf.store.entity_kinds import EntityKind, Rule
@@ -38,17 +36,14 @@ FURTHER = (
 )
 
 
-class Verify(msgspec.Struct, frozen=True, kw_only=True):
-    """`epoch`: of the daemon that asks; its own runners are no violation."""
+def verify(tx: Tx, epoch: int = 0) -> VerifyResult:
+    """Check everything; an empty list of violations is a clean bill. No damage keeps it from ending with an answer.
 
-    epoch: int = 0
-
-
-def verify(tx: Tx, query: Verify) -> VerifyResult:
-    """Check everything; an empty list of violations is a clean bill. No damage keeps it from ending with an answer."""
+    `epoch`: of the daemon that asks; its own runners are no violation.
+    """
     found = integrity(tx)
     if not found:  # else a rule could be broken by what SQLite itself finds in a wrong place
-        found = [*foreign_keys(tx), *_rules_broken(tx, query.epoch)]
+        found = [*foreign_keys(tx), *_rules_broken(tx, epoch)]
     found += damage(tx)
     return VerifyResult(violations=tuple(found), checked=_counted(tx))
 

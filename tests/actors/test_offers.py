@@ -19,7 +19,7 @@ from pwf.config import Config
 from pwf.errors import InvalidArgument, Unavailable
 from pwf.protocol.graph import SourceFile
 from pwf.store.control import Control, cancel
-from pwf.store.custody import StandingRunners, standing_runners
+from pwf.store.custody import standing_runners
 from pwf.store.runs import start_run
 from tests.actors.test_scheduler import LATER, Process, Setting
 from tests.store.world import MANUAL, graph, linear, node
@@ -98,7 +98,7 @@ async def test_a_start_that_finds_a_process_is_launched_with_one_commit(setting,
     done = await setting.scheduler.start(command)
     assert (done.result.run_id, setting.pause.count - before) == ("mine", 1)
     assert (await statuses(setting))["mine"] == "running"
-    (standing,) = await setting.store.read(standing_runners, StandingRunners())
+    (standing,) = await setting.store.read(standing_runners, None)
     assert standing.identity == ready.identity
     launch = await ready.serve()
     assert (launch.run_id, launch.marker, ready.marker) == ("mine", "h:mine:1", "h:mine:1")
@@ -275,7 +275,7 @@ async def test_a_drain_waits_for_what_is_just_being_admitted_and_begins_no_step_
     view = await setting.view("mine")
     assert (view.summary.status, [step.status for step in view.steps]) == ("queued", ["interrupted"])
     assert [effect.status for effect in view.effects] == ["cancelled"], "it surely has not happened"
-    assert await setting.store.read(standing_runners, StandingRunners()) == ()
+    assert await setting.store.read(standing_runners, None) == ()
     assert await clean(setting)
 
 
@@ -283,7 +283,7 @@ async def test_a_drain_without_time_settles_what_is_just_being_admitted(setting,
     scheduler, _ = await being_admitted(setting, nursery)
     await scheduler.drain(0.0)
     assert (await statuses(setting))["mine"] == "queued"
-    assert await setting.store.read(standing_runners, StandingRunners()) == ()
+    assert await setting.store.read(standing_runners, None) == ()
 
 
 async def test_recovery_takes_no_run_for_an_orphan_whose_admission_is_just_being_answered(
@@ -309,7 +309,7 @@ async def test_what_is_admitted_while_the_scheduler_ends_is_left_to_the_next_dae
     setting.life.cancel()
     await trio.sleep(2 * COMMIT_S)
     assert (scheduler.used, scheduler.free, setting.pool.waiting) == (0, 0, [ready])
-    (standing,) = await setting.store.read(standing_runners, StandingRunners())
+    (standing,) = await setting.store.read(standing_runners, None)
     assert (standing.name, standing.identity) == ("mine", ready.identity)
     assert await clean(setting)
 

@@ -23,7 +23,7 @@ from pwf.store.executor import ThreadExecutor
 from pwf.store.receipts import ReceiptKey
 from pwf.store.retention import DAY_MS
 from pwf.store.runs import start_run
-from pwf.store.verify import Verify, verify
+from pwf.store.verify import verify
 from tests.actors.no_log import NoLog
 from tests.store.inline_executor import InlineExecutor
 from tests.store.support import HandClock
@@ -105,7 +105,7 @@ class Setting:
         )
 
     async def violations(self) -> Any:
-        return (await self.store.read(verify, Verify(epoch=self.epoch))).violations
+        return (await self.store.read(verify, self.epoch)).violations
 
     async def count(self, table: str) -> int:
         rows = await self.store.read(lambda tx, _: tx.all(f"SELECT count(*) FROM {table}"), None)

@@ -30,7 +30,7 @@ from pwf.store.control import Control, resume
 from pwf.store.daemon import ClaimEpoch, claim
 from pwf.store.read_runs import RunQuery, run_view
 from pwf.store.runs import StartRun
-from pwf.store.verify import Verify, verify
+from pwf.store.verify import verify
 from tests.actors.no_log import NoLog
 from tests.actors.test_pruner import TrioClock
 from tests.store.inline_executor import InlineExecutor
@@ -219,7 +219,7 @@ class Setting:
         return await self.store.read(run_view, RunQuery(run_id=run_id))
 
     async def violations(self) -> Any:
-        return (await self.store.read(verify, Verify(epoch=self.epoch))).violations
+        return (await self.store.read(verify, self.epoch)).violations
 
     def said(self, event: str) -> int:
         return [name for name, _ in self.log.events].count(event)

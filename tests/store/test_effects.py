@@ -3,7 +3,7 @@
 import pytest
 
 from pwf.errors import Conflict, Rejected
-from pwf.store.daemon import DaemonFacts, applying
+from pwf.store.daemon import applying
 from pwf.store.effects import RecoverEffect, recover_effect
 from pwf.values import canonical
 from tests.store.world import IDEMPOTENT, MANUAL, OBSERVED, error, graph, key, node, retry
@@ -24,7 +24,7 @@ def test_an_effect_is_reserved_before_its_node_may_begin(world):
     assert runner.finish(to="send") == "go"
     assert world.effects(runner.run_id) == [("send", 1, "applying", 1)]
     assert runner.current.applying is True
-    assert world.do(applying, DaemonFacts()) == (f"{runner.run_id}:send:1",)
+    assert world.do(applying, None) == (f"{runner.run_id}:send:1",)
 
 
 def test_the_key_is_stable_across_attempts_and_new_in_each_visit(world):

@@ -10,7 +10,7 @@ import pytest
 
 from pwf.errors import ClaimLost, Conflict, InvalidValue
 from pwf.protocol.spawn import Identity
-from pwf.store.custody import RunnersGone, StandingRunners, runners_gone, standing_runners
+from pwf.store.custody import runners_gone, standing_runners
 from pwf.store.custody_rows import add_runner, runner_is_ending
 from pwf.store.daemon import ClaimEpoch, Renew, claim, renew
 from pwf.store.entity_kinds import EntityKind, Retention, Rule, RunnerGone
@@ -18,7 +18,7 @@ from pwf.store.home import ClaimHome, claim_home
 from pwf.store.kinds import KINDS
 from pwf.store.retention import Place, PruneTree, plan_prune, prune_tree
 from pwf.store.values import PutValueChunk, UnusedValues, claim_value, put_chunk, unused_values
-from pwf.store.verify import Verify, verify
+from pwf.store.verify import verify
 from pwf.values import digest
 from tests.store.world import linear
 
@@ -112,9 +112,9 @@ def boil(world, number: int, *, custody=True) -> None:
     world.do(act)
 
 
-def gone_of(number: int, name="k1", *, proved=True) -> RunnersGone:
+def gone_of(number: int, name="k1", *, proved=True) -> tuple[RunnerGone, ...]:
     gone = RunnerGone(entity_no=number, kind="kettle", name=name, generation=1, proved=proved)
-    return RunnersGone(gone=(gone,))
+    return (gone,)
 
 
 def state(world, number: int) -> str:
@@ -171,15 +171,15 @@ def test_recovery_finds_it_with_its_process_or_without_and_settles_it_beside_a_r
     number = make(kettles)
     boil(kettles, number, custody=custody)
 
-    standing = {found.name: found for found in kettles.do(standing_runners, StandingRunners())}
+    standing = {found.name: found for found in kettles.do(standing_runners, None)}
     assert (standing["k1"].kind, standing["k1"].entity_no) == ("kettle", number)
     assert standing["k1"].identity == identity
     facts = ("entity_no", "kind", "name", "generation")
     gone = [{fact: getattr(found, fact) for fact in facts} for found in standing.values()]
-    kettles.do(runners_gone, RunnersGone(gone=tuple(RunnerGone(proved=True, **one) for one in gone)))
+    kettles.do(runners_gone, tuple(RunnerGone(proved=True, **one) for one in gone))
 
     assert (state(kettles, number), kettles.status(runner.run_id)) == ("cold", "queued")
-    assert kettles.do(standing_runners, StandingRunners()) == ()
+    assert kettles.do(standing_runners, None) == ()
 
 
 def test_custody_stays_until_its_own_process_is_proved_dead(kettles):
@@ -251,7 +251,7 @@ def test_verify_names_what_breaks_a_rule_of_its_kind_or_of_every_kind(kettles, r
     kettles.checked = False
     kettles.sql(damage, {"no": number} if ":no" in damage else None)
 
-    found = [one for one in kettles.do(verify, Verify()).violations if one.rule == rule]
+    found = [one for one in kettles.do(verify, 0).violations if one.rule == rule]
 
     assert len(found) == 1
     assert found[0].run_id is None

@@ -10,10 +10,10 @@ import pytest
 from pwf.errors import Conflict
 from pwf.protocol.spawn import Identity
 from pwf.store.batch import Job
-from pwf.store.custody import StandingRunners, standing_runners
+from pwf.store.custody import standing_runners
 from pwf.store.launch import Launched, LaunchTerms, Parked
 from pwf.store.queue import Admission, Admit, Admitted, Standby, StartAdmitted, admit, start_admitted
-from pwf.store.runs import EnvironmentOf, environment_of
+from pwf.store.runs import environment_of
 from pwf.store.state import encode
 from pwf.values import digest
 from tests.store.world import ENVIRONMENT, IDEMPOTENT, MANUAL, OBSERVED, Runner, graph, key, linear, node
@@ -67,7 +67,7 @@ def changed_by(world, handler: Any, command: Any) -> tuple[Any, frozenset[str]]:
 
 def test_an_environment_has_the_id_that_standbys_are_matched_by(world):
     world.start(linear(1))
-    assert world.read(environment_of, EnvironmentOf(environment_id=ENVIRONMENT_ID)) == ENVIRONMENT
+    assert world.read(environment_of, ENVIRONMENT_ID) == ENVIRONMENT
 
 
 def test_a_run_that_finds_a_process_is_launched_in_the_transaction_that_admits_it(world):
@@ -81,7 +81,7 @@ def test_a_run_that_finds_a_process_is_launched_in_the_transaction_that_admits_i
     row = world.row(run_id)
     assert (row["status"], row["seq"], row["due_wall_ms"]) == ("running", 0, None)
     assert world.trail(run_id) == ["a.1 active"]
-    (standing,) = world.read(standing_runners, StandingRunners())
+    (standing,) = world.read(standing_runners, None)
     assert standing.identity == ready.identity  # custody, before anybody is told to begin
     assert world.sql("SELECT state, epoch FROM runners") == [("live", 1)]
     runner = serve(world, admission)

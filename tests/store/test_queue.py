@@ -6,7 +6,7 @@ import pytest
 from pwf.ids import Ids
 from pwf.store.batch import Job
 from pwf.store.database import open_reader
-from pwf.store.queue import Admit, Due, admit, look
+from pwf.store.queue import Admit, admit, look
 from pwf.store.queue import Q as QUEUE
 from pwf.store.runs import start_run
 from pwf.store.tx import Tx
@@ -238,12 +238,12 @@ def test_a_ready_row_that_can_not_be_admitted_parks_its_own_run_only(world):
 
 def test_looking_changes_nothing_and_agrees_with_admission(world):
     parked = park(world, delay_ms=3_000)
-    answer = world.do(look, Due())
+    answer = world.do(look, None)
     assert (answer.due_now, answer.next_in_ms) == (False, 3_000)
     world.clock.forward(3_000)
-    assert world.do(look, Due()).due_now is True
+    assert world.do(look, None).due_now is True
     world.launch(parked)
-    assert world.do(look, Due()).due_now is False
+    assert world.do(look, None).due_now is False
 
 
 def test_only_a_start_that_is_due_before_all_others_wakes_who_waits_for_the_nearest(world):
@@ -314,7 +314,7 @@ def test_the_cost_of_an_admission_is_flat_whatever_the_backlog(world):
         add_backlog(world, definition_id, "ready", done // 10 + 1, backlog // 10, 0)
         done = backlog
         costs.append([steps.of(lambda: world.do(admit, command)) for _ in range(5)])
-        costs[-1].append(steps.of(lambda: world.do(look, Due())))
+        costs[-1].append(steps.of(lambda: world.do(look, None)))
     small, large = costs
     assert max(large) <= max(small) * 1.25 + 5, costs
 
@@ -335,5 +335,5 @@ def test_admission_reads_the_queue_by_an_index_of_just_those_rows(world, name):
         assert "TEMP B-TREE" not in line, plan
     reader = open_reader(world.spec.path)
     tx = Tx(reader, now=world.clock.now(), ids=Ids())
-    assert look(tx, Due()).due_now is False  # and the reader's connection may ask it
+    assert look(tx, None).due_now is False  # and the reader's connection may ask it
     reader.close()

@@ -5,8 +5,6 @@ import pytest
 from pwf.errors import Conflict, Rejected
 from pwf.store.receipts import (
     KEPT_MS,
-    DropReceipts,
-    OldReceipts,
     ReceiptKey,
     drop_receipts,
     find_receipt,
@@ -59,7 +57,7 @@ def test_a_command_that_fails_leaves_no_receipt(writer):
 
 
 def prune(tx, _):
-    return drop_receipts(tx, DropReceipts(keys=old_receipts(tx, OldReceipts()).keys))
+    return drop_receipts(tx, old_receipts(tx, (-1, 0)).keys)
 
 
 def test_receipts_are_kept_thirty_days(writer, clock):

@@ -3,10 +3,9 @@
 import pytest
 
 from pwf.errors import ClaimLost, Rejected
-from pwf.store.custody import RunnersGone, StandingRunners, runners_gone, standing_runners
+from pwf.store.custody import runners_gone, standing_runners
 from pwf.store.daemon import (
     ClaimEpoch,
-    DaemonFacts,
     Release,
     Renew,
     claim,
@@ -29,7 +28,7 @@ def take_over(world):
 
 def settle(world, *, proved=True):
     """One pass of recovery; how many it settled."""
-    standing = world.do(standing_runners, StandingRunners())
+    standing = world.do(standing_runners, None)
     gone = tuple(
         RunnerGone(
             entity_no=s.entity_no,
@@ -41,7 +40,7 @@ def settle(world, *, proved=True):
         )
         for s in standing
     )
-    world.do(runners_gone, RunnersGone(gone=gone))
+    world.do(runners_gone, gone)
     return len(gone)
 
 
@@ -102,7 +101,7 @@ def test_what_an_earlier_daemon_left_is_found_and_goes_on_at_once(world):
     started = world.start(linear(1))
     world.admit()
     take_over(world)
-    found = {s.name: s.identity for s in world.do(standing_runners, StandingRunners())}
+    found = {s.name: s.identity for s in world.do(standing_runners, None)}
     assert found[running.run_id].boot_id == "boot-1"
     assert found[started] is None  # it was never told to begin
     assert world.admit() == ()
@@ -122,14 +121,14 @@ def test_recovery_settles_ended_and_parked_runs_too(world):
     assert settle(world) == 2
     world.check()
     assert [world.status(runner.run_id) for runner in (ended, parked)] == ["completed", "waiting"]
-    assert world.do(standing_runners, StandingRunners()) == ()
+    assert world.do(standing_runners, None) == ()
 
 
 def test_a_run_without_a_runner_row_is_an_orphan_too(world):
     world.checked = False
     runner = world.run(linear(2))
     world.sql("DELETE FROM runners")
-    assert [s.name for s in world.do(standing_runners, StandingRunners())] == [runner.run_id]
+    assert [s.name for s in world.do(standing_runners, None)] == [runner.run_id]
     settle(world)
     world.check()
     assert world.launch(runner.run_id).launch.node == "a"
@@ -214,7 +213,7 @@ def test_a_run_that_can_not_be_read_is_not_launched_again_and_again(world, damag
 
 def test_the_sweep_loses_against_a_run_that_has_ended(world):
     runner = world.run(linear(1))
-    (standing,) = world.do(standing_runners, StandingRunners())
+    (standing,) = world.do(standing_runners, None)
     runner.finish("the result")
     runner.leave()
     before = world.dump()
@@ -226,7 +225,7 @@ def test_the_sweep_loses_against_a_run_that_has_ended(world):
         proved=True,
         stopped=True,
     )
-    world.do(runners_gone, RunnersGone(gone=(gone,)))
+    world.do(runners_gone, (gone,))
     assert world.dump() == before
 
 
@@ -260,11 +259,11 @@ def test_status_counts_runs_as_people_see_them(world):
     paused = world.start(linear(1))
     world.pause(paused)
     world.start(linear(1))
-    counts = world.do(daemon_counts, DaemonFacts())
+    counts = world.do(daemon_counts, None)
     assert counts.runs == {"completed": 1, "waiting": 1, "ambiguous": 1, "paused": 1, "queued": 1}
     assert counts.held == {"effect_ambiguous": 1, "paused": 1}
     assert (counts.requests_open, counts.request_oldest_ms, counts.effects_ambiguous) == (1, asked_ms, 1)
-    facts = world.do(state_status, DaemonFacts())
+    facts = world.do(state_status, None)
     assert facts.rows == {"runs_ever": 5, "runs": 5, "requests_open": 1}
     assert facts.file_bytes == counts.store_bytes
 
@@ -274,6 +273,6 @@ def test_a_paused_question_counts_as_paused(world):
     runner.ask()
     runner.leave()
     world.pause(runner.run_id)
-    counts = world.do(daemon_counts, DaemonFacts())
+    counts = world.do(daemon_counts, None)
     assert counts.runs == {"paused": 1}
     assert counts.requests_open == 1

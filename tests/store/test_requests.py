@@ -8,8 +8,8 @@ from pwf.protocol.kinds import KINDS, REQUESTS
 from pwf.protocol.operations import RequestListPayload
 from pwf.protocol.runner import Ask
 from pwf.store.read_runs import request_list
-from pwf.store.requests import RequestRef, answer, request_facts
-from pwf.store.verify import Verify, verify
+from pwf.store.requests import answer, request_facts
+from pwf.store.verify import verify
 from tests.store.world import IDEMPOTENT, graph, key, node, value
 
 GATE = graph(
@@ -173,7 +173,7 @@ def test_a_request_of_any_kind_is_closed_with_its_run(world, other):
     world.resume(other)
     world.cancel(other)
     assert world.view(other).request.status == "cancelled"
-    assert world.read(verify, Verify(epoch=world.epoch)).violations == ()
+    assert world.read(verify, world.epoch).violations == ()
 
 
 def test_a_node_asks_requests_of_its_kind_only(world):
@@ -252,7 +252,7 @@ def test_a_request_is_found_by_id_prefix_and_run(world):
     run_id = ask(world)
     request = world.request_of(run_id)
     for ref in (request, request[:5], f"run:{run_id}", f"run:{run_id[:6]}", "run:@last"):
-        facts = world.do(request_facts, RequestRef(ref=ref))
+        facts = world.do(request_facts, ref)
         assert (facts.request_id, facts.run_id, facts.status) == (request, run_id, "pending")
     assert facts.schema == {"type": "string"}
 
@@ -261,13 +261,13 @@ def test_a_request_is_found_by_id_prefix_and_run(world):
 def test_a_reference_to_no_request_is_not_found(world, ref):
     ask(world)
     with pytest.raises(NotFound):
-        world.do(request_facts, RequestRef(ref=ref))
+        world.do(request_facts, ref)
 
 
 def test_a_run_without_an_open_request_says_so(world):
     run_id = world.start(GATE)
     with pytest.raises(NotFound, match="has no open request"):
-        world.do(request_facts, RequestRef(ref=f"run:{run_id}"))
+        world.do(request_facts, f"run:{run_id}")
 
 
 def test_a_prefix_of_several_requests_is_ambiguous(world):
@@ -276,7 +276,7 @@ def test_a_prefix_of_several_requests_is_ambiguous(world):
     for run_id, name in ((first, "same1"), (second, "same2")):
         world.sql("UPDATE requests SET request_id = :name WHERE run_id = :run", {"name": name, "run": run_id})
     with pytest.raises(Ambiguous, match="same1, same2"):
-        world.do(request_facts, RequestRef(ref="same"))
+        world.do(request_facts, "same")
 
 
 def test_a_list_of_requests_shows_the_oldest_first(world):

@@ -5,10 +5,8 @@ from pwf.store import retention
 from pwf.store.daemon import ClaimEpoch, claim
 from pwf.store.retention import (
     DAY_MS,
-    Drop,
     PruneTree,
     RecordPrune,
-    Unused,
     plan_prune,
     prune_tree,
     record_prune,
@@ -206,29 +204,29 @@ def test_a_repeat_of_a_start_whose_run_was_removed_gets_its_first_answer(world):
 
 def test_definitions_and_environments_stay_as_long_as_a_run_has_them(world):
     ended(world)
-    assert world.do(retention.unused_definitions, Unused()).ids == ()
+    assert world.do(retention.unused_definitions, "").ids == ()
     pass_days(world, 31)
-    assert world.do(retention.unused_environments, Unused()).ids == ()
+    assert world.do(retention.unused_environments, "").ids == ()
     prune(world)
 
-    definitions = world.do(retention.unused_definitions, Unused()).ids
-    environments = world.do(retention.unused_environments, Unused()).ids
+    definitions = world.do(retention.unused_definitions, "").ids
+    environments = world.do(retention.unused_environments, "").ids
 
-    assert world.do(retention.drop_definitions, Drop(ids=definitions)) == 1
-    assert world.do(retention.drop_environments, Drop(ids=environments)) == 1
+    assert world.do(retention.drop_definitions, definitions) == 1
+    assert world.do(retention.drop_environments, environments) == 1
 
 
 def test_what_a_run_has_taken_since_it_was_looked_for_is_not_dropped(world):
     world.define(linear(1))
-    found = world.do(retention.unused_definitions, Unused()).ids
+    found = world.do(retention.unused_definitions, "").ids
     world.start(linear(1))
-    assert world.do(retention.drop_definitions, Drop(ids=found)) == 0
+    assert world.do(retention.drop_definitions, found) == 0
 
 
 def test_a_start_whose_definition_was_dropped_just_now_saves_it_again(world):
     world.define(linear(1))
     command = world.start_command(linear(1))
-    world.do(retention.drop_definitions, Drop(ids=world.do(retention.unused_definitions, Unused()).ids))
+    world.do(retention.drop_definitions, world.do(retention.unused_definitions, "").ids)
     world.do(start_run, command)
     assert world.sql("SELECT definition_id FROM definitions") == [(command.definition_id,)]
 

@@ -6,8 +6,6 @@ import pytest
 from pwf.errors import Ambiguous, ClaimLost, Conflict, InvalidArgument, NotFound, Rejected
 from pwf.store.control import Control, cancel, pause
 from pwf.store.runs import (
-    EnvironmentOf,
-    RunRef,
     environment_of,
     resolve_ref,
     start_run,
@@ -189,7 +187,7 @@ def test_a_refused_command_has_written_nothing_but_its_receipt(world):
 
 
 def resolve(world, ref):
-    return world.do(resolve_ref, RunRef(ref=ref))
+    return world.do(resolve_ref, ref)
 
 
 def test_a_run_is_found_by_id_and_by_unique_prefix(world):
@@ -233,9 +231,9 @@ def test_the_environment_of_a_run_is_recorded_once_for_all_that_share_it(world):
     for _ in range(3):
         world.start(linear(1))
     ((environment_id,),) = world.sql("SELECT environment_id FROM environments")
-    assert world.do(environment_of, EnvironmentOf(environment_id=environment_id)) == ENVIRONMENT
+    assert world.do(environment_of, environment_id) == ENVIRONMENT
     with pytest.raises(NotFound):
-        world.do(environment_of, EnvironmentOf(environment_id="none"))
+        world.do(environment_of, "none")
 
 
 # --- ownership ------------------------------------------------------------------------------------------------

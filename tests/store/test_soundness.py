@@ -11,7 +11,7 @@ from pwf.store import soundness
 from pwf.store.backup import plain_tx
 from pwf.store.database import open_reader
 from pwf.store.soundness import ENCODED, UNREADABLE, tables
-from pwf.store.verify import FURTHER, Verify, verify
+from pwf.store.verify import FURTHER, verify
 from pwf.values import CHUNK_BYTES
 from tests.store.support import HandClock
 from tests.store.test_control import ambiguous, waiting
@@ -37,7 +37,7 @@ def full(world):
 
 
 def found(world):
-    return world.do(verify, Verify(epoch=world.epoch)).violations
+    return world.do(verify, world.epoch).violations
 
 
 def harm(world, sql, params=None):
@@ -203,7 +203,7 @@ def look(path):
     except StoreRefused:
         return ()  # without the page of the schema nothing is a table, and opening says so
     try:
-        return verify(plain_tx(reader, HandClock().now()), Verify(epoch=1)).violations
+        return verify(plain_tx(reader, HandClock().now()), 1).violations
     finally:
         reader.close()
 

@@ -6,9 +6,7 @@ from pwf.errors import StateFull
 from pwf.store.runs import start_run
 from pwf.store.space import (
     PAYS_BYTES,
-    Compact,
     Space,
-    SpaceQuery,
     budget_problem,
     compact,
     refuse_over_budget,
@@ -34,12 +32,12 @@ def test_free_pages_are_given_back_a_few_at_a_time(writer, spec):
     do(writer, put, "kept")
     do(writer, fill, 500)
     do(writer, empty)
-    before = do(writer, space, SpaceQuery())
+    before = do(writer, space, None)
     assert before.free_pages > 400
-    assert do(writer, compact, Compact(pages=100)) == 100
-    while do(writer, compact, Compact(pages=100)):
+    assert do(writer, compact, 100) == 100
+    while do(writer, compact, 100):
         pass
-    after = do(writer, space, SpaceQuery())
+    after = do(writer, space, None)
     assert (after.free_pages, after.used_bytes) == (0, after.pages * PAGE)
     assert after.pages < before.pages - 400
     writer.checkpoint(cut=True)
@@ -95,7 +93,7 @@ def test_on_a_full_disk_nothing_is_admitted_timers_fire_and_what_runs_goes_on(wo
 
 def test_free_pages_do_not_count_against_the_budget(writer):
     do(writer, fill, 500)
-    limit = do(writer, space, SpaceQuery()).used_bytes
+    limit = do(writer, space, None).used_bytes
     with pytest.raises(StateFull):
         do(writer, refuse_over_budget, limit)
     do(writer, empty)

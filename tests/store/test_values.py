@@ -10,7 +10,6 @@ from pwf.store import values
 from pwf.store.batch import Job
 from pwf.store.reading import Reading
 from pwf.store.values import (
-    DropValues,
     PutValueChunk,
     ReadValueChunk,
     UnusedValues,
@@ -253,7 +252,7 @@ def prune(writer, limit=100):
     after, removed = "", 0
     while after is not None:
         page = do(writer, unused_values, UnusedValues(after=after, limit=limit))
-        removed += do(writer, drop_values, DropValues(digests=tuple(name for name, _ in page.values)))
+        removed += do(writer, drop_values, tuple(name for name, _ in page.values))
         after = page.after
     return removed
 
@@ -292,7 +291,7 @@ def test_a_value_that_is_referred_to_since_it_was_looked_at_is_kept(writer):
     page = do(writer, unused_values, UnusedValues())
     assert page.values == ((name, len(LARGE)),)
     do(writer, lambda tx, _: insert_run(tx, "r1", output_digest=name))
-    assert do(writer, drop_values, DropValues(digests=(name,))) == 0
+    assert do(writer, drop_values, (name,)) == 0
 
 
 def test_pruning_looks_at_every_column_that_refers_to_a_value(spec, writer):

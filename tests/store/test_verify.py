@@ -5,7 +5,7 @@ import pytest
 from pwf.store import run_rules
 from pwf.store.queries import load_queries
 from pwf.store.run_rules import RUN_RULES
-from pwf.store.verify import FURTHER, RULES, Verify, verify
+from pwf.store.verify import FURTHER, RULES, verify
 from tests.store.test_control import (
     ambiguous,
     no_progress,
@@ -163,7 +163,7 @@ def test_a_broken_rule_is_named_with_its_run(world, rule, state, damage):
     found = world.violations()
     subject = SUBJECTS.get(rule, run_id)
     assert (rule, subject) in found, found
-    assert all(violation.fix for violation in world.do(verify, Verify(epoch=world.epoch)).violations)
+    assert all(violation.fix for violation in world.do(verify, world.epoch).violations)
 
 
 #: What a person types lifts every violation that a fix in commands is given for. The others are faults of pwf.
@@ -183,7 +183,7 @@ def test_the_fix_of_a_violation_lifts_it(world, rule, state, damage):
     connection = world.writer.tx._connection
     connection.execute("PRAGMA ignore_check_constraints = ON").fetchall()
     world.sql(damage, {"run": run_id})
-    violations = world.do(verify, Verify(epoch=world.epoch)).violations
+    violations = world.do(verify, world.epoch).violations
     connection.execute("PRAGMA ignore_check_constraints = OFF").fetchall()
     if any(violation.fix.startswith("pwf cancel") for violation in violations):
         world.cancel(run_id)
@@ -207,7 +207,7 @@ def test_a_violation_says_what_to_do(world):
     run_id = queued(world)
     world.checked = False
     world.sql("DELETE FROM run_queue")
-    (violation,) = world.do(verify, Verify()).violations
+    (violation,) = world.do(verify, 0).violations
     assert violation.run_id == run_id
     assert violation.fix == f"pwf cancel {run_id}, then pwf restart {run_id}"
     world.cancel(run_id)
@@ -234,7 +234,7 @@ def test_a_clean_store_says_what_it_looked_at(world):
     ended(world)
     runner = world.run(graph(node("a", "action", effect=IDEMPOTENT)))
     runner.finish()
-    result = world.do(verify, Verify(epoch=1))
+    result = world.do(verify, 1)
     assert result.violations == ()
     assert result.checked == {
         "rules": len(RULES) + len(FURTHER) + len(RUN_RULES),

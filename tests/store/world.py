@@ -26,14 +26,14 @@ from pwf.store.entity_kinds import RunnerGone
 from pwf.store.explain import Load
 from pwf.store.launch import Launched, Parked, RunnerStarted, runner_started
 from pwf.store.once import Done
-from pwf.store.queue import Admission, Admit, Admitted, Rebase, admit, rebase
+from pwf.store.queue import Admission, Admit, Admitted, admit, rebase
 from pwf.store.read_runs import RunQuery, run_summary, run_view
 from pwf.store.receipts import ReceiptKey
 from pwf.store.requests import AnswerRequest, answer
 from pwf.store.runners import Current, Fence
 from pwf.store.runs import RunEnvironment, StartRun, start_run
 from pwf.store.transitions import Applied, RunnerMessages, apply_messages
-from pwf.store.verify import Verify, verify
+from pwf.store.verify import verify
 from pwf.values import canonical, digest
 from tests.store import arrows
 from tests.store.arrows import Arrow
@@ -148,7 +148,7 @@ class World:
 
     def violations(self) -> list[tuple[str, str | None]]:
         """(rule, run) of everything that `verify` finds."""
-        found = self.writer.run([Job(verify, Verify(epoch=self.epoch))]).answers[0]
+        found = self.writer.run([Job(verify, self.epoch)]).answers[0]
         assert found.error is None, found.error
         return [(violation.rule, violation.run_id) for violation in found.value.violations]
 
@@ -208,7 +208,7 @@ class World:
         return self.launch(self.start(flow, **more))
 
     def rebase(self) -> int:
-        return int(self.do(rebase, Rebase()))
+        return int(self.do(rebase, None))
 
     def reboot(self, *, away_ms: int = 60_000) -> None:
         """Another boot: the clocks of this one begin anew."""

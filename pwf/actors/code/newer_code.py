@@ -17,7 +17,7 @@ import trio
 from pwf.actors.base.mailbox import Mailbox, Message, ask
 from pwf.discovery import verify_sources
 from pwf.protocol.graph import SourceFile
-from pwf.store.definitions import DefinitionRef, definition_sources
+from pwf.store.definitions import definition_sources
 
 # --- limits ---------------------------------------------------------------------------------------------------
 
@@ -92,9 +92,7 @@ class NewerCode:
         answer = fresh(self._answers, message.definition_id)
         if answer is not None:
             return answer
-        sources = await self._store.read(
-            definition_sources, DefinitionRef(definition_id=message.definition_id)
-        )
+        sources = await self._store.read(definition_sources, message.definition_id)
         differs = await trio.to_thread.run_sync(_any_newer, sources, message.root)
         self._answers.pop(message.definition_id, None)
         self._answers[message.definition_id] = Told(trio.current_time() + FRESH_S, differs)

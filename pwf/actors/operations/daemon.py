@@ -23,7 +23,7 @@ from pwf.protocol.operations import (
     StopResult,
 )
 from pwf.store.at_run import AtRun, at_run
-from pwf.store.daemon import DaemonFacts, applying, daemon_counts
+from pwf.store.daemon import applying, daemon_counts
 from pwf.store.read_runs import Refers, refers
 from pwf.store.space import budget_problem
 from pwf.store.tx import Tx
@@ -35,7 +35,7 @@ from pwf.values import CHUNK_BYTES, shortened
 
 async def status(services: Services, asked: Asked[Nothing]) -> Answer:
     """`daemon.status`."""
-    counts = await services.store.read(daemon_counts, DaemonFacts())
+    counts = await services.store.read(daemon_counts, None)
     memory_bytes, descriptors, live = await trio.to_thread.run_sync(_usage, services.runners())
     life, claim, scheduler = services.life, services.claim, services.scheduler
     now = services.clock.now()
@@ -97,7 +97,7 @@ def _problems(services: Services, used_bytes: int) -> tuple[str, ...]:
 
 async def stop(services: Services, asked: Asked[StopPayload]) -> Answer:
     """`daemon.stop`: begin to stop; names what a stop at the end of the drain would leave ambiguous."""
-    effects = await services.store.read(applying, DaemonFacts())
+    effects = await services.store.read(applying, None)
     services.life.stop(asked.payload.drain_ms)
     return Answer(StopResult(pid=os.getpid(), applying=effects))
 

@@ -14,7 +14,7 @@ from pwf.protocol.operations import AnswerPayload, EffectListPayload, RecoverPay
 from pwf.store.at_run import AtRun, at_run
 from pwf.store.effects import RecoverEffect, recover_effect
 from pwf.store.read_runs import effect_list, request_list
-from pwf.store.requests import AnswerRequest, RequestRef, answer, request_facts
+from pwf.store.requests import AnswerRequest, answer, request_facts
 from pwf.values import parse_canonical
 
 
@@ -28,7 +28,7 @@ async def answer_request(services: Services, asked: Asked[AnswerPayload]) -> Ans
     payload = asked.payload
     actor = await services.people.who_answers(asked.caller, asked.actor)
     value = parse_canonical(bytes(payload.answer), limit=services.config.max_value_bytes, what="answer")
-    facts = await services.store.read(request_facts, RequestRef(ref=payload.request_id))
+    facts = await services.store.read(request_facts, payload.request_id)
     value = as_kept(facts.schema, value)
     if (
         facts.status == "pending" and REQUESTS[facts.kind].plain

@@ -31,7 +31,7 @@ from pwf.protocol.operations import (
 from pwf.protocol.views import ENDED, RunSummary, RunView
 from pwf.store.at_run import AtRun, at_run
 from pwf.store.control import Control, cancel, pause, resume
-from pwf.store.definitions import DefinitionRef, definition_sources
+from pwf.store.definitions import definition_sources
 from pwf.store.once import Done
 from pwf.store.read_runs import (
     EventsQuery,
@@ -179,7 +179,7 @@ def _changed(done: Done[RunChanged]) -> Answer:
 
 async def _sources_are_back(services: Services, summary: RunSummary) -> bool:
     found = await services.store.read(run_view, RunQuery(run_id=summary.run_id, limit=1))
-    sources = await services.store.read(definition_sources, DefinitionRef(definition_id=found.definition_id))
+    sources = await services.store.read(definition_sources, found.definition_id)
     return not await trio.to_thread.run_sync(verify_sources, sources, found.root)
 
 

@@ -14,15 +14,15 @@ from pwf.protocol.operations import (
     PrunePayload,
     StateStatus,
 )
-from pwf.store.daemon import DaemonFacts, state_status
-from pwf.store.verify import Verify, verify
+from pwf.store.daemon import state_status
+from pwf.store.verify import verify
 
 VERIFY_S_MAX = 3_600.0  # it reads everything there is
 
 
 async def state(services: Services, asked: Asked[Nothing]) -> Answer:
     """`state.status`."""
-    facts = await services.store.read(state_status, DaemonFacts())
+    facts = await services.store.read(state_status, None)
     database = services.places.database
     return Answer(
         StateStatus(
@@ -42,8 +42,8 @@ async def state(services: Services, asked: Asked[Nothing]) -> Answer:
 
 async def state_verify(services: Services, asked: Asked[Nothing]) -> Answer:
     """`state.verify`: every rule, and each violation with its run. Other reads go on meanwhile."""
-    query = Verify(epoch=services.claim.claim.epoch)
-    return Answer(await services.store.read_apart(verify, query, limit_s=VERIFY_S_MAX))
+    epoch = services.claim.claim.epoch
+    return Answer(await services.store.read_apart(verify, epoch, limit_s=VERIFY_S_MAX))
 
 
 async def state_backup(services: Services, asked: Asked[BackupPayload]) -> Answer:

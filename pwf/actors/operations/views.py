@@ -21,7 +21,7 @@ from pwf.protocol.operations import (
 )
 from pwf.protocol.views import RunView
 from pwf.store.read_runs import RunQuery, list_runs, run_view
-from pwf.store.runs import RunRef, resolve_ref
+from pwf.store.runs import resolve_ref
 
 SUBSCRIPTION_ID_CHARS_MAX = 128
 
@@ -36,7 +36,7 @@ class Shown(NamedTuple):
 
 async def one_run(services: Services, asked: Asked[SubscribePayload]) -> Shown:
     """`run`."""
-    run_id = await services.store.read(resolve_ref, RunRef(ref=asked.run_ref))
+    run_id = await services.store.read(resolve_ref, asked.run_ref)
 
     async def read() -> RunView:
         found = await services.store.read(run_view, RunQuery(run_id=run_id, load=services.scheduler.load()))

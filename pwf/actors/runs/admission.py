@@ -16,7 +16,7 @@ from pwf.actors.base.logging import Log
 from pwf.actors.base.store_actor import StoreHandle
 from pwf.actors.runs.offers import Offers
 from pwf.errors import OutcomeUnknown, Unavailable
-from pwf.store.queue import Due, Rebase, admit, look, rebase
+from pwf.store.queue import admit, look, rebase
 
 # --- limits ---------------------------------------------------------------------------------------------------
 
@@ -45,7 +45,7 @@ class Admission:
         """Before all else, once: relative times of an earlier boot go by the wall clock."""
         while True:
             try:
-                await self._store.write(rebase, Rebase())
+                await self._store.write(rebase, None)
             except Unavailable as error:
                 await self._pause(error)
             else:
@@ -80,7 +80,7 @@ class Admission:
             self._backlog = True
             return False
         if not (woken and free and self._backlog):  # then there is work, mostly; everything else looks first
-            answer = await self._store.glance(look, Due())
+            answer = await self._store.glance(look, None)
             self._note_due(answer.next_in_ms)
             if answer.next_in_ms != 0 and not (answer.due_now and free):
                 return False

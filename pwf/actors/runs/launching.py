@@ -21,10 +21,10 @@ from pwf.actors.processes.warm import TEMPLATES_MAX
 from pwf.config import Config
 from pwf.discovery import changed_sources
 from pwf.errors import EnvironmentMissing, GraphError, LoadFailed, PwfError, SourceChanged
-from pwf.store.definitions import DefinitionRef, LaunchFacts, launch_facts
+from pwf.store.definitions import LaunchFacts, launch_facts
 from pwf.store.launch import LaunchTerms
 from pwf.store.queue import Admission
-from pwf.store.runs import EnvironmentOf, RunEnvironment, environment_of
+from pwf.store.runs import RunEnvironment, environment_of
 
 LAUNCHABLES_MAX = 256
 CHANGED_NAMED_MAX = 5  # files that a hold's reason names
@@ -92,8 +92,8 @@ class Launchables:
 
 async def look_up(store: StoreHandle, admission: Admission) -> Launchable:
     """Read it. Raises `Unavailable`."""
-    environment = await store.read(environment_of, EnvironmentOf(environment_id=admission.environment_id))
-    facts = await store.read(launch_facts, DefinitionRef(definition_id=admission.definition_id))
+    environment = await store.read(environment_of, admission.environment_id)
+    facts = await store.read(launch_facts, admission.definition_id)
     return launchable(admission, facts, environment)
 
 

@@ -22,7 +22,7 @@ from pwf.actors.processes.custody import PROOF_TIMEOUT_S
 from pwf.actors.processes.runner_pool import RunnerPool
 from pwf.errors import OutcomeUnknown, Unavailable
 from pwf.host import Identity
-from pwf.store.custody import RunnersGone, Standing, StandingRunners, runners_gone, standing_runners
+from pwf.store.custody import Standing, runners_gone, standing_runners
 from pwf.store.entity_kinds import RunnerGone
 from pwf.store.launch import LaunchTerms
 
@@ -97,7 +97,7 @@ class Recovery:
     async def _orphans(self) -> list[Standing]:
         """Every runner that has no supervisor, and is not being settled already."""
         known = self._live() | self._under_way
-        standing = await self._store.read(standing_runners, StandingRunners())
+        standing = await self._store.read(standing_runners, None)
         now = await self._supervised()
         known |= now.live | self._under_way  # before and after: one may have ended while we read
         present = set(map(_key, standing))
@@ -120,7 +120,7 @@ class Recovery:
                 for orphan in batch:
                     nursery.start_soon(prove, orphan)
             gone = tuple(self._end(orphan, proved[_key(orphan)]) for orphan in batch)
-            await self._store.write(runners_gone, RunnersGone(gone=gone))
+            await self._store.write(runners_gone, gone)
             self._failed.difference_update(proved)
             self._unproved.difference_update(key for key, dead in proved.items() if dead)
             self._unproved.update(key for key, dead in proved.items() if not dead)

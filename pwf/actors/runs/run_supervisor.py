@@ -50,7 +50,7 @@ from pwf.protocol.runner import (
 )
 from pwf.store.control import HoldRun, hold_run
 from pwf.store.custody import runner_gone
-from pwf.store.definitions import DefinitionRef, load_bundle
+from pwf.store.definitions import load_bundle
 from pwf.store.entity_kinds import RunnerGone
 from pwf.store.launch import Launched, Parked, RunnerStarted, runner_started
 from pwf.store.queue import Admission
@@ -255,10 +255,9 @@ class RunSupervisor:
 
     async def _acquire(self, known: Launchable) -> RunnerProcess:
         await refuse_changed(known.facts, self._fence.run_id)
-        definition = DefinitionRef(definition_id=known.definition_id)
         return await self._world.pool.acquire(
             bundle_key=known.definition_id,
-            load_bundle=lambda: self._world.store.read(load_bundle, definition),
+            load_bundle=lambda: self._world.store.read(load_bundle, known.definition_id),
             interpreter=known.environment.interpreter,
             environment=known.environment.variables,
             root=known.facts.root,

@@ -29,16 +29,14 @@ from pwf.protocol.operations import PruneResult
 from pwf.store import retention
 from pwf.store.once import Done
 from pwf.store.receipts import (
-    DropReceipts,
-    OldReceipts,
     ReceiptKey,
     drop_receipts,
     find_receipt,
     old_receipts,
 )
 from pwf.store.retention import PrunedTree, PruneTree, RecordPrune, plan_prune, prune_tree, record_prune
-from pwf.store.space import STEP_PAGES, Compact, SpaceQuery, compact, space, to_give_back
-from pwf.store.values import DropValues, UnusedValues, drop_values, unused_values
+from pwf.store.space import STEP_PAGES, compact, space, to_give_back
+from pwf.store.values import UnusedValues, drop_values, unused_values
 
 R = TypeVar("R")
 
@@ -245,16 +243,16 @@ class Pruner:
 
     async def _drop(
         self,
-        look: Callable[[Any, retention.Unused], retention.UnusedPage],
-        drop: Callable[[Any, retention.Drop], int],
+        look: Callable[[Any, str], retention.UnusedPage],
+        drop: Callable[[Any, tuple[str, ...]], int],
         pause: Callable[[], Awaitable[None]],
     ) -> None:
         after: str | None = ""
         while after is not None:
-            page = await self._store.read(look, retention.Unused(after=after))
+            page = await self._store.read(look, after)
             after = page.after
             if page.ids:
-                await self._store.write(drop, retention.Drop(ids=page.ids))
+                await self._store.write(drop, page.ids)
                 await pause()
 
     async def _drop_values(self, pause: Callable[[], Awaitable[None]]) -> int:
@@ -264,7 +262,7 @@ class Pruner:
             page = await self._store.read(unused_values, UnusedValues(after=after))
             after = page.after
             for digests in slices(page.values):
-                dropped += await self._store.write(drop_values, DropValues(digests=digests))
+                dropped += await self._store.write(drop_values, digests)
                 await pause()
         return dropped
 
@@ -273,7 +271,7 @@ class Pruner:
         if self._output is None or not self._output.is_dir():
             return
         for names in await output_files.run_folders(self._output):
-            gone = await self._store.read(retention.gone_runs, retention.Drop(ids=names))
+            gone = await self._store.read(retention.gone_runs, names)
             await output_files.remove(self._output, gone)
             await pause()
         await output_files.remove_put_aside(self._output)
@@ -281,18 +279,18 @@ class Pruner:
     async def _drop_receipts(self, pause: Callable[[], Awaitable[None]]) -> None:
         after: tuple[int, int] | None = (-1, 0)
         while after is not None:
-            page = await self._store.read(old_receipts, OldReceipts(after=after))
+            page = await self._store.read(old_receipts, after)
             after = page.after
             if page.keys:
-                await self._store.write(drop_receipts, DropReceipts(keys=page.keys))
+                await self._store.write(drop_receipts, page.keys)
                 await pause()
 
     async def _compact(self, pause: Callable[[], Awaitable[None]]) -> int:
-        found = await self._store.read(space, SpaceQuery())
+        found = await self._store.read(space, None)
         left = to_give_back(found, disk_full=self._store.disk_full)
         freed = 0
         while left > 0:
-            gone = await self._store.write(compact, Compact(pages=min(STEP_PAGES, left)))
+            gone = await self._store.write(compact, min(STEP_PAGES, left))
             if gone <= 0:
                 break
             freed, left = freed + gone, left - gone
