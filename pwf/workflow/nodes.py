@@ -15,12 +15,15 @@ from pwf.protocol.graph import EffectSpec, NodeSpec, RetrySpec
 from pwf.protocol.kinds import NodeKind
 from pwf.values import VALUE_BYTES_MAX, canonical
 from pwf.workflow.effects import Effect, Observation
+from pwf.workflow.round_trip import what_is_lost
 from pwf.workflow.routes import Chain, Outcomes, Switch, cases_of, join
 from pwf.workflow.schema import first_fault
 from pwf.workflow.shell import ShellOptions, ShellResult
 from pwf.workflow.source import Place
 
 T = TypeVar("T")
+
+_ALWAYS_READ_AS_WRITTEN = frozenset({str, int, float, bool, type(None)})
 
 #: The type of a node whose output may be any JSON.
 ANY_JSON = None
@@ -74,15 +77,18 @@ class NodeDef:
             value = ShellResult(exit_code=0 if 0 in codes else codes[0], parsed=value)
         data = canonical(value, limit=limit, what=f"the output of node {self.id!r}")
         if self.shell is None:
-            self._check(data)
+            self._check(value, data)
         return data
 
-    def _check(self, data: bytes) -> None:
+    def _check(self, value: object, data: bytes) -> None:
         if self.returns is not ANY_JSON:
             try:
-                self.decode(data)
+                read = self.decode(data)
             except msgspec.ValidationError as fault:
                 raise self._wrong_type(str(fault)) from fault
+            lost = None if type(value) in _ALWAYS_READ_AS_WRITTEN else what_is_lost(value, read)
+            if lost is not None:
+                raise self._wrong_type(lost)
         elif self.spec.returns is not None:
             fault_text = first_fault(self.spec.returns, data)
             if fault_text is not None:
