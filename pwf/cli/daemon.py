@@ -5,11 +5,11 @@ from __future__ import annotations
 import argparse
 import os
 import time
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING
 
 from pwf.cli import exits
 from pwf.cli.commands import Commands, client
-from pwf.cli.out import Out, UsageError
+from pwf.cli.out import Out
 from pwf.errors import DaemonUnreachable, Unavailable
 from pwf.present import text
 
@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
 STOP_MARGIN_S = 15.0  # over the drain time, for closing sockets and the last commit
 POLL_S = 0.05
-FOLLOW_S = 0.25
-LOG_LINES = 100
 
 
 def add(commands: Commands) -> None:
@@ -39,11 +37,6 @@ def add(commands: Commands) -> None:
         example="pwf stop\npwf stop --drain 60s",
     )
     parser.add_argument("--drain", metavar="DURATION", help="let steps reach a boundary for so long")
-    parser = commands.add("logs", logs, "print the daemon's log", example="pwf logs --follow")
-    parser.add_argument("--follow", action="store_true", help="go on as lines are written")
-    parser.add_argument(
-        "--lines", metavar="N", type=int, default=LOG_LINES, help="how many to begin with (100)"
-    )
 
 
 def daemon(options: argparse.Namespace, out: Out) -> int:
@@ -152,87 +145,3 @@ def _is_alive(pid: int) -> bool:
         return not os.path.isdir("/proc/self")  # no /proc here: the signal's word counts
     except (OSError, IndexError):
         return True
-
-
-def logs(options: argparse.Namespace, out: Out) -> int:
-    from pwf.places import places
-
-    if options.lines < 0:
-        raise UsageError("--lines must not be negative", hint="pwf logs --help")
-    path = places().log
-    try:
-        with path.open("rb") as file:
-            _print_tail(file, options.lines, out)
-            if options.follow:
-                _follow(file, path, out)
-    except FileNotFoundError:
-        if not options.follow:
-            out.note(f"there is no log yet: {path}")
-    except KeyboardInterrupt:
-        return exits.INTERRUPTED
-    return exits.OK
-
-
-def _print_tail(file: BinaryIO, lines: int, out: Out) -> None:
-    from collections import deque
-
-    for line in deque(file, maxlen=lines):
-        _print_log(line, out)
-
-
-def _follow(file: BinaryIO, path: Path, out: Out) -> None:
-    rest = b""
-    while True:
-        data = file.read(65536)
-        if not data:
-            if path.exists() and path.stat().st_size < file.tell():
-                file.seek(0)  # it was emptied
-            time.sleep(FOLLOW_S)
-            continue
-        *lines, rest = (rest + data).split(b"\n")
-        for line in lines:
-            _print_log(line, out)
-
-
-def _print_log(line: bytes, out: Out) -> None:
-    """A structured line as time, level, event and its fields; anything else as it is, made safe."""
-    import msgspec
-
-    raw = line.rstrip(b"\n")
-    fields: object = None
-    if raw.startswith(b"{"):
-        try:
-            fields = msgspec.json.decode(raw)
-        except msgspec.MsgspecError:
-            fields = None
-    if not isinstance(fields, dict):
-        out.print(text.line(raw.decode("utf-8", "replace")))
-    elif out.as_json:
-        out.print(text.json_line(raw))
-    else:
-        out.print(pretty_log(fields, out))
-
-
-def pretty_log(fields: dict[str, object], out: Out) -> str:
-    """One structured line for people."""
-    from datetime import datetime
-
-    shown = dict(fields)
-    at_ms, level, event = shown.pop("at_ms", None), str(shown.pop("level", "")), str(shown.pop("event", ""))
-    when = ""
-    if isinstance(at_ms, int | float):
-        when = datetime.fromtimestamp(at_ms / 1000).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3]
-    style = {"warning": "yellow", "error": "red"}.get(level, "dim")
-    pairs = "  ".join(
-        f"{out.paint(text.line(str(name)), 'dim')}={_field(value)}" for name, value in shown.items()
-    )
-    mark = out.paint(f"{text.line(level):<7}", style)
-    return f"{out.paint(when, 'dim')}  {mark}  {out.paint(text.line(event), 'bold')}  {pairs}".rstrip()
-
-
-def _field(value: object) -> str:
-    if isinstance(value, str):
-        return text.block(value) if "\n" in value else text.line(value)
-    import msgspec
-
-    return text.json_line(msgspec.json.encode(value))

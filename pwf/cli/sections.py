@@ -88,6 +88,8 @@ def _steps(view: RunView, now_ms: int, out: Out) -> None:
         )
         styles.append(progress.STEP_STYLE.get(step.status))
     out.table(["#", "NODE", "KIND", "STATUS", "TIME", "", "SUMMARY"], rows, styles)
+    if printed := progress.printed_line(view):
+        out.print("  " + "".join(out.paint(piece.text, piece.style) for piece in printed))
 
 
 def _updates(view: RunView, out: Out) -> None:

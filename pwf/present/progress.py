@@ -121,6 +121,17 @@ def reason_lines(view: RunView, now_ms: int) -> list[Line]:
     return lines + [[Piece("  type: ", "dim"), Piece(text.line(command))] for command in why.commands]
 
 
+def printed_line(view: RunView) -> Line:
+    """Where to read what the newest step has printed that did not go well; empty when it printed nothing."""
+    for step in reversed(view.steps):
+        if step.status in ("failed", "timed_out", "unknown", "interrupted") and step.printed_bytes:
+            name, run_id = text.line(step.node), text.line(view.summary.run_id)
+            size = f"{step.printed_bytes:,} bytes"
+            command = f"pwf logs {run_id} --attempt {step.attempt}"
+            return [Piece(f"what {name} printed ({size}): ", "dim"), Piece(command)]
+    return []
+
+
 def update_lines(updates: tuple[UpdateView, ...], cells: int) -> list[Line]:
     """The newest updates; progress as a bar."""
     newest = sorted(updates, key=lambda update: update.updated_ms)[-UPDATES_SHOWN:]

@@ -52,4 +52,5 @@ def final_lines(view: RunView, now_ms: int) -> list[progress.Line]:
     lines: list[progress.Line] = [[progress.Piece(f"{where}{text.block(error.message)}", "red")]]
     if error.traceback:
         lines.append([progress.Piece(text.block(error.traceback.rstrip()), "dim")])
-    return lines
+    printed = progress.printed_line(view)
+    return [*lines, printed] if printed else lines

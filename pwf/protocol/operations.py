@@ -368,6 +368,52 @@ class Content(_Body, frozen=True, kw_only=True, forbid_unknown_fields=True):
     last: bool
 
 
+class PrintedPayload(_Body, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Only of this node, or of this attempt."""
+
+    node: str | None = None
+    attempt: int | None = None
+
+
+class PrintedStep(_Body, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What is kept of what one attempt printed. `out_bytes`, `err_bytes`: None where there is no file.
+
+    `printed_bytes` was kept when it ended: with no file beside it, the home was restored, or somebody removed it.
+    """
+
+    attempt: int
+    node: str
+    visit: int
+    tries: int
+    status: str
+    printed_bytes: int
+    out_bytes: int | None = None
+    err_bytes: int | None = None
+
+
+class Printed(_Body, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Attempts in order, at most the newest `LIST_PAGE_MAX`. `ended`: the run prints nothing more."""
+
+    run_id: str
+    ended: bool
+    steps: tuple[PrintedStep, ...]
+
+
+class ReadPrinted(_Body, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A piece of what an attempt printed, from a byte offset."""
+
+    attempt: int
+    stream: Literal["out", "err"]
+    offset: int = 0
+
+
+class PrintedPiece(_Body, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`data` is base64 on the wire; empty where there is no more now. `next_offset`: where to go on."""
+
+    data: bytes
+    next_offset: int
+
+
 ViewName = Literal["run", "runs"]
 
 
@@ -419,6 +465,8 @@ OPERATIONS: dict[str, Operation] = {
     "run.status": Operation(Nothing, Explained, needs_run=True),
     "run.view": Operation(StepsPayload, RunView, needs_run=True),
     "run.events": Operation(EventsPayload, EventPage, needs_run=True),
+    "run.printed": Operation(PrintedPayload, Printed, needs_run=True),
+    "run.read_printed": Operation(ReadPrinted, PrintedPiece, needs_run=True),
     "run.pause": Operation(PausePayload, RunChanged, needs_run=True, changes=True, guarded=True),
     "run.resume": Operation(Nothing, RunChanged, needs_run=True, changes=True, guarded=True),
     "run.cancel": Operation(CancelPayload, RunChanged, needs_run=True, changes=True, guarded=True),

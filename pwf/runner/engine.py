@@ -85,15 +85,21 @@ class Engine:
             if self._printed is not None:
                 self._printed.begin(self._attempt)
             end = self._execute(step)
-            self._surroundings.restore(step.node.id)
-            if self._updates is not None:
-                self._updates.flush()
-            if self._printed is not None:
-                step.printed_bytes = self._printed.end()
+            self._settle(step)
             with limits.lifted():  # the limit is the steps', not ours
                 going_on = self._propose(step, end)
             if not going_on:
                 break
+
+    def _settle(self, step: Step) -> None:
+        """What the step leaves besides its end: its surroundings, its updates, what it printed."""
+        if self._printed is not None:
+            step.printed_bytes = self._printed.end()  # whose files are not the step's to have left open
+        self._surroundings.restore(step.node.id)
+        if self._updates is not None:
+            self._updates.flush()
+        if self._printed is not None:
+            step.printed_bytes = self._printed.end()  # with what was said of it here
 
     def _ready(self) -> bool:
         """Whether the node at the position may start."""

@@ -75,6 +75,17 @@ def test_files_of_attempts_that_were_never_committed_are_forgotten(pipes: Pipes,
     assert files(tmp_path) == {"1.out": b"x"}
 
 
+def test_what_is_printed_after_the_files_were_closed_is_appended(pipes: Pipes, tmp_path: Path) -> None:
+    pipes.printed.begin(1)
+    os.write(pipes.out, b"step")
+    os.write(pipes.err, b"step")
+    assert pipes.printed.end() == 8
+    assert pipes.printed.end() == 8
+    os.write(pipes.err, b" left a file open")
+    assert pipes.printed.end() == 25
+    assert files(tmp_path) == {"1.err": b"step left a file open", "1.out": b"step"}
+
+
 def test_the_engine_says_with_each_end_how_much_is_kept(
     pipes: Pipes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

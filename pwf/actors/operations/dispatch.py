@@ -13,7 +13,7 @@ from typing import Any, get_args
 
 import msgspec
 
-from pwf.actors.operations import daemon, requests, runs, start, state, views, workflows
+from pwf.actors.operations import daemon, printed, requests, runs, start, state, views, workflows
 from pwf.actors.operations.caller import Caller
 from pwf.actors.operations.services import Answer, Asked, OperationHandler, Services, scope_key
 from pwf.errors import (
@@ -35,6 +35,7 @@ HANDLERS: dict[str, OperationHandler] = {
     **workflows.HANDLERS,
     **start.HANDLERS,
     **runs.HANDLERS,
+    **printed.HANDLERS,
     **requests.HANDLERS,
     **views.HANDLERS,
 }

@@ -33,6 +33,7 @@ class Printed:
         self._lock = allocate_lock()
         self._attempt = 0
         self._files: list[OutputFile | None] = [None, None]
+        self._sizes = [0, 0]
         self._arrived = select.poll()
         for end in ends:
             self._arrived.register(end, select.POLLIN)
@@ -48,6 +49,7 @@ class Printed:
     def begin(self, attempt: int) -> None:
         """What is printed from here on is this attempt's."""
         self._attempt = attempt
+        self._sizes = [0, 0]
 
     def take(self, end: int) -> bool:
         """Read once. False when nobody can print there any more. For the watcher's thread."""
@@ -64,11 +66,10 @@ class Printed:
             self._keep(STREAMS.index(stream), bytes(data))
 
     def end(self) -> int:
-        """The attempt has ended, and all that it printed is in its files. How many bytes they have."""
+        """All that the attempt has printed is in its files, which are closed. How many bytes they have."""
         forking.flush()
         if not self._arrived.poll(0) and self._files == [None, None]:
-            return 0
-        size = 0
+            return sum(self._sizes)
         with self._lock:
             for index, end in enumerate(self.ends):
                 for _ in range(ROUNDS_MAX):
@@ -78,8 +79,8 @@ class Printed:
                     self._keep(index, data)
                 file, self._files[index] = self._files[index], None
                 if file is not None:
-                    size += file.close()
-        return size
+                    self._sizes[index] = file.close()
+        return sum(self._sizes)
 
     def _keep(self, index: int, data: bytes) -> None:
         if not self._folder:
