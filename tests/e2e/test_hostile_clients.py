@@ -13,6 +13,7 @@ import pytest
 
 from pwf.protocol.operations import OPERATIONS
 from tests.e2e.home import Home
+from tests.e2e.world import World
 
 STRINGS = json.loads((Path(__file__).parents[1] / "data" / "strings" / "blns.json").read_text())
 
@@ -67,9 +68,15 @@ class Raw:
 
 
 @pytest.fixture
+def home(world: World) -> Home:
+    """Of the shared daemon, which serves."""
+    world.home.workflow("echo", ECHO)
+    world.client.call("daemon.status")
+    return world.home
+
+
+@pytest.fixture
 def raw(home: Home) -> Iterator[Raw]:
-    home.workflow("echo", ECHO)
-    home.run("start")
     found = Raw(home)
     yield found
     found.close()
@@ -192,16 +199,16 @@ def test_a_repeat_under_one_key_gives_the_first_answer_and_another_command_a_con
     home: Home, raw: Raw
 ) -> None:
     started = {"workflow": "echo", "origin": origin(home), "input": {"a": 1}}
-    first = raw.ask("run.start", started, idempotency_key="k1")
-    again = raw.ask("run.start", started, idempotency_key="k1")
-    other = raw.ask("run.start", {**started, "input": {"a": 2}}, idempotency_key="k1")
+    first = raw.ask("run.start", started, idempotency_key="raw-1")
+    again = raw.ask("run.start", started, idempotency_key="raw-1")
+    other = raw.ask("run.start", {**started, "input": {"a": 2}}, idempotency_key="raw-1")
     assert (first["outcome"], again["outcome"], other["outcome"]) == ("accepted", "adopted", "conflict")
     assert again["result"]["run_id"] == first["result"]["run_id"]
 
     run_id = first["result"]["run_id"]
     raw.ask("run.wait", {"timeout_ms": 30_000}, run_id=run_id)
-    refused = raw.ask("run.pause", {}, run_id=run_id, idempotency_key="k2")
-    repeated = raw.ask("run.pause", {}, run_id=run_id, idempotency_key="k2")
+    refused = raw.ask("run.pause", {}, run_id=run_id, idempotency_key="raw-2")
+    repeated = raw.ask("run.pause", {}, run_id=run_id, idempotency_key="raw-2")
     assert refused["outcome"] == repeated["outcome"] == "rejected"
     assert refused["error"] == repeated["error"]
-    assert raw.ask("run.cancel", {}, run_id=run_id, idempotency_key="k2")["outcome"] == "conflict"
+    assert raw.ask("run.cancel", {}, run_id=run_id, idempotency_key="raw-2")["outcome"] == "conflict"

@@ -98,6 +98,7 @@ def test_a_backup_is_restored_into_an_empty_home_and_what_went_on_is_held(
     home.run("answer", "run:asked1", "7")
     home.wait_status("asked1", "completed")
     home.run("run", "one", "--id", "later1")
+    assert "already serves" in home.run("state", "restore", str(made), code=4).stderr
     home.run("stop")
 
     refused = home.run("state", "restore", str(made), code=4)
@@ -109,6 +110,8 @@ def test_a_backup_is_restored_into_an_empty_home_and_what_went_on_is_held(
 
     assert "is not in the backup" in done.stdout
     assert "1 run had not ended" in done.stdout
+    assert home.record.pid == 0, "it needs no daemon and starts none"
+    assert (home.home / "pwf.db").stat().st_mode & 0o777 == 0o600
     assert home.json("show", "asked1")["summary"]["hold"] == "restored"
     assert home.home_id != home_id
     assert home.status("done1") == "completed"
@@ -118,18 +121,6 @@ def test_a_backup_is_restored_into_an_empty_home_and_what_went_on_is_held(
     home.run("resume", "asked1")
     home.run("answer", "run:asked1", "8")
     home.wait_status("asked1", "completed")
-
-
-def test_restore_needs_no_daemon_and_starts_none(filled: Home, tmp_path: Path) -> None:
-    home = filled
-    made = backup(home, tmp_path)
-    busy = home.run("state", "restore", str(made), code=4)
-    assert "already serves" in busy.stderr
-    home.run("stop")
-    put_aside(home, tmp_path)
-    home.run("state", "restore", str(made))
-    assert home.record.pid == 0
-    assert (home.home / "pwf.db").stat().st_mode & 0o777 == 0o600
 
 
 def test_a_file_that_is_no_backup_is_refused_and_the_home_stays_empty(home: Home, tmp_path: Path) -> None:

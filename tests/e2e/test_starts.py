@@ -71,6 +71,8 @@ def test_a_key_starts_one_run_however_often_it_is_sent(echo: World) -> None:
     assert echo.home.json(*words)["run_id"] == first["run_id"]
     refused = echo.home.run("run", "echo", "--key", "nightly: 31 Jan", "--input", "0", "--detach", code=4)
     assert "nightly" in refused.stderr or "key" in refused.stderr
+    echo.home.workflow("echo", "def broken(:\n")  # the answer is known without the file
+    assert echo.home.json(*words)["run_id"] == first["run_id"]
 
 
 @pytest.mark.parametrize("option", ["key", "run_id"])
@@ -136,6 +138,20 @@ def test_a_reference_is_a_unique_prefix_or_last_or_last_failed(echo: World) -> N
     assert echo.home.json("show", "@last-failed")["summary"]["run_id"] == "broken-one"
 
 
+def test_a_run_is_restarted_once_and_when_that_run_has_ended_it_is_the_one_to_restart(world: World) -> None:
+    world.home.workflow("asks", 'flow = Workflow("asks")\n@flow.checkpoint\ndef ask(ctx): return "?"\n')
+    run_id = world.start("asks")
+    world.parked(run_id, "waiting")
+    world.cancel(run_id)
+    restarted = world.home.json("restart", run_id)["run_id"]
+    world.parked(restarted, "waiting")
+    assert world.home.json("restart", run_id)["run_id"] == restarted
+    world.cancel(restarted)
+    refused = world.home.run("restart", run_id, code=4)
+    assert f"was restarted as {restarted}, which has ended (cancelled" in refused.stderr
+    assert f"pwf restart {restarted}" in refused.stderr
+
+
 def test_input_comes_from_a_file_from_stdin_and_from_set(echo: World) -> None:
     path = echo.home.project / "in.json"
     path.write_text('{"a": [1, 2]}')
@@ -173,6 +189,7 @@ BAD_FILES = {
         8,
         ["'y'", "bad.py"],
     ),
+    "no node": ('flow = Workflow("bad")\n', 8, ["bad.py"]),
     "no workflow at all": ("x = 1  # no Workflow\n", 8, ["bad.py"]),
     "an action without an effect": (
         'flow = Workflow("bad")\n@flow.action\ndef a(ctx): return 1\n',
