@@ -47,6 +47,7 @@ from pwf.protocol.lock_record import LockRecord, read_record
 from pwf.store.ballast import Ballast
 from pwf.store.batch import HeldClaim
 from pwf.store.daemon import ClaimEpoch
+from pwf.store.database import FileGuard, refuse_lost
 from pwf.store.executor import StoreSpec, ThreadExecutor
 from pwf.store.home import ClaimHome, claim_home
 
@@ -61,20 +62,25 @@ def main(background: bool = False) -> int:
         signal.signal(signal.SIGHUP, signal.SIG_IGN)  # the terminal that started it may close
     faulthandler.enable()
     host.raise_open_files()
-    clock = SystemClock(host.boot_id())
-    log = Log(clock)
+    log = Log(SystemClock(boot_id=""))
     at = places()
     try:
+        clock = SystemClock(host.boot_id())
         config = load_config(at.config)
         prepare_home(at.home)
     except PwfError as error:
-        log.error("daemon.refused", code=error.code, message=error.message, hint=error.hint)
+        _say_refused(log, error)
         raise
     daemon = Daemon(at, config, clock, log, background=background)
     code = trio.run(daemon.run, restrict_keyboard_interrupt_to_checkpoints=True)
     if daemon.refused is not None:
         raise daemon.refused
     return code
+
+
+def _say_refused(log: Log, error: PwfError) -> None:
+    """Whoever has started this process finds the reason by its pid (`pwf.client.starting`)."""
+    log.error("daemon.refused", pid=os.getpid(), code=error.code, message=error.message, hint=error.hint)
 
 
 class Daemon:
@@ -115,7 +121,7 @@ class Daemon:
     def _died(self, error: Exception) -> int:
         first = leaves(error)[0]
         if isinstance(first, PwfError) and not self._serving:
-            self._log.error("daemon.refused", code=first.code, message=first.message, hint=first.hint)
+            _say_refused(self._log, first)
             self.refused = first
             return EXIT_FAILED
         self._deaths.note(error)
@@ -157,6 +163,7 @@ class Daemon:
 
     async def _serve(self, lock: LockFile) -> None:
         seen = read_record(self._at.lock) or LockRecord()
+        refuse_lost(self._at.database, served=bool(seen.epoch or seen.home_id))
         record = self._record()
         # What was served here last is kept until this daemon has its own epoch.
         lock.write(msgspec.structs.replace(record, home_id=seen.home_id, epoch=seen.epoch))
@@ -171,12 +178,13 @@ class Daemon:
         )
         async with trio.open_nursery() as nursery:
             store: StoreHandle = await nursery.start(StoreActor(executor).run)
+            guard = FileGuard(self._at.database)
             claim = await self._claim(store, seen)
             await trio.to_thread.run_sync(prepare_output, self._at.output, claim.home_id)
             actors = wire(
                 store,
                 claim,
-                self._ports(lock, record, claim),
+                self._ports(lock, record, claim, guard),
                 at=self._at,
                 config=self._config,
                 clock=self._clock,
@@ -199,7 +207,7 @@ class Daemon:
         self._serving = True
         gc.freeze()  # what is loaded by now stays: full collections need not look at it
 
-    def _ports(self, lock: LockFile, record: LockRecord, claim: Claim) -> Ports:
+    def _ports(self, lock: LockFile, record: LockRecord, claim: Claim, guard: FileGuard) -> Ports:
         config, at = self._config, self._at
         pool = RunnerPool(
             log=self._log,
@@ -231,11 +239,11 @@ class Daemon:
             lineage=lineage_by(host),
             open_clock_steps=open_clock_steps,
             user=_user_name(),
+            check_files=guard.check,
         )
 
     def _record(self) -> LockRecord:
-        own = host.process_identity(os.getpid())
-        assert own is not None, "this process exists"
+        own = host.own_identity()
         return LockRecord(
             pid=own.pid,
             start_tick=own.start_tick,

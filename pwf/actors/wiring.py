@@ -82,6 +82,7 @@ class Ports:
     open_clock_steps: Callable[[], ClockSteps | None]
     lineage: Lineage  # of the process at the other end of a connection
     user: str
+    check_files: Callable[[], None]  # raises where the database's files are no longer those that were opened
     changes: Callable[[StoreHandle], ChangeSource] = lambda store: store
     admission: Callable[[SchedulerHandle], Admission] = lambda scheduler: scheduler  # as operations have it
 
@@ -186,6 +187,7 @@ def _server_claim(
         ports.record,
         claim,
         live_leases=scheduler.live_leases,
+        check_files=ports.check_files,
         clock=clock,
         lease_s=config.lease_s,
         renew_s=config.lease_renew_s,

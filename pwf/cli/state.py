@@ -12,7 +12,7 @@ from pwf.cli.out import Out, UsageError
 from pwf.present import text
 
 if TYPE_CHECKING:
-    from pwf.protocol.operations import PruneResult
+    from pwf.protocol.operations import PruneResult, VerifyResult
     from pwf.protocol.views import Violation
 
 LONG_S_MAX = 24 * 3_600.0  # what reads or writes everything takes as long as it takes
@@ -21,12 +21,16 @@ LONG_S_MAX = 24 * 3_600.0  # what reads or writes everything takes as long as it
 def add(commands: Commands) -> None:
     group = commands.group("state", "look into the database", example="pwf state status\npwf state verify")
     group.add("status", status, "show the database's size, settings and rows", example="pwf state status")
-    group.add(
+    parser = group.add(
         "verify",
         verify,
         "check every rule that the database must keep",
-        example="pwf state verify",
-        more="The exit code is 1 when a rule is broken.",
+        example="pwf state verify\npwf state verify ~/pwf-2026-01-31.db",
+        more="The exit code is 1 when a rule is broken. With FILE no daemon is asked: a backup, or the\n"
+        "database of a home whose daemon doesn't start.",
+    )
+    parser.add_argument(
+        "file", metavar="FILE", nargs="?", help="a database; without it, the one that is served"
     )
     parser = group.add(
         "backup",
@@ -46,6 +50,14 @@ def add(commands: Commands) -> None:
         "since nobody knows what happened after the backup was made.",
     )
     parser.add_argument("file", metavar="FILE", help="a backup")
+    group.add(
+        "new",
+        new,
+        "make an empty database where the one that was served is gone",
+        example="pwf state new",
+        more="A daemon never does that by itself: what it served before would seem to be lost in silence.\n"
+        "Where there is a database it is refused.",
+    )
     parser = group.add(
         "prune",
         prune,
@@ -82,8 +94,7 @@ def status(options: argparse.Namespace, out: Out) -> int:
 
 
 def verify(options: argparse.Namespace, out: Out) -> int:
-    with client() as daemon:
-        found = daemon.call("state.verify", timeout_s=LONG_S_MAX)
+    found = _verified(options.file)
     if out.as_json:
         out.emit(found)
         return exits.NO if found.violations else exits.OK
@@ -99,6 +110,18 @@ def verify(options: argparse.Namespace, out: Out) -> int:
             out.print(f"  fix: {text.line(violation.fix)}")
     out.print(f"{text.count(len(found.violations), 'violation')}; {rules} checked")
     return exits.NO
+
+
+def _verified(file: str | None) -> VerifyResult:
+    if file is not None:
+        from pathlib import Path
+
+        from pwf.actors.upkeep.restoring import verify_file
+
+        return verify_file(Path(_path(file)))
+    with client() as daemon:
+        found: VerifyResult = daemon.call("state.verify", timeout_s=LONG_S_MAX)
+    return found
 
 
 def backup(options: argparse.Namespace, out: Out) -> int:
@@ -155,6 +178,17 @@ def restore(options: argparse.Namespace, out: Out) -> int:
             f"{text.count(going_on, 'run')} had not ended: held as restored until resumed (pwf ls --status held)"
         )
     return code
+
+
+def new(options: argparse.Namespace, out: Out) -> int:
+    from pwf.actors.upkeep.restoring import begin_anew
+
+    made = str(begin_anew())
+    if out.as_json:
+        out.emit({"database": made})
+    else:
+        out.print(f"{out.paint('ok', 'green')}  {text.line(made)}  (empty)")
+    return exits.OK
 
 
 def prune(options: argparse.Namespace, out: Out) -> int:

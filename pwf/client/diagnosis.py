@@ -53,6 +53,7 @@ def checks(at: Places) -> Iterator[Check]:
         check_python,
         check_sqlite,
         check_home,
+        check_database,
         check_file_system,
         check_space,
         check_config,
@@ -132,6 +133,19 @@ def check_home(at: Places) -> Check:
     return ok("home", f"{at.home}, mode {mode:04o}")
 
 
+def check_database(at: Places) -> Check:
+    record = read_record(at.lock) or LockRecord()
+    if os.path.lexists(at.database):
+        return ok("database", str(at.database))
+    if record.home_id:
+        return fail(
+            "database",
+            f"{at.database} is gone, and this folder was served before",
+            "pwf state restore FILE puts a backup in its place; pwf state new begins with an empty one",
+        )
+    return ok("database", f"{at.database} will be made when it is needed")
+
+
 def _creatable(home: Path) -> Check:
     parent = next((folder for folder in home.parents if folder.exists()), Path("/"))
     if os.access(parent, os.W_OK | os.X_OK):
@@ -187,6 +201,13 @@ def check_config(at: Places) -> Check:
 
 
 def check_clock(at: Places) -> Check:
+    from pwf import host
+
+    try:
+        host.boot_id()
+        host.own_identity()
+    except PwfError as error:
+        return fail("clock", error.message, error.hint or "pwf can not serve on this machine")
     now = time.time()
     if now < EARLIEST_WALL_S:
         return fail("clock", f"the clock says {time.ctime(now)}", "set the clock (timedatectl set-ntp true)")

@@ -15,8 +15,10 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from pwf.client.peer import CONNECT_S_MAX, dial, greets_as_ours
-from pwf.errors import DaemonUnreachable, HomeRefused
+from pwf.errors import DaemonUnreachable, HomeRefused, PwfError, by_code
 from pwf.places import Places, places
 from pwf.protocol.lock_record import read_record
 
@@ -30,6 +32,16 @@ ALREADY_SERVING = 4  # exit code of a daemon that found another (docs/operations
 LOG_TAIL_LINES = 12
 LOG_TAIL_BYTES = 16 * 1024
 NO_AUTOSTART = "PWF_NO_AUTOSTART"
+
+
+class _Refused(msgspec.Struct, frozen=True, kw_only=True):
+    """A line of the log with which a daemon says that it doesn't serve, and why."""
+
+    event: str
+    pid: int
+    code: str
+    message: str
+    hint: str | None = None
 
 
 def socket_path(at: Places) -> str:
@@ -84,7 +96,7 @@ def connect_or_start(at: Places, *, autostart: bool) -> socket.socket:
         lost_race = child.poll() == ALREADY_SERVING and _somebody_serves(at, child.pid)
         if child.returncode is not None and not lost_race:
             if spawned == SPAWNS_MAX or not _is_worth_another(child.returncode):
-                raise _died(at, child.returncode)
+                raise _refusal(at, child.pid) or _died(at, child.returncode)
             child = spawn(at)
             spawned += 1
         time.sleep(POLL_S)
@@ -170,6 +182,18 @@ def _somebody_serves(at: Places, child_pid: int) -> bool:
     except PermissionError:
         return True
     return True
+
+
+def _refusal(at: Places, pid: int) -> PwfError | None:
+    """Why that daemon refused to serve, as it has written it last: a person needs that sentence and not the log."""
+    for line in reversed(log_tail(at.log)):
+        try:
+            said = msgspec.json.decode(line, type=_Refused)
+        except msgspec.MsgspecError:
+            continue
+        if said.event == "daemon.refused" and said.pid == pid:
+            return by_code(said.code)(said.message, hint=said.hint)
+    return None
 
 
 def _died(at: Places, returncode: int) -> DaemonUnreachable:

@@ -5,9 +5,11 @@ A scan of the process table takes milliseconds and never waits; callers in an ev
 
 from __future__ import annotations
 
+import os
 import resource
 import sys
 
+from pwf.errors import Unavailable
 from pwf.host.identity import Bearer, Identity, Process
 
 if sys.platform == "darwin":
@@ -71,6 +73,21 @@ else:
     from pwf.host.linux_environ import ReservedVariable, read_variable
 
 
+def own_identity() -> Identity:
+    """What names this process. Raises `Unavailable` where the system doesn't say."""
+    try:
+        found = process_identity(os.getpid())
+    except (OSError, ValueError, IndexError):
+        found = None
+    if found is None:
+        raise Unavailable(
+            f"the start time of this process (pid {os.getpid()}) can not be read: pwf could not be told from a later "
+            "process with its number",
+            hint="is /proc mounted, and may you read it? ls -l /proc/self/stat",
+        )
+    return found
+
+
 def raise_open_files(wanted: int = 65_536) -> int:
     """Raise the soft limit of open files to `wanted`, or as far as the hard limit goes. Gives the new one."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -103,6 +120,7 @@ __all__ = [
     "open_descriptors",
     "open_exit",
     "own_children",
+    "own_identity",
     "peer_process",
     "peer_uid",
     "process_identity",

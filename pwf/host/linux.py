@@ -17,10 +17,12 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from pwf.errors import Unavailable
 from pwf.host.identity import Bearer, Identity, Process
 from pwf.host.linux_environ import read_variable, stat_fields
 
 SAFE_TO_FORK = True
+_BOOT_ID = "/proc/sys/kernel/random/boot_id"
 _PR_SET_NAME = 15
 _SO_PEERPIDFD = 77
 _PR_SET_CHILD_SUBREAPER = 36
@@ -38,8 +40,17 @@ _NETWORK_FILESYSTEMS = frozenset(_NETWORK_NAMES.split())
 
 @functools.cache
 def boot_id() -> str:
-    """Names this boot of the machine."""
-    return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    """Names this boot of the machine. Raises `Unavailable` where the system doesn't say."""
+    try:
+        found = Path(_BOOT_ID).read_text().strip()
+        why = "it is empty"
+    except (OSError, ValueError) as error:
+        found, why = "", str(error)
+    if not found:
+        raise Unavailable(
+            f"the boot id of this machine can not be read: {why}", hint=f"is /proc mounted? cat {_BOOT_ID}"
+        )
+    return found
 
 
 @functools.cache

@@ -20,6 +20,7 @@ from collections.abc import Iterator
 
 import psutil
 
+from pwf.errors import Unavailable
 from pwf.host.identity import Bearer, Identity, Process
 
 assert sys.platform == "darwin"  # a type checker elsewhere skips what follows
@@ -36,12 +37,12 @@ def _libc() -> ctypes.CDLL:
 
 @functools.cache
 def boot_id() -> str:
-    """Names this boot of the machine."""
+    """Names this boot of the machine. Raises `Unavailable` where the system doesn't say."""
     room = ctypes.create_string_buffer(64)
     size = ctypes.c_size_t(len(room))
     if _libc().sysctlbyname(b"kern.bootsessionuuid", room, ctypes.byref(size), None, 0) != 0:
         code = ctypes.get_errno()
-        raise OSError(code, os.strerror(code))
+        raise Unavailable(f"the boot id of this machine can not be read: {os.strerror(code)}")
     return room.value.decode()
 
 

@@ -17,7 +17,7 @@ from typing import Protocol
 
 import apsw
 
-from pwf.errors import StoreRefused
+from pwf.errors import StoreBroken, StoreRefused
 from pwf.ownership import check_own
 from pwf.store.migrate import create_schema, expected_schema, migrate, schema_of, schema_version
 
@@ -38,6 +38,7 @@ class Warn(Protocol):
     def __call__(self, event: str, **fields: object) -> None: ...
 
 
+EMPTY_HINT = "pwf state restore FILE puts a backup in its place; pwf state new begins with an empty one"
 _MAGIC = b"SQLite format 3\x00"
 _AUTO_VACUUM_INCREMENTAL = 2
 _SYNCHRONOUS = {"OFF": 0, "FULL": 2}
@@ -74,6 +75,50 @@ def open_writer(
         connection.close()
         raise
     return connection
+
+
+class FileGuard:
+    """Whether the files that were opened still stand under their names: what is written to others is lost.
+
+    Make it once the database is open. Two looks at the file system; nothing is read.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._seen = {path: identity_of_file(path)}
+
+    def check(self) -> None:
+        """Raise `StoreBroken` naming the file that was deleted or replaced."""
+        wal = self._path.with_name(self._path.name + "-wal")
+        self._seen.setdefault(wal, None)
+        for path, seen in self._seen.items():
+            now = identity_of_file(path)
+            if seen is None:
+                self._seen[path] = now  # the log is made by the first write, and then stays as long as we do
+            elif now != seen:
+                what = "was deleted" if now is None else "was replaced by another file"
+                raise StoreBroken(
+                    f"{path} {what} while it was served: what is written from now on would be lost",
+                    hint=f"put it back if it was moved; else: {EMPTY_HINT}",
+                )
+
+
+def identity_of_file(path: Path) -> tuple[int, int] | None:
+    """Which file stands there; None: none that can be looked at."""
+    try:
+        facts = path.lstat()
+    except OSError:
+        return None
+    return facts.st_dev, facts.st_ino
+
+
+def refuse_lost(path: Path, *, served: bool) -> None:
+    """Raise `StoreRefused` where a database is missing that was `served` here: an empty one would hide that."""
+    if served and not os.path.lexists(path):
+        raise StoreRefused(
+            f"{path} is gone, and this folder was served before: no empty database is made in its place",
+            hint=EMPTY_HINT,
+        )
 
 
 def open_reader(path: Path, *, vfs: str | None = None, waits: bool = True) -> apsw.Connection:
@@ -202,7 +247,7 @@ def _create(path: Path, vfs: str | None) -> None:
             # SQLite would play it into the new file.
             raise StoreRefused(
                 f"{path} is gone, but {path.name}{leftover} is still there",
-                hint="put the database back, or move the leftover away",
+                hint=f"put the database back, or move the leftover away; then: {EMPTY_HINT}",
             )
     unfinished = path.with_name(path.name + ".new")
     for name in (unfinished.name, *(unfinished.name + end for end in ("-wal", "-shm", "-journal"))):
@@ -282,5 +327,6 @@ def _refusal(path: Path, error: apsw.Error) -> StoreRefused:
     if isinstance(error, apsw.BusyError | apsw.LockedError):
         return StoreRefused(f"{path} is locked by another process", hint="end the program that has it open")
     if isinstance(error, apsw.CorruptError | apsw.NotADBError):
-        return StoreRefused(f"{path} is damaged: {error}", hint="restore it from a backup")
+        hint = f"pwf state verify {path} says more; restore it from a backup (pwf state restore FILE)"
+        return StoreRefused(f"{path} is damaged: {error}", hint=hint)
     return StoreRefused(f"{path} can not be opened: {error}", hint="check the disk and the file's rights")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, get_args
 
@@ -189,13 +190,20 @@ class Lock(LockFile):
         self.records.append(record)
 
 
-def server_claim(store: Store, lock: Lock, live: LiveLeases = list, log: NoLog | None = None) -> ServerClaim:
+def server_claim(
+    store: Store,
+    lock: Lock,
+    live: LiveLeases = list,
+    log: NoLog | None = None,
+    check_files: Callable[[], None] = lambda: None,
+) -> ServerClaim:
     return ServerClaim(
         store,
         lock,
         LockRecord(pid=1, socket="s"),
         Claim(token="t", epoch=7, home_id="h"),
         live_leases=live,
+        check_files=check_files,
         clock=Clock(),
         lease_s=30,
         renew_s=10,
@@ -244,6 +252,26 @@ async def test_a_lost_claim_ends_the_actor(autojump_clock: trio.testing.MockCloc
     store.error = ClaimLost()
     with pytest.raises(ClaimLost):
         await server_claim(store, Lock()).run()
+
+
+@pytest.mark.trio
+async def test_a_database_that_is_gone_is_noticed_at_the_next_renewal_and_at_the_end_and_said(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    def gone() -> None:
+        raise StoreBroken("pwf.db was deleted", hint="pwf state restore FILE")
+
+    store, log = Store(), NoLog()
+    with pytest.raises(StoreBroken):
+        await server_claim(store, Lock(), log=log, check_files=gone).run()
+    assert trio.current_time() <= 11
+    assert store.commands == []
+    actor = server_claim(store, Lock(), log=log, check_files=gone)
+    with pytest.RaisesGroup(StoreBroken, allow_unwrapped=True, flatten_subgroups=True):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(actor.run)
+            await actor.handle.give_up()
+    assert [event for event, _ in log.events] == ["claim.database_gone"] * 2
 
 
 @pytest.mark.trio

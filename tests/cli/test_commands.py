@@ -38,7 +38,7 @@ ROOT = Path(__file__).parents[2]
 def leaf_commands() -> list[tuple[str, ...]]:
     names: list[tuple[str, ...]] = []
     for name in command_names(build_parser()):
-        inner = ["status", "verify", "backup", "restore", "prune"] if name == "state" else []
+        inner = ["status", "verify", "backup", "restore", "new", "prune"] if name == "state" else []
         names += [(name, other) for other in inner] or [(name,)]
     return names
 

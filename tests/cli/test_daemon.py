@@ -140,6 +140,7 @@ def test_doctor_finds_nothing_wrong_with_a_served_home(pwf: Pwf, daemon: FakeDae
     daemon.on("daemon.status", lambda request, payload: samples.status(version=version()))
     daemon.places.socket.chmod(0o600)
     daemon.places.lock.chmod(0o600)
+    daemon.places.database.touch(mode=0o600)
     result = pwf("doctor", "--json")
     found = {check["name"]: check["verdict"] for check in result.json["checks"]}
     assert {name for name, verdict in found.items() if verdict == "fail"} == set()
@@ -164,6 +165,7 @@ def test_every_finding_that_is_not_ok_has_a_fix(quiet_home: Places) -> None:
         "config",
         "socket",
         "daemon",
+        "database",
     }
     assert found["home"].verdict == "warn"
     assert found["home"].fix == f"chmod 700 {quiet_home.home}"

@@ -17,10 +17,11 @@ import pytest
 
 from pwf import host
 from pwf.actors.base.supervise import Deaths
+from pwf.actors.upkeep.restoring import begin_anew
 from pwf.client import connect, connect_sync
 from pwf.client.starting import connect_or_start, log_tail, socket_path, spawn, try_connect
 from pwf.clock import SystemClock
-from pwf.errors import DaemonUnreachable, HomeRefused
+from pwf.errors import ConfigError, DaemonUnreachable, HomeRefused
 from pwf.places import Places
 from pwf.protocol.lock_record import read_record
 
@@ -138,13 +139,23 @@ def test_a_killed_daemon_is_started_again_by_the_next_command(at: Places) -> Non
     assert again.state == "serving"
 
 
-def test_a_daemon_that_dies_at_start_is_reported_with_the_end_of_its_log(at: Places) -> None:
+def test_a_daemon_that_refuses_at_start_is_reported_in_its_own_words(at: Places) -> None:
     at.home.mkdir(mode=0o700)
     at.config.write_text("max_runners = 0\n")
-    with pytest.raises(DaemonUnreachable) as caught:
+    with pytest.raises(ConfigError, match=r"config\.toml:1: max_runners is 0") as caught:
         connect_or_start(at, autostart=True)
-    assert "ended at start (exit code" in caught.value.message
-    assert "config.toml:1: max_runners is 0" in caught.value.message
+    assert caught.value.hint == "change or remove max_runners"
+
+
+def test_a_daemon_that_dies_at_start_is_reported_with_the_end_of_its_log(
+    at: Places, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "executable", "/bin/false")
+    at.home.mkdir(mode=0o700)
+    # What another daemon has refused long ago is not why this one died.
+    at.log.write_text('{"event":"daemon.refused","pid":1,"code":"config_error","message":"old"}\n')
+    with pytest.raises(DaemonUnreachable, match=r"(?s)ended at start \(exit code 1\).*old"):
+        connect_or_start(at, autostart=True)
 
 
 def test_a_home_that_is_a_link_is_served_by_its_real_path(
@@ -168,6 +179,7 @@ def test_a_copied_home_gets_a_daemon_of_its_own(
     copy.mkdir(mode=0o700)
     shutil.copy(at.lock, copy)
     monkeypatch.setenv("PWF_HOME", str(copy))
+    begin_anew()
     with connect_sync(autostart=True) as client:
         second = client.call("daemon.status")
     end(second.pid)

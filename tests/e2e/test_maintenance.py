@@ -187,6 +187,39 @@ def test_an_older_database_that_was_put_back_by_hand_is_noticed(filled: Home, tm
     assert home.json("show", "asked1")["summary"]["hold"] == "restored"
 
 
+@pytest.mark.parametrize("replaced", [False, True])
+def test_a_database_that_is_taken_away_under_the_daemon_stops_it_and_no_empty_one_takes_its_place(
+    filled: Home, tmp_path: Path, replaced: bool
+) -> None:
+    home = filled
+    home.checked = False
+    made = backup(home, tmp_path)
+    home.run("stop")
+    home.config("lease_s = 2\nlease_renew_s = 0.5\n")
+    daemon = home.daemon()
+
+    put_aside(home, tmp_path)
+    if replaced:
+        shutil.copy(made, home.home / "pwf.db")
+
+    assert daemon.wait(20) == 70
+    (said,) = [line for line in home.log() if line["event"] == "claim.database_gone"]
+    assert ("was replaced" if replaced else "was deleted") in said["message"]
+    if replaced:
+        return
+    refused = home.run("ls", code=8).stderr
+    assert "is gone, and this folder was served before" in refused
+    assert "hint: pwf state restore FILE puts a backup in its place; pwf state new begins" in refused
+    assert not (home.home / "pwf.db").exists()
+    assert "pwf state new" in home.run("doctor", code=1).stdout
+    home.run("state", "new")
+    assert "has a database already" in home.run("state", "new", code=4).stderr
+    home.run("run", "one", "--id", "anew1")
+    assert home.json("ls")["runs"][0]["run_id"] == "anew1"
+    home.run("stop")
+    assert "rules hold" in home.run("state", "verify", str(made)).stdout
+
+
 # --- prune ----------------------------------------------------------------------------------------------------
 
 

@@ -16,6 +16,7 @@ import msgspec
 import pytest
 
 from pwf import host
+from pwf.errors import Unavailable
 from pwf.host import Identity
 
 MARKER = "PWF_TEST_MARKER"
@@ -277,3 +278,35 @@ for _ in range(3):
         [sys.executable, "-c", code], check=False, capture_output=True, text=True, timeout=20
     )
     assert shown.returncode == 0, shown.stderr
+
+
+# --- what the system doesn't say ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("text", [None, b"", b"\xff\xfe"])
+def test_a_boot_id_that_can_not_be_read_is_one_plain_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: bytes | None
+) -> None:
+    file = tmp_path / "boot_id"
+    if text is not None:
+        file.write_bytes(text)
+    monkeypatch.setattr("pwf.host.linux._BOOT_ID", str(file))
+    host.boot_id.cache_clear()
+    with pytest.raises(Unavailable, match="the boot id of this machine can not be read") as caught:
+        host.boot_id()
+    assert str(file) in (caught.value.hint or "")
+    monkeypatch.undo()
+    assert host.boot_id()
+
+
+@pytest.mark.parametrize("found", [None, ValueError("no number"), IndexError()])
+def test_a_start_time_that_can_not_be_read_is_one_plain_error(
+    monkeypatch: pytest.MonkeyPatch, found: Exception | None
+) -> None:
+    def process_identity(pid: int) -> None:
+        if found is not None:
+            raise found
+
+    monkeypatch.setattr(host, "process_identity", process_identity)
+    with pytest.raises(Unavailable, match="the start time of this process"):
+        host.own_identity()

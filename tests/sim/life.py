@@ -365,6 +365,7 @@ class Life:
 
     def _ports(self, flaky: FlakyChanges) -> Ports:
         return Ports(
+            check_files=lambda: None,
             lock=SimLock(),
             record=LockRecord(pid=1, boot_id=self.world.machine.boot_id),
             pool=self.pool,

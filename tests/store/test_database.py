@@ -9,9 +9,16 @@ import time
 import apsw
 import pytest
 
-from pwf.errors import HomeRefused, StoreRefused
+from pwf.errors import HomeRefused, StoreBroken, StoreRefused
 from pwf.store import database, migrate
-from pwf.store.database import check_settings, open_reader, open_writer, read_settings
+from pwf.store.database import (
+    FileGuard,
+    check_settings,
+    open_reader,
+    open_writer,
+    read_settings,
+    refuse_lost,
+)
 from tests.store.support import Warnings, make_spec, run
 
 
@@ -230,6 +237,72 @@ def test_the_reader_can_not_write(path):
         reader.execute("INSERT INTO meta VALUES ('a', 'b')").fetchall()
     reader.close()
     writer.close()
+
+
+# --- files that are taken away while they are served ------------------------------------------------------
+
+
+def removed(file):
+    file.unlink()
+
+
+def moved(file):
+    file.rename(file.with_name("elsewhere"))
+
+
+def replaced(file):
+    other = file.with_name("other")
+    other.write_bytes(file.read_bytes())
+    other.rename(file)
+
+
+def linked(file):
+    file.rename(file.with_name("elsewhere"))
+    file.symlink_to(file.with_name("elsewhere"))
+
+
+def without_its_folder(file):
+    file.parent.rename(file.parent.with_name("moved"))
+
+
+@pytest.mark.parametrize("name", ["pwf.db", "pwf.db-wal"])
+@pytest.mark.parametrize("harm", [removed, moved, replaced, linked, without_its_folder])
+def test_a_file_that_is_deleted_or_replaced_while_it_is_open_is_noticed_and_named(tmp_path, name, harm):
+    path = tmp_path / "home" / "pwf.db"
+    path.parent.mkdir()
+    connection = open_writer(path)
+    guard = FileGuard(path)
+    connection.execute("INSERT INTO meta VALUES ('a', 'b')").fetchall()
+    guard.check()
+    harm(path.with_name(name))
+    with pytest.raises(StoreBroken, match=r"pwf\.db(-wal)? was (deleted|replaced by another file)") as caught:
+        guard.check()
+    assert "pwf state restore FILE" in caught.value.hint
+    assert "pwf state new" in caught.value.hint
+    connection.close()
+
+
+def test_writing_checkpoints_and_further_readers_are_nothing_that_the_guard_notices(path):
+    connection = open_writer(path)
+    guard = FileGuard(path)
+    guard.check()
+    for step in range(3):
+        connection.execute(f"INSERT INTO meta VALUES ('{step}', 'b')").fetchall()
+        connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
+        open_reader(path).close()
+        guard.check()
+    connection.close()
+
+
+def test_no_empty_database_takes_the_place_of_one_that_was_served(path):
+    refuse_lost(path, served=False)
+    with pytest.raises(StoreRefused, match="is gone, and this folder was served before") as caught:
+        refuse_lost(path, served=True)
+    assert caught.value.hint == (
+        "pwf state restore FILE puts a backup in its place; pwf state new begins with an empty one"
+    )
+    open_writer(path).close()
+    refuse_lost(path, served=True)
 
 
 # --- a foreign lock (S1) ------------------------------------------------------------------------------------

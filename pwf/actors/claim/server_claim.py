@@ -3,9 +3,10 @@
 Owns the held lock file, the epoch and the renewal of leases. Promises: one transaction renews the daemon's
 lease and those of the runs whose supervisor is alive, and no other; a lease that ran out while this process
 was stopped is renewed again as long as nobody else has taken it (we still hold the lock). Must never renew
-for a run on memory of its own: it asks the scheduler each time.
+for a run on memory of its own: it asks the scheduler each time. And never go on where the database's files are others
+by now: at each renewal it looks.
 In: time; `give_up` at the end of an ordered stop. Out: renewals to the store, the lease's end to the lock file; what
-was renewed last is published. If it dies (`ClaimLost`), the daemon ends.
+was renewed last is published. If it dies (`ClaimLost`, `StoreBroken`), the daemon ends.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from pwf.actors.base.logging import Log
 from pwf.actors.base.mailbox import Mailbox, Message, ask
 from pwf.actors.base.store_actor import StoreHandle
 from pwf.clock import Clock
-from pwf.errors import Unavailable
+from pwf.errors import StoreBroken, Unavailable
 from pwf.protocol.lock_record import LockRecord
 from pwf.store.daemon import Release, Renew, release, renew
 
@@ -101,6 +102,7 @@ class ServerClaim:
         claim: Claim,
         *,
         live_leases: LiveLeases,
+        check_files: Callable[[], None],
         clock: Clock,
         lease_s: float,
         renew_s: float,
@@ -111,6 +113,7 @@ class ServerClaim:
         self._record = msgspec.structs.replace(record, home_id=claim.home_id, epoch=claim.epoch)
         self._claim = claim
         self._live_leases = live_leases
+        self._check_files = check_files
         self._clock = clock
         self._lease_ms = int(lease_s * 1_000)
         self._renew_s = renew_s
@@ -136,6 +139,7 @@ class ServerClaim:
 
     async def _handle_give_up(self, message: GiveUp) -> None:
         """A store that can not write any more loses nothing, since the freed lock proves our end."""
+        self._look_at_files()
         with trio.move_on_after(GIVE_UP_S_MAX, shield=True):
             try:
                 await self._store.write(release, Release(token=self._claim.token, epoch=self._claim.epoch))
@@ -148,6 +152,7 @@ class ServerClaim:
 
     async def _renew(self) -> None:
         """Renew now, for the daemon and for every run that is supervised at this moment."""
+        self._look_at_files()
         command = Renew(
             token=self._claim.token,
             epoch=self._claim.epoch,
@@ -164,6 +169,14 @@ class ServerClaim:
         else:
             self._failed = False
             self._renewed.value = self._note_renewal()
+
+    def _look_at_files(self) -> None:
+        """Raise `StoreBroken` where what we write is not what stands under the database's name any more."""
+        try:
+            self._check_files()
+        except StoreBroken as error:
+            self._log.error("claim.database_gone", message=error.message, hint=error.hint)
+            raise
 
     def _note_renewal(self) -> Renewed:
         now = self._clock.now()

@@ -1,4 +1,4 @@
-"""Restoring a backup without a daemon: checks the file, holds the home's lock, puts the copy in place.
+"""A home's database without a daemon: a backup restored, an empty one made, a file verified.
 
 Owns the lock while it works, so no daemon can start. Promises: only an empty home is filled; a home that has a
 database is left as it is, and what it has that the backup has not is said; nothing is signalled. If it dies, there is
@@ -7,6 +7,7 @@ the whole database or none.
 
 from __future__ import annotations
 
+import os
 import time
 from pathlib import Path
 from shlex import quote
@@ -20,8 +21,12 @@ from pwf.errors import Rejected, StoreRefused
 from pwf.host.home import prepare_home
 from pwf.places import Places, places
 from pwf.protocol.lock_record import LockRecord, read_record
+from pwf.protocol.operations import VerifyResult
 from pwf.protocol.views import Violation
+from pwf.store.backup import plain_tx
+from pwf.store.database import check_header, open_reader, open_writer
 from pwf.store.restore import Checked, Newer, check_backup, compare, restore_backup
+from pwf.store.verify import Verify, verify
 
 HOUR_S = 3_600
 
@@ -67,6 +72,40 @@ def restore(file: Path, at: Places | None = None, clock: Clock | None = None) ->
     )
 
 
+def begin_anew(at: Places | None = None) -> Path:
+    """Make an empty database in a home that has none, whatever was served there before; its path.
+
+    Raises `Rejected` where there is one, `AlreadyServing`, `HomeRefused` or `StoreRefused`.
+    """
+    at = places() if at is None else at
+    prepare_home(at.home)
+    lock = take_if_free(at.lock)
+    try:
+        if os.path.lexists(at.database):
+            raise Rejected(f"{at.home} has a database already", hint=_put_aside(at))
+        open_writer(at.database).close()
+    finally:
+        lock.close()
+    return at.database
+
+
+def verify_file(file: Path) -> VerifyResult:
+    """Verify a backup, or a database that no daemon serves. Raises `StoreRefused` where it is no database of ours."""
+    if not file.is_file():
+        raise StoreRefused(f"there is no file {file}", hint="name a backup, or a database")
+    check_header(file)
+    connection = open_reader(file)
+    try:
+        return verify(plain_tx(connection, SystemClock(host.boot_id()).now()), Verify())
+    finally:
+        connection.close()
+
+
+def _put_aside(at: Places) -> str:
+    aside = quote(f"{at.home}.old")
+    return f"to put it aside: mkdir {aside} && mv {quote(str(at.database))}* {aside}/"
+
+
 def _occupied(at: Places, file: Path, now: Now) -> Rejected:
     try:
         newer = compare(file, at.database, now)
@@ -74,10 +113,9 @@ def _occupied(at: Places, file: Path, now: Now) -> Rejected:
         newer, lost = Newer(made=0, changed=0, named=(), newest_ms=0), error.message
     else:
         lost = _lost(newer)
-    aside = quote(f"{at.home}.old")
     return Rejected(
         f"{at.home} has a database already; {lost}",
-        hint=f"to put it aside: mkdir {aside} && mv {quote(str(at.database))}* {aside}/",
+        hint=_put_aside(at),
         details=msgspec.to_builtins(newer),
     )
 
