@@ -1,0 +1,1 @@
+"""Attacks on a real daemon, its home and its clients, as somebody on the same machine would try them."""
