@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: setup demo compiled test test-all simulate lint types bench storm fuzz bench-quick bench-baseline fmt clean
+.PHONY: setup demo compiled test test-all simulate lint types bench storm fuzz attack bench-quick bench-baseline fmt clean
 
 $(STAMP): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -66,6 +66,10 @@ storm: setup
 # In a virtual environment of its own, since atheris has no wheels for every Python. SECONDS is for each target.
 fuzz: setup
 	$(BIN)/python -m tests.fuzz --seconds $(or $(SECONDS),30)
+
+# What somebody on this machine would try, each reported as held, broken or left out. As root also by two further users.
+attack: setup
+	$(BIN)/python -m tests.attack
 
 clean:
 	rm -rf $(VENV) .fuzz .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist

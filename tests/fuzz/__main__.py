@@ -2,7 +2,8 @@
 
 atheris is installed into a virtual environment of its own, beside the tests' one. Where there is none for this Python
 the run says so and ends well: the same properties run in `make test` without guidance. A failing input is kept in
-`.fuzz/TARGET/`; `python -m tests.fuzz --replay TARGET FILE` shows it again, without atheris.
+`.fuzz/TARGET/`; `python -m tests.fuzz --replay TARGET FILE` shows it again, without atheris. `live-daemon` needs no
+guidance and no atheris: it drives the socket of a real daemon, and bounds its callbacks and its memory.
 """
 
 from __future__ import annotations
@@ -11,19 +12,25 @@ import argparse
 import subprocess
 import sys
 import sysconfig
+import tempfile
+import time
 import venv
 from pathlib import Path
 
+from tests.fuzz import live
 from tests.fuzz.targets import TARGETS, property_of
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / ".fuzz"
 PACKAGE = "atheris>=2.3"
+LIVE = "live-daemon"
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("targets", metavar="TARGET", nargs="*", help=f"of {', '.join(TARGETS)}; all of them")
+    parser.add_argument(
+        "targets", metavar="TARGET", nargs="*", help=f"of {', '.join((*TARGETS, LIVE))}; all of them"
+    )
     parser.add_argument("--seconds", type=int, default=30, help="for each target (30)")
     parser.add_argument("--replay", nargs=2, metavar=("TARGET", "FILE"), help="run one kept input again")
     options = parser.parse_args()
@@ -32,16 +39,31 @@ def main() -> int:
         property_of(target).hypothesis.fuzz_one_input(Path(file).read_bytes())
         print(f"{target}: nothing wrong with {file}")
         return 0
-    if unknown := set(options.targets) - set(TARGETS):
+    if unknown := set(options.targets) - {*TARGETS, LIVE}:
         parser.error(f"there is no target {', '.join(sorted(unknown))}")
-    python = interpreter()
-    if python is None:
-        return 0
-    failed = [name for name in options.targets or TARGETS if not guided(python, name, options.seconds)]
-    for name in failed:
-        print(f"FAILED {name}: python -m tests.fuzz --replay {name} {FOLDER / name}/crash-…")
+    wanted = options.targets or [*TARGETS, LIVE]
+    failed = [LIVE] if LIVE in wanted and not driven(options.seconds) else []
+    python = interpreter() if set(wanted) - {LIVE} else None
+    for name in wanted if python is not None else ():
+        if name != LIVE and not guided(python, name, options.seconds):
+            failed.append(name)
+            print(f"FAILED {name}: python -m tests.fuzz --replay {name} {FOLDER / name}/crash-…")
     print("fuzz: " + ("; ".join(failed) + " failed" if failed else "clean"))
     return 1 if failed else 0
+
+
+def driven(seconds: int) -> bool:
+    """A campaign against a live daemon; whether its rules held. Its seed is the time, and is told."""
+    first_seed = int(time.time())
+    with tempfile.TemporaryDirectory(prefix="pwf-fuzz-") as folder:
+        try:
+            seen = live.campaign(Path(folder), seconds=seconds, first_seed=first_seed)
+            print(f"{LIVE:<14} seed {first_seed}: {live.told(seen)}", flush=True)
+            live.check(seen)
+        except AssertionError as broken:
+            print(f"FAILED {LIVE}: seed {first_seed}: {broken}")
+            return False
+    return True
 
 
 def interpreter() -> str | None:

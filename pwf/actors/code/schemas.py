@@ -22,7 +22,10 @@ WHOLE_MAX = 2.0**64  # a larger float stays one: as digits nobody would know it 
 
 
 class Schemas:
-    """Checks values against JSON Schemas; compiled ones are kept."""
+    """Checks values against JSON Schemas; compiled ones are kept.
+
+    Large values are checked in a thread (`apart`). The cache bears that: at worst a schema is compiled twice.
+    """
 
     def __init__(self) -> None:
         self._validators: OrderedDict[bytes, Any] = OrderedDict()

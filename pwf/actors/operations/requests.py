@@ -7,15 +7,17 @@ none answers a checkpoint unless the configuration lets it (`people`).
 
 from __future__ import annotations
 
+from typing import Any
+
+from pwf.actors.base.apart import apart
 from pwf.actors.code.schemas import as_kept
-from pwf.actors.operations.services import Answer, Asked, OperationHandler, Services
+from pwf.actors.operations.services import Answer, Asked, OperationHandler, Services, canonical_of
 from pwf.protocol.kinds import REQUESTS
 from pwf.protocol.operations import AnswerPayload, EffectListPayload, RecoverPayload, RequestListPayload
 from pwf.store.at_run import AtRun, at_run
 from pwf.store.effects import RecoverEffect, recover_effect
 from pwf.store.read_runs import effect_list, request_list
 from pwf.store.requests import AnswerRequest, answer, request_facts
-from pwf.values import parse_canonical
 
 
 async def list_requests(services: Services, asked: Asked[RequestListPayload]) -> Answer:
@@ -27,13 +29,12 @@ async def answer_request(services: Services, asked: Asked[AnswerPayload]) -> Ans
     """`request.answer`. A second, equal answer is adopted; a different one is a conflict."""
     payload = asked.payload
     actor = await services.people.who_answers(asked.caller, asked.actor)
-    value = parse_canonical(bytes(payload.answer), limit=services.config.max_value_bytes, what="answer")
+    value = await canonical_of(services, payload.answer, "answer")
+    receipt = await asked.make_receipt()
     facts = await services.store.read(request_facts, payload.request_id)
-    value = as_kept(facts.schema, value)
-    if (
-        facts.status == "pending" and REQUESTS[facts.kind].plain
-    ):  # another kind is refused, whatever its schema
-        services.schemas.check_answer(facts.schema, value)
+    # Another kind is refused, whatever its schema.
+    checks = facts.status == "pending" and REQUESTS[facts.kind].plain
+    value = await apart(len(value), lambda: _kept(services, facts.schema, value, checks=checks))
     done = await services.store.write(
         answer,
         AnswerRequest(
@@ -41,11 +42,19 @@ async def answer_request(services: Services, asked: Asked[AnswerPayload]) -> Ans
             answer=value,
             expected_revision=asked.request.expected_revision,
             actor=actor,
-            receipt=asked.receipt,
+            receipt=receipt,
         ),
     )
     services.scheduler.wake()
     return Answer(done.unwrap(), done.adopted)
+
+
+def _kept(services: Services, schema: dict[str, Any] | None, value: bytes, *, checks: bool) -> bytes:
+    """The answer as it is kept; `InvalidAnswer` when it does not fit."""
+    value = as_kept(schema, value)
+    if checks:
+        services.schemas.check_answer(schema, value)
+    return value
 
 
 async def list_effects(services: Services, asked: Asked[EffectListPayload]) -> Answer:
@@ -57,8 +66,8 @@ async def recover(services: Services, asked: Asked[RecoverPayload]) -> Answer:
     """`effect.recover`: settle the ambiguous effect of a run."""
     payload = asked.payload
     await services.people.check(asked.caller, "settle an effect")
-    output = parse_canonical(bytes(payload.output), limit=services.config.max_value_bytes, what="output")
-    receipt = asked.receipt  # made here and not in the store's transaction
+    output = await canonical_of(services, payload.output, "output")
+    receipt = await asked.make_receipt()
     done = await services.store.write(
         at_run,
         AtRun(

@@ -12,6 +12,7 @@ from typing import Any, Generic, Literal, Protocol, TypeVar
 
 import msgspec
 
+from pwf.actors.base.apart import apart
 from pwf.actors.base.changes import Changes
 from pwf.actors.base.logging import Log
 from pwf.actors.base.store_actor import StoreHandle
@@ -35,7 +36,7 @@ from pwf.store.explain import Load
 from pwf.store.once import Done
 from pwf.store.receipts import ReceiptKey
 from pwf.store.runs import StartRun
-from pwf.values import canonical, digest, parse
+from pwf.values import canonical, digest, parse, parse_canonical
 
 P = TypeVar("P")
 R = TypeVar("R")
@@ -145,6 +146,10 @@ class Asked(Generic[P]):
         """The whole key: the same command again is the same scope, operation and payload."""
         return None if self.scope_key is None else receipt_key(self.request, self.scope_key)
 
+    async def make_receipt(self) -> ReceiptKey | None:
+        """The same, for a payload that may be large."""
+        return await apart(len(bytes(self.request.payload)), lambda: self.receipt)
+
     @property
     def run_ref(self) -> str:
         """The reference to a run; `InvalidArgument` when the frame has none."""
@@ -159,6 +164,12 @@ class Answer:
 
     result: msgspec.Struct
     adopted: bool = False
+
+
+async def canonical_of(services: Services, value: msgspec.Raw, what: str) -> bytes:
+    """A value from a client as canonical JSON. Raises what `parse_canonical` does."""
+    text, limit = bytes(value), services.config.max_value_bytes
+    return await apart(len(text), lambda: parse_canonical(text, limit=limit, what=what))
 
 
 def scope_key(request: Request, session: str | None = None) -> str:

@@ -10,8 +10,9 @@ from pathlib import Path
 
 import msgspec
 
+from pwf.actors.base.apart import apart
 from pwf.actors.code.definitions import Known
-from pwf.actors.operations.services import Answer, Asked, OperationHandler, Services
+from pwf.actors.operations.services import Answer, Asked, OperationHandler, Services, canonical_of
 from pwf.discovery import Found
 from pwf.errors import PwfError
 from pwf.ids import check_id
@@ -21,7 +22,7 @@ from pwf.store.once import Done
 from pwf.store.receipts import ReceiptKey, find_receipt
 from pwf.store.restart import LookRestart, RestartFacts, RestartRun, look_restart, restart_run
 from pwf.store.runs import StartRun, start_run
-from pwf.values import canonical, digest, parse_canonical
+from pwf.values import canonical, digest
 
 
 async def start(services: Services, asked: Asked[StartPayload]) -> Answer:
@@ -29,12 +30,12 @@ async def start(services: Services, asked: Asked[StartPayload]) -> Answer:
     payload = asked.payload
     if payload.run_id is not None:
         check_id(payload.run_id, "run id")
-    value = parse_canonical(bytes(payload.input), limit=services.config.max_value_bytes, what="input")
+    value = await canonical_of(services, payload.input, "input")
     looked = await services.definitions.look(payload.workflow, payload.origin, asked.caller.received_ns)
     receipt = start_receipt(asked, value, looked.root)
     try:
         known = looked.get()
-        value = services.schemas.check_input(known.definition.graph.input_schema, value)
+        value = await _checked(services, known, value)
     except PwfError as error:
         # A repeat gets its first answer even when the file no longer loads.
         return await _stored_start(services, receipt, error)
@@ -52,6 +53,12 @@ async def start(services: Services, asked: Asked[StartPayload]) -> Answer:
     if payload.at_ms is not None and payload.at_ms > services.clock.now().wall_ms:
         return _started(await services.store.write(start_run, command), known)  # nothing to admit
     return _started(await services.scheduler.start(command), known)
+
+
+async def _checked(services: Services, known: Known, value: bytes) -> bytes:
+    """The input as it is kept, once it fits what the workflow declares."""
+    schema = known.definition.graph.input_schema
+    return await apart(len(value), lambda: services.schemas.check_input(schema, value))
 
 
 def start_receipt(asked: Asked[StartPayload], value: bytes, root: Path) -> ReceiptKey:
@@ -110,7 +117,7 @@ async def restart(services: Services, asked: Asked[Nothing]) -> Answer:
     command = StartRun(
         code=known.code,
         environment=known.environment,
-        input=services.schemas.check_input(known.definition.graph.input_schema, facts.input),
+        input=await _checked(services, known, facts.input),
         priority=facts.priority,
         restarted_from=run_id,
         restart_root=facts.restart_root,
