@@ -26,7 +26,7 @@ from pwf.protocol.views import Violation
 from pwf.store.backup import plain_tx
 from pwf.store.database import check_header, open_reader, open_writer
 from pwf.store.restore import Checked, Newer, check_backup, compare, restore_backup
-from pwf.store.verify import Verify, verify
+from pwf.store.verify import verify
 
 HOUR_S = 3_600
 
@@ -96,7 +96,7 @@ def verify_file(file: Path) -> VerifyResult:
     check_header(file)
     connection = open_reader(file)
     try:
-        return verify(plain_tx(connection, SystemClock(host.boot_id()).now()), Verify())
+        return verify(plain_tx(connection, SystemClock(host.boot_id()).now()))
     finally:
         connection.close()
 
