@@ -11,7 +11,8 @@ import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-_DYNAMIC = frozenset({"import_module", "__import__"})
+_DYNAMIC = frozenset({"import_module", "__import__", "run_module"})
+_LOOKS = frozenset({"iter_modules", "walk_packages", "entry_points", "find_spec", "resolve_name"})
 _READS = frozenset({"read_text", "read_bytes", "open"})
 
 
@@ -26,11 +27,18 @@ class Named:
 
 @dataclass(frozen=True)
 class Findings:
-    """What one text names. `computed` are the lines of imports whose name is computed at run time."""
+    """What one text names. `computed` are the lines of imports whose name is computed at run time.
+
+    `discovers`: modules that it does not name may be meant, since names are computed or looked for. `within`: packages
+    that such names begin with. `plugins`: it asks for entry points.
+    """
 
     modules: tuple[Named, ...] = ()
     reads: tuple[tuple[int, str], ...] = ()
     computed: tuple[int, ...] = ()
+    discovers: bool = False
+    within: tuple[str, ...] = ()
+    plugins: bool = False
 
 
 def findings(text: bytes, path: str, *, module: str, is_package: bool) -> Findings:
@@ -42,21 +50,35 @@ def findings(text: bytes, path: str, *, module: str, is_package: bool) -> Findin
     modules: list[Named] = []
     reads: list[tuple[int, str]] = []
     computed: list[int] = []
+    within: list[str] = []
+    looks: set[str] = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             modules += [Named(alias.name, node.lineno) for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
             modules += _from_import(node, package)
         elif isinstance(node, ast.Call):
-            if _called(node.func) in _DYNAMIC:
+            called = _called(node.func)
+            if called in _LOOKS:
+                looks.add(called)
+                within += _prefixes(node)
+            if called in _DYNAMIC:
                 name = _dynamic_name(node, package)
                 if name is None:
                     computed.append(node.lineno)
+                    within += _prefixes(node)
                 else:
                     modules.append(Named(name, node.lineno))
             elif (opened := _opened_path(node)) is not None:
                 reads.append((node.lineno, opened))
-    return Findings(tuple(modules), tuple(sorted(reads)), tuple(sorted(computed)))
+    return Findings(
+        modules=tuple(modules),
+        reads=tuple(sorted(reads)),
+        computed=tuple(sorted(computed)),
+        discovers=bool(looks or computed),
+        within=tuple(within),
+        plugins="entry_points" in looks,
+    )
 
 
 def absolute(name: str, level: int, package: str) -> str | None:
@@ -104,6 +126,18 @@ def _dynamic_name(call: ast.Call, package: str) -> str | None:
     if given is not None and (literal := _literal(given)) is not None:
         return absolute(stem, level, literal)
     return absolute(stem, level, package)
+
+
+def _prefixes(call: ast.Call) -> Iterator[str]:
+    """The package that a computed name begins with: of f"plugins.{name}", and of "plugins." + name."""
+    first = call.args[0] if call.args else None
+    while isinstance(first, ast.BinOp):
+        first = first.left
+    if isinstance(first, ast.JoinedStr) and first.values:
+        first = first.values[0]
+    text = _literal(first) if first is not None else None
+    if text is not None and "." in text and not text.startswith("."):
+        yield text.rpartition(".")[0]
 
 
 def _opened_path(call: ast.Call) -> str | None:

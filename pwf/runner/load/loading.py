@@ -66,6 +66,8 @@ class SourceLoader:
     runner.
     """
 
+    all_recorded = False  # of the whole process: what was not recorded is not of the project
+
     def __init__(self, name: str, path: str, text: bytes, package: bool, texts: Mapping[str, bytes]) -> None:
         self.name = name
         self.path = path
@@ -111,10 +113,14 @@ class SourceLoader:
             return file.read()
 
     def get_resource_reader(self, fullname: str) -> Any:
-        """`importlib.resources`: the files beside the module, as they are."""
-        from importlib.readers import FileReader
+        """For `importlib.resources`: the files beside the module, or, once all is recorded, what was."""
+        if not self.all_recorded:
+            from importlib.readers import FileReader
 
-        return FileReader(self)  # type: ignore[arg-type]  # it needs `path` alone
+            return FileReader(self)  # type: ignore[arg-type]  # it needs `path` alone
+        from pwf.runner.load.resources import Reader  # few steps want it
+
+        return Reader(os.path.dirname(self.path), self._texts)
 
 
 class ExtensionLoader(ExtensionFileLoader):
@@ -153,11 +159,26 @@ def spec_of(
     return spec
 
 
+class NamespacePath(list[str]):
+    """The folders of a package without `__init__`. `importlib.resources` knows such by the name of this class."""
+
+    def __repr__(self) -> str:
+        return f"NamespacePath({super().__repr__()})"
+
+
 def namespace_spec(name: str, locations: list[str]) -> ModuleSpec:
     """The import spec of a package without `__init__` that stands in these folders."""
     spec = ModuleSpec(name, None, is_package=True)
-    spec.submodule_search_locations = locations
+    spec.submodule_search_locations = NamespacePath(locations)
     return spec
+
+
+def project_distributions(tree: ProjectTree, context: Any) -> Iterator[Any]:
+    """For `importlib.metadata`: what is described beside the project's modules, which are not on `sys.path`."""
+    from importlib.metadata import DistributionFinder, MetadataPathFinder
+
+    here = DistributionFinder.Context(name=getattr(context, "name", None), path=list(tree.places))
+    yield from MetadataPathFinder.find_distributions(here)
 
 
 def prepare_process(tree: ProjectTree) -> None:

@@ -16,16 +16,19 @@ import sys
 from collections.abc import Iterator, Sequence
 from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
+from typing import Any
 
 from pwf.errors import LoadFailed
 from pwf.protocol.spawn import PinnedSource, SourceBundle
 from pwf.runner.load.faults import load_fault
 from pwf.runner.load.loading import (
     RESERVED,
+    SourceLoader,
     execute_root,
     make_way,
     namespace_spec,
     prepare_process,
+    project_distributions,
     spec_of,
     standing_in,
 )
@@ -74,6 +77,7 @@ class PinnedFinder:
     def install(self) -> None:
         """Become the process's first finder, for modules and for listings of the project's folders."""
         prepare_process(self.tree)
+        SourceLoader.all_recorded = True
         make_way({name.partition(".")[0] for name in self.modules})
         sys.meta_path.insert(0, self)
         sys.path_hooks.insert(0, self._list_folder)
@@ -101,6 +105,10 @@ class PinnedFinder:
         if installed is None:
             self._refuse_live(fullname, path)
         return installed
+
+    def find_distributions(self, context: Any = None) -> Iterator[Any]:
+        """The question of `importlib.metadata`: which packages does this finder know?"""
+        return project_distributions(self.tree, context)
 
     def _installed(self, name: str, path: Sequence[str] | None) -> ModuleSpec | None:
         """Where the installed packages have it. A project's file, found on any way, is refused."""

@@ -164,8 +164,8 @@ class _Resolution:
         for path, found in sorted(self.closure.found.items()):
             for line in found.computed:
                 self.warnings.append(
-                    f"{path}:{line}: imports a module by a computed name; a run has the project's own only if "
-                    "it was imported while the file loaded, or is named elsewhere"
+                    f"{path}:{line}: imports a module by a computed name; a run has of the project's own what "
+                    "was imported while the file loaded, and what stands in the packages that this file names"
                 )
 
 

@@ -29,12 +29,20 @@ from typing import Any
 
 from pwf.errors import LoadFailed
 from pwf.runner.load.imports import Findings, findings
-from pwf.runner.load.loading import RESERVED, ROOT_MODULE, is_extension, namespace_spec, spec_of
+from pwf.runner.load.loading import (
+    RESERVED,
+    ROOT_MODULE,
+    is_extension,
+    namespace_spec,
+    project_distributions,
+    spec_of,
+)
 from pwf.runner.load.tree import ProjectTree, is_library
 from pwf.watch import Mark, mark_of, mark_to_keep, mark_to_keep_of
 
 SOURCE_BYTES_MAX = 16 * 1024 * 1024
 SOURCES_MAX = 5_000
+DISCOVERED_MAX = 500  # modules that no text names, and that may be meant
 WATCHED_MAX = 50_000
 _READ_TRIES = 5
 
@@ -118,6 +126,10 @@ class LiveFinder:
         with self.quiet():
             return self.locate(fullname, path)
 
+    def find_distributions(self, context: Any = None) -> Iterator[Any]:
+        """The question of `importlib.metadata`: which packages does this finder know?"""
+        return project_distributions(self.snapshot.tree, context)
+
     def locate(self, name: str, path: Sequence[str] | None) -> ModuleSpec | None:
         """Find a module without running anything; a project module is recorded."""
         folders = [*self.snapshot.tree.places, *sys.path] if path is None else list(path)
@@ -172,9 +184,67 @@ class Closure:
         """Record everything that can be reached from the root file and the modules recorded so far."""
         snapshot = self.finder.snapshot
         self._read(snapshot.root_path, root_text, ROOT_MODULE, package=False)
+        self._follow_named()
+        self._discover()
+
+    def _follow_named(self) -> None:
+        snapshot = self.finder.snapshot
         while fresh := [module for path, module in snapshot.modules.items() if path not in self.found]:
             for module in fresh:
                 self._read(module.path, module.text, module.names[0], package=module.package)
+
+    def _discover(self) -> None:
+        """Record what no text names and some may mean: the modules in the packages that such a text names."""
+        self._reach_plugins()
+        looked: set[str] = set()
+        most = len(self.finder.snapshot.modules) + DISCOVERED_MAX
+        while packages := self._meant() - looked:
+            looked |= packages
+            for name in self._modules_in(packages):
+                if len(self.finder.snapshot.modules) >= most:
+                    self.broken.append(
+                        f"more than {DISCOVERED_MAX} modules might be imported by computed names, {name} among them; "
+                        "a run has not all of them: import at the top what it needs"
+                    )
+                    return
+                self._reach(name)
+            self._follow_named()
+
+    def _meant(self) -> set[str]:
+        """The packages of the project in which a text looks for modules by itself, and all packages in them."""
+        meant: set[str] = set()
+        for path, found in self.found.items():
+            if found.discovers:
+                module = self.finder.snapshot.modules.get(path)
+                own = module.names if module is not None and module.package else []
+                named = {name for one in found.modules for name in (one.name,) if self._is_ours(name)}
+                narrow = {name for name in named if not any(other.startswith(name + ".") for other in named)}
+                meant.update(own, narrow, filter(self._is_ours, found.within))
+        inner = (name for name in list(self._locations) if any(name.startswith(one + ".") for one in meant))
+        return meant | {name for name in inner if self._is_ours(name)}
+
+    def _is_ours(self, name: str) -> bool:
+        """Whether it is a package of the project."""
+        return any(map(self.finder.snapshot.tree.holds_folder, self._reach(name) or ()))
+
+    def _modules_in(self, packages: set[str]) -> Iterator[str]:
+        """The modules and packages that stand in packages of the project."""
+        import pkgutil  # for a few workflows only
+
+        for package in sorted(packages):
+            for folder in filter(self.finder.snapshot.tree.holds_folder, self._reach(package) or ()):
+                self.finder.snapshot.look_at(folder)
+                yield from sorted(f"{package}.{name}" for _, name, _ in pkgutil.iter_modules([folder]))
+
+    def _reach_plugins(self) -> None:
+        """Record the modules of the project that are entry points, of itself or of an installed package."""
+        if any(found.plugins for found in self.found.values()):
+            import importlib.metadata  # as above
+
+            for distribution in importlib.metadata.distributions():
+                for point in distribution.entry_points:
+                    self._reach(point.module)
+            self._follow_named()
 
     def _read(self, path: str, text: bytes, name: str, *, package: bool) -> None:
         if is_extension(path):
