@@ -55,7 +55,8 @@ def places(environment: dict[str, str] | None = None) -> Places:
     config = Path(env.get("XDG_CONFIG_HOME") or user_home / ".config")
     home = Path(os.path.realpath(state / "pwf"))
     runtime = env.get("XDG_RUNTIME_DIR")
-    wanted = Path(runtime) / "pwf" / "pwf.sock" if runtime else home / "pwf.sock"
+    # Homes that share a runtime folder have a name each in it.
+    wanted = Path(runtime) / "pwf" / f"{_short(home)}.sock" if runtime else home / "pwf.sock"
     return Places(home, config / "pwf" / "config.toml", _socket(wanted, home))
 
 
@@ -71,5 +72,8 @@ def identity_of(home: Path) -> str:
 def _socket(wanted: Path, home: Path) -> Path:
     if len(os.fsencode(wanted)) <= SOCKET_PATH_BYTES_MAX:
         return wanted
-    short = hashlib.sha256(os.fsencode(home)).hexdigest()[:16]
-    return Path("/tmp") / f"pwf-{os.getuid()}" / f"{short}.sock"
+    return Path("/tmp") / f"pwf-{os.getuid()}" / f"{_short(home)}.sock"
+
+
+def _short(home: Path) -> str:
+    return hashlib.sha256(os.fsencode(home)).hexdigest()[:16]

@@ -27,7 +27,7 @@ from pwf import host
 from pwf.actors.base.logging import Log
 from pwf.actors.base.store_actor import StoreActor, StoreHandle
 from pwf.actors.base.supervise import Deaths, cause_of, described, leaves
-from pwf.actors.claim.lock_file import LockFile, LockTaker
+from pwf.actors.claim.lock_file import LockFile, LockTaker, serving
 from pwf.actors.claim.server_claim import Claim
 from pwf.actors.code.whereabouts import Whereabouts
 from pwf.actors.door.listener import Listener
@@ -49,7 +49,7 @@ from pwf.store.batch import HeldClaim
 from pwf.store.daemon import ClaimEpoch
 from pwf.store.database import FileGuard, refuse_lost
 from pwf.store.executor import StoreSpec, ThreadExecutor
-from pwf.store.home import ClaimHome, claim_home
+from pwf.store.home import ClaimHome, HomeFolder, claim_home, last_owner
 
 EXIT_OK = 0
 EXIT_FAILED = 70  # an actor failed: pwf logs shows where
@@ -258,11 +258,20 @@ class Daemon:
     async def _claim(self, store: StoreHandle, seen: LockRecord) -> Claim:
         token = self._ids.token()
         folder = self._at.home.stat()
+        own = host.own_identity()
+        place = HomeFolder(device=folder.st_dev, inode=folder.st_ino)
+        owner = await store.write(last_owner, place, before_claim=True)
+        if owner is not None and host.is_alive(owner) and not owner.is_same(own):
+            # The lock was free, since somebody had removed its file. Who serves all the same is not to be fenced.
+            raise serving(
+                LockRecord(pid=owner.pid, socket=str(self._at.socket)), "; its lock file was removed"
+            )
         command = ClaimHome(
             claim=ClaimEpoch(
                 token=token,
                 lease_ms=int(self._config.lease_s * 1_000),
-                pid=os.getpid(),
+                pid=own.pid,
+                start_tick=own.start_tick,
                 version=pwf.__version__,
             ),
             device=folder.st_dev,

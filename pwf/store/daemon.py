@@ -27,6 +27,7 @@ class ClaimEpoch(msgspec.Struct, frozen=True, kw_only=True):
     lease_ms: int
     pid: int
     version: str
+    start_tick: int = 0
 
 
 class Claimed(msgspec.Struct, frozen=True, kw_only=True):
@@ -42,7 +43,9 @@ def claim(tx: Tx, command: ClaimEpoch) -> Claimed:
     revision, epoch = tx.take_lease(
         DAEMON_NO, token=command.token, owner=OWNER, until_awake_ms=tx.now.awake_ms + command.lease_ms
     )
-    facts = {"pid": command.pid, "version": command.version}
+    # A pid is used again; with its start tick and boot it names one process.
+    process = {"pid": command.pid, "start_tick": command.start_tick, "boot_id": tx.now.boot_id}
+    facts = {**process, "version": command.version}
     tx.event(DAEMON_NO, revision, "claimed", "daemon", epoch, facts)
     home = tx.one(Q.meta, {"key": "home_id"})
     return Claimed(epoch=epoch, home_id="" if home is None else str(home[0]))

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import msgspec
 
+from pwf.host.identity import Identity
 from pwf.store.custody import void_custody
 from pwf.store.daemon import Claimed, ClaimEpoch, claim
 from pwf.store.kinds import KINDS
@@ -43,6 +44,28 @@ def claim_home(tx: Tx, command: ClaimHome) -> Claimed:
     if copied:
         _hold_all(tx)
     return claimed
+
+
+class HomeFolder(msgspec.Struct, frozen=True, kw_only=True):
+    """The folder with this device and inode."""
+
+    device: int
+    inode: int
+
+
+def last_owner(tx: Tx, query: HomeFolder) -> Identity | None:
+    """The process that claimed this home last and has not given it up; None where the database is from elsewhere.
+
+    It may have ended: whoever asks looks at the process.
+    """
+    place = tx.one(Q.fact, {"key": "home_place"})
+    claimed = tx.one(Q.last_claim)
+    if place is None or claimed is None or claimed[0] != "claimed":
+        return None
+    facts = msgspec.json.decode(claimed[1])
+    if str(place[0]) != f"{query.inode} {query.device} {facts['boot_id']}":
+        return None
+    return Identity(pid=facts["pid"], start_tick=facts["start_tick"], boot_id=facts["boot_id"], session=0)
 
 
 def _bind(tx: Tx, command: ClaimHome) -> bool:

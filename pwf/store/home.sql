@@ -17,3 +17,8 @@ WHERE lease_owner IS NOT NULL
 -- name: last_epoch
 -- The number of the last daemon that the database knows.
 SELECT generation FROM entities WHERE entity_no = 0
+
+-- name: last_claim
+-- Whether a daemon serves, as far as the database knows, and which.
+SELECT kind, payload FROM events WHERE entity_no = 0 AND kind IN ('claimed', 'released')
+ORDER BY revision DESC LIMIT 1

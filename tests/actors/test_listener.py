@@ -11,6 +11,7 @@ import stat
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -41,10 +42,13 @@ def own_uid(_sock: socket.socket) -> int:
 
 @asynccontextmanager
 async def listening(
-    path: Path, handle: Handler = echo, peer_uid: Callable[[socket.socket], int] = own_uid
+    path: Path,
+    handle: Handler = echo,
+    peer_uid: Callable[[socket.socket], int] = own_uid,
+    log: NoLog | None = None,
 ) -> AsyncIterator[Listener]:
     listener = Listener(
-        path, handle=handle, hello=HERE, peer_uid=peer_uid, peer_process=host.peer_process, log=NoLog()
+        path, handle=handle, hello=HERE, peer_uid=peer_uid, peer_process=host.peer_process, log=log or NoLog()
     )
     async with trio.open_nursery() as nursery:
         await nursery.start(listener.run)
@@ -359,6 +363,89 @@ async def test_a_socket_that_vanishes_is_made_again_and_old_connections_live_on(
         for wire in (old, new):
             await wire.send(request(1))
             assert (await wire.receive() or {})["request_id"] == "1"
+
+
+def _file(path: Path, end: contextlib.ExitStack) -> object:
+    path.write_text("precious")
+    return path.read_text
+
+
+def _link(path: Path, end: contextlib.ExitStack) -> object:
+    path.symlink_to("elsewhere")
+    return path.readlink
+
+
+def _folder(path: Path, end: contextlib.ExitStack) -> object:
+    path.mkdir()
+    return lambda: sorted(path.iterdir())
+
+
+def _listener(path: Path, end: contextlib.ExitStack) -> object:
+    other = end.enter_context(socket.socket(socket.AF_UNIX))
+    other.bind(str(path))
+    other.listen()
+
+    def look() -> object:
+        with socket.socket(socket.AF_UNIX) as probe:
+            probe.connect(str(path))
+        return other.accept()[0].close()
+
+    return look
+
+
+@pytest.mark.parametrize("put", [_file, _link, _folder, _listener])
+async def test_what_stands_at_the_sockets_path_is_left_alone_and_named_until_it_is_gone(
+    path: Path, connect: Dialer, put: Any, autojump_clock: trio.testing.MockClock
+) -> None:
+    log = NoLog()
+    with contextlib.ExitStack() as end:
+        async with listening(path, log=log):
+            old = await connect(path)
+            path.unlink()
+            look = put(path, end)
+            before = look()
+            await trio.sleep(GUARD_S * 3)
+
+            assert look() == before
+            assert [event for event, _ in log.events] == ["socket.in_the_way"]
+            await old.send(request(1))
+            assert (await old.receive() or {})["request_id"] == "1"
+
+            path.rename(path.with_name("aside"))
+            await trio.sleep(GUARD_S + 1)
+            await connect(path)
+            assert [event for event, _ in log.events] == ["socket.in_the_way", "socket.made_again"]
+    assert [one.name for one in path.parent.iterdir()] == ["aside"]
+
+
+async def test_a_folder_of_the_socket_that_is_gone_or_not_ours_alone_ends_nothing(
+    path: Path, connect: Dialer, autojump_clock: trio.testing.MockClock
+) -> None:
+    inside = path.parent / "run" / "s"
+    log = NoLog()
+    async with listening(inside, log=log):
+        old = await connect(inside)
+        inside.unlink()
+        inside.parent.chmod(0o755)
+        await trio.sleep(GUARD_S + 1)
+        assert [event for event, _ in log.events] == ["socket.in_the_way"]
+        inside.parent.rmdir()
+        await trio.sleep(GUARD_S + 1)
+        for wire in (old, await connect(inside)):
+            await wire.send(request(1))
+            assert (await wire.receive() or {})["request_id"] == "1"
+
+
+async def test_a_listener_whose_queue_is_full_is_not_taken_for_a_dead_one(path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as busy, contextlib.ExitStack() as clients:
+        busy.bind(str(path))
+        busy.listen(0)
+        for _ in range(2):
+            client = clients.enter_context(socket.socket(socket.AF_UNIX))
+            client.setblocking(False)
+            with contextlib.suppress(BlockingIOError):
+                client.connect(str(path))
+        assert answers(path)
 
 
 async def test_an_ordered_stop_answers_what_is_open_and_tells_who_is_left(

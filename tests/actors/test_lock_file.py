@@ -19,7 +19,7 @@ import pytest
 import trio
 
 from pwf import host
-from pwf.actors.claim.lock_file import LockFile, LockTaker
+from pwf.actors.claim.lock_file import LockFile, LockTaker, take_if_free
 from pwf.clock import SystemClock
 from pwf.errors import AlreadyServing
 from pwf.protocol.frames import PROTOCOL, Hello, encode
@@ -239,10 +239,54 @@ async def test_our_lock_is_held_by_no_child_and_its_text_is_never_half_there(pat
         child.wait()
 
 
+async def test_a_lock_file_that_was_removed_is_made_again_and_locked(path: Path) -> None:
+    with trio.fail_after(20):
+        lock = await taker(path).take()
+    path.unlink()
+    lock.write(LockRecord(pid=1, epoch=7))
+    assert read_record(path) == LockRecord(pid=1, epoch=7)
+    with pytest.raises(AlreadyServing):
+        take_if_free(path)
+    lock.close()
+    take_if_free(path).close()
+
+
+async def test_a_lock_file_that_somebody_else_has_made_meanwhile_stays_as_it_is(
+    path: Path, holder: Holder
+) -> None:
+    descriptor = os.open(path, os.O_RDWR)
+    path.unlink()
+    second = Holder(path)
+    try:
+        second.write(lease_left_ms=10_000)
+        LockFile(descriptor, path).write(LockRecord(pid=1))
+        found = read_record(path)
+        assert found is not None
+        assert found.pid == second.process.pid
+    finally:
+        os.close(descriptor)
+        second.end()
+
+
+async def test_a_lock_on_a_file_that_was_removed_while_it_was_waited_for_is_not_taken(
+    path: Path, holder: Holder
+) -> None:
+    holder.write(lease_left_ms=60_000)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(taken, path)
+        await trio.sleep(0.3)
+        path.unlink()
+        second = Holder(path)
+        second.write(lease_left_ms=600)
+        holder.end()
+        assert await trio.to_thread.run_sync(second.process.wait, 10) == -signal.SIGKILL
+        second.end()
+
+
 async def test_a_lock_that_cannot_be_written_any_more_stops_nothing(path: Path) -> None:
     descriptor = os.open(path, os.O_RDONLY | os.O_CREAT, 0o600)
     fcntl.flock(descriptor, fcntl.LOCK_EX)
-    lock = LockFile(descriptor)
+    lock = LockFile(descriptor, path)
     lock.write(LockRecord(pid=1))
     lock.close()
     assert read_record(path) is None

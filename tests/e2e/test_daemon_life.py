@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import time
+from pathlib import Path
 
 import psutil
 import pytest
@@ -244,6 +245,32 @@ def test_a_second_daemon_is_refused_and_names_the_first(home: Home) -> None:
     refused = home.run("daemon", code=4)
     assert str(first.pid) in refused.stderr
     assert first.poll() is None
+
+
+def test_a_removed_lock_file_and_a_second_daemon_do_not_fence_one_that_serves(home: Home) -> None:
+    home.workflow("one", ONE)
+    first = home.daemon()
+    (home.home / "daemon.lock").unlink()
+
+    refused = home.run("daemon", code=4)
+
+    assert f"pid {first.pid} already serves this home" in refused.stderr
+    home.run("run", "one")
+    assert first.poll() is None
+    assert home.json("status")["pid"] == first.pid
+
+
+def test_a_folder_at_the_sockets_path_ends_no_daemon_and_is_named_by_log_and_doctor(home: Home) -> None:
+    daemon = home.daemon()
+    path = Path(home.record.socket)
+    path.unlink()
+    path.mkdir()
+    wait_for(lambda: any(line["event"] == "socket.in_the_way" for line in home.log()), 10)
+    assert f"{path} is not a socket" in home.run("doctor", code=None).stdout
+    path.rmdir()
+    wait_for(path.is_socket, 10)
+    home.run("status")
+    assert home.pid == daemon.pid
 
 
 def test_commands_that_start_the_daemon_at_once_end_with_one(home: Home) -> None:

@@ -2,8 +2,9 @@
 
 import pytest
 
-from pwf.store.daemon import ClaimEpoch
-from pwf.store.home import ClaimHome, claim_home
+from pwf.host.identity import Identity
+from pwf.store.daemon import ClaimEpoch, Release, release
+from pwf.store.home import ClaimHome, HomeFolder, claim_home, last_owner
 from tests.store.world import IDEMPOTENT, MANUAL, OBSERVED, graph, linear, node
 
 ASK = graph(node("ask", "checkpoint", to="then"), node("then"))
@@ -135,3 +136,29 @@ def test_what_the_lock_file_says_of_another_home_or_of_an_earlier_daemon_changes
     assert serve(served, seen_home_id="another", seen_epoch=99) == home_id
     assert serve(served, seen_home_id=home_id, seen_epoch=2) == home_id
     assert served.row(run_id)["hold"] is None
+
+
+# --- who serves -----------------------------------------------------------------------------------------------
+
+
+def owner(world, **place):
+    return world.do(last_owner, HomeFolder(**(PLACE | place)))
+
+
+def test_a_home_that_was_claimed_and_not_given_up_names_the_process_that_claimed_it(world):
+    assert owner(world) is None
+    claim = ClaimEpoch(token="t", lease_ms=30_000, pid=9, start_tick=77, version="x")
+    claimed = world.do(claim_home, ClaimHome(claim=claim, **PLACE))
+    world.epoch = claimed.epoch
+    boot_id = world.clock.now().boot_id
+    assert owner(world) == Identity(pid=9, start_tick=77, boot_id=boot_id, session=0)
+    world.do(release, Release(token="t", epoch=claimed.epoch))
+    assert owner(world) is None
+
+
+def test_a_copied_home_and_one_of_an_earlier_boot_name_nobody(served):
+    assert owner(served, inode=8) is None
+    assert owner(served, device=2) is None
+    served.reboot()
+    serve(served, inode=8)
+    assert owner(served) is None

@@ -1,6 +1,6 @@
 """The lock file: the kernel's lock on it decides which process serves a home, its text says who that is.
 
-Owns the open descriptor. Promises: the file is never removed, its descriptor is closed on exec and passed
+Owns the open descriptor. Promises: the file is never removed by us, its descriptor is closed on exec and passed
 to no child, so that the lock is free exactly when its holder's process is gone; a holder that neither
 answers nor renews is killed only after it is proved to be the process that wrote the file (pid, start tick,
 boot id), so a stranger with a recycled pid is never touched. Must never decide anything by the text alone
@@ -46,17 +46,29 @@ class Processes(Protocol):
 
 
 class LockFile:
-    """Our held lock."""
+    """Our held lock. Somebody may remove the file all the same: then clients find nobody, and another process may lock
+    the one that it makes, so each `write` makes it again."""
 
-    def __init__(self, descriptor: int) -> None:
+    def __init__(self, descriptor: int, path: Path) -> None:
         self._descriptor = descriptor
+        self._path = path
 
     def write(self, record: LockRecord) -> None:
         """Say who holds the lock. A full disk loses nothing: the block is there since the first write."""
         text = msgspec.json.encode(record) + b"\n"
         with contextlib.suppress(OSError):
+            if not _is_at(self._path, self._descriptor):
+                self._make_again()
             os.pwrite(self._descriptor, text.rjust(RECORD_BYTES), 0)
             os.ftruncate(self._descriptor, RECORD_BYTES)
+
+    def _make_again(self) -> None:
+        """Lock a new file at the path. Whoever has locked it first finds out from the database that we serve."""
+        with contextlib.suppress(HomeRefused):
+            descriptor = _open(self._path)
+            if _lock(descriptor):
+                os.dup2(descriptor, self._descriptor, inheritable=False)
+            os.close(descriptor)
 
     def close(self) -> None:
         """Let the lock go."""
@@ -69,7 +81,7 @@ def take_if_free(path: Path) -> LockFile:
     if not _lock(descriptor):
         os.close(descriptor)
         raise serving(read_record(path) or LockRecord())
-    return LockFile(descriptor)
+    return LockFile(descriptor, path)
 
 
 class LockTaker:
@@ -86,13 +98,16 @@ class LockTaker:
 
         Raises `AlreadyServing` naming the holder, when it answers, or goes on renewing its lease.
         """
-        descriptor = _open(self._path)
-        try:
-            await self._wait_for(descriptor)
-        except BaseException:
-            os.close(descriptor)
-            raise
-        return LockFile(descriptor)
+        while True:
+            descriptor = _open(self._path)
+            try:
+                await self._wait_for(descriptor)
+            except BaseException:
+                os.close(descriptor)
+                raise
+            if _is_at(self._path, descriptor):
+                return LockFile(descriptor, self._path)
+            os.close(descriptor)  # the file was removed while we waited: somebody else may hold another
 
     async def _wait_for(self, descriptor: int) -> None:
         first: LockRecord | None = None
@@ -173,6 +188,15 @@ def serving(holder: LockRecord, more: str = "") -> AlreadyServing:
         hint="pwf status shows it; pwf stop ends it",
         details={"pid": holder.pid, "socket": holder.socket},
     )
+
+
+def _is_at(path: Path, descriptor: int) -> bool:
+    """Whether the open file is still the one at the path."""
+    try:
+        found, ours = path.lstat(), os.fstat(descriptor)
+    except OSError:
+        return False
+    return (found.st_dev, found.st_ino) == (ours.st_dev, ours.st_ino)
 
 
 def _open(path: Path) -> int:

@@ -3,7 +3,8 @@
 Owns the socket's path while the daemon serves. Promises: the socket is 0600 in a folder that is 0700 and
 ours; a peer of another user is turned away by the kernel's credentials; a path that is taken by something
 else than a dead socket is refused, never removed; the socket is made again within `GUARD_S` when somebody
-removes it. A connection that fails ends alone.
+removes it, and when something else stands in its place, as soon as that is gone: meanwhile the log names it, and
+whoever is connected is served. A connection that fails ends alone.
 In: connections; `say_goodbye`. Out: `Connection` tasks. If it dies, the daemon ends.
 """
 
@@ -24,7 +25,7 @@ from pwf.actors.base.mailbox import Mailbox, Message, ask
 from pwf.actors.base.socket_stream import SocketStream
 from pwf.actors.door.connection import Connection
 from pwf.actors.operations.caller import Handler
-from pwf.errors import AlreadyServing, HomeRefused, Unavailable
+from pwf.errors import AlreadyServing, HomeRefused, PwfError, Unavailable
 from pwf.host.identity import Identity
 from pwf.ownership import make_folder
 from pwf.protocol.frames import ErrorFrame, Hello, encode, error_body
@@ -35,12 +36,13 @@ INBOX_MAX = 4
 BACKLOG = 128
 CONNECTIONS_MAX = 512
 GUARD_S = 5.0  # how long a removed socket stays away
+TURN_AWAY_S = 1.0
 ACCEPT_PAUSE_S = 0.1  # after running out of descriptors
-PROBE_S = 1.0
 FLUSH_S = 0.05  # for answers that are on their way when the daemon stops
 GOODBYE_S_MAX = 0.5
 
 _NO_RESOURCES = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
+_NO_LINKS = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOTSUP, errno.ENOSYS}  # of a file system
 
 
 # --- messages -------------------------------------------------------------------------------------------------
@@ -103,7 +105,6 @@ class Listener:
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Listen and serve until cancelled; removes the socket at the end."""
-        claim_path(self._path)
         listening = self._bind()
         task_status.started()
         try:
@@ -112,22 +113,33 @@ class Listener:
                     while True:
                         accepting = trio.CancelScope()
                         nursery.start_soon(self._accept, listening, nursery, accepting)
-                        goodbye = await self._guard()
+                        guarded = await self._guard()
                         accepting.cancel()
-                        if goodbye is not None:
-                            await self._inbox.answer(goodbye, self._handle_goodbye)
+                        if isinstance(guarded, SayGoodbye):
+                            await self._inbox.answer(guarded, self._handle_goodbye)
                             await trio.sleep_forever()
-                        self._log.warning("socket.made_again", path=str(self._path))
-                        listening = self._bind()
+                        listening = guarded
         finally:
             self._remove()
 
-    async def _guard(self) -> SayGoodbye | None:
-        """Wait for a message; None once our socket is no longer at its path."""
+    async def _guard(self) -> SayGoodbye | trio.socket.SocketType:
+        """Wait for a message, or for a new socket that was needed at the path."""
+        in_the_way = ""
         while True:
             message = await self._inbox.take_one(trio.current_time() + GUARD_S)
-            if message is not None or _identity(self._path) != self._identity:
+            if message is not None:
                 return message
+            if _identity(self._path) == self._identity:
+                continue
+            try:
+                made = self._bind()
+            except PwfError as error:
+                if error.message != in_the_way:
+                    in_the_way = error.message
+                    self._log.error("socket.in_the_way", message=error.message, hint=error.hint)
+            else:
+                self._log.warning("socket.made_again", path=str(self._path))
+                return made
 
     async def _handle_goodbye(self, message: SayGoodbye) -> None:
         self._remove()
@@ -140,25 +152,18 @@ class Listener:
                     )
 
     def _bind(self) -> trio.socket.SocketType:
-        make_folder(self._path.parent)
-        # Bound beside and renamed over: the path never shows a socket with other rights, or one nobody
-        # listens on.
-        beside = self._path.with_name(self._path.name + "~")
-        beside.unlink(missing_ok=True)
+        """A socket at the path. Raises `HomeRefused` or `AlreadyServing`, and changes nothing, where that is taken."""
+        claim_path(self._path)
         raw = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
-            raw.bind(os.fspath(beside))
-            os.chmod(beside, 0o600)
-            raw.listen(BACKLOG)
+            self._identity = _listen_at(raw, self._path)
             raw.setblocking(False)
-            os.rename(beside, self._path)
         except OSError as error:
             raw.close()
             raise HomeRefused(
                 f"the socket {self._path} can not be made: {error.strerror}",
                 hint=f"check the folder: ls -ld {self._path.parent}",
             ) from error
-        self._identity = _identity(self._path)
         return trio.socket.from_stdlib_socket(raw)
 
     async def _accept(
@@ -223,7 +228,7 @@ class Listener:
         refused = Unavailable(
             "this connection is not served", hint="it is another user's, or there are too many"
         )
-        with trio.move_on_after(PROBE_S):
+        with trio.move_on_after(TURN_AWAY_S):
             with contextlib.suppress(trio.BrokenResourceError):
                 await stream.send_all(encode(ErrorFrame(error=error_body(refused))))
         await trio.aclose_forcefully(stream)
@@ -233,6 +238,26 @@ class Listener:
             self._path.unlink(missing_ok=True)
 
 
+def _listen_at(raw: socket.socket, path: Path) -> tuple[int, int] | None:
+    """Bound beside and linked to the path: that never shows a socket with other rights, or one that nobody listens on,
+    and nothing that came there meanwhile is replaced.
+    """
+    beside = path.with_name(f"~{os.urandom(4).hex()}")
+    raw.bind(os.fspath(beside))
+    try:
+        os.chmod(beside, 0o600)
+        raw.listen(BACKLOG)
+        try:
+            os.link(beside, path)
+        except OSError as error:
+            if error.errno not in _NO_LINKS:
+                raise
+            os.rename(beside, path)  # nothing was there a moment ago
+        return _identity(path)
+    finally:
+        beside.unlink(missing_ok=True)
+
+
 def claim_path(path: Path) -> None:
     """Make way for the socket, or say who stands in the way: `HomeRefused`, `AlreadyServing`."""
     _check_folder(path.parent)
@@ -240,6 +265,10 @@ def claim_path(path: Path) -> None:
         found = path.lstat()
     except FileNotFoundError:
         return
+    except OSError as error:
+        raise HomeRefused(
+            f"{path} can not be looked at: {error.strerror}", hint=f"ls -ld {path.parent}"
+        ) from error
     if not stat.S_ISSOCK(found.st_mode):
         raise HomeRefused(
             f"{path} is taken by something that is not a socket", hint=f"move it away: mv {path} {path}.old"
@@ -254,7 +283,7 @@ def claim_path(path: Path) -> None:
 def answers(path: Path) -> bool:
     """Whether a process holds the listening end of the socket at `path` (it may be too busy to accept)."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
-        probe.settimeout(PROBE_S)
+        probe.setblocking(False)  # one whose queue is full says so at once
         try:
             probe.connect(os.fspath(path))
         except (ConnectionRefusedError, FileNotFoundError):
