@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import msgspec
 
-from pwf.host.identity import Identity
+from pwf.protocol.spawn import Identity
 from pwf.store.custody import void_custody
 from pwf.store.daemon import Claimed, ClaimEpoch, claim
 from pwf.store.kinds import KINDS
