@@ -28,7 +28,7 @@ from pwf.actors.door.views import Views
 from pwf.actors.operations.caller import Handler
 from pwf.actors.operations.dispatch import Operations
 from pwf.actors.operations.people import Lineage, People
-from pwf.actors.operations.services import Admission, Life, Services
+from pwf.actors.operations.services import Life, Services
 from pwf.actors.runs.clock_watch import ClockWatch
 from pwf.actors.runs.scheduler import Scheduler, SchedulerHandle
 from pwf.actors.upkeep.backup import Backups
@@ -84,7 +84,6 @@ class Ports:
     user: str
     check_files: Callable[[], None]  # raises where the database's files are no longer those that were opened
     changes: Callable[[StoreHandle], ChangeSource] = lambda store: store
-    admission: Callable[[SchedulerHandle], Admission] = lambda scheduler: scheduler  # as operations have it
 
 
 @dataclass(frozen=True)
@@ -136,7 +135,7 @@ def wire(
     door: Door
     services = Services(
         store=store,
-        scheduler=ports.admission(scheduler.handle),
+        scheduler=scheduler.handle,
         definitions=definitions.handle,
         schemas=Schemas(),
         changes=changes,

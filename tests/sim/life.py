@@ -6,6 +6,7 @@ files, clocks. A crash ends everything at once, and what the dying tasks still d
 
 from __future__ import annotations
 
+import copy
 import random
 import sys
 from collections.abc import Callable, Sequence
@@ -217,20 +218,16 @@ class SimDoor:
         return scope
 
 
-class FlakyAdmission:
+def lose_wake_ups(scheduler: SchedulerHandle, world: Any, chance: random.Random) -> SchedulerHandle:
     """The scheduler's handle as operations have it: a wake-up may be lost."""
+    flaky = copy.copy(scheduler)
 
-    def __init__(self, scheduler: SchedulerHandle, world: Any, chance: random.Random) -> None:
-        self._scheduler = scheduler
-        self._world = world
-        self._chance = chance
+    def wake() -> None:
+        if chance.random() >= world.rate("wake_lost"):
+            scheduler.wake()
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._scheduler, name)
-
-    def wake(self) -> None:
-        if self._chance.random() >= self._world.rate("wake_lost"):
-            self._scheduler.wake()
+    flaky.wake = wake
+    return flaky
 
 
 class Life:
@@ -348,6 +345,7 @@ class Life:
                 stop=self.stop,
             )
             self.scheduler = actors.scheduler.handle
+            actors.services.scheduler = lose_wake_ups(self.scheduler, self.world, self._chance)
             try:
                 await live(
                     actors,
@@ -375,7 +373,6 @@ class Life:
             lineage=_of_a_person,
             user="sim",
             changes=lambda store: flaky,
-            admission=lambda scheduler: FlakyAdmission(scheduler, self.world, self._chance),
         )
 
     def _open_door(self, handle: Handler) -> SimDoor:

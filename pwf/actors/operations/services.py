@@ -22,6 +22,7 @@ from pwf.actors.code.newer_code import NewerCodeHandle
 from pwf.actors.code.schemas import Schemas
 from pwf.actors.operations.caller import Caller
 from pwf.actors.operations.people import People
+from pwf.actors.runs.scheduler import SchedulerHandle
 from pwf.actors.upkeep.backup import BackupsHandle
 from pwf.actors.upkeep.pruner import PrunerHandle
 from pwf.clock import Clock
@@ -31,49 +32,13 @@ from pwf.host import Identity
 from pwf.ids import check_key
 from pwf.places import Places
 from pwf.protocol.frames import Request
-from pwf.protocol.operations import RunStarted
-from pwf.store.explain import Load
-from pwf.store.once import Done
 from pwf.store.receipts import ReceiptKey
-from pwf.store.runs import StartRun
 from pwf.values import canonical, digest, parse, parse_canonical
 
 P = TypeVar("P")
 R = TypeVar("R")
 
 State = Literal["starting", "serving", "draining", "degraded"]
-
-
-class Admission(Protocol):
-    """The scheduler's handle, as far as clients' operations need it."""
-
-    capacity: int
-
-    @property
-    def admissions(self) -> int:
-        """How many runs were admitted in this life of the daemon."""
-        ...
-
-    @property
-    def used(self) -> int:
-        """Launches and live runners."""
-        ...
-
-    def load(self) -> Load:
-        """What a run's reason depends on besides its rows."""
-        ...
-
-    async def start(self, command: StartRun) -> Done[RunStarted]:
-        """Start a run, at once where there is capacity."""
-        ...
-
-    def wake(self) -> None:
-        """Look at the queue."""
-        ...
-
-    async def stop_run(self, run_id: str, revision: int) -> None:
-        """End the runner of a run whose cancel or immediate pause is committed as `revision`."""
-        ...
 
 
 class Subscriptions(Protocol):
@@ -111,7 +76,7 @@ class Services:
     """Every handle that an operation may need."""
 
     store: StoreHandle
-    scheduler: Admission
+    scheduler: SchedulerHandle
     definitions: DefinitionsHandle
     schemas: Schemas
     changes: Changes
