@@ -11,7 +11,7 @@ from __future__ import annotations
 import random
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any, Literal
+from typing import Any, Generic, Literal, Self, TypeVar, Unpack, cast
 
 import anyio
 import anyio.to_thread
@@ -20,7 +20,7 @@ import msgspec
 from pwf.client.backoff import delay_s
 from pwf.client.connection import Connection
 from pwf.client.content import ValueReader, inline_bytes
-from pwf.client.core import Answered, Broken, CallReply, ClientCore, Happening, News, Subscription
+from pwf.client.core import Answered, Broken, CallReply, ClientCore, Happening, More, News, Subscription
 from pwf.client.origin import origin
 from pwf.client.peer import GREETING_S_MAX, dial, serves
 from pwf.client.starting import autostart_allowed, connect_or_start, socket_path
@@ -41,6 +41,8 @@ from pwf.protocol.operations import (
 from pwf.protocol.runner import Value
 from pwf.protocol.views import ENDED, RunView
 from pwf.values import canonical
+
+V = TypeVar("V")
 
 READ_BYTES = 256 * 1024
 GREETINGS_MAX = 6  # each start of the daemon takes one, too
@@ -75,23 +77,14 @@ class Client:
         operation: str,
         payload: msgspec.Struct | None = None,
         *,
-        run_id: str | None = None,
-        expected_revision: int | None = None,
-        key: str | None = None,
         timeout_s: float | None = CALL_S_MAX,
+        **more: Unpack[More],
     ) -> Any:
-        """One operation; returns its result struct (`OPERATIONS[operation].result`).
+        """One operation; returns its result struct (`OPERATIONS[operation].result`). `more`: see `More`.
 
         Raises the `pwf.errors` class of a refusal, and `Unavailable` after `timeout_s` (None waits for ever).
         """
-        reply = await self.exchange(
-            operation,
-            payload,
-            run_id=run_id,
-            expected_revision=expected_revision,
-            key=key,
-            timeout_s=timeout_s,
-        )
+        reply = await self.exchange(operation, payload, timeout_s=timeout_s, **more)
         return reply.result
 
     async def exchange(
@@ -99,17 +92,13 @@ class Client:
         operation: str,
         payload: msgspec.Struct | None = None,
         *,
-        run_id: str | None = None,
-        expected_revision: int | None = None,
-        key: str | None = None,
         timeout_s: float | None = CALL_S_MAX,
+        **more: Unpack[More],
     ) -> CallReply:
         """Like `call`, with outcome, revision and receipt."""
         if self._failed is not None:
             raise self._failed
-        request_id = self._core.request(
-            operation, payload, run_id=run_id, expected_revision=expected_revision, key=key
-        )
+        request_id = self._core.request(operation, payload, **more)
         waiter = self._waiters[request_id] = _Waiter()
         self._to_send.set()
         try:
@@ -321,8 +310,11 @@ class Client:
         self._to_send.set()
 
 
-class _Stream:
-    """States of a view, the newest only where several came at once. Close it, or use `async with`."""
+class _Stream(Generic[V]):
+    """An async iterator of a view's states, the newest only where several came at once.
+
+    Close it, or use `async with`.
+    """
 
     def __init__(self, client: Client, subscription: Subscription) -> None:
         self._client = client
@@ -333,54 +325,39 @@ class _Stream:
         """Stop following. Doing it twice is fine."""
         self._client._stop(self._subscription)
 
-    async def _advance(self) -> msgspec.Struct:
-        if not await self._client._next(self._subscription, self._seen):
-            raise StopAsyncIteration
-        self._seen = self._subscription.news
-        return self._subscription.value()
-
-
-class RunStream(_Stream):
-    """An async iterator of `RunView`; ends after the view in which the run has ended."""
-
-    _done = False
-
-    async def __aenter__(self) -> RunStream:
+    async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(self, *_: object) -> None:
         await self.aclose()
 
-    def __aiter__(self) -> RunStream:
+    def __aiter__(self) -> Self:
         return self
+
+    async def __anext__(self) -> V:
+        if not await self._client._next(self._subscription, self._seen):
+            raise StopAsyncIteration
+        self._seen = self._subscription.news
+        return cast(V, self._subscription.value())  # of the type that its row in `VIEWS` names
+
+
+class RunsStream(_Stream[RunList]):
+    """Of a list of runs, without end."""
+
+
+class RunStream(_Stream[RunView]):
+    """Of a run; ends after the view in which the run has ended."""
+
+    _done = False
 
     async def __anext__(self) -> RunView:
         if self._done:
             raise StopAsyncIteration
-        value = await self._advance()
-        assert isinstance(value, RunView)
-        if value.summary.status in ENDED:
+        view = await super().__anext__()
+        if view.summary.status in ENDED:
             self._done = True
             await self.aclose()
-        return value
-
-
-class RunsStream(_Stream):
-    """An async iterator of `RunList`."""
-
-    async def __aenter__(self) -> RunsStream:
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.aclose()
-
-    def __aiter__(self) -> RunsStream:
-        return self
-
-    async def __anext__(self) -> RunList:
-        value = await self._advance()
-        assert isinstance(value, RunList)
-        return value
+        return view
 
 
 @asynccontextmanager

@@ -9,7 +9,7 @@ touches a socket.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypedDict, Unpack
 
 import msgspec
 
@@ -39,6 +39,17 @@ from pwf.protocol.operations import (
     UnsubscribePayload,
     ViewName,
 )
+
+
+class More(TypedDict, total=False):
+    """What a request may say besides its payload.
+
+    `expected_revision`: only if the run is still at it. `key`: sent again under it, a change is made once.
+    """
+
+    run_id: str | None
+    expected_revision: int | None
+    key: str | None
 
 
 class CallReply(NamedTuple):
@@ -78,12 +89,6 @@ class Subscription:
             raise ProtocolError(f"the daemon sent a view that is not a {wanted.__name__}: {error}") from error
 
 
-class Greeted(NamedTuple):
-    """The daemon has said who it is; the connection can be used."""
-
-    hello: Hello
-
-
 class Answered(NamedTuple):
     """A request is settled: by a reply, or by the error it raises."""
 
@@ -103,7 +108,7 @@ class Broken(NamedTuple):
     error: PwfError
 
 
-Happening = Greeted | Answered | News | Broken
+Happening = Answered | News | Broken
 
 
 @dataclass
@@ -150,19 +155,11 @@ class ClientCore:
         self._outgoing.clear()
         return data
 
-    def request(
-        self,
-        operation: str,
-        payload: msgspec.Struct | None = None,
-        *,
-        run_id: str | None = None,
-        expected_revision: int | None = None,
-        key: str | None = None,
-    ) -> str:
+    def request(self, operation: str, payload: msgspec.Struct | None = None, **more: Unpack[More]) -> str:
         """Put one request into the outgoing bytes; return its id. Raises when it does not fit the
         operation.
         """
-        request = self._build(operation, payload, run_id, expected_revision, key)
+        request = self._build(operation, payload, **more)
         try:
             data = encode(request)
         except FrameTooLarge as error:
@@ -216,14 +213,7 @@ class ClientCore:
 
     # --- inside ---------------------------------------------------------------------------------------------
 
-    def _build(
-        self,
-        operation: str,
-        payload: msgspec.Struct | None,
-        run_id: str | None,
-        expected_revision: int | None,
-        key: str | None,
-    ) -> Request:
+    def _build(self, operation: str, payload: msgspec.Struct | None, **more: Unpack[More]) -> Request:
         known = OPERATIONS.get(operation)
         if known is None:
             raise InvalidArgument(f"there is no operation {operation!r}")
@@ -232,6 +222,7 @@ class ClientCore:
             raise InvalidArgument(
                 f"{operation} takes a {known.payload.__name__}, not a {type(body).__name__}",
             )
+        run_id, key = more.get("run_id"), more.get("key")
         if known.needs_run and run_id is None:
             raise InvalidArgument(f"{operation} needs a run_id")
         self._next_request += 1
@@ -242,14 +233,14 @@ class ClientCore:
             client_id=self.client_id,
             operation=operation,
             run_id=run_id,
-            expected_revision=expected_revision,
+            expected_revision=more.get("expected_revision"),
             idempotency_key=key,  # an empty one too: the daemon refuses it
             payload=msgspec.Raw(msgspec.json.encode(body)) if body != Nothing() else EMPTY,
         )
 
     def _ask_view(self, subscription: Subscription) -> None:
         payload = SubscribePayload(id=subscription.id, view=subscription.view, query=subscription.query)
-        request = self._build("view.subscribe", payload, subscription.run_id, None, None)
+        request = self._build("view.subscribe", payload, run_id=subscription.run_id)
         self._pending[request.request_id] = _Pending(request, subscription)
         self._outgoing += encode(request)
 
@@ -264,7 +255,7 @@ class ClientCore:
                     hint="pwf stop, and run the command again",
                 )
             self.hello = frame
-            return [Greeted(frame)]
+            return []
         if self.hello is None:
             raise ProtocolError("the daemon's first frame was not its hello")
         return self._answer(frame) if isinstance(frame, Response) else self._event(frame)

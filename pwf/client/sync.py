@@ -13,13 +13,13 @@ import socket
 import time
 from collections.abc import Iterator
 from types import TracebackType
-from typing import Any, Literal
+from typing import Any, Literal, Unpack
 
 import msgspec
 
 from pwf.client.backoff import delay_s
 from pwf.client.content import ValueReader, inline_bytes
-from pwf.client.core import Answered, Broken, CallReply, ClientCore, Greeted, Subscription
+from pwf.client.core import Answered, Broken, CallReply, ClientCore, More, Subscription
 from pwf.client.starting import autostart_allowed, connect_or_start
 from pwf.client.version import version
 from pwf.errors import DaemonUnreachable, PwfError, Unavailable
@@ -113,38 +113,25 @@ class SyncClient:
         operation: str,
         payload: msgspec.Struct | None = None,
         *,
-        run_id: str | None = None,
-        expected_revision: int | None = None,
-        key: str | None = None,
         timeout_s: float | None = CALL_S_MAX,
+        **more: Unpack[More],
     ) -> Any:
-        """One operation; returns its result struct (`OPERATIONS[operation].result`).
+        """One operation; returns its result struct (`OPERATIONS[operation].result`). `more`: see `More`.
 
         Raises the `pwf.errors` class of a refusal, and `Unavailable` after `timeout_s` (None waits for ever).
         """
-        return self.exchange(
-            operation,
-            payload,
-            run_id=run_id,
-            expected_revision=expected_revision,
-            key=key,
-            timeout_s=timeout_s,
-        ).result
+        return self.exchange(operation, payload, timeout_s=timeout_s, **more).result
 
     def exchange(
         self,
         operation: str,
         payload: msgspec.Struct | None = None,
         *,
-        run_id: str | None = None,
-        expected_revision: int | None = None,
-        key: str | None = None,
         timeout_s: float | None = CALL_S_MAX,
+        **more: Unpack[More],
     ) -> CallReply:
         """Like `call`, with outcome, revision and receipt."""
-        request_id = self._core.request(
-            operation, payload, run_id=run_id, expected_revision=expected_revision, key=key
-        )
+        request_id = self._core.request(operation, payload, **more)
         self._wanted.add(request_id)
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         try:
@@ -310,8 +297,6 @@ class SyncClient:
                 self.close()
                 self._core.fail_all(happening.error)
                 raise happening.error
-            elif isinstance(happening, Greeted):
-                pass
         self._flush()
         return True
 

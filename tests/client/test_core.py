@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from pwf.client.core import Answered, Broken, CallReply, ClientCore, Greeted, Happening, News
+from pwf.client.core import Answered, Broken, CallReply, ClientCore, Happening, News
 from pwf.errors import (
     Conflict,
     InvalidArgument,
@@ -69,7 +69,8 @@ def test_a_new_connection_greets_first() -> None:
     first = decode_client_frame(core.take_outgoing().splitlines()[0])
     assert isinstance(first, Hello)
     assert (first.protocol, first.version) == (PROTOCOL, "0.1")
-    assert isinstance(one(core.receive(HELLO)), Greeted)
+    assert core.receive(HELLO) == []
+    assert core.hello is not None
 
 
 def test_answers_are_matched_by_id_in_any_order() -> None:
