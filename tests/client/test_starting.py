@@ -106,7 +106,7 @@ def test_files_of_runs_get_the_rights_of_whoever_started_the_daemon_and_its_own_
     assert "Umask:\t0022\n" in Path(f"/proc/{pid}/status").read_text()
     modes = {path.name: path.stat().st_mode & 0o777 for path in at.home.iterdir()}
     assert {"pwf.db", "pwf.db-wal", "daemon.log", "deaths.json"} <= modes.keys()
-    assert set(modes.values()) == {0o600}
+    assert modes == {name: 0o700 if (at.home / name).is_dir() else 0o600 for name in modes}
 
 
 def test_a_hang_up_does_not_end_it_and_stop_does(at: Places) -> None:
