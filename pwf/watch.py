@@ -48,6 +48,14 @@ def mark_to_keep(found: os.stat_result) -> Mark:
     return mark(found)
 
 
+def mark_as_of(path: str, since_ns: int) -> Mark | None:
+    """The mark of what was read since then; one that never agrees, where it may have been written meanwhile."""
+    kept = mark_of(path)
+    if kept is None or max(kept[:2]) < since_ns - SETTLED_NS:
+        return kept
+    return (_UNSETTLED, *kept[1:])
+
+
 def mark_to_keep_of(path: str) -> Mark | None:
     """The same for what the path leads to, or None where nothing can be reached."""
     try:

@@ -109,11 +109,15 @@ class Load(_Message, frozen=True, kw_only=True, forbid_unknown_fields=True, tag=
 class Loaded(_Message, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="loaded"):
     """`error`: loading failed, with what is known. `unsafe`: why runners must be fresh (None: may fork).
 
+    `files`: what outside the project was loaded from, with its marks (see `Resolved.watch`). Once one of them has
+    changed, no runner may be forked any more.
+
     After either, the template ends what loading started, and then itself.
     """
 
     call: int
     unsafe: str | None = None
+    files: dict[str, tuple[int, int, int, int]] = {}
     error: str | None = None
     error_code: str | None = None
     hint: str | None = None

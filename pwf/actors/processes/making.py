@@ -246,13 +246,16 @@ class Makers:
             if template.unsafe is not None:
                 self._log_unsafe(message, template.unsafe)
                 raise _Again(msgspec.structs.replace(message, isolate="spawn"))
+            again = msgspec.structs.replace(message, attempt=message.attempt + 1)
+            if not template.is_current and message.attempt < ATTEMPTS_MAX:  # edited while it was loading
+                raise _Again(again)
             self._note_demand(template)
             try:
                 (process,) = await self._fork(template, 1)
             except LinkClosed:  # it died or was stopped, or made room for another, since it was last used
                 if message.attempt >= ATTEMPTS_MAX:
                     raise RunnerCrashed("the template ended while it forked a runner") from None
-                raise _Again(msgspec.structs.replace(message, attempt=message.attempt + 1)) from None
+                raise _Again(again) from None
             process.marker = message.marker
             template.standing_by.looked_at.wake()
             return process

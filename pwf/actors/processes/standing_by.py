@@ -2,8 +2,8 @@
 
 `StandbyRunners` is the published table, with a `StandingBy` for each template: the pool puts runners in, others take
 them out at once and may put them back. Whoever took one owns it. It tells the pool only by a wake-up, at which the pool
-looks at it again. Promises: one runner is given out once; one that has died is not, nor one of an interpreter that is
-another file by now; closed, a `StandingBy` keeps none.
+looks at it again. Promises: one runner is given out once; one that has died is not, nor one whose interpreter or
+loaded files are others by now; closed, a `StandingBy` keeps none.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ def template_key(interpreter: str, bundle_key: str, environment: dict[str, str])
     return interpreter, bundle_key, tuple(sorted(environment.items()))
 
 
-class Interpreted(Protocol):
-    """What the runners came from in the end: a zygote."""
+class Loaded(Protocol):
+    """What the runners come from."""
 
     @property
     def is_current(self) -> bool:
-        """Whether the interpreter is still the file that the zygote was started from."""
+        """Whether the files that it was started and loaded from are still as they were then."""
 
 
 class StandingBy:
-    """The runners of one template, which came from `zygote`."""
+    """The runners of one template."""
 
-    def __init__(self, zygote: Interpreted) -> None:
+    def __init__(self, origin: Loaded) -> None:
         self.looked_at = Watch()  # a wake-up for the pool: somebody took one
         self.taken_at = 0.0  # trio's clock
-        self._zygote = zygote
+        self._origin = origin
         self._waiting: deque[RunnerProcess] = deque()
         self._is_closed = False
 
@@ -74,7 +74,7 @@ class StandingBy:
 
     def reserve(self) -> Reserved | None:
         """One that lives, if there is one. Does not wait."""
-        if not self._waiting or not self._zygote.is_current:
+        if not self._waiting or not self._origin.is_current:
             return None
         while self._waiting:
             process = self._waiting.popleft()

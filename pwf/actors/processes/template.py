@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import signal
 import socket
+import time
 from collections.abc import Sequence
 from contextlib import ExitStack
 from typing import NamedTuple, Protocol
@@ -18,14 +19,17 @@ from pwf import host
 from pwf.actors.processes.link import Exits, LinkClosed, SpawnLink
 from pwf.actors.processes.output_ends import OutputEnds
 from pwf.actors.processes.runner_process import RunnerProcess
-from pwf.actors.processes.standing_by import Interpreted, StandingBy
+from pwf.actors.processes.standing_by import Loaded, StandingBy
 from pwf.errors import RunnerCrashed
 from pwf.host import Identity
 from pwf.protocol.spawn import Forked, ForkRunners
+from pwf.watch import Watched
 
 FORK_TIMEOUT_S = 10.0
 WAITING_MAX = 1  # runners that wait for a run
 WAITING_HURRIED_MAX = 4
+FILES_FEW_MAX = 100  # a look at one takes a microsecond; at more than these
+LOOKED_AT_NS = 50_000_000  # a look so short ago is enough: nobody edits and starts within that
 TOGETHER_MIN = 2  # so many are forked at once while more than one is wanted: each costs less then
 WAITING_MARKER = "pwf:waiting:0"  # of a runner that has no run yet, in the form of a run's marker
 
@@ -82,7 +86,7 @@ class Spawner(Protocol):
     runners: set[RunnerProcess]  # that live
 
 
-class Origin(Spawner, Interpreted, Protocol):
+class Origin(Spawner, Loaded, Protocol):
     """A zygote, as its templates need it."""
 
 
@@ -96,7 +100,8 @@ class Template:
         self.zygote = zygote
         self.identity = identity
         self.unsafe: str | None = None
-        self.standing_by = StandingBy(zygote)
+        self.files = Watched({})  # that it has loaded code from, besides the project's
+        self.standing_by = StandingBy(self)
         self.runners: set[RunnerProcess] = set()
         self.is_used = False
         self.hurries_until = 0.0
@@ -115,9 +120,15 @@ class Template:
         return not self._link.closed.is_set()
 
     @property
+    def is_current(self) -> bool:
+        """Whether its interpreter, and what it has loaded, are still what stands in the files."""
+        asked_ns = time.monotonic_ns() - LOOKED_AT_NS if len(self.files) > FILES_FEW_MAX else None
+        return self.zygote.is_current and self.files.hold(asked_ns)
+
+    @property
     def is_usable(self) -> bool:
-        """Whether it lives, and still stands for what its interpreter is. Its zygote may be gone."""
-        return self.is_open and self.zygote.is_current
+        """Whether it lives, and still stands for what its files are. Its zygote may be gone."""
+        return self.is_open and self.is_current
 
     @property
     def wanted(self) -> int:

@@ -37,6 +37,7 @@ from pwf.protocol.spawn import (
     SourceBundle,
     StartFresh,
 )
+from pwf.watch import Watched
 
 START_TIMEOUT_S = 30.0  # a cold disk, and an interpreter that imports pwf for the first time
 EXIT_STATUS_WAIT_S = 1.0
@@ -155,7 +156,8 @@ class Zygote:
             template = Template(self, link, identity, self._exits)
 
             async def load_and_live() -> None:
-                template.unsafe = await self._load(link, said, identity, bundle, environment, deadline_s)
+                loaded = await self._load(link, said, identity, bundle, environment, deadline_s)
+                template.unsafe, template.files = loaded.unsafe, Watched(loaded.files)
                 await live(template)
 
             try:
@@ -220,8 +222,8 @@ class Zygote:
         bundle: SourceBundle,
         environment: dict[str, str],
         deadline_s: float,
-    ) -> str | None:
-        """Why the loaded process must not be forked from, or None. On failure the process is ended."""
+    ) -> Loaded:
+        """Have the process load, and say what came of it. On failure the process is ended."""
         loaded = False
         try:
             with trio.fail_after(deadline_s):
@@ -231,7 +233,7 @@ class Zygote:
                 kind = GraphError if answer.error_code == GraphError.code else LoadFailed
                 raise kind(said.after(answer.error), hint=answer.hint)
             loaded = True
-            return answer.unsafe
+            return answer
         except trio.TooSlowError:
             raise LoadFailed(said.after(f"loading did not end within {deadline_s:g} s")) from None
         except LinkClosed:

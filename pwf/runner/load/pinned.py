@@ -44,10 +44,7 @@ def load_bundle(bundle: SourceBundle) -> Workflow[object]:
     Raises `LoadFailed` or `GraphError`, with file and line and what to do. Leaves the working folder as it
     was.
     """
-    root = next((source for source in bundle.sources if source.kind == "root"), None)
-    if root is None:
-        raise LoadFailed(f"the definition {bundle.definition_id} has no root file")
-    tree = ProjectTree(bundle.root, os.path.dirname(root.path))
+    root, tree = _root_of(bundle), tree_of(bundle)
     finder = PinnedFinder(tree, bundle.sources, root.path)
     finder.install()
     with standing_in(bundle.root, root.path):
@@ -57,6 +54,18 @@ def load_bundle(bundle: SourceBundle) -> Workflow[object]:
         except BaseException as error:  # user code: SystemExit included
             fault = load_fault(error, root.path, tree)
             raise fault.exception() from error
+
+
+def tree_of(bundle: SourceBundle) -> ProjectTree:
+    """The bundle's project."""
+    return ProjectTree(bundle.root, os.path.dirname(_root_of(bundle).path))
+
+
+def _root_of(bundle: SourceBundle) -> PinnedSource:
+    for source in bundle.sources:
+        if source.kind == "root":
+            return source
+    raise LoadFailed(f"the definition {bundle.definition_id} has no root file")
 
 
 class PinnedFinder:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from collections.abc import Iterable
 from importlib.machinery import PathFinder
 from typing import Any
@@ -19,6 +20,7 @@ from pwf.protocol.graph import SourceFile, WorkflowDefinition, WorkflowGraph
 from pwf.protocol.spawn import Resolved
 from pwf.runner.load.datafiles import pin_data
 from pwf.runner.load.faults import load_fault
+from pwf.runner.load.loaded import is_installed, loaded_files
 from pwf.runner.load.loading import (
     RESERVED,
     ROOT_MODULE,
@@ -78,8 +80,11 @@ class _Resolution:
     def run(self) -> tuple[WorkflowDefinition, dict[str, bytes]]:
         snapshot = self.snapshot
         text = snapshot.read(snapshot.root_path)
-        loaded = set(sys.modules)
+        loaded, since_ns = set(sys.modules), time.time_ns()
         graph = self._load(text)
+        for path, kept in loaded_files(loaded, snapshot.tree, since_ns).items():
+            if not is_installed(path):  # else its folder changes with an upgrade, and that is watched
+                snapshot.watch.setdefault(path, kept)
         self.closure.follow(text)
         watch_search_path(snapshot)
         data, unmatched = pin_data(snapshot, graph.files, snapshot.root_path)

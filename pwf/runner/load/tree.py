@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 import pwf.protocol as _protocol
 
 PWF_FOLDER = os.path.dirname(os.path.dirname(os.path.realpath(_protocol.__file__ or "")))
-_INSTALLED = frozenset({"site-packages", "dist-packages"})
+INSTALLED = frozenset({"site-packages", "dist-packages"})
 
 
 @functools.cache
@@ -68,7 +68,7 @@ def _is_open(place: str, inner: str) -> bool:
     """Whether no folder on the way from the place down is hidden, installed or a virtual environment."""
     at = place
     for part in inner.split(os.sep) if inner else ():
-        if part in _INSTALLED or (part.startswith(".") and part != ".pwf"):
+        if part in INSTALLED or (part.startswith(".") and part != ".pwf"):
             return False
         at = os.path.join(at, part)
         if os.path.exists(os.path.join(at, "pyvenv.cfg")):

@@ -10,9 +10,13 @@ from __future__ import annotations
 import gc
 import importlib
 import os
+import sys
+import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
+
+import msgspec
 
 from pwf import host
 from pwf.errors import PwfError
@@ -23,6 +27,8 @@ from pwf.runner.base import forking
 from pwf.runner.base.failure import bounded, user_traceback
 from pwf.runner.generation import run_runner
 from pwf.runner.load.children import load_with_children
+from pwf.runner.load.loaded import loaded_files
+from pwf.runner.load.pinned import tree_of
 from pwf.runner.spawn import hazards
 from pwf.runner.spawn.channel import SpawnSocket, stream_socket
 from pwf.runner.spawn.reaping import Children, kill_descendants
@@ -53,7 +59,7 @@ def run_template(descriptor: int, reserved: host.ReservedVariable) -> int:
     if workflow is not None:
         hazards.settle(before)
         unsafe = hazards.hazards(before, hazards.look(), host.has_children())
-        answer = Loaded(call=request.call, unsafe=unsafe)
+        answer = msgspec.structs.replace(answer, unsafe=unsafe)
     forking.print_nowhere()
     if workflow is None or answer.unsafe is not None:
         kill_descendants()
@@ -87,8 +93,11 @@ def load(request: Load, marker: str) -> tuple[Workflow[Any] | None, Loaded]:
     """Load the bundle under its environment. The answer says what went wrong when there is no workflow."""
     forking.set_environment(request.environment, marker)
     gc.enable()
+    before, since_ns = set(sys.modules), time.time_ns()
     try:
-        return load_with_children(request.bundle), Loaded(call=request.call)
+        workflow = load_with_children(request.bundle)
+        files = loaded_files(before, tree_of(request.bundle), since_ns)
+        return workflow, Loaded(call=request.call, files=files)
     except PwfError as error:
         text, code, hint = error.message, error.code, error.hint
     except BaseException as error:  # noqa: BLE001 - user code: whatever loading raises is the answer
