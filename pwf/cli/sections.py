@@ -88,6 +88,10 @@ def _steps(view: RunView, now_ms: int, out: Out) -> None:
         )
         styles.append(progress.STEP_STYLE.get(step.status))
     out.table(["#", "NODE", "KIND", "STATUS", "TIME", "", "SUMMARY"], rows, styles)
+    for step in view.steps:
+        for one in step.survivors:
+            left = f"{text.line(step.node, 32)} left a process behind, which was ended: {text.line(one.command, 120)}"
+            out.print("  " + out.paint(f"{left} (pid {one.pid})", "yellow"))
     if printed := progress.printed_line(view):
         out.print("  " + "".join(out.paint(piece.text, piece.style) for piece in printed))
 

@@ -10,6 +10,7 @@ import ctypes
 import errno
 import functools
 import os
+import shlex
 import signal
 import socket
 import struct
@@ -91,6 +92,17 @@ def read_process(pid: int) -> Process | None:
     )
     dead = state in b"Xx" or (state == b"Z" and int(fields[_STAT_THREADS]) <= 1)
     return Process(identity, int(fields[_STAT_PARENT]), dead)
+
+
+def command_of(pid: int) -> str:
+    """The process's command line for people, or its name where it has none; empty when it is gone."""
+    try:
+        line = (
+            Path(f"/proc/{pid}/cmdline").read_bytes().rstrip(b"\0") or Path(f"/proc/{pid}/comm").read_bytes()
+        )
+    except OSError:
+        return ""
+    return shlex.join(line.decode("utf-8", "replace").strip().split("\0"))
 
 
 def process_identity(pid: int) -> Identity | None:

@@ -10,6 +10,7 @@ import ctypes
 import functools
 import os
 import select
+import shlex
 import signal
 import socket
 import struct
@@ -61,6 +62,15 @@ def read_process(pid: int) -> Process | None:
             return Process(identity, process.ppid(), process.status() == psutil.STATUS_ZOMBIE)
     except (psutil.Error, ProcessLookupError, PermissionError):
         return None
+
+
+def command_of(pid: int) -> str:
+    """The process's command line for people, or its name where it has none; empty when it is gone."""
+    try:
+        process = psutil.Process(pid)
+        return shlex.join(process.cmdline()) or str(process.name())
+    except psutil.Error:
+        return ""
 
 
 def process_identity(pid: int) -> Identity | None:

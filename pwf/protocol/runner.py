@@ -23,6 +23,7 @@ from pwf.protocol.nesting import NESTING_MAX, is_too_deep
 from pwf.protocol.raw import OptionalRaw
 
 RUNNER_FRAME_BYTES_MAX = 8 * 1024 * 1024
+SURVIVORS_MAX = 16  # of one step that are named
 UPDATES_MAX = 64  # current items a run (design, section 11)
 UPDATE_BYTES_MAX = 64 * 1024  # of each
 EXIT_UNFIT = 78  # of a runner that could not become its run's: no step has begun (sysexits.h: configuration)
@@ -65,6 +66,13 @@ class StepError(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     type: str = ""
     traceback: str = ""
     node: str = ""
+
+
+class Survivor(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A process that was still there when its step had ended, and was ended."""
+
+    pid: int
+    command: str
 
 
 class PastStep(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -138,7 +146,7 @@ class Finish(_Message, frozen=True, kw_only=True, forbid_unknown_fields=True, ta
 
     For a manual effect: `settled` says how the effect ended: applied, rejected (`NotApplied`), or unknown. `observed`
     marks an answer of `observe`. `route_error`: completed, but no case matches: the run fails. `printed`: how many
-    bytes are kept of what it printed.
+    bytes are kept of what it printed. `survivors`: what outlived it, and was ended.
     """
 
     seq: int
@@ -154,6 +162,7 @@ class Finish(_Message, frozen=True, kw_only=True, forbid_unknown_fields=True, ta
     title: str | None = None
     active_ms: int = 0
     printed: int = 0
+    survivors: tuple[Survivor, ...] = ()
 
 
 class Ask(_Message, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="ask"):
@@ -171,6 +180,7 @@ class Ask(_Message, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="
     title: str | None = None
     active_ms: int = 0
     printed: int = 0
+    survivors: tuple[Survivor, ...] = ()
 
 
 class WaitUntil(_Message, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="wait_until"):
@@ -183,6 +193,7 @@ class WaitUntil(_Message, frozen=True, kw_only=True, forbid_unknown_fields=True,
     title: str | None = None
     active_ms: int = 0
     printed: int = 0
+    survivors: tuple[Survivor, ...] = ()
 
 
 class Publish(_Message, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="publish"):

@@ -11,7 +11,7 @@ import msgspec
 
 from pwf.protocol.graph import WorkflowGraph
 from pwf.protocol.kinds import NodeKind, RequestKind
-from pwf.protocol.runner import StepError, Value
+from pwf.protocol.runner import StepError, Survivor, Value
 
 Status = Literal[
     "queued",
@@ -95,6 +95,7 @@ class StepView(_View, frozen=True, kw_only=True, forbid_unknown_fields=True):
     ended_ms: int | None = None
     active_ms: int = 0
     printed_bytes: int = 0  # that were kept of what it printed, when it ended: `run.printed` reads them
+    survivors: tuple[Survivor, ...] = ()  # processes that outlived it, and were ended
     summary: str = ""
     output: Value | None = None
     error: StepError | None = None

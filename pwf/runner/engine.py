@@ -27,6 +27,7 @@ from pwf.runner.base.failure import plain_error
 from pwf.runner.base.printed import Printed
 from pwf.runner.base.steps import End, Ended, Question, Step, Timer
 from pwf.runner.base.surroundings import Surroundings
+from pwf.runner.base.survivors import WAIT_S, Survivors
 from pwf.runner.base.wire import DaemonGone, ValueReader, Wire
 from pwf.runner.kinds import RUN, observe
 from pwf.values import shortened
@@ -50,8 +51,10 @@ class Engine:
         workflow: Workflow[Any],
         launch: Launch,
         printed: Printed | None = None,
+        survivors: Survivors | None = None,
     ) -> None:
         self._wire = wire
+        self._survivors = survivors
         self._printed = printed
         self._values = values
         self._workflow = workflow
@@ -92,7 +95,9 @@ class Engine:
                 break
 
     def _settle(self, step: Step) -> None:
-        """What the step leaves besides its end: its surroundings, its updates, what it printed."""
+        """What the step leaves besides its end: processes, its surroundings, its updates, what it printed."""
+        if self._survivors is not None:
+            step.survivors += self._survivors.end(min(WAIT_S, max(0.0, step.remaining_s)))
         if self._printed is not None:
             step.printed_bytes = self._printed.end()  # whose files are not the step's to have left open
         self._surroundings.restore(step.node.id)
@@ -143,6 +148,7 @@ class Engine:
                     title=self._take_title(),
                     active_ms=step.active_ms,
                     printed=step.printed_bytes,
+                    survivors=step.survivors,
                 ),
                 seq,
                 hold=True,
@@ -169,6 +175,7 @@ class Engine:
             title=self._take_title(),
             active_ms=step.active_ms,
             printed=step.printed_bytes,
+            survivors=step.survivors,
         )
         self._wire.send_sequenced(ask, seq, hold=True)
 
@@ -192,6 +199,7 @@ class Engine:
             title=self._take_title(),
             active_ms=step.active_ms,
             printed=step.printed_bytes,
+            survivors=step.survivors,
         )
         self._wire.send_sequenced(finish, seq, hold=self._may_hold(end, following))
         # A failed try may be tried again, which the daemon decides: never go past one without its word.

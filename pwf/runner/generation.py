@@ -16,6 +16,7 @@ from pwf.protocol.crashlab import LAB_VARIABLE
 from pwf.protocol.runner import EXIT_UNFIT, Launch, Leaving
 from pwf.runner.base import descendants, forking, limits
 from pwf.runner.base.printed import Printed
+from pwf.runner.base.survivors import Survivors
 from pwf.runner.base.wire import DaemonGone, ValueReader, Wire
 from pwf.runner.engine import Engine
 from pwf.runner.hangup import HangUpWatcher, end_process
@@ -66,7 +67,7 @@ def _engine(
         from pwf.runner.lab.lab import engine_of  # `pwf crashlab` only
 
         return engine_of(wire, values, workflow, launch, printed)
-    return Engine(wire, values, workflow, launch, printed)
+    return Engine(wire, values, workflow, launch, printed, Survivors())
 
 
 def _enter(launch: Launch) -> None:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import msgspec
 
 from pwf.protocol.graph import NodeSpec, RoutingFailed, route
-from pwf.protocol.runner import StepError
+from pwf.protocol.runner import SURVIVORS_MAX, StepError, Survivor
 from pwf.store.place import place, queue, release
 from pwf.store.queries import load_queries
 from pwf.store.state import Graph, RunState, encode
@@ -172,11 +172,17 @@ def end_attempt(
     )
 
 
-def note_printed(tx: Tx, run: RunState, attempt: int, printed: int) -> None:
-    """Keep how much an attempt printed. Most print nothing, and cost nothing here."""
-    if printed:
+def note_traces(
+    tx: Tx, run: RunState, attempt: int, printed: int, survivors: tuple[Survivor, ...] = ()
+) -> None:
+    """Keep what an attempt leaves besides its outcome. Most leave nothing, and cost nothing here."""
+    if printed or survivors:
         write_attempt(tx, run)
-        tx.run(Q.note_printed, {"run_no": run.run_no, "attempt": attempt, "printed": printed})
+        found = encode(survivors[:SURVIVORS_MAX]) if survivors else None
+        tx.run(
+            Q.note_traces,
+            {"run_no": run.run_no, "attempt": attempt, "printed": printed, "survivors": found},
+        )
 
 
 def settle_effect(tx: Tx, run: RunState, status: str, ref: str | None = None) -> None:

@@ -18,9 +18,9 @@ UPDATE attempts SET status = :status, ended_wall_ms = :now, active_ms = :active_
   output_digest = :output_digest, error = :error, seq = :seq, verdict = :verdict
 WHERE run_no = :run_no AND attempt = :attempt AND status = 'active'
 
--- name: note_printed
--- How much of what an attempt printed is kept.
-UPDATE attempts SET printed = :printed WHERE run_no = :run_no AND attempt = :attempt
+-- name: note_traces
+-- What an attempt leaves besides its outcome: how much of what it printed is kept, and what outlived it.
+UPDATE attempts SET printed = :printed, survivors = :survivors WHERE run_no = :run_no AND attempt = :attempt
 
 -- name: active_attempt
 -- The attempt that is going on, if one is.

@@ -19,7 +19,7 @@ from pwf.protocol.operations import (
     RunList,
     RunListPayload,
 )
-from pwf.protocol.runner import StepError, Value, effect_key
+from pwf.protocol.runner import StepError, Survivor, Value, effect_key
 from pwf.protocol.views import ENDED, EffectView, RequestView, RunSummary, RunView, StepView, UpdateView
 from pwf.store.events import events_after
 from pwf.store.explain import Load, OpenRequest, Standing, explain
@@ -48,6 +48,7 @@ T = TypeVar("T")
 _encode = msgspec.json.encode
 _environment = msgspec.json.Decoder(RunEnvironment)
 _error = msgspec.json.Decoder(StepError)
+_survivors = msgspec.json.Decoder(tuple[Survivor, ...])
 
 
 # --- lists ----------------------------------------------------------------------------------------------------
@@ -291,7 +292,7 @@ def _steps(tx: Tx, query: RunQuery, kinds: dict[str, NodeKind]) -> tuple[StepVie
     left = PAGE_BYTES  # outputs and tracebacks travel, newest first, while the page still fits a frame
     steps: list[StepView] = []
     for row in tx.all(Q.steps, {"run_id": query.run_id, "before": before, "limit": limit}):
-        left -= len(row[10] or b"") + len(row[13] or b"")
+        left -= len(row[10] or b"") + len(row[11] or b"") + len(row[14] or b"")
         steps.append(_step(row, kinds, whole=left > 0))
     return tuple(reversed(steps))
 
@@ -308,6 +309,7 @@ def _step(row: Row, kinds: dict[str, NodeKind], *, whole: bool) -> StepView:
         ended,
         active_ms,
         printed,
+        survivors,
         output,
         digest,
         size,
@@ -339,6 +341,7 @@ def _step(row: Row, kinds: dict[str, NodeKind], *, whole: bool) -> StepView:
         ended_ms=ended,
         active_ms=active_ms,
         printed_bytes=printed,
+        survivors=() if survivors is None else _survivors.decode(survivors),
         summary=shortened(summary, SUMMARY_CHARS),
         output=value_of(output, digest, size) if shown else None,
         error=failure,

@@ -208,6 +208,7 @@ CREATE TABLE attempts(
   seq INTEGER,                                    -- the runner's message that ended it, and the answer it got
   verdict TEXT,
   printed INTEGER NOT NULL DEFAULT 0,             -- bytes that were kept of what it printed, in files of the home
+  survivors BLOB,                                 -- processes that outlived it, and were ended: [{pid, command}]
   PRIMARY KEY (run_no, attempt),
   CHECK ((status = 'active') = (ended_wall_ms IS NULL))
 ) STRICT, WITHOUT ROWID;

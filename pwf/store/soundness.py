@@ -19,7 +19,7 @@ import msgspec
 
 from pwf.errors import InvalidValue
 from pwf.protocol.graph import WorkflowGraph
-from pwf.protocol.runner import StepError
+from pwf.protocol.runner import StepError, Survivor
 from pwf.protocol.views import Violation
 from pwf.store.migrate import create_schema
 from pwf.store.queries import load_queries
@@ -62,6 +62,7 @@ ENCODED: dict[tuple[str, str], Any] = {
     ("runs", "error"): StepError,
     ("attempts", "output"): Any,
     ("attempts", "error"): StepError,
+    ("attempts", "survivors"): tuple[Survivor, ...],
     ("requests", "prompt"): Any,
     ("requests", "schema"): dict[str, Any],
     ("requests", "answer"): Any,

@@ -11,7 +11,7 @@ import msgspec
 from pwf.errors import InvalidValue, RunnerCrashed
 from pwf.protocol.graph import NodeSpec
 from pwf.protocol.kinds import KINDS
-from pwf.protocol.runner import Ask, Finish, Sequenced, StepReply, Value, WaitUntil
+from pwf.protocol.runner import SURVIVORS_MAX, Ask, Finish, Sequenced, StepReply, Value, WaitUntil
 from pwf.store import moves, place
 from pwf.store.change import Change
 from pwf.store.queries import load_queries
@@ -137,9 +137,9 @@ def _apply(tx: Tx, run: RunState, graph: Graph, message: Sequenced, *, may_go: b
         run.title = shortened(message.title, TITLE_MAX)
     if isinstance(message, Finish):
         verdict = _finish(tx, run, graph, message, may_go=may_go)
-        moves.note_printed(tx, run, message.attempt, message.printed)
+        moves.note_traces(tx, run, message.attempt, message.printed, message.survivors)
         return verdict
-    moves.note_printed(tx, run, message.attempt, message.printed)
+    moves.note_traces(tx, run, message.attempt, message.printed, message.survivors)
     if isinstance(message, Ask):
         _ask(tx, run, message)
     else:
@@ -163,6 +163,8 @@ def _finish(tx: Tx, run: RunState, graph: Graph, message: Finish, *, may_go: boo
         moves.settle_effect(tx, run, settled, message.effect_ref)
     run.observe = None
     facts: dict[str, object] = {"node": run.node, "attempt": run.attempts, "outcome": message.outcome}
+    if message.survivors:
+        facts["survivors"] = message.survivors[:SURVIVORS_MAX]
     # An effect that happened while its step failed (a bad value, say) must not be tried or routed as if it had not.
     spent = message.settled == "applied" and message.outcome != "completed"
     died = message.observed and error is not None and error.code == RunnerCrashed.code

@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 from pwf.errors import PwfError
 from pwf.protocol.kinds import Outcome
-from pwf.protocol.runner import Launch, StepError
+from pwf.protocol.runner import Launch, StepError, Survivor
 from pwf.runner.base import descendants, limits
 from pwf.runner.base.failure import leaves, plain_error, step_error
 from pwf.runner.base.output import refuse_large, refuse_unrun
@@ -80,6 +80,7 @@ class Step:
     launch: Launch
     printed: Printed | None = None
     printed_bytes: int = 0  # of all that it printed, what is kept; known at its end
+    survivors: tuple[Survivor, ...] = ()  # processes that it left behind, and that were ended
     started: float = field(default_factory=time.monotonic)
 
     @property

@@ -19,11 +19,12 @@ from dataclasses import dataclass, field
 import trio
 
 from pwf.host import Identity
+from pwf.protocol.runner import Survivor
 from pwf.runner.base import descendants
+from pwf.runner.base.survivors import WAIT_S, name_all
 from pwf.runner.kinds.capture import Capture
 
 READ_BYTES = 64 * 1024
-LEFTOVER_WAIT_S = 0.25
 POLL_S = 0.005
 
 
@@ -66,11 +67,11 @@ class Running:
 
 @dataclass(frozen=True, slots=True)
 class CommandEnd:
-    """`exit_code` is negative for a signal; `leftovers` is how many processes had to be killed after it."""
+    """`exit_code` is negative for a signal; `leftovers`: what had to be killed after it."""
 
     exit_code: int
-    leftovers: int
     timed_out: bool
+    leftovers: tuple[Survivor, ...] = ()
 
 
 def run_command(command: Command) -> CommandEnd:
@@ -114,28 +115,28 @@ async def _supervise(running: Running) -> CommandEnd:
     if scope.cancelled_caught:
         await _stop(running, running.command.grace_s)
         await _drain(running)
-        return CommandEnd(running.process.returncode or 0, 0, timed_out=True)
+        return CommandEnd(running.process.returncode or 0, timed_out=True)
     leftovers = await _settle(running)
     await _drain(running)
-    return CommandEnd(running.process.returncode or 0, leftovers, timed_out=False)
+    return CommandEnd(running.process.returncode or 0, timed_out=False, leftovers=leftovers)
 
 
-async def _settle(running: Running) -> int:
-    """After the command's own end: let the rest end by itself for a moment, then kill it; how many it was."""
-    with trio.move_on_after(LEFTOVER_WAIT_S):
+async def _settle(running: Running) -> tuple[Survivor, ...]:
+    """After the command's own end: let the rest end by itself for a moment, then kill it; what it was."""
+    with trio.move_on_after(WAIT_S):
         await running.quiet.wait()
         await _gone(running)
-        return 0
-    leftovers = running.living()
+        return ()
+    leftovers = name_all(running.living())
     await _stop(running, 0)
-    return len(leftovers)
+    return leftovers
 
 
 async def _drain(running: Running) -> None:
     """Read what is still in the pipes: to their end, or until nothing comes any more."""
     while not running.quiet.is_set():
         before = running.arrived
-        with trio.move_on_after(LEFTOVER_WAIT_S):
+        with trio.move_on_after(WAIT_S):
             await running.quiet.wait()
         if running.arrived == before:
             return  # a process that is none of ours holds the pipe open

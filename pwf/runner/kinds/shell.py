@@ -57,6 +57,7 @@ def run(step: Step) -> Ended:
     except (OSError, ValueError) as error:
         report = plain_error("command_not_started", _not_started(command, error), step.node.id)
         return Ended(outcome="failed", error=report, settled=_if_manual(step, "rejected"))
+    step.survivors = end.leftovers
     if end.timed_out:
         return timed_out(step, StepTimedOut(), settled=_if_manual(step, "unknown"))
     if end.exit_code not in _options(step).ok_exit_codes:
@@ -98,7 +99,7 @@ def _completed(step: Step, command: Command, end: CommandEnd) -> Ended:
             end.exit_code,
             Captured.of(bytes(out.kept), out.dropped),
             Captured.of(bytes(err.kept), err.dropped),
-            leftovers=end.leftovers,
+            leftovers=len(end.leftovers),
         )
         return Ended(outcome="completed", output=encode(step, result), settled=applied)
     except StepRaised as raised:
@@ -145,7 +146,7 @@ def _kept(step: Step, stream: str) -> Callable[[bytes | bytearray], None] | None
 def _failure(command: Command, end: CommandEnd) -> str:
     parts = [f"{_shown(command.argv)} {_how(end.exit_code)}"]
     if end.leftovers:
-        parts[0] += f"; {end.leftovers} process(es) that it left behind were killed"
+        parts[0] += f"; {len(end.leftovers)} process(es) that it left behind were killed"
     for name, capture in (("stderr", command.stderr), ("stdout", command.stdout)):
         if text := capture.tail():
             parts.append(f"the end of its {name}:\n{text}")

@@ -41,6 +41,7 @@ from pwf.runner.base.steps import (
     encode,
     failed,
 )
+from pwf.runner.base.survivors import Survivors
 from pwf.runner.base.wire import ValueReader, Wire
 from pwf.runner.engine import Engine
 from pwf.runner.kinds import observe, shell
@@ -79,7 +80,7 @@ class LabEngine(Engine):
         printed: Printed,
         lab: tuple[LabFolder, LabPlan],
     ) -> None:
-        super().__init__(wire, values, workflow, launch, printed)
+        super().__init__(wire, values, workflow, launch, printed, Survivors())
         self._folder, self._plan = lab
         wire.hold_nothing()  # a point lies right behind what was told
         self._watch = Watch(refuse=self._plan.stand_ins)
@@ -282,5 +283,5 @@ def engine_of(
     """The engine for this launch: a lab's own where there is one."""
     lab = lab_of(launch)
     if lab is None:
-        return Engine(wire, values, workflow, launch, printed)
+        return Engine(wire, values, workflow, launch, printed, Survivors())
     return LabEngine(wire, values, workflow, launch, printed, lab)
