@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import platform
 import signal
 import socket
 import time
@@ -47,7 +46,6 @@ def write_flow(root: Path, head: str = "") -> Path:
 
 def test_it_says_what_it_is(zygote: ZygotePeer) -> None:
     assert zygote.hello.pwf == pwf.__version__
-    assert zygote.hello.python == platform.python_version()
     assert zygote.hello.identity == host.process_identity(zygote.process.pid)
 
 
