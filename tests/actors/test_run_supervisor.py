@@ -14,7 +14,7 @@ from pwf.store.custody import standing_runners
 from tests.actors import test_scheduler
 from tests.actors.test_offers import Commits
 from tests.actors.test_scheduler import LATER, Process, Setting
-from tests.store.world import graph, linear, node, value
+from tests.store.world import MANUAL, graph, linear, node, value
 
 pytestmark = pytest.mark.trio
 
@@ -241,3 +241,15 @@ async def test_a_runner_that_takes_no_launch_and_is_ended_for_it_is_no_failed_tr
     await setting.begin(nursery)
     await trio.sleep(setting.config.lease_s + 0.5)
     assert [status for status, _ in await tries(setting, run_id)] == ["interrupted"]
+
+
+async def test_a_runner_counts_as_told_before_the_first_byte_of_its_launch_has_left(
+    setting, nursery, autojump_clock, monkeypatch
+):
+    """Nobody knows how much of it arrived: a manual effect may have happened."""
+    monkeypatch.setattr(test_scheduler, "Process", Stuck)
+    run_id = setting.start(graph(node("send", "action", effect=MANUAL)))
+    await setting.begin(nursery)
+    await trio.sleep(setting.config.lease_s + 0.5)
+    assert await status(setting, run_id) == "ambiguous"
+    assert [effect.status for effect in (await setting.view(run_id)).effects] == ["ambiguous"]

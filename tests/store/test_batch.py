@@ -104,6 +104,24 @@ def test_an_epoch_lost_within_a_batch_is_seen_by_the_next(guarded):
     assert isinstance(run(guarded, (put, "b"))[0].error, ClaimLost)
 
 
+def test_a_command_that_runs_alone_after_its_batch_was_lost_is_fenced_by_the_epoch(guarded):
+    """While no transaction is open, another daemon may take the home."""
+    guarded.claim = guarded.run([Job(claim, "daemon:1", before_claim=True)]).answers[0].value
+    tries = 0
+
+    def lose_then_be_taken_over(tx, _):
+        nonlocal tries
+        tries += 1
+        if tries == 1:
+            lose_transaction(tx, "a")
+        claim(tx, "daemon:2")
+
+    answers = guarded.run([Job(lose_then_be_taken_over, None), Job(put, "b")]).answers
+    assert tries == 2
+    assert isinstance(answers[1].error, ClaimLost)
+    assert guarded.run([Job(keys, None, before_claim=True)]).answers[0].value == []
+
+
 # --- SQLite ends the transaction ------------------------------------------------------------------------------
 
 

@@ -83,6 +83,29 @@ def test_renewal_renews_only_what_is_still_owned(world):
     assert world.row(live.run_id)["revision"] == revision  # a renewal is no event
 
 
+@pytest.mark.parametrize("wrong", [{"generation": 2}, {"token": "another"}], ids=["generation", "token"])
+def test_renewal_of_a_run_by_an_owner_with_another_generation_or_token_changes_nothing(world, wrong):
+    take_over(world)
+    fence = world.run(linear(2)).fence
+    owner = {"generation": fence.generation, "token": fence.token} | wrong
+    leases = "SELECT lease_until_awake_ms, lease_token FROM entities WHERE kind = 'run'"
+    before = world.sql(leases)
+    world.clock.forward(10_000)
+    live = ((fence.entity_no, owner["generation"], owner["token"]),)
+    assert world.do(renew, Renew(token="t1", epoch=1, lease_ms=30_000, live=live)) == 0
+    assert world.sql(leases) == before
+
+
+@pytest.mark.parametrize("wrong", [{"epoch": 2}, {"token": "another"}], ids=["epoch", "token"])
+def test_renewal_of_the_claim_by_a_daemon_with_another_epoch_or_token_is_a_lost_claim(world, wrong):
+    take_over(world)
+    before = world.dump()["entities"]
+    world.clock.forward(10_000)
+    with pytest.raises(ClaimLost):
+        world.do(renew, Renew(**({"token": "t1", "epoch": 1, "lease_ms": 30_000, "live": ()} | wrong)))
+    assert world.dump()["entities"] == before
+
+
 def test_a_late_renewal_after_the_terminal_commit_changes_nothing(world):
     take_over(world)
     runner = world.run(linear(1))
