@@ -70,6 +70,23 @@ def known_answer(tx: Tx, key: ReceiptKey | None, result_type: type[R]) -> Done[R
     return None if receipt is None else _again(receipt.outcome, receipt.response, result_type)
 
 
+@dataclass(frozen=True)
+class FirstDone:
+    """Ask what a command under this key was answered first."""
+
+    key: ReceiptKey
+    result_type: type[Any]
+
+
+def first_done(tx: Tx, query: FirstDone) -> Done[Any] | None:
+    """The answer; None where no such command was, or another one under its key."""
+    try:
+        receipt = find_receipt(tx, query.key)
+    except Conflict:
+        return None
+    return None if receipt is None else _again(receipt.outcome, receipt.response, query.result_type)
+
+
 def refused(tx: Tx, key: ReceiptKey | None, refusal: PwfError) -> Done[Any]:
     """Keep a refusal, so that a repeat gets it again. The command has written nothing."""
     if key is not None:

@@ -62,7 +62,7 @@ class Auditor:
         self._world = world
         self._connection: apsw.Connection | None = None
         self._revisions: dict[str, tuple[int, int]] = {}
-        self._pruned: set[str] = set()
+        self.pruned: set[str] = set()
         self._epoch = 0
         self._epochs: set[int] = set()
         self._minute, self._spins = 0, 0
@@ -130,7 +130,7 @@ class Auditor:
             self.ledger.gone(run.run_id)
             self.waits.gone(run.run_id)
             del self._revisions[name], self.runs[run.run_id]
-            self._pruned.add(run.run_id)
+            self.pruned.add(run.run_id)
 
     def attempts(self, run_id: str) -> list[tuple[Any, ...]]:
         """Every attempt of a run, in order."""
@@ -141,7 +141,7 @@ class Auditor:
         self._world.note(
             "run", id=run_id, at=f"{new.node}:{new.visit}", is_=new.status, hold=new.hold, rev=new.revision
         )
-        self.check(run_id not in self._pruned, f"a run that was removed does not come back: {new}")
+        self.check(run_id not in self.pruned, f"a run that was removed does not come back: {new}")
         self._one_rule(new)
         old = self.runs.get(run_id)
         if old is not None:

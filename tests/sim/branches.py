@@ -73,7 +73,12 @@ BRANCHES = (
     Branch("the WAL is cut off", BATCH + "checkpoint", "self._tried_pages = ", "cut and not self._wal_pages"),
     # --- what a runner says ---
     Branch("a message is a repeat", "pwf.store.transitions:_replay", "row = tx.one("),
-    Branch("a message of a stale runner", "pwf.store.transitions:apply_messages", 'verdict = "claim_lost"'),
+    Branch(
+        "a message of a runner whose run was taken from it",
+        "pwf.store.transitions:apply_messages",
+        "if run.lease_token != fence.token",
+        "run.lease_token != fence.token or run.status != 'running'",
+    ),
     Branch(
         "an effect of unknown outcome is observed",
         "pwf.store.runners:leave_unknown",

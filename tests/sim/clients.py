@@ -14,8 +14,16 @@ import msgspec
 import trio
 
 from pwf.protocol.frames import Request, Response
-from pwf.protocol.operations import EffectList, Explained, Origin, RequestList, RunList, VerifyResult
-from tests.sim.workload import CHOICES
+from pwf.protocol.operations import (
+    EffectList,
+    Explained,
+    Origin,
+    PruneResult,
+    RequestList,
+    RunList,
+    VerifyResult,
+)
+from tests.sim.workload import CHOICES, LARGE
 
 ORIGIN = Origin(cwd="/", python=sys.executable)
 OPERATIONS = (
@@ -29,6 +37,7 @@ OPERATIONS = (
     ("look", 2),
     ("again", 1),
     ("wait", 1),
+    ("prune", 1),
 )
 TRIES_MAX = 200
 TRANSIENT = frozenset({"runner_stray", "ended_open"})  # until recovery has settled what a daemon left
@@ -94,7 +103,7 @@ class SimClient:
             await getattr(self, "_" + self._chance.choice(names))()
 
     def _any_run(self, *, ended: bool = False) -> str | None:
-        runs = sorted(self._world.auditor.acknowledged)
+        runs = sorted(self._world.auditor.acknowledged - self._world.auditor.pruned)
         if ended:
             open_ = {run.run_id for run in self._world.auditor.unended()}
             runs = [run_id for run_id in runs if run_id not in open_] or runs
@@ -112,6 +121,8 @@ class SimClient:
             "origin": ORIGIN,
             "input": {"n": self._chance.randrange(1000)},
         }
+        if self._chance.random() < self._world.rate("large"):
+            payload["input"]["large"] = LARGE
         if self._chance.random() < 0.5:
             payload["run_id"] = f"run-{self.name}-{self._commands}"
         if self._chance.random() < 0.2:
@@ -164,6 +175,16 @@ class SimClient:
         run_id = self._any_run()
         if run_id is not None:
             await self._world.ask(self.request("run.wait", {"until": "parked", "timeout_ms": 20_000}, run_id))
+
+    async def _prune(self) -> None:
+        """Of what has ended by now, or what would go."""
+        before_ms = self._world.machine.now().wall_ms - self._chance.choice([0, 10_000])
+        if self._chance.random() < 0.3:
+            await self.read("state.prune", {"before_ms": before_ms, "dry_run": True}, PruneResult)
+            return
+        request = self.request("state.prune", {"before_ms": before_ms})
+        self._sent.append(request)
+        await self.send(request)
 
     async def _look(self) -> None:
         """Reads must never find a broken rule."""

@@ -7,6 +7,7 @@ by the clock. `heal` ends all of them, so that the world can be asked for progre
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import apsw
@@ -16,6 +17,7 @@ from tests.sim.deaths import Wounds
 from tests.sim.machine import Process
 
 HOUR_MS = 3_600_000
+DAEMONS_MAX = 3
 
 
 class Gremlin:
@@ -37,6 +39,7 @@ class Gremlin:
             "stall_every_s": self._stall,
             "disk_full_every_s": self._fill_disk,
             "second_daemon_every_s": self._second_daemon,
+            "reader_every_s": self._hold_snapshot,
         }
 
     async def run(self) -> None:
@@ -105,8 +108,8 @@ class Gremlin:
             life.stalled_until = trio.current_time() + seconds
 
     def _second_daemon(self) -> None:
-        """The kernel's lock failed us: a second daemon takes the claim while the first one lives."""
-        if len(self._world.alive) == 1:
+        """The kernel's lock failed us: a second daemon, or a third, takes the claim while the others live."""
+        if self._world.alive and len(self._world.alive) < DAEMONS_MAX:
             self._world.fault("second_daemon")
             self._nursery.start_soon(self._world.live_once)
 
@@ -154,6 +157,26 @@ class Gremlin:
         act()
 
     # --- the disk -----------------------------------------------------------------------------------------
+
+    def _hold_snapshot(self) -> None:
+        """A reader holds what it sees, so that no checkpoint may go past it."""
+        life = self._world.life
+        if life is None:
+            return
+        connection = apsw.Connection(str(self._world.database), vfs=life.mount.mount_name)
+        life.snapshots.add(connection)
+        try:
+            connection.execute("BEGIN; SELECT count(*) FROM runs").fetchall()
+        except apsw.Error:
+            self._release(life, connection)
+            return
+        self._world.fault("reader", life=life.number)
+        seconds = self._chance.choice([0.5, 2.0, 15.0])
+        self._nursery.start_soon(self._later, seconds, partial(self._release, life, connection))
+
+    def _release(self, life: Any, connection: apsw.Connection) -> None:
+        life.snapshots.discard(connection)
+        connection.close()
 
     def _fill_disk(self) -> None:
         self._world.fault("disk_full")

@@ -14,6 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
+import apsw
 import trio
 
 from pwf.actors.base.logging import Log
@@ -41,6 +42,7 @@ from pwf.store.home import ClaimHome, claim_home
 from tests.sim.deaths import Wounds
 from tests.sim.pool import SimPool
 from tests.sim.reached import commands, move
+from tests.sim.spoilers import Spoiler
 from tests.store import arrows
 from tests.store.inline_executor import InlineExecutor
 
@@ -83,6 +85,7 @@ class SimExecutor(InlineExecutor):
     def __init__(self, spec: StoreSpec, life: Life) -> None:
         super().__init__(spec, life.pause)
         self._life = life
+        self._spoiler = Spoiler(life.world, life, life.world.stream(f"spoiler:{life.number}"))
 
     async def __aenter__(self) -> Self:
         await super().__aenter__()
@@ -93,7 +96,7 @@ class SimExecutor(InlineExecutor):
         with trio.CancelScope(shield=True):
             async with self._life.world.write_turn:
                 try:
-                    batch = await super().run(jobs)
+                    batch = self._spoiler.heal(await super().run(self._spoiler.spoil(jobs)))
                 except Crash:
                     self._writer.close()
                     self._life.world.auditor.look(
@@ -101,6 +104,7 @@ class SimExecutor(InlineExecutor):
                     )  # commands that ran one by one have been committed
                     raise
                 self._life.wounds.batch()
+                self._spoiler.judge(jobs, batch)
                 self._note(jobs, batch)
                 return batch
 
@@ -242,6 +246,7 @@ class Life:
         self.epoch = 0
         self.scheduler: SchedulerHandle | None = None
         self.wounds = Wounds()
+        self.snapshots: set[apsw.Connection] = set()  # that a reader holds
         self.mount = world.disk.mount()
         self.mount.fail = partial(world.gremlin.touch_disk, self.wounds)
         self._chance = world.stream(f"life:{number}")
@@ -313,6 +318,8 @@ class Life:
             self.dead = self.mount.dead = True
             self.serving = False
             self.pool.close_all()
+            for snapshot in self.snapshots:
+                snapshot.close()
             self.over.set()
             self.mount.unregister()
         return outcome

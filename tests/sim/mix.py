@@ -43,6 +43,10 @@ STRENGTHS: dict[str, tuple[float, ...]] = {
     "stall_every_s": (30.0, 60.0),  # the store does nothing for several lease lengths
     "disk_full_every_s": (20.0, 60.0),
     "io_error": (0.0005, 0.003),
+    "undone": (0.1, 0.5),  # a command of a batch writes and is refused: the batch is undone and run again
+    "batch_lost": (0.005, 0.03),  # SQLite ends a batch's transaction, and its commands run one by one
+    "reader_every_s": (3.0, 10.0),  # a snapshot that is held for a while
+    "large": (0.2, 1.0),  # inputs and outputs that are uploaded in chunks
     "step_fails": (0.1, 0.4),
     "step_hangs": (0.05, 0.3),
     "bad_value": (0.05,),
@@ -62,6 +66,7 @@ class Mix:
     fault_s: float
     pause_s: float  # the longest pause of the store at each of its points
     checkpoint_bytes: int  # of the WAL, before it is copied into the database
+    bounds: int | None  # of inboxes, batches and pages, where they are not the product's own
     rates: dict[str, float] = field(default_factory=dict)
 
     def rate(self, fault: str) -> float:
@@ -92,5 +97,6 @@ def draw_mix(chance: random.Random) -> Mix:
         fault_s=chance.choice([20.0, 60.0]),
         pause_s=chance.choice([0.0, 0.005, 0.05]),
         checkpoint_bytes=chance.choice([64 * 1024, 4 * 1024 * 1024]),
+        bounds=chance.choice([None, None, None, 1, 2]),
         rates=rates,
     )

@@ -267,7 +267,7 @@ class SimPool:
         values, their_values = memory_stream_pair()
         held = HeldRunner(self._world, self, process, ours, values)
         self.held[held] = None
-        runner = SimRunner(self._world, process, theirs)
+        runner = SimRunner(self._world, process, theirs, their_values)
 
         async def live() -> None:
             try:

@@ -36,7 +36,7 @@ class Promises:
         self._events: dict[tuple[str, int], tuple[str, ...]] = {}
         self._ended: dict[str, str] = {}
         self._inputs: dict[str, bytes] = {}
-        self._answers: dict[str, bytes] = {}
+        self._answers: dict[tuple[str, str], bytes] = {}
         self._attempts: dict[tuple[str, int, int], tuple[str, str]] = {}
 
     # --- clients --------------------------------------------------------------------------------------------
@@ -66,9 +66,9 @@ class Promises:
             self._ended[result["run_id"]] = "cancelled"
         elif request.operation == "request.answer":
             payload = json.loads(bytes(request.payload))
-            self._answers[payload["request_id"]] = compact(payload["answer"])
-        if outcome == "accepted" and response.revision is not None:
-            run_id = result["run_id"]
+            self._answers[result["run_id"], payload["request_id"]] = compact(payload["answer"])
+        run_id = result.get("run_id")
+        if outcome == "accepted" and response.revision is not None and run_id is not None:
             self._events[run_id, response.revision] = EVENT_OF[request.operation]
             self._check_event(run_id, response.revision)
 
@@ -94,7 +94,7 @@ class Promises:
             self._auditor.waits.starts_at(run_id, payload.get("at_ms", 0))
             wanted = payload.get("run_id", run_id)
             self._auditor.check(wanted == run_id, f"a start has the id that it asked for: {run_id}")
-        else:
+        elif not self._auditor.pruned & {run_id, request.run_id}:
             self._restarted(request, result)
 
     def _restarted(self, request: Request, result: dict[str, Any]) -> None:
@@ -125,9 +125,11 @@ class Promises:
             check(request.expected_revision is not None, f"only an expected revision conflicts: {response}")
         if request.operation not in ("run.pause", "run.resume", "run.cancel") or request.run_id is None:
             return
-        check(outcome != "not_found", f"run {request.run_id} was acknowledged: {response}")
+        gone = request.run_id in self._auditor.pruned
+        check(gone or outcome != "not_found", f"run {request.run_id} was acknowledged: {response}")
         if outcome == "conflict":
             check(request.expected_revision is not None, f"only an expected revision conflicts: {response}")
+        if gone or outcome == "conflict":
             return
         run = self._auditor.runs[request.run_id]
         before = self._states[request.request_id]
@@ -158,25 +160,33 @@ class Promises:
     # --- holding --------------------------------------------------------------------------------------------
 
     def hold(self) -> None:
-        """Every promise, against the file."""
-        check, rows = self._auditor.check, self._auditor.rows
-        for run_id in self._auditor.acknowledged:
+        """Every promise about what was not removed since, against the file."""
+        check, rows, pruned = self._auditor.check, self._auditor.rows, self._auditor.pruned
+        for run_id in self._auditor.acknowledged - pruned:
             check(rows("SELECT 1 FROM runs WHERE run_id = ?", run_id), f"acknowledged run {run_id} is there")
-        for run_id, value in self._inputs.items():
-            found = rows("SELECT input FROM runs WHERE run_id = ?", run_id)
-            check(found == [(value,)], f"run {run_id} has its input {value!r}: {found}")
-        for run_id, status in self._ended.items():
-            found = rows("SELECT status FROM runs WHERE run_id = ?", run_id)
-            check(found == [(status,)], f"run {run_id} is {status} as was told: {found}")
-        for request_id, value in self._answers.items():
-            found = rows("SELECT answer, status FROM requests WHERE request_id = ?", request_id)
-            check(found == [(value, "settled")], f"request {request_id} has its answer {value!r}: {found}")
+        for run_id in self._inputs.keys() - pruned:
+            ((inline, name),) = rows("SELECT input, input_digest FROM runs WHERE run_id = ?", run_id)
+            found = self._auditor.said.bytes_of(inline, name)
+            check(found == self._inputs[run_id], f"run {run_id} has its input: {found!r}")
+        for run_id in self._ended.keys() - pruned:
+            status = self._ended[run_id]
+            statuses = rows("SELECT status FROM runs WHERE run_id = ?", run_id)
+            check(statuses == [(status,)], f"run {run_id} is {status} as was told: {statuses}")
+        for (run_id, request_id), value in self._answers.items():
+            if run_id in pruned:
+                continue
+            answers = rows("SELECT answer, status FROM requests WHERE request_id = ?", request_id)
+            check(
+                answers == [(value, "settled")], f"request {request_id} has its answer {value!r}: {answers}"
+            )
         for run_id, revision in self._events:
             self._check_event(run_id, revision)
         for key in self._attempts:
             self._check_attempt(key)
 
     def _check_event(self, run_id: str, revision: int) -> None:
+        if run_id in self._auditor.pruned:
+            return
         found = self._auditor.rows(
             "SELECT kind FROM events JOIN runs ON run_no = entity_no WHERE run_id = ? AND revision = ?",
             run_id,
@@ -188,6 +198,8 @@ class Promises:
 
     def _check_attempt(self, key: tuple[str, int, int]) -> None:
         run_id, attempt, generation = key
+        if run_id in self._auditor.pruned:
+            return
         outcome, verdict = self._attempts[key]
         found = self._auditor.rows(
             "SELECT a.status, a.generation FROM attempts a JOIN runs USING (run_no) WHERE run_id = ? AND attempt = ?",

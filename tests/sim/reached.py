@@ -80,6 +80,7 @@ COUNTED = frozenset(
         "immortal",
     }
     | {"disconnect", "wall_step", "sleep", "reboot", "stall", "disk_full", "io_error"}
+    | {"undone", "batch_lost", "reader"}
 )
 
 

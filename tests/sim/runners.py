@@ -13,27 +13,31 @@ from typing import Any
 import msgspec
 import trio
 
+from pwf.protocol.frames import FrameSplitter
 from pwf.protocol.kinds import KINDS, RequestKind
 from pwf.protocol.runner import (
+    RUNNER_FRAME_BYTES_MAX,
     Ask,
     Finish,
     Launch,
     Leaving,
     Publish,
     PutChunk,
+    ReadValue,
     StepError,
     StepReply,
     Value,
     WaitUntil,
     encode_line,
     to_runner,
+    value_answer,
 )
 from pwf.values import canonical, digest
+from tests.sim.bounds import CHUNK_BYTES
 from tests.sim.machine import Process
-from tests.sim.workload import CHOICES, NO_WAY, NodeModel
+from tests.sim.workload import CHOICES, LARGE, NO_WAY, NodeModel
 
 LEAVE_S = 0.5
-LARGE = "x" * 6_000
 
 
 @dataclass(frozen=True)
@@ -54,10 +58,13 @@ class ProcessEnds(BaseException):
 class SimRunner:
     """One runner process, from its launch to its end."""
 
-    def __init__(self, world: Any, process: Process, stream: trio.abc.Stream) -> None:
+    def __init__(
+        self, world: Any, process: Process, stream: trio.abc.Stream, values: trio.abc.Stream
+    ) -> None:
         self._world = world
         self._process = process
         self._stream = stream
+        self._values = values
         self._chance = world.stream(f"runner:{process.marker}:{process.identity.pid}")
         self._lines: deque[Launch | StepReply] = deque()
         self._news = trio.Event()
@@ -179,6 +186,7 @@ class SimRunner:
         self._node, self._visit, self._attempt = launch.node, launch.visit, launch.attempt
         self._visits = {launch.node: launch.visit, **launch.visits}
         self._steps = launch.steps_taken
+        await self._read_values(launch)
         await self._loop(launch)
         if not self._happens("leave_early"):
             await self._settle()
@@ -276,12 +284,40 @@ class SimRunner:
             return Value(json=msgspec.Raw(data), size=len(data))
         name = digest(data)
         if await self._settle():
-            self._uploads += 1
-            await self._say(
-                PutChunk(seq=self._uploads, digest=name, index=0, data=data, last=True, size=len(data))
-            )
+            await self._upload(name, data)
             await self._settle()
         return Value(digest=name, size=len(data))
+
+    async def _upload(self, name: str, data: bytes) -> None:
+        pieces = [data[start : start + CHUNK_BYTES] for start in range(0, len(data), CHUNK_BYTES)]
+        for index, piece in enumerate(pieces[:-1]):
+            await self._send(PutChunk(digest=name, index=index, data=piece))
+        self._uploads += 1
+        last = PutChunk(
+            seq=self._uploads, digest=name, index=len(pieces) - 1, data=pieces[-1], last=True, size=len(data)
+        )
+        await self._say(last)
+
+    async def _read_values(self, launch: Launch) -> None:
+        """Read what is told by digest. The daemon may hang up in the middle of it."""
+        told = [launch.input, *(step.output for step in launch.past if step.output is not None)]
+        splitter = FrameSplitter(RUNNER_FRAME_BYTES_MAX)
+        for name in sorted({value.digest for value in told if value.digest is not None}):
+            data, last = b"", False
+            try:
+                await self._values.send_all(encode_line([ReadValue(digest=name)]))
+                while not last:
+                    received = await self._values.receive_some()
+                    await self._process.breathe()
+                    if not received:
+                        return
+                    for line in splitter.feed(bytes(received)):
+                        chunk = value_answer.decode(line)
+                        data, last = data + chunk.data, chunk.last
+                        self._world.auditor.said.answered_a_read(launch, name, missing=chunk.missing)
+            except (trio.BrokenResourceError, trio.ClosedResourceError):
+                return
+            self._world.auditor.said.was_read(name, data)
 
     # --- steps --------------------------------------------------------------------------------------------
 
@@ -380,7 +416,7 @@ class SimRunner:
     def _output(self) -> dict[str, Any]:
         go = "back" if self._chance.random() < 0.2 else CHOICES[0]
         output: dict[str, Any] = {"go": go, "n": self._chance.randrange(1_000_000)}
-        if self._chance.random() < 0.05:
+        if self._chance.random() < 0.05 or self._happens("large"):
             output["large"] = LARGE
         return output
 

@@ -118,6 +118,16 @@ class Said:
             fine = step.visit == visit and self._is(step.output, data)
             check(fine, f"a runner has the output of {node}:{visit} as it was: {step}")
 
+    def answered_a_read(self, launch: Any, name: str, *, missing: bool) -> None:
+        """A runner that reads a value of its run gets it, as long as the run is its own."""
+        run = self._auditor.runs.get(launch.run_id)
+        stale = run is None or (run.generation, run.status) != (launch.generation, "running")
+        self._auditor.check(not missing or stale, f"{launch.run_id} has the value {name} that it was told of")
+
+    def was_read(self, name: str, data: bytes) -> None:
+        """A runner has read a value."""
+        self._auditor.check(sha256(data).hexdigest() == name, f"what is read as {name} is that: {data!r}")
+
     def _is(self, value: Any, data: bytes | None) -> bool:
         if value is None or data is None:
             return False

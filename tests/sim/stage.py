@@ -27,7 +27,7 @@ class StageMachine:
         self._clock = clock
         self._begin_ms = clock.elapsed_ms
         self.steps = 0
-        self.boots = 1
+        self.processes: dict[int, Any] = {}
 
     @property
     def true_ms(self) -> int:

@@ -24,6 +24,7 @@ from pwf.values import digest
 DRAWN = tuple(kind for kind, facts in KINDS.items() for _ in range(2 if facts.returns_output else 1))
 CHOICES = ("on", "back")
 NO_WAY = object()
+LARGE = "x" * 6_000  # more than stands in a row
 
 
 @dataclass

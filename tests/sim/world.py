@@ -19,11 +19,10 @@ from typing import Any
 import trio
 from trio.testing import MockClock
 
-import pwf.store.batch
 from pwf.config import Config
 from pwf.protocol.frames import Request, Response
 from pwf.store.database import open_writer
-from tests.sim import branches
+from tests.sim import bounds, branches
 from tests.sim.auditor import Auditor, Violation
 from tests.sim.clients import SimClient
 from tests.sim.determinism import pinned_scheduler, stream_of
@@ -288,16 +287,12 @@ def _run_in(seed: int, folder: Path, tell: Callable[[str], None] | None) -> Resu
     result = Result(seed, world.mix)
     branches.install()
     branches.reached.clear()
-    kept = pwf.store.batch.WAL_IDLE_BYTES, pwf.store.batch.WAL_BUSY_BYTES
-    pwf.store.batch.WAL_IDLE_BYTES = world.mix.checkpoint_bytes
-    pwf.store.batch.WAL_BUSY_BYTES = world.mix.checkpoint_bytes * 4
     try:
-        with pinned_scheduler(seed):
+        with bounds.drawn(world.mix), pinned_scheduler(seed):
             trio.run(world.run, clock=MockClock(autojump_threshold=0))
     except Exception as error:  # noqa: BLE001 - a fault of the simulation itself is a failed seed too
         result.violation = _first_violation(error) or "".join(traceback.format_exception(error))[-2_000:]
     finally:
-        pwf.store.batch.WAL_IDLE_BYTES, pwf.store.batch.WAL_BUSY_BYTES = kept
         world.auditor.detach()
         result.events, result.faults, result.trace = world.events, world.faults, world.trace
         result.commits = world.auditor.commits

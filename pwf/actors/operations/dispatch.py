@@ -15,7 +15,7 @@ import msgspec
 
 from pwf.actors.operations import daemon, printed, requests, runs, start, state, views, workflows
 from pwf.actors.operations.caller import Caller
-from pwf.actors.operations.services import Answer, Asked, OperationHandler, Services, scope_key
+from pwf.actors.operations.services import Answer, Asked, OperationHandler, Services, first_answer, scope_key
 from pwf.errors import (
     ClaimLost,
     Conflict,
@@ -64,10 +64,20 @@ class Operations:
         try:
             asked = self._asked(request, caller)
             self._allowed(request.operation)
-            answer = await HANDLERS[request.operation](self._services, asked)
+            try:
+                answer = await HANDLERS[request.operation](self._services, asked)
+            except PwfError as refusal:
+                answer = await self._first_answer(asked, refusal)
         except PwfError as error:
             return Response(request_id=request.request_id, outcome=outcome_of(error), error=error_body(error))
         return _response(request, answer, asked.scope_key)
+
+    async def _first_answer(self, asked: Asked[Any], refusal: PwfError) -> Answer:
+        """A repeat gets its first answer, though what it was about is gone by now. Raises the refusal of a new one."""
+        if asked.receipt is None or outcome_of(refusal) in ("unavailable", "claim_lost"):
+            raise refusal
+        result = OPERATIONS[asked.request.operation].result
+        return await first_answer(self._services.store, asked.receipt, result, refusal)
 
     def _asked(self, request: Request, caller: Caller) -> Asked[msgspec.Struct]:
         operation = OPERATIONS.get(request.operation)

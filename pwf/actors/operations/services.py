@@ -27,11 +27,12 @@ from pwf.actors.upkeep.backup import BackupsHandle
 from pwf.actors.upkeep.pruner import PrunerHandle
 from pwf.clock import Clock
 from pwf.config import Config
-from pwf.errors import InvalidArgument
+from pwf.errors import InvalidArgument, PwfError
 from pwf.host import Identity
 from pwf.ids import check_key
 from pwf.places import Places
 from pwf.protocol.frames import Request
+from pwf.store.once import Done, FirstDone, first_done
 from pwf.store.receipts import ReceiptKey
 from pwf.values import canonical, digest, parse, parse_canonical
 
@@ -135,6 +136,16 @@ async def canonical_of(services: Services, value: msgspec.Raw, what: str) -> byt
     """A value from a client as canonical JSON. Raises what `parse_canonical` does."""
     text, limit = bytes(value), services.config.max_value_bytes
     return await apart(len(text), lambda: parse_canonical(text, limit=limit, what=what))
+
+
+async def first_answer(
+    store: StoreHandle, receipt: ReceiptKey, result_type: type[Any], refusal: PwfError
+) -> Answer:
+    """What a repeat of this command was answered first. Raises the refusal where there was no such command."""
+    done: Done[Any] | None = await store.read(first_done, FirstDone(key=receipt, result_type=result_type))
+    if done is None or (done.refusal is not None and done.refusal.code == refusal.code):
+        raise refusal
+    return Answer(done.unwrap(), done.adopted)
 
 
 def scope_key(request: Request, session: str | None = None) -> str:

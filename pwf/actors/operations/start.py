@@ -12,14 +12,21 @@ import msgspec
 
 from pwf.actors.base.apart import apart
 from pwf.actors.code.definitions import Known
-from pwf.actors.operations.services import Answer, Asked, OperationHandler, Services, canonical_of
+from pwf.actors.operations.services import (
+    Answer,
+    Asked,
+    OperationHandler,
+    Services,
+    canonical_of,
+    first_answer,
+)
 from pwf.discovery import Found
 from pwf.errors import PwfError
 from pwf.ids import check_id
 from pwf.protocol.operations import Nothing, Origin, RunStarted, StartPayload
 from pwf.store.at_run import AtRun, at_run
 from pwf.store.once import Done
-from pwf.store.receipts import ReceiptKey, find_receipt
+from pwf.store.receipts import ReceiptKey
 from pwf.store.restart import LookRestart, RestartFacts, RestartRun, look_restart, restart_run
 from pwf.store.runs import StartRun, start_run
 from pwf.values import canonical, digest
@@ -38,7 +45,7 @@ async def start(services: Services, asked: Asked[StartPayload]) -> Answer:
         value = await _checked(services, known, value)
     except PwfError as error:
         # A repeat gets its first answer even when the file no longer loads.
-        return await _stored_start(services, receipt, error)
+        return await first_answer(services.store, receipt, RunStarted, error)
     command = StartRun(
         code=known.code,
         environment=known.environment,
@@ -83,13 +90,6 @@ def _stem(workflow: str) -> str:
     if name.endswith(".py") and len(name) > len(".py"):
         return name.removesuffix(".py")
     return name if name.isidentifier() else Path(workflow).stem
-
-
-async def _stored_start(services: Services, receipt: ReceiptKey, error: PwfError) -> Answer:
-    found = await services.store.read(find_receipt, receipt)
-    if found is None or found.outcome != "accepted":
-        raise error
-    return Answer(msgspec.json.decode(found.response, type=RunStarted), adopted=True)
 
 
 def _started(done: Done[RunStarted], known: Known) -> Answer:

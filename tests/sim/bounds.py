@@ -1,0 +1,57 @@
+"""Bounds of the product that a seed may draw: so small that everything waits for room and goes on page by page."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import ModuleType
+
+import pwf.actors.base.store_actor
+import pwf.actors.operations.daemon
+import pwf.actors.runs.recovery
+import pwf.actors.runs.scheduler
+import pwf.store.batch
+import pwf.store.queue
+import pwf.store.receipts
+import pwf.store.retention
+import pwf.store.values
+import pwf.values
+from tests.sim.mix import Mix
+
+CHUNK_BYTES = 2_048
+#: Where a bound stands. A seed's own bound takes the place of each.
+SMALL: tuple[tuple[ModuleType, str], ...] = (
+    (pwf.actors.base.store_actor, "INBOX_MAX"),
+    (pwf.actors.base.store_actor, "BATCH_MAX"),
+    (pwf.actors.runs.scheduler, "INBOX_MAX"),
+    (pwf.actors.runs.scheduler, "TAKE_MAX"),
+    (pwf.actors.runs.recovery, "SETTLED_MAX"),
+    (pwf.store.queue, "ADMIT_BATCH"),
+    (pwf.store.queue, "DUE_BATCH"),
+    (pwf.store.retention, "LOOK_MAX"),
+    (pwf.store.retention, "PLAN_MAX"),
+    (pwf.store.retention, "UNUSED_MAX"),
+    (pwf.store.receipts, "LOOK_PAGE"),
+)
+CHUNKS = (pwf.values, pwf.store.values, pwf.actors.operations.daemon)
+
+
+@contextmanager
+def drawn(mix: Mix) -> Iterator[None]:
+    """The product has the bounds of this seed."""
+    wanted: list[tuple[ModuleType, str, int]] = [
+        (pwf.store.batch, "WAL_IDLE_BYTES", mix.checkpoint_bytes),
+        (pwf.store.batch, "WAL_BUSY_BYTES", mix.checkpoint_bytes * 4),
+        (pwf.store.batch, "WAL_PAUSE_BYTES", mix.checkpoint_bytes * 8),
+        *((module, "CHUNK_BYTES", CHUNK_BYTES) for module in CHUNKS),
+    ]
+    if mix.bounds is not None:
+        wanted += [(module, name, mix.bounds) for module, name in SMALL]
+    kept = [(module, name, getattr(module, name)) for module, name, _ in wanted]
+    try:
+        for module, name, value in wanted:
+            setattr(module, name, value)
+        yield
+    finally:
+        for module, name, value in kept:
+            setattr(module, name, value)
