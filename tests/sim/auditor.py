@@ -65,6 +65,7 @@ class Auditor:
         self.pruned: set[str] = set()
         self._epoch = 0
         self._epochs: set[int] = set()
+        self._was_taken_over = False
         self._minute, self._spins = 0, 0
 
     def check(self, holds: object, rule: str) -> None:
@@ -207,6 +208,7 @@ class Auditor:
         ((stored,),) = self.rows("SELECT generation FROM entities WHERE entity_no = 0")
         self.check(epoch <= stored, f"the claim of epoch {epoch} is in the store, which is at {stored}")
         self._epochs.add(epoch)
+        self._was_taken_over |= life is None or len(self._world.alive) > 1
         self._epoch = max(epoch, self._epoch)
 
     def daemon_died(self, life: Any, group: BaseExceptionGroup[Any]) -> None:
@@ -245,7 +247,7 @@ class Auditor:
 
     def refused(self, request: Request, response: Response) -> None:
         """A client was told that nothing happened: it sends again."""
-        fenced = response.outcome == "unavailable" or self._world.faults["second_daemon"]
+        fenced = response.outcome == "unavailable" or self._was_taken_over
         self.check(fenced, f"only a daemon that was taken over from says claim_lost: {response}")
 
     # --- runners --------------------------------------------------------------------------------------------

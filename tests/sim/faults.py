@@ -163,13 +163,13 @@ class Gremlin:
         life = self._world.life
         if life is None:
             return
-        connection = apsw.Connection(str(self._world.database), vfs=life.mount.mount_name)
-        life.snapshots.add(connection)
         try:
+            connection = apsw.Connection(str(self._world.database), vfs=life.mount.mount_name)
+            life.snapshots.add(connection)
+            connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
             connection.execute("BEGIN; SELECT count(*) FROM runs").fetchall()
         except apsw.Error:
-            self._release(life, connection)
-            return
+            return  # it is closed with its daemon
         self._world.fault("reader", life=life.number)
         seconds = self._chance.choice([0.5, 2.0, 15.0])
         self._nursery.start_soon(self._later, seconds, partial(self._release, life, connection))

@@ -51,7 +51,7 @@ class Holds:
         hold, since = self._held.get(run.run_id, (None, 0))
         if run.hold == hold:
             return
-        if hold is not None and run.hold is None and not _ends(hold, old, run):
+        if hold is not None and run.hold is None and not _ends(old, run):
             lifted = might(run.run_id, LIFTED_BY[hold], since)
             check(lifted, f"only the act that a hold names lifts it: {old} -> {run}")
         if hold in COUNTS_ANEW and might(run.run_id, "run.resume", since):
@@ -77,7 +77,7 @@ class Holds:
         return False  # nothing in this world is the cause of any other
 
 
-def _ends(hold: str, old: RunModel | None, run: RunModel) -> bool:
-    """Whether the run ended under its hold: it was cancelled, or its last question was answered while it was paused."""
-    answered = hold == "paused" and old is not None and old.status == "waiting"
+def _ends(old: RunModel | None, run: RunModel) -> bool:
+    """Whether the run ended under its hold: it was cancelled, or its last question was answered."""
+    answered = old is not None and old.status == "waiting"
     return run.status == "cancelled" or (answered and run.status in ENDS)
