@@ -48,7 +48,7 @@ def looked_at(found: Found, interpreter: str) -> Iterator[tuple[str, Path]]:
 
 
 def _what_to_do(stranger: Stranger, folder: Path, config: Path) -> str:
-    first = "take the file into a folder of your own"
+    first = "work in a folder of your own, with the file in it"
     if os.lstat(stranger.path).st_uid == os.geteuid():
         first = f"chmod go-w {quote(str(stranger.path))}"
     return f"{first}; or, if they may run programs as you: trusted_folders = [{json.dumps(str(folder))}] in {config}"
