@@ -47,7 +47,7 @@ from pwf.protocol.lock_record import LockRecord, read_record
 from pwf.store.ballast import Ballast
 from pwf.store.batch import HeldClaim
 from pwf.store.daemon import ClaimEpoch
-from pwf.store.database import FileGuard, refuse_lost
+from pwf.store.database import FileGuard
 from pwf.store.executor import StoreSpec, ThreadExecutor
 from pwf.store.home import ClaimHome, HomeFolder, claim_home, last_owner
 
@@ -163,7 +163,6 @@ class Daemon:
 
     async def _serve(self, lock: LockFile) -> None:
         seen = read_record(self._at.lock) or LockRecord()
-        refuse_lost(self._at.database, served=bool(seen.epoch or seen.home_id))
         record = self._record()
         # What was served here last is kept until this daemon has its own epoch.
         lock.write(msgspec.structs.replace(record, home_id=seen.home_id, epoch=seen.epoch))
@@ -174,6 +173,7 @@ class Daemon:
                 ids=self._ids,
                 ballast=Ballast(self._at.ballast),
                 warn=self._log.warning,
+                create=not (seen.epoch or seen.home_id),
             )
         )
         async with trio.open_nursery() as nursery:

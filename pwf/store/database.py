@@ -49,14 +49,25 @@ def no_warning(event: str, **fields: object) -> None:
 
 
 def open_writer(
-    path: Path, *, synchronous: str = "FULL", vfs: str | None = None, warn: Warn = no_warning
+    path: Path,
+    *,
+    create: bool = True,
+    synchronous: str = "FULL",
+    vfs: str | None = None,
+    warn: Warn = no_warning,
 ) -> apsw.Connection:
     """Open the database for writing, making or migrating it as needed.
 
     Raises `StoreRefused` when it can't be served, and `HomeRefused` for a link or another user's file; then the file is
-    as it was. `synchronous="OFF"` is for simulations, which crash no machine.
+    as it was. `create` False: this folder was served before, and an empty database would hide that its own is gone.
+    `synchronous="OFF"` is for simulations, which crash no machine.
     """
     if not check_own(path):
+        if not create:
+            raise StoreRefused(
+                f"{path} is gone, and this folder was served before: no empty database is made in its place",
+                hint=EMPTY_HINT,
+            )
         _create(path, vfs)
     check_header(path)
     _keep_private(path)
@@ -110,15 +121,6 @@ def identity_of_file(path: Path) -> tuple[int, int] | None:
     except OSError:
         return None
     return facts.st_dev, facts.st_ino
-
-
-def refuse_lost(path: Path, *, served: bool) -> None:
-    """Raise `StoreRefused` where a database is missing that was `served` here: an empty one would hide that."""
-    if served and not os.path.lexists(path):
-        raise StoreRefused(
-            f"{path} is gone, and this folder was served before: no empty database is made in its place",
-            hint=EMPTY_HINT,
-        )
 
 
 def open_reader(path: Path, *, vfs: str | None = None, waits: bool = True) -> apsw.Connection:

@@ -44,13 +44,16 @@ class StoreSpec:
     ids: Ids = field(default_factory=Ids)
     ballast: Ballast | None = None
     guarded: bool = True
+    create: bool = True  # an empty database where there is none
     warn: Warn = no_warning
     synchronous: str = "FULL"
     vfs: str | None = None
 
     def writer(self) -> Writer:
         """Open the writer; raises `StoreRefused`."""
-        connection = open_writer(self.path, synchronous=self.synchronous, vfs=self.vfs, warn=self.warn)
+        connection = open_writer(
+            self.path, create=self.create, synchronous=self.synchronous, vfs=self.vfs, warn=self.warn
+        )
         return Writer(
             connection,
             clock=self.clock,

@@ -197,6 +197,7 @@ def test_a_database_that_is_taken_away_under_the_daemon_stops_it_and_no_empty_on
     home.run("stop")
     home.config("lease_s = 2\nlease_renew_s = 0.5\n")
     daemon = home.daemon()
+    home.json("status")  # it has opened what is there
 
     put_aside(home, tmp_path)
     if replaced:

@@ -17,7 +17,6 @@ from pwf.store.database import (
     open_reader,
     open_writer,
     read_settings,
-    refuse_lost,
 )
 from tests.store.support import Warnings, make_spec, run
 
@@ -295,14 +294,14 @@ def test_writing_checkpoints_and_further_readers_are_nothing_that_the_guard_noti
 
 
 def test_no_empty_database_takes_the_place_of_one_that_was_served(path):
-    refuse_lost(path, served=False)
     with pytest.raises(StoreRefused, match="is gone, and this folder was served before") as caught:
-        refuse_lost(path, served=True)
+        open_writer(path, create=False)
     assert caught.value.hint == (
         "pwf state restore FILE puts a backup in its place; pwf state new begins with an empty one"
     )
+    assert not path.exists()
     open_writer(path).close()
-    refuse_lost(path, served=True)
+    open_writer(path, create=False).close()
 
 
 # --- a foreign lock (S1) ------------------------------------------------------------------------------------
