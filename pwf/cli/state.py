@@ -156,7 +156,12 @@ def _broken(violation: Violation, out: Out) -> str:
 def _path(typed: str) -> str:
     if not typed:
         raise UsageError("FILE is empty", hint="name a file: pwf state --help")
-    return os.path.abspath(os.path.expanduser(typed))
+    path = os.path.abspath(os.path.expanduser(typed))
+    try:
+        path.encode()
+    except UnicodeEncodeError as error:
+        raise UsageError("the name of FILE is not UTF-8", hint="name another file") from error
+    return path
 
 
 def restore(options: argparse.Namespace, out: Out) -> int:

@@ -3,12 +3,11 @@
 The copy is one snapshot, whole in one file (no WAL beside it), and says when and of what it was made. It belongs
 to no folder: whoever serves it, in whichever place, gets a new home id and holds what was going on (see `home`).
 Blocking calls: they run in a thread of their own, on connections of their own, so that neither commands nor reads
-wait. What a crash leaves is a file named `.partial`.
+wait. What a crash leaves, `new_file` says.
 """
 
 from __future__ import annotations
 
-import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -17,11 +16,13 @@ import apsw
 import msgspec
 
 from pwf.clock import Now
-from pwf.errors import Conflict, DiskFull, InvalidArgument, StoreBroken, Unavailable
+from pwf.errors import Conflict, DiskFull, StoreBroken, Unavailable
 from pwf.ids import Ids
+from pwf.protocol.operations import VerifyResult
 from pwf.protocol.views import Violation
-from pwf.store.database import open_reader, put_in_place
+from pwf.store.database import open_reader
 from pwf.store.home import NOWHERE
+from pwf.store.new_file import NewFile, refuse_name
 from pwf.store.queries import load_queries
 from pwf.store.tx import Tx
 from pwf.store.verify import verify
@@ -61,14 +62,17 @@ def write_backup(
     `epoch`: of the daemon that asks. Raises `InvalidArgument` or `Conflict` for a target that can't be, `DiskFull`,
     `Unavailable`, or `StoreBroken` when the copy is damaged; then no file is left.
     """
-    _refuse_target(database, target)
-    unfinished = target.with_name(target.name + ".partial")
+    refuse_name(database, target)
+    _refuse_small_disk(database, target)
     try:
-        unfinished.unlink(missing_ok=True)
-        os.close(os.open(unfinished, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
-        copy_database(database, unfinished, check_wanted)
-        backup = _finish(unfinished, target, now, epoch, check_wanted)
-        put_in_place(unfinished, target)
+        with NewFile(target) as file:
+            copy = file.open()
+            try:
+                copy_database(database, copy, check_wanted)
+                found, made = _finish(copy, now, epoch, check_wanted)
+            finally:
+                copy.close()
+            size = file.finish()
     except FileExistsError as error:
         raise Conflict(f"{target} exists by now", hint="name another file") from error
     except (apsw.CorruptError, apsw.NotADBError) as error:
@@ -77,28 +81,25 @@ def write_backup(
         raise DiskFull(f"there is no room for {target}", hint="name a file on another disk") from error
     except (OSError, apsw.Error) as error:
         raise Unavailable(f"{target} can not be written: {error}") from error
-    finally:
-        for end in ("", "-journal", "-wal", "-shm"):
-            unfinished.with_name(unfinished.name + end).unlink(missing_ok=True)
-    return backup
+    runs = found.checked.get("runs", 0)
+    return Backup(path=str(target), size=size, made=made, runs=runs, violations=found.violations)
 
 
-def copy_database(source: Path, target: Path, check_wanted: Callable[[], None]) -> None:
-    """Copy one snapshot of a database into the empty file `target`, as one file in rollback mode."""
+def copy_database(source: Path, target: apsw.Connection, check_wanted: Callable[[], None]) -> None:
+    """Copy one snapshot of a database into an empty one, whole in one file in rollback mode."""
     reader = open_reader(source)
-    writer = apsw.Connection(str(target), flags=apsw.SQLITE_OPEN_READWRITE)
     try:
         # With a snapshot open the copy never begins anew, however much is written meanwhile.
         reader.execute("BEGIN").fetchall()
         reader.execute("SELECT count(*) FROM meta").fetchall()
-        with writer.backup("main", reader, "main") as copy:
+        with target.backup("main", reader, "main") as copy:
             while not copy.done:
                 check_wanted()
                 copy.step(STEP_PAGES)
-        writer.pragma("journal_mode", "delete")
-        writer.pragma("synchronous", "full")
+        target.pragma("journal_mode", "delete")
+        target.pragma("journal_mode", "memory")
+        target.pragma("synchronous", "full")
     finally:
-        writer.close()
         reader.close()
 
 
@@ -125,15 +126,7 @@ def plain_tx(connection: apsw.Connection, now: Now) -> Tx:
     return Tx(connection, now=now, ids=Ids())
 
 
-def _refuse_target(database: Path, target: Path) -> None:
-    if not target.is_absolute():
-        raise InvalidArgument(f"{target} is not an absolute path")
-    if not target.parent.is_dir():
-        raise InvalidArgument(f"there is no folder {target.parent}", hint=f"mkdir -p {target.parent}")
-    if target.is_dir():
-        raise Conflict(f"{target} is a folder", hint=f"name a new file in it: {target / 'pwf-backup.db'}")
-    if target.exists() or target.is_symlink():
-        raise Conflict(f"{target} exists", hint="name a new file; a backup never replaces one")
+def _refuse_small_disk(database: Path, target: Path) -> None:
     needed = database.stat().st_size + MARGIN_BYTES
     free = shutil.disk_usage(target.parent).free
     if free < needed:
@@ -151,13 +144,13 @@ def _is_wanted(check_wanted: Callable[[], None]) -> bool:
     return True
 
 
-def _finish(unfinished: Path, target: Path, now: Now, epoch: int, check_wanted: Callable[[], None]) -> Backup:
+def _finish(
+    copy: apsw.Connection, now: Now, epoch: int, check_wanted: Callable[[], None]
+) -> tuple[VerifyResult, Made]:
     """Say in the copy what it is, and verify it."""
-    connection = apsw.Connection(str(unfinished), flags=apsw.SQLITE_OPEN_READWRITE)
-    connection.set_progress_handler(lambda: not _is_wanted(check_wanted), STEPS_BETWEEN_CHECKS)
+    copy.set_progress_handler(lambda: not _is_wanted(check_wanted), STEPS_BETWEEN_CHECKS)
     try:
-        connection.pragma("synchronous", "full")
-        tx = plain_tx(connection, now)
+        tx = plain_tx(copy, now)
         home = tx.one(Q.fact, {"key": "home_id"})
         made = Made(at_ms=now.wall_ms, home_id="" if home is None else str(home[0]), epoch=epoch_of(tx))
         tx.all("BEGIN IMMEDIATE")
@@ -168,15 +161,7 @@ def _finish(unfinished: Path, target: Path, now: Now, epoch: int, check_wanted: 
     except apsw.InterruptError:
         check_wanted()
         raise
-    finally:
-        connection.close()
     damage = next((violation for violation in found.violations if violation.rule in DAMAGE), None)
     if damage is not None:
         raise StoreBroken(f"the copy is damaged: {damage.message}", hint=DAMAGED)
-    return Backup(
-        path=str(target),
-        size=unfinished.stat().st_size,
-        made=made,
-        runs=found.checked.get("runs", 0),
-        violations=found.violations,
-    )
+    return found, made

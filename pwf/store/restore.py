@@ -7,6 +7,7 @@ database's name whole or not at all; the next daemon gives it a new home id and 
 from __future__ import annotations
 
 import os
+import stat
 from pathlib import Path
 
 import apsw
@@ -17,9 +18,10 @@ from pwf.errors import Rejected, StoreRefused
 from pwf.protocol.views import Violation
 from pwf.store.backup import DAMAGE, Made, copy_database, newest_event_ms, plain_tx, read_made
 from pwf.store.backup import Q as BACKUP
-from pwf.store.database import check_header, open_reader, put_in_place, refuse_other_schema
+from pwf.store.database import check_header, open_reader, refuse_other_schema
 from pwf.store.home import NOWHERE
 from pwf.store.migrate import schema_version
+from pwf.store.new_file import SIDE_FILES, NewFile
 from pwf.store.queries import load_queries
 from pwf.store.soundness import UNREADABLE, integrity, shown
 from pwf.store.verify import verify
@@ -55,9 +57,7 @@ class Newer(msgspec.Struct, frozen=True, kw_only=True):
 
 def check_backup(file: Path, now: Now) -> Checked:
     """Look through a backup. Raises `StoreRefused` for what can't be served, with the reason."""
-    if not file.is_file():
-        what = f"{file} is a folder" if file.is_dir() else f"there is no file {file}"
-        raise StoreRefused(what, hint=ANOTHER)
+    require_file(file)
     try:
         check_header(file)
         connection = open_reader(file)
@@ -91,6 +91,18 @@ def check_backup(file: Path, now: Now) -> Checked:
         connection.close()
 
 
+def require_file(file: Path) -> None:
+    """Raise `StoreRefused` where there is no plain file of that name."""
+    try:
+        facts = os.stat(file)
+    except (OSError, ValueError) as error:
+        why = "" if isinstance(error, FileNotFoundError) else f" ({error})"
+        raise StoreRefused(f"there is no file {file}{why}", hint=ANOTHER) from error
+    if not stat.S_ISREG(facts.st_mode):
+        what = "a folder" if stat.S_ISDIR(facts.st_mode) else "no plain file"
+        raise StoreRefused(f"{file} is {what}", hint=ANOTHER)
+
+
 def compare(file: Path, database: Path, now: Now) -> Newer:
     """What is newer in `database` than in the backup `file`. Raises `StoreRefused` where that can't be read."""
     try:
@@ -119,30 +131,21 @@ def _compare(file: Path, database: Path, now: Now) -> Newer:
 
 def restore_backup(file: Path, database: Path) -> None:
     """Put a copy of a checked backup in the place of a database that isn't there."""
-    for end in ("", "-wal", "-journal"):
-        if database.with_name(database.name + end).exists():
+    for end in ("", *SIDE_FILES):
+        if os.path.lexists(f"{database}{end}"):
             raise Rejected(f"{database}{end} exists", hint="move it away first")
-    unfinished = database.with_name(database.name + ".new")
     try:
-        unfinished.unlink(missing_ok=True)
-        os.close(os.open(unfinished, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
-        copy_database(file, unfinished, lambda: None)
-        _forget_place(unfinished)
-        put_in_place(unfinished, database)
+        with NewFile(database) as new:
+            copy = new.open()
+            try:
+                copy_database(file, copy, lambda: None)
+                # A plain copy of a database, too, must not be taken for the one that was served here.
+                copy.execute(BACKUP.set_fact, {"key": "home_place", "value": NOWHERE}).fetchall()
+            finally:
+                copy.close()
+            new.finish()
     except (OSError, apsw.Error) as error:
         raise StoreRefused(f"{database} can not be written: {error}", hint="is the disk full?") from error
-    finally:
-        unfinished.unlink(missing_ok=True)
-
-
-def _forget_place(path: Path) -> None:
-    """A plain copy of a database, too, must not be taken for the one that was served here."""
-    connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
-    try:
-        connection.pragma("synchronous", "full")
-        connection.execute(BACKUP.set_fact, {"key": "home_place", "value": NOWHERE}).fetchall()
-    finally:
-        connection.close()
 
 
 def _revisions(path: Path, now: Now) -> dict[str, tuple[int, str]]:

@@ -212,6 +212,44 @@ def test_a_database_with_a_page_of_nonsense_gives_no_backup_or_names_it_never_an
     served.writer = served.spec.writer()
 
 
+@pytest.mark.parametrize("name", ["backup.db.partial", "backup.db.new"])
+def test_a_file_of_the_users_beside_the_backup_is_left_alone(served, file, name):
+    theirs = file.with_name(name)
+    theirs.write_text("precious")
+    back_up(served, file)
+    assert theirs.read_text() == "precious"
+
+
+@pytest.mark.parametrize("end", ["-wal", "-journal", "-shm"])
+def test_a_file_that_sqlite_would_take_for_a_part_of_the_backup_is_a_conflict_and_left_alone(
+    served, file, end
+):
+    theirs = file.with_name(file.name + end)
+    theirs.write_text("precious")
+    with pytest.raises(Conflict, match=f"{end} exists"):
+        back_up(served, file)
+    assert theirs.read_text() == "precious"
+    assert not file.exists()
+
+
+@pytest.mark.parametrize("name", ["pwf.db-journal", "pwf.db.new", "PWF.DB-mj1"])
+def test_the_databases_own_side_files_are_no_target(served, name):
+    with pytest.raises(Conflict, match="belongs to the database itself"):
+        back_up(served, served.spec.path.with_name(name))
+    assert not served.spec.path.with_name(name).exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [("a\0b", "NUL"), ("x" * 300, "File name too long"), ("/".join(["x" * 200] * 30), "File name too long")],
+)
+def test_a_name_that_no_file_can_have_is_one_plain_error_for_backup_and_restore(served, file, name, said):
+    with pytest.raises(InvalidArgument, match=said):
+        back_up(served, file.with_name("d") / name if "/" in name else file.parent / name)
+    with pytest.raises(StoreRefused, match="there is no file"):
+        check(served, file.parent / name)
+
+
 # --- restore --------------------------------------------------------------------------------------------------
 
 
@@ -303,7 +341,7 @@ def test_a_restore_that_fails_leaves_no_database(served, file, tmp_path, monkeyp
     def no_room(*_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(restore_module, "put_in_place", no_room)
+    monkeypatch.setattr(restore_module.NewFile, "finish", no_room)
     with pytest.raises(StoreRefused, match="No space left"):
         restore_backup(file, home / "pwf.db")
     assert os.listdir(home) == []

@@ -25,7 +25,7 @@ from pwf.protocol.operations import VerifyResult
 from pwf.protocol.views import Violation
 from pwf.store.backup import plain_tx
 from pwf.store.database import check_header, open_reader, open_writer
-from pwf.store.restore import Checked, Newer, check_backup, compare, restore_backup
+from pwf.store.restore import Checked, Newer, check_backup, compare, require_file, restore_backup
 from pwf.store.verify import verify
 
 HOUR_S = 3_600
@@ -91,8 +91,7 @@ def begin_anew(at: Places | None = None) -> Path:
 
 def verify_file(file: Path) -> VerifyResult:
     """Verify a backup, or a database that no daemon serves. Raises `StoreRefused` where it is no database of ours."""
-    if not file.is_file():
-        raise StoreRefused(f"there is no file {file}", hint="name a backup, or a database")
+    require_file(file)
     check_header(file)
     connection = open_reader(file)
     try:
