@@ -231,7 +231,7 @@ class Daemon:
             open_door=lambda handle: Listener(
                 at.socket,
                 handle=handle,
-                hello=hello,
+                hello=lambda: msgspec.structs.replace(hello, stopping=self._stopping.is_set()),
                 peer_uid=host.peer_uid,
                 peer_process=host.peer_process,
                 log=self._log,

@@ -7,6 +7,7 @@ that every command pays only for what it uses.
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NoReturn
 
@@ -75,7 +76,9 @@ def client(*, autostart: bool | None = None, reconnect: bool = True) -> SyncClie
     """A connected client; the caller closes it."""
     from pwf.client.sync import SyncClient
 
-    return SyncClient(autostart=autostart, reconnect=reconnect)
+    return SyncClient(
+        autostart=autostart, reconnect=reconnect, tell=lambda words: sys.stderr.write(words + "\n")
+    )
 
 
 def page_limit(typed: str) -> int:

@@ -53,19 +53,33 @@ def daemon(options: argparse.Namespace, out: Out) -> int:
 
 def start(options: argparse.Namespace, out: Out) -> int:
     from pwf.client.starting import try_connect
+    from pwf.client.sync import SyncClient
     from pwf.places import places
 
     probe = try_connect(places())
     running = probe is not None
     if probe is not None:
         probe.close()
-    with client(autostart=True) as connected:
-        pid = connected.pid
+    while True:
+        with SyncClient(autostart=True) as connected:
+            pid, config = connected.pid, connected.places.config
+            if not connected.is_stopping:
+                break
+        out.note(f"the daemon (pid {pid}) is stopping; another one starts when it has ended")
+        if not _wait_for_end(pid, _patience_s(None, config), out):
+            raise _still_stopping(pid, "pwf start")
+        running = False
     if out.as_json:
         out.emit({"pid": pid, "started": not running})
     else:
         out.print(f"the daemon runs already (pid {pid})" if running else f"started (pid {pid})")
     return exits.OK
+
+
+def _still_stopping(pid: int, again: str) -> Unavailable:
+    return Unavailable(
+        f"the daemon (pid {pid}) is still stopping", hint=f"run {again} again, or look at it with: pwf logs"
+    )
 
 
 def stop(options: argparse.Namespace, out: Out) -> int:
@@ -92,10 +106,7 @@ def stop(options: argparse.Namespace, out: Out) -> int:
         out.note(f"still applying: {text.line(effect)}  (it becomes ambiguous when the drain time ends)")
     ended = _wait_for_end(stopping.pid or pid, _patience_s(drain_ms, connected.places.config), out)
     if not ended:
-        raise Unavailable(
-            f"the daemon (pid {stopping.pid or pid}) is still stopping",
-            hint="run pwf stop again, or look at it with: pwf logs",
-        )
+        raise _still_stopping(stopping.pid or pid, "pwf stop")
     if out.as_json:
         out.emit({"stopped": True, "pid": stopping.pid, "applying": stopping.applying})
     else:

@@ -11,7 +11,7 @@ import math
 import select
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import Any, Literal, Unpack
 
@@ -49,11 +49,18 @@ class SyncClient:
     """A connection to the daemon. Use it as a context manager, or call `open` and `close`."""
 
     def __init__(
-        self, at: Places | None = None, *, autostart: bool | None = None, reconnect: bool = True
+        self,
+        at: Places | None = None,
+        *,
+        autostart: bool | None = None,
+        reconnect: bool = True,
+        tell: Callable[[str], object] | None = None,
     ) -> None:
+        """`tell` gets what a person should know, in a sentence."""
         self.places = places() if at is None else at
         self._autostart = autostart_allowed() if autostart is None else autostart
         self._reconnects = reconnect
+        self._tell = tell
         self._core = ClientCore(version())
         self._socket: socket.socket | None = None
         self._answers: dict[str, CallReply | PwfError] = {}
@@ -77,9 +84,18 @@ class SyncClient:
         for _ in range(GREETINGS_MAX):  # it may be stopping, or be killed, at this very moment
             self._socket = connect_or_start(self.places, autostart=self._autostart)
             if self._greet():
+                self._tell_of_stop()
                 return
             self.close()
         raise DaemonUnreachable("the daemon closed the connection at once", hint="pwf doctor")
+
+    def _tell_of_stop(self) -> None:
+        """What is asked for now is done or stored, but nobody goes on with it by himself."""
+        if self._tell is not None and self._autostart and self.is_stopping:
+            self._tell(
+                f"the daemon (pid {self.pid}) is stopping; what is left to do goes on after:  pwf start"
+            )
+            self._tell = None
 
     def _greet(self) -> bool:
         """Read the greeting that `try_connect` has looked at, and only then send ours and what waits; False when the
@@ -105,6 +121,11 @@ class SyncClient:
     def pid(self) -> int:
         """The daemon's process id, as it said in its greeting."""
         return 0 if self._core.hello is None else self._core.hello.pid
+
+    @property
+    def is_stopping(self) -> bool:
+        """Whether it was told to stop, as it said in its greeting."""
+        return self._core.hello is not None and self._core.hello.stopping
 
     # --- calls ----------------------------------------------------------------------------------------------
 

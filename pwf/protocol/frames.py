@@ -33,7 +33,8 @@ class _Frame(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 class Hello(_Frame, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="hello"):
     """First frame of each side. The daemon's says who it is; the client's names itself.
 
-    `home` is for people. `home_identity` (device and inode of the folder) says which home is served.
+    `home` is for people. `home_identity` (device and inode of the folder) says which home is served. `stopping`: the
+    daemon was told to stop, and answers until its running steps have reached a boundary.
     """
 
     protocol: str
@@ -43,6 +44,7 @@ class Hello(_Frame, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="
     home: str = ""
     home_identity: str = ""
     pid: int = 0
+    stopping: bool = False
 
 
 class Request(_Frame, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="request"):

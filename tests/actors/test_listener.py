@@ -48,7 +48,12 @@ async def listening(
     log: NoLog | None = None,
 ) -> AsyncIterator[Listener]:
     listener = Listener(
-        path, handle=handle, hello=HERE, peer_uid=peer_uid, peer_process=host.peer_process, log=log or NoLog()
+        path,
+        handle=handle,
+        hello=lambda: HERE,
+        peer_uid=peer_uid,
+        peer_process=host.peer_process,
+        log=log or NoLog(),
     )
     async with trio.open_nursery() as nursery:
         await nursery.start(listener.run)

@@ -92,6 +92,24 @@ def test_sigterm_lets_the_running_step_reach_its_boundary(home: Home) -> None:
     assert home.steps(run_id) == [("work", "completed")]
 
 
+def test_a_start_while_the_daemon_drains_waits_for_it_and_then_somebody_serves(home: Home) -> None:
+    """X3: its timers are not forgotten either."""
+    home.workflow("step", STEP.format(seconds=1.5))
+    home.workflow("timer", TIMER.format(seconds=2))
+    daemon = home.daemon()
+    timer = home.start("timer")
+    home.wait_step(home.start("step"))
+    daemon.send_signal(signal.SIGTERM)
+    wait_for(lambda: any(line["event"] == "daemon.draining" for line in home.log()), 5)
+
+    started = home.run("start")
+
+    assert daemon.wait(0.1) == 0
+    assert f"the daemon (pid {daemon.pid}) is stopping" in started.stderr
+    assert started.stdout == f"started (pid {home.pid})\n"
+    wait_for(lambda: home.status(timer) == "completed", 10)
+
+
 @pytest.mark.serial
 def test_a_step_that_is_longer_than_the_drain_is_ended_and_runs_again_later(home: Home) -> None:
     home.config("drain_s = 0.5\n")
@@ -138,7 +156,7 @@ def test_while_it_drains_nothing_new_is_started(home: Home) -> None:
 
     refused = home.run("run", "one", "--detach", code=5)
 
-    assert "stopping" in refused.stderr
+    assert "is stopping; what is left to do goes on after:  pwf start" in refused.stderr
     gate.touch()
     assert daemon.wait(15) == 0
 

@@ -86,7 +86,7 @@ class Listener:
         path: Path,
         *,
         handle: Handler,
-        hello: Hello,
+        hello: Callable[[], Hello],
         peer_uid: Callable[[socket.socket], int],
         peer_process: Callable[[socket.socket], Identity | None],
         log: Log,
@@ -193,7 +193,7 @@ class Listener:
         connection = Connection(
             stream,
             handle=self._serve_request,
-            hello=self._hello,
+            hello=self._hello(),
             log=self._log,
             number=number,
             peer=self._peer(stream.socket),
