@@ -78,7 +78,7 @@ def _start(daemon: SyncClient, options: argparse.Namespace, out: Out) -> CallRep
         origin=origin(daemon.places),
         input=msgspec.Raw(canonical(typed.run_input(options.input, options.set), what="input")),
         run_id=options.id,
-        at_ms=None if options.at is None else typed.at_ms(options.at, out.now_ms()),
+        at_ms=None if options.at is None else typed.at_ms(options.at, out.now_ms(), out.note),
     )
     try:
         return daemon.exchange("run.start", payload, key=options.key)

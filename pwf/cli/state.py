@@ -200,7 +200,7 @@ def prune(options: argparse.Namespace, out: Out) -> int:
     from pwf.cli.typed import past_ms
     from pwf.protocol.operations import PrunePayload
 
-    before_ms = past_ms(options.before, out.now_ms(), "--before")
+    before_ms = past_ms(options.before, out.now_ms(), "--before", out.note)
     payload = PrunePayload(before_ms=before_ms, dry_run=options.dry_run)
     with client() as daemon:
         found = daemon.call("state.prune", payload, timeout_s=LONG_S_MAX)

@@ -7,6 +7,7 @@ from __future__ import annotations
 import os
 import re
 import sys
+from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -56,36 +57,48 @@ def run_input(typed: str | None, sets: list[str]) -> Any:
     return value
 
 
-def at_ms(typed: str, now_ms: int) -> int:
-    """A moment: ISO 8601 (local time when it names no zone), or `+10m`, `2h30m`."""
+def at_ms(typed: str, now_ms: int, note: Callable[[str], object]) -> int:
+    """A moment: ISO 8601 (local time when it names no zone), or `+10m`, `2h30m`. `note` gets what was assumed."""
     ahead = _duration(typed.removeprefix("+"))
     if ahead is not None:
         return now_ms + ahead
-    try:
-        moment = datetime.fromisoformat(typed)
-        return int(moment.timestamp() * 1000)
-    except (ValueError, OverflowError, OSError) as error:
-        raise UsageError(
-            f"--at {typed!r} is not a time",
-            hint="use ISO 8601 (2030-01-31T08:00, 2030-01-31T08:00+02:00) or a distance (+10m, 2h30m)",
-        ) from error
+    hint = "use ISO 8601 (2030-01-31T08:00, 2030-01-31T08:00+02:00) or a distance (+10m, 2h30m)"
+    return _moment_ms(typed, "--at", hint, note)
 
 
-def past_ms(typed: str, now_ms: int, option: str) -> int:
+def past_ms(typed: str, now_ms: int, option: str, note: Callable[[str], object]) -> int:
     """A moment that has passed: ISO 8601, or a distance back (`30d`, `12h`)."""
     back = _duration(typed)
     if back is not None:
         return now_ms - back
-    try:
-        moment = int(datetime.fromisoformat(typed).timestamp() * 1000)
-    except (ValueError, OverflowError, OSError) as error:
-        raise UsageError(
-            f"{option} {typed!r} is not a time",
-            hint="use ISO 8601 (2026-01-31, 2026-01-31T08:00+02:00) or a distance back (30d, 12h)",
-        ) from error
+    hint = "use ISO 8601 (2026-01-31, 2026-01-31T08:00+02:00) or a distance back (30d, 12h)"
+    moment = _moment_ms(typed, option, hint, note)
     if moment > now_ms:
         raise UsageError(f"{option} {typed!r} is in the future", hint="name a moment that has passed")
     return moment
+
+
+def _moment_ms(typed: str, option: str, hint: str, note: Callable[[str], object]) -> int:
+    """A local time that a change of the clock leaves out is refused; of one that comes twice, the first is taken."""
+    try:
+        moment = datetime.fromisoformat(typed)
+        first, second = (int(moment.replace(fold=fold).timestamp() * 1000) for fold in (0, 1))
+        shown = [datetime.fromtimestamp(ms / 1000).isoformat() for ms in (first, second)]
+    except (ValueError, OverflowError, OSError) as error:
+        raise UsageError(f"{option} {typed!r} is not a time", hint=hint) from error
+    if first > second:  # each is shifted by the clock of the other side
+        raise UsageError(
+            f"{option} {typed!r} does not exist: the clock is put forward over it",
+            hint=f"say {shown[1]} (before the change), {shown[0]} (after it), or add the offset of a zone",
+        )
+    if first < second:
+        firsts, seconds = (
+            datetime.fromtimestamp(ms / 1000).astimezone().isoformat() for ms in (first, second)
+        )
+        note(
+            f"{option} {typed} comes twice, as the clock is put back: the first is taken, {firsts}, not {seconds}"
+        )
+    return first
 
 
 def duration_ms(typed: str, option: str) -> int:

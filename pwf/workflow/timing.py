@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 from pwf.errors import InvalidArgument
 from pwf.protocol.graph import RetrySpec
@@ -103,8 +103,24 @@ def due_of(value: object, node_id: str) -> Due:
                 f"wait node {node_id!r} returned {value!r}, a time without a time zone",
                 hint="make it aware: datetime.now(timezone.utc) + …, or .astimezone()",
             )
+        _refuse_gap(value, node_id)
         return Due(wall_ms=int(value.timestamp() * 1000))
     raise InvalidArgument(
         f"wait node {node_id!r} returned {value!r:.80}, which is not a time",
         hint="return seconds(20), minutes(5), a datetime.timedelta, or a datetime with a time zone",
     )
+
+
+def _refuse_gap(moment: datetime, node_id: str) -> None:
+    """Of a time that comes twice, `fold` says which is meant: the first, unless the author has set it."""
+    first, second = moment.replace(fold=0), moment.replace(fold=1)
+    if first.timestamp() > second.timestamp():  # each is shifted by the clock of the other side
+        before, after = (
+            one.astimezone(UTC).astimezone(moment.tzinfo).isoformat(timespec="minutes")
+            for one in (second, first)
+        )
+        raise InvalidArgument(
+            f"wait node {node_id!r} returned {moment.replace(tzinfo=None)} of {moment.tzinfo}, which does not exist: "
+            "the clock is put forward over it",
+            hint=f"return {before} (before the change) or {after} (after it)",
+        )

@@ -37,13 +37,13 @@ def asked(daemon: FakeDaemon, operation: str, kind: type[Any]) -> Any:
     ],
 )
 def test_a_moment_that_has_passed_is_a_date_or_a_distance_back(typed: str, wanted: int) -> None:
-    assert past_ms(typed, NOW, "--before") == wanted
+    assert past_ms(typed, NOW, "--before", print) == wanted
 
 
 @pytest.mark.parametrize("typed", ["", "soon", "30", "-3d", "2999-01-01", "99999999999d"])
 def test_anything_else_is_one_error_with_what_to_type(typed: str) -> None:
     with pytest.raises(PwfError) as caught:
-        past_ms(typed, NOW, "--before")
+        past_ms(typed, NOW, "--before", print)
     assert "--before" in caught.value.message
     assert caught.value.hint
 

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import io
 import json
+import time
+from collections.abc import Iterator
+from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from pwf.cli.typed import at_ms, duration_ms, json_argument, run_input
+from pwf.cli.typed import at_ms, duration_ms, json_argument, past_ms, run_input
 from pwf.errors import PwfError, ValueTooLarge
 
 HOSTILE: list[str] = json.loads((Path(__file__).parents[1] / "data/strings/blns.json").read_text())
@@ -111,13 +115,55 @@ def test_a_file_that_is_not_utf8_is_refused(tmp_path: Path) -> None:
     ],
 )
 def test_times(typed: str, at: int) -> None:
-    assert at_ms(typed, NOW) == at
+    assert at_ms(typed, NOW, print) == at
 
 
 @pytest.mark.parametrize("typed", ["", "soon", "+", "10", "5x", "2030-13-01", "99999999999999d", "٣m"])
 def test_what_is_no_time_is_refused(typed: str) -> None:
     with pytest.raises(PwfError, match="is not a time"):
-        at_ms(typed, NOW)
+        at_ms(typed, NOW, print)
+
+
+@pytest.fixture
+def clock_changes(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The clock goes from 02:00 to 03:00 on 2026-03-29, and from 03:00 to 02:00 on 2026-10-25."""
+    monkeypatch.setenv("TZ", "CET-1CEST,M3.5.0,M10.5.0/3")
+    time.tzset()
+    yield
+    monkeypatch.undo()
+    time.tzset()
+
+
+@pytest.mark.usefixtures("clock_changes")
+def test_a_time_that_a_change_of_the_clock_leaves_out_is_refused_with_those_before_and_after() -> None:
+    for read in (at_ms, partial(past_ms, option="--before")):
+        with pytest.raises(PwfError, match="does not exist: the clock is put forward over it") as caught:
+            read("2026-03-29T02:30", NOW, note=print)
+        assert "2026-03-29T01:30:00 (before the change), 2026-03-29T03:30:00 (after it)" in (
+            caught.value.hint or ""
+        )
+
+
+@pytest.mark.usefixtures("clock_changes")
+def test_of_a_time_that_comes_twice_the_first_is_taken_and_that_is_said() -> None:
+    said: list[str] = []
+    first, second = 1_792_888_200_000, 1_792_891_800_000
+    assert at_ms("2026-10-25T02:30", NOW, said.append) == first
+    (words,) = said
+    assert "comes twice" in words
+    assert "the first is taken, 2026-10-25T02:30:00+02:00, not 2026-10-25T02:30:00+01:00" in words
+    assert at_ms("2026-10-25T02:30+01:00", NOW, said.append) == second
+    assert len(said) == 1
+
+
+@pytest.mark.usefixtures("clock_changes")
+@pytest.mark.parametrize(
+    "typed", ["2026-03-29T01:59:59", "2026-03-29T03:00", "2026-10-25T03:00", "2026-07-01"]
+)
+def test_other_times_on_such_a_day_are_taken_as_they_are(typed: str) -> None:
+    said: list[str] = []
+    assert datetime.fromtimestamp(at_ms(typed, NOW, said.append) / 1000) == datetime.fromisoformat(typed)
+    assert said == []
 
 
 def test_lengths_of_time() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta, timezone
+from zoneinfo import ZoneInfo
 
 import pytest
 from hypothesis import given, settings
@@ -53,6 +54,19 @@ def test_a_wait_is_relative_or_absolute() -> None:
     assert due_of(timedelta(seconds=-5), "nap") == Due(delay_ms=0)
     when = datetime(2030, 1, 1, 12, tzinfo=timezone(timedelta(hours=2)))
     assert due_of(when, "nap") == Due(wall_ms=1_893_492_000_000)
+
+
+def test_a_wait_until_a_time_that_a_change_of_the_clock_leaves_out_is_refused() -> None:
+    zone = ZoneInfo("Europe/Berlin")
+    with pytest.raises(InvalidArgument, match="which does not exist") as caught:
+        due_of(datetime(2026, 3, 29, 2, 30, tzinfo=zone), "nap")
+    assert (
+        caught.value.hint
+        == "return 2026-03-29T01:30+01:00 (before the change) or 2026-03-29T03:30+02:00 (after it)"
+    )
+    twice = datetime(2026, 10, 25, 2, 30, tzinfo=zone)
+    assert due_of(twice, "nap") == Due(wall_ms=1_792_888_200_000)
+    assert due_of(twice.replace(fold=1), "nap") == Due(wall_ms=1_792_891_800_000)
 
 
 def test_a_wait_that_no_clock_can_hold_is_named() -> None:
