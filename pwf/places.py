@@ -40,7 +40,13 @@ class Places:
 
     @property
     def log(self) -> Path:
+        """The daemon's own records. Older ones stand beside it, as `daemon.log.1` and on."""
         return self.home / "daemon.log"
+
+    @property
+    def last_words(self) -> Path:
+        """What the process of a daemon in the background prints: the interpreter's own crashes, and mostly nothing."""
+        return self.home / "daemon.err"
 
 
 def places(environment: dict[str, str] | None = None) -> Places:

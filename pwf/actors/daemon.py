@@ -26,7 +26,7 @@ import pwf
 from pwf import host
 from pwf.actors.base.logging import Log
 from pwf.actors.base.store_actor import StoreActor, StoreHandle
-from pwf.actors.base.supervise import Deaths, cause_of, described, leaves
+from pwf.actors.base.supervise import Deaths, cause_of, described, leaves, log_last_words
 from pwf.actors.claim.lock_file import LockFile, LockTaker, serving
 from pwf.actors.claim.server_claim import Claim
 from pwf.actors.code.whereabouts import Whereabouts
@@ -62,8 +62,8 @@ def main(background: bool = False) -> int:
         signal.signal(signal.SIGHUP, signal.SIG_IGN)  # the terminal that started it may close
     faulthandler.enable()
     host.raise_open_files()
-    log = Log(SystemClock(boot_id=""))
     at = places()
+    log = Log(SystemClock(boot_id=""), at.log if background else None)
     try:
         clock = SystemClock(host.boot_id())
         config = load_config(at.config)
@@ -156,6 +156,8 @@ class Daemon:
         taker = LockTaker(self._at.lock, clock=self._clock, processes=host, log=self._log)
         lock = await taker.take()
         self._held = True
+        if self._background:
+            log_last_words(self._at.last_words, self._log)
         try:
             yield lock
         finally:

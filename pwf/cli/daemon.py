@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from pwf.cli import exits
 from pwf.cli.commands import Commands, client
 from pwf.cli.out import Out
-from pwf.errors import DaemonUnreachable, Unavailable
+from pwf.errors import DaemonUnreachable, PwfError, Unavailable
 from pwf.present import text
 
 if TYPE_CHECKING:
@@ -47,7 +47,12 @@ def daemon(options: argparse.Namespace, out: Out) -> int:
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
     from pwf.actors.daemon import main
 
-    code: int = main(background=options.background_child)
+    try:
+        code: int = main(background=options.background_child)
+    except PwfError as error:
+        if not options.background_child:
+            raise
+        return exits.of_error(error.code)  # its log has the reason, and nobody else reads
     return code
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import codecs
+import contextlib
+import os
 import sys
 import time
 from typing import TYPE_CHECKING, BinaryIO
@@ -191,7 +193,7 @@ def _daemon_log(options: argparse.Namespace, out: Out) -> int:
     path = places().log
     try:
         with path.open("rb") as file:
-            _print_tail(file, LOG_LINES if options.lines is None else options.lines, out)
+            _print_tail(file, path, LOG_LINES if options.lines is None else options.lines, out)
             if options.follow:
                 _follow(file, path, out)
     except FileNotFoundError:
@@ -200,10 +202,17 @@ def _daemon_log(options: argparse.Namespace, out: Out) -> int:
     return exits.OK
 
 
-def _print_tail(file: BinaryIO, lines: int, out: Out) -> None:
+def _print_tail(file: BinaryIO, path: Path, wanted: int, out: Out) -> None:
+    """The last lines, from older files too where the newest has not so many."""
     from collections import deque
 
-    for line in deque(file, maxlen=lines):
+    lines = list(deque(file, maxlen=wanted))
+    number = 1
+    while len(lines) < wanted and (older := path.with_name(f"{path.name}.{number}")).exists():
+        with older.open("rb") as before:
+            lines = [*deque(before, maxlen=wanted - len(lines)), *lines]
+        number += 1
+    for line in lines:
         _print_log(line, out)
 
 
@@ -212,13 +221,24 @@ def _follow(file: BinaryIO, path: Path, out: Out) -> None:
     while True:
         data = file.read(65536)
         if not data:
-            if path.exists() and path.stat().st_size < file.tell():
-                file.seek(0)  # it was emptied
             time.sleep(FOLLOW_S)
+            file = _newest(file, path)
             continue
         *lines, rest = (rest + data).split(b"\n")
         for line in lines:
             _print_log(line, out)
+
+
+def _newest(file: BinaryIO, path: Path) -> BinaryIO:
+    """The file that is written now: another one, when this one was full and has been read to its end."""
+    with contextlib.suppress(FileNotFoundError):
+        facts, here = path.stat(), os.fstat(file.fileno())
+        if facts.st_ino != here.st_ino and file.tell() >= here.st_size:
+            file.close()
+            return path.open("rb")
+        if facts.st_ino == here.st_ino and here.st_size < file.tell():
+            file.seek(0)  # it was emptied
+    return file
 
 
 def _print_log(line: bytes, out: Out) -> None:

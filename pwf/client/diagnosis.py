@@ -119,14 +119,16 @@ def check_home(at: Places) -> Check:
         return fail("home", f"{at.home} can not be written", f"chmod 700 {at.home}")
     try:
         refuse_open_home(at.home, facts)
-        for path in (at.database, at.log, at.lock, at.ballast):
+        for path in (at.database, at.log, at.last_words, at.lock, at.ballast):
             check_own(path)
     except HomeRefused as error:
         return fail("home", error.message, error.hint or f"ls -la {at.home}")
     mode = stat.S_IMODE(facts.st_mode)
     if mode & 0o077:
         return warn("home", f"{at.home} has mode {mode:04o}: others can look in", f"chmod 700 {at.home}")
-    open_files = [path.name for path in (at.database, at.log, at.lock) if _open_to_others(path)]
+    open_files = [
+        path.name for path in (at.database, at.log, at.last_words, at.lock) if _open_to_others(path)
+    ]
     if open_files:
         paths = " ".join(str(at.home / name) for name in open_files)
         return warn("home", f"others can read {', '.join(open_files)} in {at.home}", f"chmod 600 {paths}")

@@ -112,7 +112,7 @@ def spawn(at: Places) -> subprocess.Popen[bytes]:
     import subprocess  # these take their time, and most commands find a daemon
     import threading
 
-    log = _open_log(at)
+    said = _open_last_words(at)
     from pwf.protocol.runner import MARKER_VARIABLE
 
     environment = dict(os.environ)
@@ -123,8 +123,8 @@ def spawn(at: Places) -> subprocess.Popen[bytes]:
         child = subprocess.Popen(
             [sys.executable, "-m", "pwf.cli.main", "daemon", "--background-child"],
             stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
+            stdout=said,
+            stderr=said,
             cwd="/",
             env=environment,
             start_new_session=True,
@@ -133,7 +133,7 @@ def spawn(at: Places) -> subprocess.Popen[bytes]:
     except OSError as error:
         raise DaemonUnreachable(f"{sys.executable} can not be started: {error.strerror}") from error
     finally:
-        os.close(log)
+        os.close(said)
     # Reaps it when it ends before us, so that no zombie looks like a live daemon.
     threading.Thread(target=child.wait, name="pwf-daemon-reaper", daemon=True).start()
     return child
@@ -151,13 +151,13 @@ def log_tail(path: Path, lines: int = LOG_TAIL_LINES) -> list[str]:
     return data.decode("utf-8", "replace").splitlines()[-lines:]
 
 
-def _open_log(at: Places) -> int:
+def _open_last_words(at: Places) -> int:
     from pwf.host.home import prepare_home
     from pwf.ownership import open_own
 
     prepare_home(at.home)
     try:
-        return open_own(at.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+        return open_own(at.last_words, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     except OSError as error:
         raise HomeRefused(
             f"the state folder {at.home} can not be used: {error.strerror}",
@@ -186,7 +186,7 @@ def _somebody_serves(at: Places, child_pid: int) -> bool:
 
 def _refusal(at: Places, pid: int) -> PwfError | None:
     """Why that daemon refused to serve, as it has written it last: a person needs that sentence and not the log."""
-    for line in reversed(log_tail(at.log)):
+    for line in reversed([*log_tail(at.last_words), *log_tail(at.log)]):
         try:
             said = msgspec.json.decode(line, type=_Refused)
         except msgspec.MsgspecError:
@@ -205,5 +205,8 @@ def _died(at: Places, returncode: int) -> DaemonUnreachable:
 
 
 def _tail_text(at: Places) -> str:
-    lines = log_tail(at.log)
-    return f"; the end of {at.log}:\n" + "\n".join("  " + line for line in lines) if lines else ""
+    told = ""
+    for path in (at.log, at.last_words):
+        if lines := log_tail(path):
+            told += f"; the end of {path}:\n" + "\n".join("  " + line for line in lines)
+    return told

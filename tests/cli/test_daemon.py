@@ -122,6 +122,30 @@ def test_logs_follow_shows_lines_as_they_are_written(daemon: FakeDaemon) -> None
         child.terminate()
 
 
+def test_logs_follow_goes_on_in_the_next_file_when_one_is_full(daemon: FakeDaemon) -> None:
+    log = daemon.places.log
+    log.write_text("first\n")
+    env = {**os.environ, "PWF_HOME": str(daemon.places.home)}
+    words = [sys.executable, "-m", "pwf.cli.main", "logs", "--follow"]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True, env=env) as child:
+        assert child.stdout is not None
+        assert child.stdout.readline() == "first\n"
+        with log.open("a") as full:
+            log.rename(log.with_name("daemon.log.1"))
+            full.write("last of it\n")
+        log.write_text("second\n")
+        assert child.stdout.readline() == "last of it\n"
+        assert child.stdout.readline() == "second\n"
+        child.terminate()
+
+
+def test_logs_takes_older_files_where_the_newest_has_too_little(pwf: Pwf, daemon: FakeDaemon) -> None:
+    for name, text in (("daemon.log.2", "a\nb\n"), ("daemon.log.1", "c\n"), ("daemon.log", "d\n")):
+        daemon.places.log.with_name(name).write_text(text)
+    assert pwf("logs", "--lines", "3").out == "b\nc\nd\n"
+    assert pwf("logs", "--lines", "1").out == "d\n"
+
+
 def test_no_log_yet_is_said(quiet_home: Places, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["logs"]) == exits.OK
     assert "there is no log yet" in capsys.readouterr().err

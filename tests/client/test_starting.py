@@ -87,7 +87,7 @@ def test_a_started_daemon_is_detached_and_private(at: Places) -> None:
     assert (session, terminal) == (pid, 0)
     assert os.readlink(f"/proc/{pid}/cwd") == "/"
     assert os.readlink(f"/proc/{pid}/fd/0") == "/dev/null"
-    assert os.readlink(f"/proc/{pid}/fd/2") == str(at.log)
+    assert os.readlink(f"/proc/{pid}/fd/2") == str(at.last_words)
     assert at.home.stat().st_mode & 0o777 == 0o700
     assert at.log.stat().st_mode & 0o777 == 0o600
 
@@ -105,7 +105,7 @@ def test_files_of_runs_get_the_rights_of_whoever_started_the_daemon_and_its_own_
         os.umask(before)
     assert "Umask:\t0022\n" in Path(f"/proc/{pid}/status").read_text()
     modes = {path.name: path.stat().st_mode & 0o777 for path in at.home.iterdir()}
-    assert {"pwf.db", "pwf.db-wal", "daemon.log", "deaths.json"} <= modes.keys()
+    assert {"pwf.db", "pwf.db-wal", "daemon.log", "daemon.err", "deaths.json"} <= modes.keys()
     assert modes == {name: 0o700 if (at.home / name).is_dir() else 0o600 for name in modes}
 
 

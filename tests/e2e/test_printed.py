@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -167,6 +169,17 @@ def test_a_home_that_another_life_left_shows_none_of_its_output(home: Home, tmp_
     refused = home.run("logs", "short", code=3)
     assert "2 bytes that its steps printed are not here any more" in refused.stderr
     wait_for(lambda: not list((home.home / "output").glob("short")), 10)
+
+
+def test_what_a_daemons_process_says_when_it_crashes_is_a_record_of_the_next_ones_log(home: Home) -> None:
+    home.run("start")
+    os.kill(home.pid, signal.SIGABRT)
+    wait_for(lambda: "Fatal Python error" in (home.home / "daemon.err").read_text(), 10)
+    home.run("start")
+    (said,) = [line for line in home.log() if line["event"] == "daemon.last_words"]
+    assert "Fatal Python error: Aborted" in said["text"]
+    assert (home.home / "daemon.err").read_text() == ""
+    assert all(json.loads(line) for line in (home.home / "daemon.log").read_text().splitlines())
 
 
 def test_output_is_shown_while_its_step_runs(world: World) -> None:

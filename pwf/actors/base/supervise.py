@@ -15,6 +15,7 @@ from pathlib import Path
 import msgspec
 import trio
 
+from pwf.actors.base.logging import Log
 from pwf.clock import Clock
 from pwf.errors import PwfError
 from pwf.ownership import open_own
@@ -22,6 +23,7 @@ from pwf.ownership import open_own
 LOOP_DEATHS = 3
 SOON_MS = 10 * 60 * 1000  # a daemon that lived longer did not die of its start
 KEPT = 10
+LAST_WORDS_BYTES = 4_000  # of what a daemon has printed: what one record holds
 
 
 class Death(msgspec.Struct, frozen=True, kw_only=True):
@@ -83,6 +85,20 @@ class Deaths:
             os.replace(beside, self._path)
         except (OSError, PwfError):
             return
+
+
+def log_last_words(path: Path, log: Log) -> None:
+    """Put what an earlier daemon's process has printed into the log, as one record, and empty that file."""
+    try:
+        with path.open("rb+") as file:
+            size = file.seek(0, os.SEEK_END)
+            file.seek(max(0, size - LAST_WORDS_BYTES))
+            said = file.read().decode("utf-8", "replace").strip()
+            file.truncate(0)
+    except OSError:
+        return
+    if said:
+        log.warning("daemon.last_words", text=said, bytes=size)
 
 
 def leaves(error: BaseException) -> list[BaseException]:
