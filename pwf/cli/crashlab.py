@@ -12,7 +12,7 @@ from pwf.cli.out import Out, UsageError
 from pwf.present import text
 
 if TYPE_CHECKING:
-    from pwf.crashlab.report import Finding, Report, StepReport
+    from pwf.crashlab.report import Finding, Report, StepReport, StoodIn
 
 EXIT = {"passed": exits.OK, "faults": exits.NO, "needs_person": exits.NEEDS_PERSON}
 STYLE = {"fault": "red", "person": "yellow", "note": "dim"}
@@ -193,13 +193,32 @@ def _summary(report: Report, out: Out) -> None:
         out.print(f"left out: {report.crashes_left_out} crashes (--crashes)")
     if report.paths_left_out:
         out.print(f"left out: {report.paths_left_out} combinations of answers (--paths)")
+    far = ""
+    if report.stood_in:
+        _say_stood_in(report.stood_in, out)
+        far = ", as far as was run"
     verdicts = {
-        "passed": ("green", "passed: nothing is lost, and nothing is repeated blindly"),
-        "needs_person": ("yellow", "safe, but after a crash at a bad moment a run waits for a person"),
+        "passed": ("green", f"passed{far}: nothing is lost, and nothing is repeated blindly"),
+        "needs_person": ("yellow", f"safe{far}, but after a crash at a bad moment a run waits for a person"),
         "faults": ("red", "not safe: see above"),
     }
     style, words = verdicts[report.verdict]
     out.print(out.paint(words, style))
+
+
+def _say_stood_in(stood_in: tuple[StoodIn, ...], out: Out) -> None:
+    """What the verdict does not speak of, and what would tell."""
+    observes = [one.node for one in stood_in if one.observe]
+    also = f"; and observe of {_names(observes)}" if observes else ""
+    out.print(f"not run: stand-ins took over   {_names([one.node for one in stood_in])}{also}")
+    unknown = []
+    if any(one.mode == "idempotent" for one in stood_in):
+        unknown.append("whether what is declared idempotent is")
+    if any(one.mode == "manual" and not one.observe for one in stood_in) and not unknown:
+        unknown.append("what these steps do outside")
+    if observes:
+        unknown.append("whether observe tells the truth")
+    out.print(f"--effects real would show      {', and '.join(unknown)}")
 
 
 def _names(nodes: list[str]) -> str:

@@ -101,6 +101,7 @@ def _judge_touched(
             "touches_outside",
             node,
             f"{node!r} {first}, and {rule}",
+            same=f"{node} {first.partition(' ')[0]}",  # the scratch folders of two paths have other names
             hint="make it an action with a declared effect" if facts.pure else "do it in an action before",
         )
     elif facts.pure:
@@ -110,6 +111,7 @@ def _judge_touched(
             node,
             f"{node!r} gives {_short(first)} and, called again, {_short(second)}: a step that runs again after a "
             "crash may contradict what was seen before",
+            same=node,
             hint=f"a {what} node may depend on ctx alone: read clocks, chance and files in an action",
         )
     else:
@@ -119,6 +121,7 @@ def _judge_touched(
             "varies",
             node,
             f"{node!r} {said} when it is called again: {_short(first)}, {_short(second)}",
+            same=node,
         )
 
 
@@ -136,7 +139,7 @@ def _judge_end(run: LabRun, base: Baseline, findings: Findings) -> None:
     node, after = _node_of(run), run.crash.words
     if run.stuck:
         message = f"a run is left at {node!r} and does not move: {run.stuck}"
-        findings.add("fault", "does_not_move", node, message, after=after)
+        findings.add("fault", "does_not_move", node, message, same=node, after=after)
         return
     assert run.view is not None
     if run.status != base.first.status and not any(one.hold != "effect_ambiguous" for one in run.parked):
@@ -146,13 +149,14 @@ def _judge_end(run: LabRun, base: Baseline, findings: Findings) -> None:
             "ends_otherwise",
             node,
             f"the run ends as {run.status} instead of {base.first.status}" + (f": {error}" if error else ""),
+            same=f"{run.status} {base.first.status}",
             after=after,
         )
     twice = Counter((step.node, step.visit) for step in run.steps if step.status == "completed")
     for (step, visit), times in twice.items():
         if times > 1:
             message = f"{step!r} (visit {visit}) was committed {times} times"
-            findings.add("fault", "committed_twice", step, message, after=after)
+            findings.add("fault", "committed_twice", step, message, same=f"{step} {visit}", after=after)
 
 
 def _judge_outputs(run: LabRun, base: Baseline, graph: WorkflowGraph, findings: Findings) -> None:
@@ -169,6 +173,7 @@ def _judge_outputs(run: LabRun, base: Baseline, graph: WorkflowGraph, findings: 
             key[0],
             f"{key[0]!r} gives {_short(output)} after a crash, and {_short(expected)} without: something that it "
             "uses is lost with the process (a module's variable?)",
+            same=key[0],
             hint="keep it in a node's output, and read it by ctx[node]",
             after=run.crash.words,
         )
@@ -186,6 +191,7 @@ def _judge_effects(run: LabRun, base: Baseline, graph: WorkflowGraph, findings: 
                 effect.node,
                 f"the manual effect of {effect.node!r} would happen {times} times: its observe said that it had "
                 "not happened",
+                same=effect.node,
                 hint="let observe read the outside system itself, by ctx.effect_key",
                 after=after,
             )
@@ -216,14 +222,15 @@ def _judge_people(run: LabRun, graph: WorkflowGraph, findings: Findings) -> None
             )
         else:
             message = f"after a crash the run is held as {parked.hold}: {parked.reason}"
-            findings.add("fault", "held", parked.node, message, after=run.crash.words)
+            same = f"{parked.node} {parked.hold}"
+            findings.add("fault", "held", parked.node, message, same=same, after=run.crash.words)
 
 
 def _judge_decisions(run: LabRun, findings: Findings) -> None:
     for (node, visit), asked in run.requests.items():
         if len(asked) > 1:
             message = f"{node!r} (visit {visit}) was asked {len(asked)} times"
-            findings.add("fault", "asked_again", node, message, after=run.crash.words)
+            findings.add("fault", "asked_again", node, message, same=node, after=run.crash.words)
     for (node, visit), answer in run.answers.items():
         taken = run.outputs.get((node, visit))
         if run.crash.stray_at == node or run.stuck or (run.parked and taken is None):
@@ -232,7 +239,7 @@ def _judge_decisions(run: LabRun, findings: Findings) -> None:
             continue  # too large to be compared as text
         if taken is None or msgspec.json.decode(taken) != msgspec.json.decode(run.plain(as_json(answer))):
             message = f"the answer to {node!r} (visit {visit}) was taken, and is {'lost' if taken is None else taken}"
-            findings.add("fault", "decision_lost", node, message, after=run.crash.words)
+            findings.add("fault", "decision_lost", node, message, same=node, after=run.crash.words)
 
 
 def judge_stray(run: LabRun, findings: Findings) -> None:
@@ -257,15 +264,14 @@ def _judge_files(run: LabRun, base: Baseline, findings: Findings) -> None:
     one, other, got = base.first.files, base.second.files, run.files
     node, after = _node_of(run), run.crash.words
     for name in one.keys() & other.keys():
-        if name not in got:
-            findings.add("fault", "outside_differs", node, f"{name} is missing outside", after=after)
-        elif said := _differs(one[name], other[name], got[name]):
-            findings.add("fault", "outside_differs", node, f"{name} {said}", after=after)
+        said = "is missing outside" if name not in got else _differs(one[name], other[name], got[name])
+        if said:
+            findings.add("fault", "outside_differs", node, f"{name} {said}", same=name, after=after)
     more = len(got) - len(one)
     if len(one) == len(other) and more > 0:
         names = sorted(got.keys() - one.keys() - other.keys()) or sorted(got.keys() - one.keys())
         message = f"outside there are {more} more files: {', '.join(names[:3])}"
-        findings.add("fault", "outside_differs", node, message, after=after)
+        findings.add("fault", "outside_differs", node, message, same="more files", after=after)
 
 
 def _differs(one: bytes, other: bytes, got: bytes) -> str:

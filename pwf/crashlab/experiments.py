@@ -65,11 +65,12 @@ class Crash:
 
 @dataclass(frozen=True)
 class Traced:
-    """A step of a run that nobody disturbed."""
+    """A step of a run that nobody disturbed. `deaths`: how many a visit survives; each counts as a failed try."""
 
     node: str
     visit: int
     kind: NodeKind
+    deaths: int = 2
 
 
 @dataclass
@@ -149,7 +150,9 @@ def crashes(path: Path, trace: list[Traced], seen: Seen) -> Iterator[Crash]:
         last = trace[-1]
         yield Crash(path, "runner", (Point(last.node, last.visit, "left"),))
         everywhere = tuple(
-            Point(step.node, step.visit, phase) for step in trace for phase in ("begun", "done")
+            Point(step.node, step.visit, phase)
+            for step in trace
+            for phase in ("begun", "done")[-step.deaths :]
         )
         yield Crash(path, "runner", everywhere)
 

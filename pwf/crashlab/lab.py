@@ -23,7 +23,7 @@ from pwf.crashlab.drive import Driver
 from pwf.crashlab.experiments import Crash, Path, Seen, Traced
 from pwf.crashlab.home import ScratchHome
 from pwf.crashlab.observe import LabRun, as_json
-from pwf.crashlab.report import Findings, PathReport, Report, StepReport
+from pwf.crashlab.report import Findings, PathReport, Report, StepReport, StoodIn
 from pwf.discovery import find_workflow_file
 from pwf.errors import InvalidArgument, InvalidInput
 from pwf.places import Places, places
@@ -134,6 +134,7 @@ class _Lab:
             paths_left_out=found.left_out,
             paths=tuple(_path_report(base) for base in bases),
             steps=tuple(self._step_reports(bases)),
+            stood_in=() if self._settings.real else tuple(self._stood_in(bases)),
             findings=(),
             verdict="passed",
         )
@@ -254,6 +255,13 @@ class _Lab:
                     needs_person=sum(any(one.node == step.node for one in run.parked) for run in runs),
                 )
 
+    def _stood_in(self, bases: list[Baseline]) -> Iterator[StoodIn]:
+        """What of the steps that were reached was not done."""
+        for name in dict.fromkeys(step.node for base in bases for step in base.first.steps):
+            effect = self._graph.node(name).effect
+            if effect is not None:
+                yield StoodIn(node=name, mode=effect.mode, observe=effect.observable)
+
     def note_left(self, pids: list[int]) -> None:
         """Processes of the lab's runs that were still there when their daemon had ended."""
         if pids:
@@ -265,7 +273,9 @@ class _Lab:
 def _trace(run: LabRun, graph: WorkflowGraph) -> list[Traced]:
     visits: dict[tuple[str, int], Traced] = {}
     for step in run.steps:
-        visits[step.node, step.visit] = Traced(step.node, step.visit, graph.node(step.node).kind)
+        node = graph.node(step.node)
+        deaths = 2 if node.retry is None else node.retry.times
+        visits[step.node, step.visit] = Traced(step.node, step.visit, node.kind, deaths)
     return list(visits.values())
 
 

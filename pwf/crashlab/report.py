@@ -38,6 +38,14 @@ class StepReport(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     needs_person: int
 
 
+class StoodIn(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A step whose effect was not done: a stand-in took its place, and that of its `observe` where it has one."""
+
+    node: str
+    mode: str  # idempotent, manual
+    observe: bool
+
+
 class PathReport(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One way through the graph, and how it ends when nothing is killed."""
 
@@ -47,7 +55,10 @@ class PathReport(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The whole result. `verdict`: `passed`, `needs_person` (safe, but a run would wait for one), or `faults`."""
+    """The whole result. `verdict`: `passed`, `needs_person` (safe, but a run would wait for one), or `faults`.
+
+    It says nothing of what was not run: `stood_in`.
+    """
 
     workflow: str
     effects: Literal["stand-in", "real"]
@@ -60,6 +71,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     paths_left_out: int
     paths: tuple[PathReport, ...]
     steps: tuple[StepReport, ...]
+    stood_in: tuple[StoodIn, ...] = ()
     findings: tuple[Finding, ...]
     verdict: Literal["passed", "needs_person", "faults"]
 
@@ -68,19 +80,28 @@ class Findings:
     """Gathers findings; the same one after several crashes is one."""
 
     def __init__(self) -> None:
-        self._found: dict[tuple[str, str, str], Finding] = {}
+        self._found: dict[tuple[str, str], Finding] = {}
 
     def add(
-        self, severity: Severity, code: str, node: str, message: str, *, hint: str = "", after: str = ""
+        self,
+        severity: Severity,
+        code: str,
+        node: str,
+        message: str,
+        *,
+        same: str = "",
+        hint: str = "",
+        after: str = "",
     ) -> None:
-        key = (code, node, message)
+        """`same`: what tells this one from others of its code; else its message does. The first one's words stay."""
+        key = (code, same or message)
         old = self._found.get(key)
         before = old.after if old is not None else ()
         self._found[key] = Finding(
             severity=severity,
             code=code,
-            node=node,
-            message=message,
+            node=node if old is None else old.node,
+            message=message if old is None else old.message,
             hint=hint,
             after=before if not after or len(before) >= AFTER_MAX else (*before, after),
             crashes=(old.crashes if old is not None else 0) + bool(after),

@@ -203,3 +203,25 @@ flow.graph(count >> first)
     assert "--output count=JSON" in failed["hint"]
     found = lab(text, "--crashes", "2", "--output", 'count={"stdout": "3\\n"}')
     assert found.code == exits.OK
+
+
+APPENDS_TWICE = """
+flow = Workflow("flow")
+
+def append(ctx):
+    with open(Path(ctx.input) / "log", "a") as file:
+        file.write("x\\n")
+    return 1
+
+one = flow.action(effect=idempotent("one"), id="one", retry=Retry(1, backoff=seconds(0)))(append)
+two = flow.action(effect=idempotent("two"), id="two")(append)
+flow.graph(one >> two)
+"""
+
+
+def test_one_fault_is_told_once_however_many_crashes_and_steps_show_it(lab: Lab) -> None:
+    found = lab(APPENDS_TWICE, "--effects", "real", "--input", '"{scratch}"', "--crashes", "16")
+    assert found.code == exits.NO
+    (one,) = found.report["findings"]
+    assert (one["code"], one["crashes"] > 2) == ("outside_differs", True)
+    assert found.report["stood_in"] == []

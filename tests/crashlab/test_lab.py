@@ -248,3 +248,39 @@ def test_the_same_finding_after_several_crashes_is_one() -> None:
         ("needs_person", 6, 4),
     ]
     assert findings.verdict == "faults"
+
+
+def test_where_stand_ins_took_over_the_verdict_says_what_was_not_run_and_what_real_effects_would_show(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / ".pwf").mkdir()
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / "flow.py"
+    path.write_text(
+        """
+from pwf import *
+flow = Workflow("flow")
+
+@flow.action(effect=idempotent("send"))
+def send(ctx):
+    return 1
+
+@flow.action(effect=manual("pay", observe=lambda ctx: unknown()))
+def pay(ctx):
+    return 1
+
+flow.graph(send >> pay)
+"""
+    )
+    assert main(["crashlab", str(path), "--crashes", "2"]) == exits.OK
+    said = capsys.readouterr().out.splitlines()
+    assert said[-3:] == [
+        "not run: stand-ins took over   send, pay; and observe of pay",
+        "--effects real would show      whether what is declared idempotent is, and whether observe tells the truth",
+        "passed, as far as was run: nothing is lost, and nothing is repeated blindly",
+    ]
+    assert main(["crashlab", str(path), "--crashes", "2", "--json"]) == exits.OK
+    assert json.loads(capsys.readouterr().out)["stood_in"] == [
+        {"node": "send", "mode": "idempotent", "observe": False},
+        {"node": "pay", "mode": "manual", "observe": True},
+    ]
