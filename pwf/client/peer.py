@@ -17,6 +17,7 @@ from shlex import quote
 
 from pwf import host
 from pwf.errors import DaemonUnreachable, HomeRefused, PwfError
+from pwf.host.home import what_lies_there
 from pwf.ownership import others_can_write, user_name
 from pwf.places import Places, identity_of
 from pwf.protocol.frames import FRAME_BYTES_MAX, PROTOCOL, Hello, decode_daemon_frame
@@ -104,6 +105,13 @@ def _check_folder(folder: str) -> None:
         )
     if why := others_can_write(Path(folder), found):
         raise HomeRefused(
-            f"others can put a socket of their own into {folder}: {why}",
-            hint=f"look at what lies in it, then chmod 700 {quote(folder)}",
+            f"others can put a socket of their own into {folder}: {why}; {what_lies_there(_names(folder))}",
+            hint=f"look at each (ls -l {quote(folder)}), remove what is not yours, then chmod 700 {quote(folder)}",
         )
+
+
+def _names(folder: str) -> list[str]:
+    try:
+        return os.listdir(folder)
+    except OSError:
+        return []

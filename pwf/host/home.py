@@ -60,10 +60,8 @@ def refuse_open_home(home: Path, facts: os.stat_result) -> None:
             f"the state folder {home} can not be read: {error.strerror}", hint=f"chmod 700 {quote(str(home))}"
         ) from error
     if why := others_can_write(home, facts):
-        there = _named(inside)
         raise HomeRefused(
-            f"others can put files into the state folder {home}: {why}; "
-            + (f"in it: {there}" if there else "it is empty"),
+            f"others can put files into the state folder {home}: {why}; {what_lies_there(inside)}",
             hint=f"look at each of them (ls -l {quote(str(home))}), remove what is not yours, "
             f"then chmod 700 {quote(str(home))}",
         )
@@ -72,6 +70,11 @@ def refuse_open_home(home: Path, facts: os.stat_result) -> None:
             f"files of other users lie in the state folder {home}: {_named(foreign)}",
             hint="look at each of them, then move it away",
         )
+
+
+def what_lies_there(names: list[str]) -> str:
+    """The names that a folder holds, for a refusal."""
+    return f"in it: {_named(sorted(names))}" if names else "it is empty"
 
 
 def _named(names: list[str]) -> str:

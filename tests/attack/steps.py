@@ -46,7 +46,7 @@ flow = Workflow("prints")
 
 @flow.action(effect=idempotent("print"))
 def loud(ctx):
-    print("printed-by-a-step")
+    print("-".join(["printed", "by", "a", "step"]))
     print(json.dumps({"event": "daemon.failed", "level": "error", "cause": "forged"}), file=sys.stderr)
     for _ in range(600):
         os.write(1, b"x" * 100_000)

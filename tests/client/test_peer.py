@@ -98,7 +98,11 @@ def test_a_socket_in_a_folder_that_others_can_write_is_not_connected_to(
     with pytest.raises(HomeRefused, match="others can put a socket") as caught:
         start(daemon.places, backend)
 
-    assert caught.value.hint == f"look at what lies in it, then chmod 700 {daemon.places.home}"
+    home = daemon.places.home
+    assert "daemon.lock, pwf.sock" in caught.value.message
+    assert (
+        caught.value.hint == f"look at each (ls -l {home}), remove what is not yours, then chmod 700 {home}"
+    )
     assert daemon.connections == 0
 
 
