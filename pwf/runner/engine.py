@@ -100,11 +100,10 @@ class Engine:
             step.survivors += self._survivors.end(min(WAIT_S, max(0.0, step.remaining_s)))
         if self._printed is not None:
             step.printed_bytes = self._printed.end()  # whose files are not the step's to have left open
-        self._surroundings.restore(step.node.id)
+        if self._surroundings.restore(step.node.id) and self._printed is not None:
+            step.printed_bytes = self._printed.end()  # with what was said of it here
         if self._updates is not None:
             self._updates.flush()
-        if self._printed is not None:
-            step.printed_bytes = self._printed.end()  # with what was said of it here
 
     def _ready(self) -> bool:
         """Whether the node at the position may start."""

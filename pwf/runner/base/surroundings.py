@@ -35,8 +35,8 @@ class Surroundings:
         )  # a runner's own have the lowest numbers, without a gap
         self._named: dict[int, str] = {}
 
-    def restore(self, node: str) -> None:
-        """Make them so again, after a step at this node. What it left open is named on stderr."""
+    def restore(self, node: str) -> bool:
+        """Make them so again, after a step at this node. True: it left something open, which is named on stderr."""
         os.umask(self._umask)
         if _folder() != self._folder:
             with contextlib.suppress(OSError):  # it is gone: the next runner says so
@@ -47,8 +47,7 @@ class Surroundings:
             self._restore_handlers()
         if _signal.pthread_sigmask(_signal.SIG_BLOCK, ()) != self._mask:
             _signal.pthread_sigmask(_signal.SIG_SETMASK, self._mask)
-        if _lowest_free() != self._lowest:
-            self._name_descriptors(node)
+        return _lowest_free() != self._lowest and self._name_descriptors(node)
 
     def _restore_variables(self) -> None:
         os.environ = self._environ  # noqa: B003 - the object, which a step may have replaced
@@ -67,7 +66,7 @@ class Surroundings:
             if handler is not None and _signal.getsignal(number) != handler:  # None: not set by Python
                 _signal.signal(number, handler)
 
-    def _name_descriptors(self, node: str) -> None:
+    def _name_descriptors(self, node: str) -> bool:
         """A descriptor that is opened takes the lowest number, so one that stays open has moved that."""
         before, self._named = self._named, {}
         for number, target in host.open_descriptors().items():
@@ -77,6 +76,7 @@ class Surroundings:
         left = [f"{fd} ({target})" for fd, target in self._named.items() if before.get(fd) != target]
         if left:
             sys.stderr.write(f"pwf: step {node!r} left descriptors open: {', '.join(left)}\n")
+        return bool(left)
 
 
 def _folder() -> str:
