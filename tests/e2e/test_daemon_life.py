@@ -13,16 +13,6 @@ import pytest
 
 from tests.e2e.home import Home, ended, gone, wait_for
 
-STEP = """
-import time
-flow = Workflow("step")
-
-@flow.action(effect=idempotent("sleep"))
-def work(ctx):
-    time.sleep({seconds})
-    return "done"
-"""
-
 GATED = """
 import time
 from pathlib import Path
@@ -57,6 +47,19 @@ def add(ctx):
 """
 
 
+@pytest.fixture
+def gate(home: Home) -> Path:
+    """The file for which the step of `gated` waits."""
+    path = home.project / "gate"
+    home.workflow("gated", GATED.format(gate=path))
+    return path
+
+
+def draining(home: Home) -> None:
+    """Wait until the daemon drains."""
+    wait_for(lambda: any(line["event"] == "daemon.draining" for line in home.log()), 5)
+
+
 def test_the_first_command_starts_the_daemon_and_stop_ends_it(home: Home) -> None:
     home.workflow("one", ONE)
 
@@ -79,13 +82,14 @@ def test_sigterm_to_an_idle_daemon_exits_0_within_two_seconds(home: Home) -> Non
     assert time.monotonic() - began < 2
 
 
-def test_sigterm_lets_the_running_step_reach_its_boundary(home: Home) -> None:
-    home.workflow("step", STEP.format(seconds=1.5))
+def test_sigterm_lets_the_running_step_reach_its_boundary(home: Home, gate: Path) -> None:
     daemon = home.daemon()
-    run_id = home.start("step")
+    run_id = home.start("gated")
     home.wait_step(run_id)
 
     daemon.send_signal(signal.SIGTERM)
+    draining(home)
+    gate.touch()
 
     assert daemon.wait(15) == 0
     assert home.status(run_id) == "completed"  # by the daemon that this command has started
@@ -111,11 +115,10 @@ def test_a_start_while_the_daemon_drains_waits_for_it_and_then_somebody_serves(h
 
 
 @pytest.mark.serial
-def test_a_step_that_is_longer_than_the_drain_is_ended_and_runs_again_later(home: Home) -> None:
+def test_a_step_that_is_longer_than_the_drain_is_ended_and_runs_again_later(home: Home, gate: Path) -> None:
     home.config("drain_s = 0.5\n")
-    home.workflow("step", STEP.format(seconds=3))
     daemon = home.daemon()
-    run_id = home.start("step")
+    run_id = home.start("gated")
     home.wait_step(run_id)
 
     began = time.monotonic()
@@ -123,36 +126,35 @@ def test_a_step_that_is_longer_than_the_drain_is_ended_and_runs_again_later(home
     assert daemon.wait(15) == 0
     assert time.monotonic() - began < 4
 
+    gate.touch()
     home.wait_status(run_id, "completed")
     assert home.steps(run_id) == [("work", "interrupted"), ("work", "completed")]
 
 
 @pytest.mark.serial
-def test_a_second_sigterm_ends_at_once_and_nothing_is_lost(home: Home) -> None:
-    home.workflow("step", STEP.format(seconds=3))
+def test_a_second_sigterm_ends_at_once_and_nothing_is_lost(home: Home, gate: Path) -> None:
     daemon = home.daemon()
-    run_id = home.start("step")
+    run_id = home.start("gated")
     home.wait_step(run_id)
 
     daemon.send_signal(signal.SIGTERM)
-    wait_for(lambda: any(line["event"] == "daemon.draining" for line in home.log()), 5)
+    draining(home)
     began = time.monotonic()
     daemon.send_signal(signal.SIGTERM)
     assert daemon.wait(5) == 128 + signal.SIGTERM
     assert time.monotonic() - began < 1
 
+    gate.touch()
     home.wait_status(run_id, "completed")
 
 
-def test_while_it_drains_nothing_new_is_started(home: Home) -> None:
-    gate = home.project / "gate"
+def test_while_it_drains_nothing_new_is_started(home: Home, gate: Path) -> None:
     home.config("drain_s = 60\n")
-    home.workflow("gated", GATED.format(gate=gate))
     home.workflow("one", ONE)
     daemon = home.daemon()
     home.wait_step(home.start("gated"))
     daemon.send_signal(signal.SIGTERM)
-    wait_for(lambda: any(line["event"] == "daemon.draining" for line in home.log()), 5)
+    draining(home)
 
     refused = home.run("run", "one", "--detach", code=5)
 
@@ -171,10 +173,8 @@ def test_a_closed_terminal_does_not_stop_a_detached_daemon(home: Home) -> None:
 
 
 @pytest.mark.serial
-def test_a_killed_daemon_is_succeeded_at_once_and_its_run_goes_on(home: Home) -> None:
-    home.workflow("step", STEP.format(seconds=1))
-    home.run("start")
-    run_id = home.start("step")
+def test_a_killed_daemon_is_succeeded_at_once_and_its_run_goes_on(home: Home, gate: Path) -> None:
+    run_id = home.start("gated")
     home.wait_status(run_id, "running")
     first = home.pid
 
@@ -184,6 +184,7 @@ def test_a_killed_daemon_is_succeeded_at_once_and_its_run_goes_on(home: Home) ->
 
     assert time.monotonic() - began < 5  # far below the lease of 30 s
     assert home.pid != first
+    gate.touch()
     home.wait_status(run_id, "completed")
 
 
@@ -191,9 +192,10 @@ def test_a_killed_daemon_is_succeeded_at_once_and_its_run_goes_on(home: Home) ->
 def test_a_timer_that_ran_out_while_the_daemon_was_down_rings_once_within_five_seconds(home: Home) -> None:
     home.workflow("timer", TIMER.format(seconds=2))
     run_id = home.start("timer")
+    due = time.monotonic() + 2.2
     home.wait_status(run_id, "queued")
     home.kill_daemon()
-    time.sleep(2.2)
+    time.sleep(max(0.0, due - time.monotonic()))
 
     began = time.monotonic()
     home.run("start")
@@ -204,14 +206,13 @@ def test_a_timer_that_ran_out_while_the_daemon_was_down_rings_once_within_five_s
 
 
 @pytest.mark.serial
-def test_a_daemon_that_is_frozen_while_it_stops_is_killed_and_succeeded(home: Home) -> None:
+def test_a_daemon_that_is_frozen_while_it_stops_is_killed_and_succeeded(home: Home, gate: Path) -> None:
     home.config("lease_s = 2\nlease_renew_s = 0.5\ndrain_s = 60\n")
-    home.workflow("step", STEP.format(seconds=30))
     first = home.daemon()
-    run_id = home.start("step")
+    run_id = home.start("gated")
     home.wait_step(run_id)
     first.send_signal(signal.SIGTERM)
-    wait_for(lambda: any(line["event"] == "daemon.draining" for line in home.log()), 5)
+    draining(home)
     first.send_signal(signal.SIGSTOP)
     frozen = time.monotonic()
 
@@ -223,13 +224,14 @@ def test_a_daemon_that_is_frozen_while_it_stops_is_killed_and_succeeded(home: Ho
     home.run("cancel", run_id)
 
 
-def test_a_command_that_follows_a_run_sees_a_killed_daemon_as_a_pause(home: Home) -> None:
-    home.workflow("step", STEP.format(seconds=4))
-    following = home.spawn("run", "step")
+def test_a_command_that_follows_a_run_sees_a_killed_daemon_as_a_pause(home: Home, gate: Path) -> None:
+    following = home.spawn("run", "gated")
     run_id = wait_for(lambda: [run["run_id"] for run in _runs(home)], 20)[0]
     home.wait_step(run_id)
 
     home.kill_daemon()
+    wait_for(lambda: len(home.steps(run_id)) == 2, 20)
+    gate.touch()
 
     output, error = following.communicate(timeout=40)
     assert following.returncode == 0, error
@@ -353,9 +355,8 @@ def test_three_deaths_of_one_cause_make_the_next_start_degraded_and_a_stop_heals
     assert home.json("status")["state"] == "serving"
 
 
-def test_nobody_is_left_after_a_kill(home: Home) -> None:
-    home.workflow("step", STEP.format(seconds=30))
-    run_id = home.start("step")
+def test_nobody_is_left_after_a_kill(home: Home, gate: Path) -> None:
+    run_id = home.start("gated")
     home.wait_status(run_id, "running")
     daemon = psutil.Process(home.pid)
     below = daemon.children(recursive=True)

@@ -82,8 +82,8 @@ def short(home: Home) -> Home:
 class Gate:
     """A run whose first step waits."""
 
-    def __init__(self, world: World, mode: str = "manual") -> None:
-        self.world, self.folder = world, world.folder(mode)
+    def __init__(self, world: World, mode: str = "manual", name: str = "gate") -> None:
+        self.world, self.folder = world, world.folder(f"{name}-{mode}")
         self.run_id = world.start(mode, str(self.folder))
         self.runner = psutil.Process(int(wait_for(lambda: lines(self.folder / "pids"), PATIENCE_S)[0]))
 
@@ -177,15 +177,15 @@ def test_a_daemon_that_wakes_while_another_waits_for_its_lease_goes_on_and_the_o
 
 
 @pytest.mark.serial
-@pytest.mark.parametrize("runner", ["awake", "stopped as well"])
 def test_a_daemon_that_is_frozen_under_live_runs_is_succeeded_and_never_serves_again(
-    short: Home, world: World, runner: str
+    short: Home, world: World
 ) -> None:
     first = short.daemon()
-    gates = [Gate(world, mode) for mode in ("manual", "idempotent")]
-    if runner != "awake":
-        for gate in gates:
-            kill(gate.runner.pid, signal.SIGSTOP)
+    awake, stopped = (
+        [Gate(world, mode, name) for mode in ("manual", "idempotent")] for name in ("awake", "stopped")
+    )
+    for gate in stopped:
+        kill(gate.runner.pid, signal.SIGSTOP)
     kill(first.pid, signal.SIGSTOP)
     frozen = time.monotonic()
 
@@ -196,15 +196,15 @@ def test_a_daemon_that_is_frozen_under_live_runs_is_succeeded_and_never_serves_a
         LEASE_S / 2 < time.monotonic() - frozen < LEASE_S + 4
     )  # the lease, a second, and what a start takes
     world.hang_up()
-    for gate in gates:  # what comes back after its lease finds that it is dead
+    for gate in (*awake, *stopped):  # what comes back after its lease finds that it is dead
         kill(gate.runner.pid, signal.SIGCONT)
         gone(gate.runner, PATIENCE_S)
-    manual, idempotent = gates
-    world.parked(manual.run_id, "ambiguous")
-    assert world.output(idempotent.run_id) == 2
-    assert (manual.done(), idempotent.done()) == (1, 2)
+    for manual, idempotent in (awake, stopped):
+        world.parked(manual.run_id, "ambiguous")
+        assert world.output(idempotent.run_id) == 2
+        assert (manual.done(), idempotent.done()) == (1, 2)
+        world.cancel(manual.run_id)
     assert short.record.pid == second.pid
-    world.client.call("run.cancel", run_id=manual.run_id)
 
 
 # --- clocks that are set, and a machine that sleeps (T1, T2) --------------------------------------------------
