@@ -1,6 +1,6 @@
 """What the handlers of client operations work with, and the shape of what they are asked and answer.
 
-Owns nothing: it is the list of handles that `daemon` wires together, and the daemon's own state of life.
+Owns nothing: it is the list of handles that `wiring` puts together, and the daemon's own state of life.
 """
 
 from __future__ import annotations
