@@ -12,7 +12,8 @@ Reads of larger outputs and files go over a second inherited socket, the *values
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from collections.abc import Iterator
+from typing import Annotated, Any, Literal
 
 import msgspec
 
@@ -27,7 +28,12 @@ SURVIVORS_MAX = 16  # of one step that are named
 UPDATES_MAX = 64  # current items a run (design, section 11)
 UPDATE_BYTES_MAX = 64 * 1024  # of each
 EXIT_UNFIT = 78  # of a runner that could not become its run's: no step has begun (sysexits.h: configuration)
+REF_CHARS_MAX = 1_024  # of an effect's external reference
 MARKER_VARIABLE = "PWF_RUN_MARKER"  # `run_marker`, in every process of a runner
+
+# Whatever a step's code writes on its runner's socket, each number fits its column, and each digest may be one.
+Count = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
+Digest = Annotated[str, msgspec.Meta(min_length=64, max_length=64)]
 
 
 def run_marker(home_id: str, run_id: str, generation: int) -> str:
@@ -54,8 +60,8 @@ class Value(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """Canonical JSON: inline in `json`, or, above `INLINE_BYTES_MAX`, by `digest` with its size in bytes."""
 
     json: OptionalRaw = None
-    digest: str | None = None
-    size: int = 0
+    digest: Digest | None = None
+    size: Count = 0
 
 
 class StepError(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -71,7 +77,7 @@ class StepError(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 class Survivor(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A process that was still there when its step had ended, and was ended."""
 
-    pid: int
+    pid: Count
     command: str
 
 
@@ -149,8 +155,8 @@ class Finish(_Message, frozen=True, kw_only=True, forbid_unknown_fields=True, ta
     bytes are kept of what it printed. `survivors`: what outlived it, and was ended.
     """
 
-    seq: int
-    attempt: int
+    seq: Count
+    attempt: Count
     outcome: Outcome
     output: Value | None = None
     error: StepError | None = None
@@ -158,10 +164,10 @@ class Finish(_Message, frozen=True, kw_only=True, forbid_unknown_fields=True, ta
     route_error: StepError | None = None
     settled: Literal["applied", "rejected", "unknown"] | None = None
     observed: bool = False
-    effect_ref: str | None = None
+    effect_ref: Annotated[str, msgspec.Meta(max_length=REF_CHARS_MAX)] | None = None
     title: str | None = None
-    active_ms: int = 0
-    printed: int = 0
+    active_ms: Count = 0
+    printed: Count = 0
     survivors: tuple[Survivor, ...] = ()
 
 
@@ -171,35 +177,35 @@ class Ask(_Message, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="
     `schema` is the answer's. `timeout_ms`: how long the request is open, counted from its commit; None: for ever.
     """
 
-    seq: int
-    attempt: int
+    seq: Count
+    attempt: Count
     kind: RequestKind
     prompt: Value
     schema: dict[str, Any] | None = None
     timeout_ms: int | None = None
     title: str | None = None
-    active_ms: int = 0
-    printed: int = 0
+    active_ms: Count = 0
+    printed: Count = 0
     survivors: tuple[Survivor, ...] = ()
 
 
 class WaitUntil(_Message, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="wait_until"):
     """A durable timer: relative (`delay_ms` from now) or absolute (`wall_ms`); exactly one is set. Parks the run."""
 
-    seq: int
-    attempt: int
+    seq: Count
+    attempt: Count
     delay_ms: int | None = None
     wall_ms: int | None = None
     title: str | None = None
-    active_ms: int = 0
-    printed: int = 0
+    active_ms: Count = 0
+    printed: Count = 0
     survivors: tuple[Survivor, ...] = ()
 
 
 class Publish(_Message, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="publish"):
     """`ctx.publish`: the record replaces the current item of (kind, key). Has no reply; may be coalesced."""
 
-    attempt: int
+    attempt: Count
     kind: str
     key: str
     data: msgspec.Raw
@@ -212,12 +218,12 @@ class PutChunk(_Message, frozen=True, kw_only=True, forbid_unknown_fields=True, 
     are numbered apart from transitions (1, 2, 3 …); while one is answered, no transition is under way.
     """
 
-    seq: int = 0
-    digest: str
-    index: int
+    seq: Count = 0
+    digest: Digest
+    index: Count
     data: bytes
     last: bool = False
-    size: int = 0
+    size: Count = 0
 
 
 class Leaving(_Message, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="leaving"):
@@ -261,7 +267,21 @@ def decode_from_runner(line: bytes) -> FromRunner:
         raise ProtocolError(f"not a runner's message: it is nested more than {NESTING_MAX} deep")
     try:
         if not line.isascii():
-            line.decode("utf-8")  # msgspec.Raw is passed through unread
-        return from_runner.decode(line)
+            line.decode("utf-8")
+        message = from_runner.decode(line)
+        for raw in _passed_through(message):
+            msgspec.json.decode(raw)
+        return message
     except (UnicodeDecodeError, msgspec.MsgspecError, RecursionError) as error:
         raise ProtocolError(f"not a runner's message: {error}") from error
+
+
+def _passed_through(message: FromRunner) -> Iterator[msgspec.Raw]:
+    """The values in a message that decoding it has not read: a number may be too large for any reader."""
+    value = message.output if isinstance(message, Finish) else None
+    if isinstance(message, Ask):
+        value = message.prompt
+    elif isinstance(message, Publish):
+        yield message.data
+    if value is not None and value.json is not None:
+        yield value.json

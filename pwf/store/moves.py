@@ -6,12 +6,13 @@ out, or the end of the run. Where a run stands meanwhile is `place`.
 
 from __future__ import annotations
 
+import zlib
 from typing import NamedTuple
 
 import msgspec
 
 from pwf.protocol.graph import NodeSpec, RoutingFailed, route
-from pwf.protocol.runner import SURVIVORS_MAX, StepError, Survivor
+from pwf.protocol.runner import SURVIVORS_MAX, Sequenced, StepError, Survivor
 from pwf.store.place import place, queue, release
 from pwf.store.queries import load_queries
 from pwf.store.state import Graph, RunState, encode
@@ -147,10 +148,13 @@ def end_attempt(
     output: Stored = NOTHING,
     error: bytes | None = None,
     active_ms: int = 0,
-    seq: int | None = None,
+    message: Sequenced | None = None,
     verdict: str | None = None,
 ) -> bool:
-    """Close the active attempt. False: it had ended already, and nothing was written."""
+    """Close the active attempt. False: it had ended already, and nothing was written.
+
+    `message`: the runner's, which ended it, and got this `verdict`.
+    """
     begun, run.unwritten = run.unwritten, None
     return bool(
         tx.run(
@@ -164,11 +168,26 @@ def end_attempt(
                 "output": output.inline,
                 "output_digest": output.digest,
                 "error": error,
-                "seq": seq,
+                "seq": message and message.seq,
                 "verdict": verdict,
+                "said": None if message is None else said(message),
                 **(begun or {}),
             },
         )
+    )
+
+
+def said(message: Sequenced) -> int:
+    """What tells a repeat of a message from another one under its number."""
+    return zlib.crc32(encode(message))
+
+
+def note_said(tx: Tx, run: RunState, message: Sequenced) -> None:
+    """Keep the message that parks the run, and whose attempt goes on."""
+    write_attempt(tx, run)
+    tx.run(
+        Q.note_said,
+        {"run_no": run.run_no, "attempt": run.attempts, "seq": message.seq, "said": said(message)},
     )
 
 

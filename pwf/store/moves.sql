@@ -8,15 +8,19 @@ VALUES (:run_no, :attempt, :node, :visit, :tries, 'active', :generation, :starte
 -- name: whole_attempt
 -- One try that began and ended in the same command.
 INSERT INTO attempts(run_no, attempt, node, visit, tries, status, generation, started_wall_ms, ended_wall_ms, active_ms,
-  output, output_digest, error, seq, verdict)
+  output, output_digest, error, seq, verdict, said)
 VALUES (:run_no, :attempt, :node, :visit, :tries, :status, :generation, :started, :now, :active_ms,
-  :output, :output_digest, :error, :seq, :verdict)
+  :output, :output_digest, :error, :seq, :verdict, :said)
 
 -- name: end_attempt
 -- The outcome of the active attempt; zero rows when it has ended already.
 UPDATE attempts SET status = :status, ended_wall_ms = :now, active_ms = :active_ms, output = :output,
-  output_digest = :output_digest, error = :error, seq = :seq, verdict = :verdict
+  output_digest = :output_digest, error = :error, seq = :seq, verdict = :verdict, said = :said
 WHERE run_no = :run_no AND attempt = :attempt AND status = 'active'
+
+-- name: note_said
+-- A question or a timer: its attempt goes on, with the message that asked for it.
+UPDATE attempts SET seq = :seq, verdict = 'park', said = :said WHERE run_no = :run_no AND attempt = :attempt
 
 -- name: note_traces
 -- What an attempt leaves besides its outcome: how much of what it printed is kept, and what outlived it.

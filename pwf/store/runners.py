@@ -112,7 +112,7 @@ def leave_unknown(
         "unknown",
         error=None if error is None else encode(error),
         active_ms=message.active_ms if message is not None else 0,
-        seq=message.seq if message is not None else None,
+        message=message,
         verdict="park",
     )
     moves.note(tx, run, "effect_unknown", "runner" if message else "daemon", facts)

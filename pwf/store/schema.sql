@@ -207,6 +207,7 @@ CREATE TABLE attempts(
   error BLOB,
   seq INTEGER,                                    -- the runner's message that ended it, and the answer it got
   verdict TEXT,
+  said INTEGER,                                   -- the checksum of that message: a repeat says the same
   printed INTEGER NOT NULL DEFAULT 0,             -- bytes that were kept of what it printed, in files of the home
   survivors BLOB,                                 -- processes that outlived it, and were ended: [{pid, command}]
   PRIMARY KEY (run_no, attempt),

@@ -55,7 +55,10 @@ def apply_messages(tx: Tx, command: RunnerMessages) -> Applied:
                 if run.generation != fence.generation:
                     verdict = "claim_lost"
                 elif message.seq <= run.seq:
-                    replies.append(_replay(tx, run, message.seq))
+                    reply = _replay(tx, run, message)
+                    replies.append(reply)
+                    if reply.verdict == "refused":
+                        verdict, fault = "refused", reply.error
                     continue
                 elif run.lease_token != fence.token or run.status != "running":
                     verdict = "claim_lost"
@@ -71,11 +74,18 @@ def apply_messages(tx: Tx, command: RunnerMessages) -> Applied:
     return Applied(replies=tuple(replies), current=current)
 
 
-def _replay(tx: Tx, run: RunState, seq: int) -> StepReply:
-    row = tx.one(Q.reply_of, {"run_no": run.run_no, "generation": run.generation, "seq": seq})
-    if row is None or row[0] is None:
-        return StepReply(seq=seq, verdict="park")  # a request or a timer: its answer was always to park
-    return StepReply(seq=seq, verdict=row[0])
+def _replay(tx: Tx, run: RunState, message: Sequenced) -> StepReply:
+    """The answer to a message that was applied before."""
+    row = tx.one(Q.reply_of, {"run_no": run.run_no, "generation": run.generation, "seq": message.seq})
+    if row is None:
+        return StepReply(
+            seq=message.seq, verdict="park"
+        )  # of a request or a timer that has been settled since
+    verdict, said = row
+    if said != moves.said(message):
+        fault = f"message {message.seq} came before, with other content"
+        return StepReply(seq=message.seq, verdict="refused", error=fault)
+    return StepReply(seq=message.seq, verdict=verdict)
 
 
 def _fault(tx: Tx, run: RunState, graph: Graph, message: Sequenced) -> str | None:
@@ -139,6 +149,7 @@ def _apply(tx: Tx, run: RunState, graph: Graph, message: Sequenced, *, may_go: b
         verdict = _finish(tx, run, graph, message, may_go=may_go)
         moves.note_traces(tx, run, message.attempt, message.printed, message.survivors)
         return verdict
+    moves.note_said(tx, run, message)
     moves.note_traces(tx, run, message.attempt, message.printed, message.survivors)
     if isinstance(message, Ask):
         _ask(tx, run, message)
@@ -180,7 +191,7 @@ def _finish(tx: Tx, run: RunState, graph: Graph, message: Finish, *, may_go: boo
         output=output,
         error=None if error is None else encode(error),
         active_ms=message.active_ms,
-        seq=message.seq,
+        message=message,
         verdict=verdict,
     )
     moves.take(tx, run, graph, then, message.outcome, output, message.route_error or error, go=go)

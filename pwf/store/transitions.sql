@@ -2,7 +2,7 @@
 
 -- name: reply_of
 -- The answer that a message got before, for a repeat.
-SELECT verdict FROM attempts WHERE run_no = :run_no AND generation = :generation AND seq = :seq
+SELECT verdict, said FROM attempts WHERE run_no = :run_no AND generation = :generation AND seq = :seq
 
 -- name: add_request
 -- A durable question.

@@ -253,3 +253,27 @@ async def test_a_runner_counts_as_told_before_the_first_byte_of_its_launch_has_l
     await trio.sleep(setting.config.lease_s + 0.5)
     assert await status(setting, run_id) == "ambiguous"
     assert [effect.status for effect in (await setting.view(run_id)).effects] == ["ambiguous"]
+
+
+# --- what no runner says --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "forged",
+    [
+        b'{"type":"finish","seq":1,"attempt":1,"outcome":"completed","output":{"json":1},"active_ms":%d}\n'
+        % 2**63,
+        b'{"type":"put_chunk","seq":1,"digest":"zz","index":0,"data":"","last":true}\n',
+    ],
+    ids=["a number too large", "a digest that is none"],
+)
+async def test_a_forged_message_is_a_protocol_error_of_that_runner_and_no_fault_of_ours(
+    setting, nursery, autojump_clock, forged
+):
+    run_id, process, _ = await launched(setting, nursery)
+    await process.theirs.send_all(forged)
+    await trio.sleep(PROOF_S + 0.1)
+    ((status_of_try, why),) = await tries(setting, run_id)
+    assert status_of_try == "interrupted"
+    assert "not a runner's message" in why
+    assert (setting.said("runner.protocol"), setting.said("supervisor.failed")) == (1, 0)

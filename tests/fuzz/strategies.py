@@ -45,6 +45,8 @@ def _of(info: inspect.Type) -> st.SearchStrategy[Any]:
             low = info.ge if info.ge is not None else -(2**63)
             high = info.le if info.le is not None else 2**63 - 1
             return st.integers(low, high) | st.integers(max(low, 0), min(high, 3))
+        case inspect.StrType(min_length=int() as least):
+            return st.text("0123456789abcdef", min_size=least, max_size=info.max_length or least)
         case inspect.DictType():
             return st.dictionaries(_of(info.key_type), _of(info.value_type), max_size=3)
         case inspect.VarTupleType():

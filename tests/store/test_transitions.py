@@ -187,6 +187,34 @@ def test_a_repeated_message_gets_its_first_reply_and_changes_nothing(world):
     assert runner.send(second) == ["go"]
 
 
+def test_a_repeat_with_other_content_is_refused_and_changes_nothing(world):
+    runner = world.run(linear(3))
+    first = runner.finished(1, to="b")
+    assert runner.send(first) == ["go"]
+    before = world.dump()
+    for other in (
+        msgspec.structs.replace(first, output=value(2)),
+        msgspec.structs.replace(first, outcome="failed", output=None, error=error("no")),
+        msgspec.structs.replace(first, title="another"),
+        WaitUntil(seq=first.seq, attempt=first.attempt, delay_ms=1),
+    ):
+        reply, after = runner.apply([other, runner.finished(2, to="c")]).replies
+        assert (reply.verdict, reply.error) == ("refused", "message 1 came before, with other content")
+        assert after.verdict == "refused", "nothing of such a runner is believed any more"
+    assert world.dump() == before
+
+
+@pytest.mark.parametrize("kind", ["wait", "checkpoint"])
+def test_a_repeated_question_or_timer_with_other_content_is_refused(world, kind):
+    runner = world.run(graph(node("a", kind)))
+    asked = [WaitUntil, Ask][kind == "checkpoint"]
+    facts = {"kind": kind, "prompt": value("?")} if kind == "checkpoint" else {"delay_ms": 10}
+    message = runner.make(asked, **facts)
+    assert runner.send(message) == ["park"]
+    assert runner.send(msgspec.structs.replace(message, active_ms=7)) == ["refused"]
+    assert runner.send(message) == ["park"]
+
+
 @pytest.mark.parametrize("kind", ["wait", "checkpoint"])
 def test_a_repeated_park_is_park(world, kind):
     runner = world.run(graph(node("a", kind)))

@@ -7,6 +7,7 @@ did not happen in an attempt that was merely interrupted, so that the node runs 
 
 from __future__ import annotations
 
+from pwf.protocol.runner import REF_CHARS_MAX
 from pwf.runner.base.failure import bounded, plain_error
 from pwf.runner.base.steps import (
     Ended,
@@ -19,8 +20,6 @@ from pwf.runner.base.steps import (
     timed_out,
 )
 from pwf.workflow.effects import Observation
-
-REF_BYTES_MAX = 1024
 
 
 def run(step: Step) -> Ended | None:
@@ -52,7 +51,7 @@ def _observe(step: Step) -> Observation:
 
 
 def _applied(step: Step, observation: Observation) -> Ended:
-    ref = None if observation.ref is None else bounded(str(observation.ref), REF_BYTES_MAX)
+    ref = None if observation.ref is None else bounded(str(observation.ref), REF_CHARS_MAX)
     try:
         output = encode(step, observation.output)
     except StepRaised as raised:
