@@ -13,6 +13,7 @@ from typing import Literal, NamedTuple
 import msgspec
 
 from pwf.errors import FrameTooLarge, ProtocolError, PwfError
+from pwf.protocol.bounds import Name
 from pwf.protocol.nesting import NESTING_MAX, is_too_deep
 from pwf.protocol.raw import OptionalRaw, empty
 
@@ -38,8 +39,8 @@ class Hello(_Frame, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="
     """
 
     protocol: str
-    version: str
-    client_id: str = ""
+    version: Name
+    client_id: Name = ""
     epoch: int = 0
     home: str = ""
     home_identity: str = ""
@@ -50,19 +51,19 @@ class Hello(_Frame, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="
 class Request(_Frame, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="request"):
     """One operation. `run_id` may be an id, a unique prefix, `@last` or `@last-failed`."""
 
-    request_id: str
-    client_id: str
-    operation: str
-    run_id: str | None = None
+    request_id: Name
+    client_id: Name
+    operation: Name
+    run_id: Name | None = None
     expected_revision: int | None = None
-    idempotency_key: str | None = None
+    idempotency_key: Name | None = None
     payload: msgspec.Raw = msgspec.field(default_factory=empty)
 
 
 class _RequestUnread(_Frame, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="request"):
     """The fields of a request whatever their types, but for its id."""
 
-    request_id: str
+    request_id: Name
     client_id: OptionalRaw = None
     operation: OptionalRaw = None
     run_id: OptionalRaw = None
@@ -152,6 +153,16 @@ def decode_client_frame(line: bytes) -> ClientFrame | Misfit:
             with contextlib.suppress(msgspec.MsgspecError):
                 return Misfit(_unread.decode(line).request_id, str(error))
         raise ProtocolError(f"not a {PROTOCOL} frame: {error}") from error
+
+
+def compact(frame: ClientFrame | Misfit) -> ClientFrame | Misfit:
+    """The same request without the white space of its payload, and without a hold on the line that it stood in."""
+    if not isinstance(frame, Request):
+        return frame
+    payload = msgspec.json.format(
+        bytes(frame.payload), indent=-1
+    )  # JSON it is: it was decoded with its frame
+    return msgspec.structs.replace(frame, payload=msgspec.Raw(payload))
 
 
 def decode_daemon_frame(line: bytes) -> DaemonFrame:

@@ -37,19 +37,21 @@ def _diff(old: dict[str, Any], new: dict[str, Any], *, opaque: bool) -> dict[str
     patch: dict[str, Any] = {key: None for key in old if key not in new}
     for key, value in new.items():
         before = old.get(key)
+        below = opaque or key in OPAQUE_FIELDS
+        if isinstance(value, dict) and isinstance(before, dict):
+            inner = _diff(before, value, opaque=below)  # compared on the way down, and not at each level anew
+            if inner is None:
+                return None
+            if inner:
+                patch[key] = inner
+            continue
         if key in old and _same(before, value):
             continue
-        below = opaque or key in OPAQUE_FIELDS
         if value is None:
             if below:
                 return None
             if before is not None:
                 patch[key] = None
-        elif isinstance(value, dict) and isinstance(before, dict):
-            inner = _diff(before, value, opaque=below)
-            if inner is None:
-                return None
-            patch[key] = inner
         elif isinstance(value, dict) and _loses_null(value, opaque=below):
             return None
         else:

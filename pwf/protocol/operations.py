@@ -6,10 +6,11 @@ An operation that names one run takes it from the frame's `run_id` (an id, a uni
 
 from __future__ import annotations
 
-from typing import Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 import msgspec
 
+from pwf.protocol.bounds import Filter, Name, PathText, Variables, Words
 from pwf.protocol.graph import WorkflowGraph
 from pwf.protocol.raw import null
 from pwf.protocol.runner import Value
@@ -39,9 +40,9 @@ class Nothing(_Body, frozen=True, kw_only=True, forbid_unknown_fields=True):
 class Origin(_Body, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Where a command was typed: working folder, interpreter, and the allow-listed variables of the client."""
 
-    cwd: str
-    python: str
-    environment: dict[str, str] = {}
+    cwd: PathText
+    python: PathText
+    environment: Variables = {}
 
 
 # --- daemon ---------------------------------------------------------------------------------------------------
@@ -104,7 +105,7 @@ class StopResult(_Body, frozen=True, kw_only=True, forbid_unknown_fields=True):
 class WorkflowRef(_Body, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A name or a path, seen from `origin`."""
 
-    workflow: str
+    workflow: PathText
     origin: Origin
 
 
@@ -145,10 +146,10 @@ class WorkflowDescription(_Body, frozen=True, kw_only=True, forbid_unknown_field
 class StartPayload(_Body, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """`at_ms`: wall time of the first step. `run_id` and the frame's key make the start safe to repeat."""
 
-    workflow: str
+    workflow: PathText
     origin: Origin
     input: msgspec.Raw = msgspec.field(default_factory=null)
-    run_id: str | None = None
+    run_id: Name | None = None
     at_ms: int | None = None
     priority: int = 0
 
@@ -172,8 +173,8 @@ class RunStarted(_Body, frozen=True, kw_only=True, forbid_unknown_fields=True):
 class RunListPayload(_Body, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Newest first. `cursor` is `next_cursor` of the page before."""
 
-    statuses: tuple[Status, ...] = ()
-    workflow: str | None = None
+    statuses: Annotated[tuple[Status, ...], Filter] = ()
+    workflow: PathText | None = None
     limit: int = LIST_PAGE
     cursor: int | None = None
 
@@ -208,7 +209,7 @@ class PausePayload(_Body, frozen=True, kw_only=True, forbid_unknown_fields=True)
 
 
 class CancelPayload(_Body, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    reason: str | None = None
+    reason: Words | None = None
 
 
 class RunChanged(_Body, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -246,7 +247,7 @@ class Explained(_Body, frozen=True, kw_only=True, forbid_unknown_fields=True):
 class RequestListPayload(_Body, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Oldest first."""
 
-    statuses: tuple[Literal["pending", "settled", "cancelled"], ...] = ("pending",)
+    statuses: Annotated[tuple[Literal["pending", "settled", "cancelled"], ...], Filter] = ("pending",)
     limit: int = LIST_PAGE
 
 
@@ -257,7 +258,7 @@ class RequestList(_Body, frozen=True, kw_only=True, forbid_unknown_fields=True):
 class AnswerPayload(_Body, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """`request_id` may be a unique prefix, or a run reference with an open request (`run:ID`)."""
 
-    request_id: str
+    request_id: Name
     answer: msgspec.Raw
 
 
@@ -269,7 +270,9 @@ class Answered(_Body, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class EffectListPayload(_Body, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    statuses: tuple[Literal["applying", "applied", "rejected", "failed", "ambiguous", "cancelled"], ...] = ()
+    statuses: Annotated[
+        tuple[Literal["applying", "applied", "rejected", "failed", "ambiguous", "cancelled"], ...], Filter
+    ] = ()
     limit: int = LIST_PAGE
 
 
@@ -286,7 +289,7 @@ class RecoverPayload(_Body, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """
 
     verdict: Literal["applied", "retry", "observe"]
-    effect_key: str | None = None
+    effect_key: PathText | None = None
     output: msgspec.Raw = msgspec.field(default_factory=null)
 
 
@@ -314,7 +317,7 @@ class VerifyResult(_Body, frozen=True, kw_only=True, forbid_unknown_fields=True)
 class BackupPayload(_Body, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """`path`: absolute, of a file that does not exist yet; the daemon writes it."""
 
-    path: str
+    path: PathText
 
 
 class BackupResult(_Body, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -354,7 +357,7 @@ class PruneResult(_Body, frozen=True, kw_only=True, forbid_unknown_fields=True):
 class ReadContent(_Body, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A value of the frame's run, by digest, from a byte offset."""
 
-    digest: str
+    digest: Name
     offset: int = 0
 
 
@@ -371,7 +374,7 @@ class Content(_Body, frozen=True, kw_only=True, forbid_unknown_fields=True):
 class PrintedPayload(_Body, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Only of this node, or of this attempt."""
 
-    node: str | None = None
+    node: Name | None = None
     attempt: int | None = None
 
 
@@ -420,13 +423,13 @@ ViewName = Literal["run", "runs"]
 class SubscribePayload(_Body, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Follow one of `VIEWS`, under an id that the client chooses. `query` says which runs a list has."""
 
-    id: str
+    id: Name
     view: ViewName
     query: RunListPayload | None = None
 
 
 class UnsubscribePayload(_Body, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    id: str
+    id: Name
 
 
 class ViewFacts(NamedTuple):

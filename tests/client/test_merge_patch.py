@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pwf.protocol.merge_patch import apply, diff
+from tests.scaling import growth
 
 # The table of RFC 7386, appendix A.
 RFC_CASES: list[tuple[Any, Any, Any]] = [
@@ -78,3 +79,26 @@ def test_a_null_in_an_array_is_kept_whole() -> None:
 
 def test_true_is_not_one() -> None:
     assert diff({"a": True}, {"a": 1}) == {"a": 1}
+
+
+def nested(count: int) -> dict[str, Any]:
+    """A difference at the end of a long way, below which most lies."""
+    found: dict[str, Any] = {"many": [[] for _ in range(count)], "last": count}
+    for _ in range(80):
+        found = {"a": found}
+    return found
+
+
+@pytest.mark.serial
+def test_a_difference_is_found_in_one_walk_however_deep_it_lies() -> None:
+    def act(depth: int) -> None:
+        old, new = nested(20_000), nested(20_000)
+        for _ in range(80 - depth):
+            old, new = old["a"], new["a"]
+        inner = new
+        for _ in range(depth):
+            inner = inner["a"]
+        inner["last"] = 0
+        diff(old, new)
+
+    assert growth(act, 1, 80) < 10  # 80, if each level is compared anew

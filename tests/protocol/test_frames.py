@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import json
 from pathlib import Path
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -15,10 +17,12 @@ from pwf.protocol.frames import (
     FrameSplitter,
     Hello,
     Request,
+    compact,
     decode_client_frame,
     encode,
 )
 from pwf.values import canonical, parse
+from tests.fuzz.strategies import json_values
 
 TEXTS = sorted((Path(__file__).parents[1] / "data" / "json-parsing" / "test_parsing").glob("*.json"))
 
@@ -64,7 +68,9 @@ def test_a_payload_that_a_parser_may_choose_on_is_taken_or_refused_but_never_cra
     with contextlib.suppress(PwfError):
         for frame in decode_all(frame_around(path.read_bytes())):
             assert isinstance(frame, Request)
-            canonical(parse(bytes(frame.payload)))
+            short = compact(frame)
+            assert isinstance(short, Request)
+            assert canonical(parse(bytes(short.payload))) == canonical(parse(bytes(frame.payload)))
 
 
 @pytest.mark.parametrize("path", [p for p in TEXTS if p.name.startswith("n_")], ids=lambda p: p.stem)
@@ -134,3 +140,18 @@ def test_however_the_bytes_arrive_the_lines_are_the_same(lines: list[bytes], dat
 
     assert found == lines
     assert splitter.pending == 0
+
+
+@given(json_values, st.integers(0, 3), st.booleans())
+def test_a_request_without_the_white_space_of_its_payload_asks_the_same(
+    value: object, indent: int, ascii: bool
+) -> None:
+    text = as_one_line(json.dumps(value, indent=indent or None, ensure_ascii=ascii).encode())
+    frame = decode_client_frame(frame_around(b"  " + text + b"  ").strip())
+
+    short = compact(frame)
+
+    assert isinstance(frame, Request)
+    assert isinstance(short, Request)
+    assert canonical(parse(bytes(short.payload))) == canonical(parse(bytes(frame.payload)))
+    assert msgspec.structs.replace(short, payload=frame.payload) == frame

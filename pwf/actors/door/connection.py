@@ -3,8 +3,8 @@
 Owns the stream and the tasks of its requests. Promises: the first frame of each side is its hello; requests
 start in the order they came and are answered by id; at most `OPEN_REQUESTS_MAX` are open, then reading
 stops; a frame that is not in the protocol gets one error frame, then this connection (and no other) is
-closed. A slow reader holds up only itself: every sender waits for its turn to write, so nothing is queued
-without bound.
+closed. A slow reader holds up only itself: every sender waits for its turn to write, and what waits is bounded in
+bytes (`unread`), so nothing is queued without bound. A request that waits keeps no text that it does not need.
 In: bytes; events of its subscriptions; `refuse`. Out: calls of `handle`, the end of its caller. If it dies, its
 requests are cancelled; what they committed stays committed.
 
@@ -21,15 +21,18 @@ import traceback
 
 import trio
 
+from pwf.actors.base.apart import apart
 from pwf.actors.base.logging import Log
 from pwf.actors.base.reply import Reply
 from pwf.actors.base.socket_stream import acquire
+from pwf.actors.door.unread import Unread
 from pwf.actors.operations.caller import Caller, Handler
 from pwf.errors import FrameTooLarge, InvalidArgument, ProtocolError, PwfError
 from pwf.host.identity import Identity
 from pwf.protocol.frames import (
     OPEN_REQUESTS_MAX,
     PROTOCOL,
+    ClientFrame,
     ErrorBody,
     ErrorFrame,
     Event,
@@ -38,12 +41,14 @@ from pwf.protocol.frames import (
     Misfit,
     Request,
     Response,
+    compact,
     decode_client_frame,
     encode,
     error_body,
 )
 from pwf.values import shortened
 
+KEPT_BYTES_MAX = 4 * 1024  # of a line, for as long as its request is open
 RECEIVE_BYTES = 64 * 1024
 HELLO_S_MAX = 10.0  # a client that says nothing is not kept
 EOF_GRACE_S = 5.0  # a client that has closed its writing half still gets the answers that come soon
@@ -62,6 +67,7 @@ class Connection:
         log: Log,
         number: int,
         peer: Identity | None,
+        unread: Unread,
     ) -> None:
         self._stream = stream
         self._handle = handle
@@ -71,15 +77,18 @@ class Connection:
         self._slots = trio.Semaphore(OPEN_REQUESTS_MAX)
         self._open: set[str] = set()
         self._before: Reply[None] | None = None  # given once the request before has started
+        self._scope = trio.CancelScope()
+        self._share = unread.share(self._drop)
         self.caller = Caller(number, self._send_event, peer=peer)
 
     async def run(self) -> None:
-        """Until the client goes, breaks the protocol, or the daemon stops."""
+        """Until the client goes, breaks the protocol, reads too little, or the daemon stops."""
         async with self._stream:
             try:
-                async with trio.open_nursery() as nursery:
-                    await self._serve(nursery)
-                    nursery.cancel_scope.cancel()
+                with self._share, self._scope:
+                    async with trio.open_nursery() as nursery:
+                        await self._serve(nursery)
+                        nursery.cancel_scope.cancel()
             except* (trio.BrokenResourceError, trio.ClosedResourceError):
                 pass  # the client went away in the middle: nobody is left to tell
             finally:
@@ -94,12 +103,13 @@ class Connection:
             if waiting.cancelled_caught:
                 raise ProtocolError(f"no hello came within {HELLO_S_MAX:g} s")
             while True:
-                for line in lines:
-                    await self._begin(line, nursery)
+                while lines:
+                    await self._begin(lines.pop(0), nursery)  # nobody keeps its text
                 data = await self._receive()
                 if not data:
                     break
                 lines = splitter.feed(data)
+                self._share.begun(splitter.pending)
         except ProtocolError as error:
             self._log.warning("connection.refused", connection=self.caller.number, code=error.code)
             await self.refuse(error)
@@ -119,9 +129,10 @@ class Connection:
             if not data:
                 return []
             lines = splitter.feed(data)
+            self._share.begun(splitter.pending)
             if not lines:
                 continue
-            frame = decode_client_frame(lines[0])
+            frame = await self._decoded(lines[0])
             if not isinstance(frame, Hello):
                 raise ProtocolError("the first frame must be a hello")
             if frame.protocol != PROTOCOL:
@@ -138,7 +149,8 @@ class Connection:
         return data
 
     async def _begin(self, line: bytes, nursery: trio.Nursery) -> None:
-        frame = decode_client_frame(line)
+        frame = await self._decoded(line)
+        del line  # it may be padded, and the request may be open for long
         if isinstance(frame, Hello):
             raise ProtocolError("a second hello")
         if frame.request_id in self._open:
@@ -149,26 +161,36 @@ class Connection:
             wrong = error_body(InvalidArgument(f"the request is wrong: {frame.why}"))
             await self._send(encode(Response(request_id=frame.request_id, outcome="rejected", error=wrong)))
             return
+        await self._share.wait_until_free()
         await acquire(self._slots)
         self._open.add(frame.request_id)
         started: Reply[None] = Reply()
         nursery.start_soon(self._answer, frame, self._before, started)
         self._before = started
 
+    async def _decoded(self, line: bytes) -> ClientFrame | Misfit:
+        """A frame, a large one without the white space of its payload."""
+        if len(line) <= KEPT_BYTES_MAX:
+            return decode_client_frame(line)
+        return await apart(len(line), lambda: compact(decode_client_frame(line)))
+
     async def _answer(self, request: Request, before: Reply[None] | None, started: Reply[None]) -> None:
+        text = memoryview(request.payload).nbytes
+        self._share.text(text)
         try:
             if before is not None:
                 await before.wait()
+            await self._share.wait_until_read()
             # Wakes the next request's task only in the scheduler's next round: this handler's first command
             # is in the store's inbox by then.
             started.give(None)
-            response = await self._guarded(request)
-            await self._send(_fitting(response))
+            await self._send(_fitting(await self._guarded(request)))  # nobody keeps it beside its frame
         finally:
             if not started.settled:
                 started.give(None)
             self._open.discard(request.request_id)
             self._slots.release()
+            self._share.text(-text)
 
     async def _guarded(self, request: Request) -> Response:
         try:
@@ -196,15 +218,24 @@ class Connection:
         await self._send(encode(event))
 
     async def _send(self, data: bytes) -> None:
-        await acquire(self._sending)
-        # Half a frame would spoil all that follows, so once begun it is sent whole or the stream is closed.
+        self._share.answer(len(data))
         try:
-            await self._stream.send_all(data)
-        except trio.Cancelled:
-            await trio.aclose_forcefully(self._stream)
-            raise
+            await acquire(self._sending)
+            # Half a frame would spoil all that follows, so once begun it is sent whole or the stream is closed.
+            try:
+                await self._stream.send_all(data)
+            except trio.Cancelled:
+                await trio.aclose_forcefully(self._stream)
+                raise
+            finally:
+                self._sending.release()
         finally:
-            self._sending.release()
+            self._share.answer(-len(data))
+
+    def _drop(self, held: int) -> None:
+        """This client reads too little of what it asks for."""
+        self._log.error("connection.unread", connection=self.caller.number, bytes=held)
+        self._scope.cancel()
 
     async def _let_end(self) -> None:
         """The client sends no more: answer what is open and comes soon."""

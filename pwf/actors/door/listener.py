@@ -24,6 +24,7 @@ from pwf.actors.base.logging import Log
 from pwf.actors.base.mailbox import Mailbox, Message, ask
 from pwf.actors.base.socket_stream import SocketStream
 from pwf.actors.door.connection import Connection
+from pwf.actors.door.unread import Unread
 from pwf.actors.operations.caller import Handler
 from pwf.errors import AlreadyServing, HomeRefused, PwfError, Unavailable
 from pwf.host.identity import Identity
@@ -100,6 +101,7 @@ class Listener:
         self._identity: tuple[int, int] | None = None  # device and inode of our socket
         self._numbers = 0
         self._connections: set[Connection] = set()
+        self._unread = Unread()
         self._inbox: Mailbox[SayGoodbye] = Mailbox(INBOX_MAX, "the listener")
         self.handle = ListenerHandle(self._inbox, self._connections)
 
@@ -197,6 +199,7 @@ class Listener:
             log=self._log,
             number=number,
             peer=self._peer(stream.socket),
+            unread=self._unread,
         )
         self._connections.add(connection)
         try:

@@ -17,6 +17,7 @@ from typing import Any
 import msgspec
 import trio
 
+from pwf.actors.base.apart import apart
 from pwf.actors.base.changes import Changes, Watch
 from pwf.actors.base.logging import Log
 from pwf.actors.base.mailbox import Mailbox, Message, ask
@@ -178,6 +179,7 @@ class _Topic:
         self._changes = 0
         self._shown = -1  # the changes that `_document` surely has
         self._document: Document = {}
+        self._bytes = 0  # of the newest
         self._reading: trio.Event | None = None
         self._patch: tuple[Document, Document, bytes | None] | None = None
 
@@ -198,21 +200,24 @@ class _Topic:
             reading = self._reading = trio.Event()
             has = self._changes
             try:
-                document = as_document(await self._read())
+                data = msgspec.json.encode(await self._read())
             finally:
                 self._reading = None
                 reading.set()
-            self._shown = has
+            self._shown, self._bytes = has, len(data)
+            document = msgspec.json.decode(data)  # as its clients will hold it
             if document != self._document:
                 self._document = document
         return self._document
 
-    def patch(self, old: Document, new: Document) -> bytes | None:
+    async def patch(self, old: Document, new: Document) -> bytes | None:
         """The encoded patch from one state to the other; None where a snapshot must be sent."""
-        if self._patch is None or self._patch[0] is not old or self._patch[1] is not new:
-            found = diff(old, new)
-            self._patch = (old, new, None if found is None else msgspec.json.encode(found))
-        return self._patch[2]
+        if self._patch is not None and self._patch[0] is old and self._patch[1] is new:
+            return self._patch[2]
+        found = await apart(self._bytes, lambda: diff(old, new))
+        patch = None if found is None else msgspec.json.encode(found)
+        self._patch = (old, new, patch)
+        return patch
 
 
 class _Follower:
@@ -263,7 +268,7 @@ class _Follower:
         return True
 
     async def _change(self, document: Document) -> None:
-        patch = self.topic.patch(self._sent, document) if self._revision else None
+        patch = await self.topic.patch(self._sent, document) if self._revision else None
         if patch is None:
             await self._send("snapshot", msgspec.json.encode(document))
         elif patch != b"{}":
@@ -276,9 +281,3 @@ class _Follower:
         )
         await self.caller.send_event(event)
         self._revision += 1
-
-
-def as_document(view: msgspec.Struct) -> Document:
-    """The view as plain JSON data, as its client will hold it."""
-    document: Document = msgspec.json.decode(msgspec.json.encode(view))
-    return document
