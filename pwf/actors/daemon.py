@@ -37,7 +37,7 @@ from pwf.actors.upkeep.output_files import prepare_output
 from pwf.actors.wiring import Ports, live, wire
 from pwf.clock import Clock, SystemClock
 from pwf.config import Config, load_config
-from pwf.errors import PwfError
+from pwf.errors import PwfError, StoreRefused
 from pwf.host.clock_steps import open_clock_steps
 from pwf.host.home import prepare_home
 from pwf.ids import Ids
@@ -281,7 +281,13 @@ class Daemon:
             seen_home_id=seen.home_id,
             seen_epoch=seen.epoch,
         )
-        claimed = await store.write(claim_home, command, before_claim=True)
+        try:
+            claimed = await store.write(claim_home, command, before_claim=True)
+        except (ValueError, TypeError, LookupError) as error:  # of rows that stand for no run
+            raise StoreRefused(
+                f"{self._at.database} is damaged: who has served it can not be read: {error}",
+                hint=f"pwf state verify {self._at.database} says more; pwf state restore FILE restores a backup",
+            ) from error
         await store.hold_claim(HeldClaim(claimed.epoch, token))
         self._log("daemon.claimed", epoch=claimed.epoch, pid=os.getpid())
         return Claim(token=token, epoch=claimed.epoch, home_id=claimed.home_id)

@@ -211,6 +211,8 @@ class Writer:
         except NeedsUndo:
             raise
         except Exception as error:  # the command fails alone; its caller gets it
+            if isinstance(error, UnicodeDecodeError):
+                tx.let_go()
             del tx.changed_keys[keys:]
             if not tx.is_open:
                 raise _TransactionEnded from _first(error)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
+import apsw
 import msgspec
 
 from pwf.errors import PwfError, Unavailable
@@ -19,6 +20,18 @@ Q = load_queries(__file__)
 
 DETAIL_CHARACTERS_MAX = 2000
 
+#: What a row raises whose content can't be: it does not decode, is of another type, names what is not there, or breaks
+#: the schema's rules as soon as it is written again.
+UNHANDLED = (
+    PwfError,
+    msgspec.MsgspecError,
+    ValueError,
+    TypeError,
+    LookupError,
+    AssertionError,
+    apsw.ConstraintError,
+)
+
 
 def alone(tx: Tx, run_id: str, act: Callable[[], R]) -> R | None:
     """Act on one run of many: a row that can't be handled parks its own run, and stops nobody else's."""
@@ -27,8 +40,8 @@ def alone(tx: Tx, run_id: str, act: Callable[[], R]) -> R | None:
             return act()
     except Unavailable:  # not this run's fault
         raise
-    except (PwfError, msgspec.MsgspecError) as error:
-        break_run(tx, run_id, str(error))
+    except UNHANDLED as error:
+        break_run(tx, run_id, str(error) or type(error).__name__)
         return None
 
 
@@ -38,14 +51,28 @@ def break_run(tx: Tx, run_id: str, detail: str) -> None:
     An open attempt stays open. If the run is ever resumed, its next runner can't begin, and the end of that one
     settles the attempt with its effect, by the rules.
     """
-    detail = shortened(detail, DETAIL_CHARACTERS_MAX)
-    row = tx.one(Q.break_run, {"run_id": run_id, "detail": detail})
-    if row is None:
+    row = tx.one(Q.number_of, {"run_id": run_id})
+    if row is not None:
+        hold_broken(tx, int(row[0]), detail)
+
+
+def hold_broken(tx: Tx, run_no: int, detail: str) -> None:
+    """The same, by the run's number. Where not even that can be written to its rows, it is due no more."""
+    try:
+        with tx.savepoint():
+            _hold(tx, run_no, shortened(detail, DETAIL_CHARACTERS_MAX))
+    except UNHANDLED:
+        tx.run(place.Q.dequeue, {"run_no": run_no})
+
+
+def _hold(tx: Tx, run_no: int, detail: str) -> None:
+    if not tx.run(Q.break_run, {"run_no": run_no, "detail": detail}):
         return  # it has ended
-    run_no = int(row[0])
     tx.run(place.Q.dequeue, {"run_no": run_no})
     tx.release_lease(run_no)
     revision = tx.fence(run_no)
     tx.event(run_no, revision, "held", "daemon", 0, {"hold": "broken", "detail": detail})
-    tx.changed("run:" + run_id)
-    tx.changed("stand:" + run_id)
+    row = tx.one(Q.name_of, {"run_no": run_no})
+    if row is not None:
+        tx.changed("run:" + str(row[0]))
+        tx.changed("stand:" + str(row[0]))

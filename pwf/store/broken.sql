@@ -1,7 +1,14 @@
 -- Runs whose rows can't be handled.
 
+-- name: number_of
+-- The number of a run.
+SELECT run_no FROM runs WHERE run_id = :run_id
+
+-- name: name_of
+-- What a run is known by.
+SELECT name FROM entities WHERE entity_no = :run_no
+
 -- name: break_run
 -- Park a run whose rows can't be handled.
 UPDATE runs SET status = 'held', hold = 'broken', hold_detail = :detail
-WHERE run_id = :run_id AND ended_wall_ms IS NULL
-RETURNING run_no
+WHERE run_no = :run_no AND ended_wall_ms IS NULL

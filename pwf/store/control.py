@@ -120,7 +120,7 @@ def _unhold(tx: Tx, run: RunState) -> None:
 
 
 def _cancel(tx: Tx, command: Control) -> tuple[RunChanged, bool]:
-    run = load_run(tx, command.run_id)
+    run = load_run(tx, command.run_id, to_end=True)
     if run.status == "cancelled":
         return _changed(run, "it is cancelled already"), True
     _not_ended(run, "cancel")

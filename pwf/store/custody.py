@@ -42,9 +42,12 @@ def standing_runners(tx: Tx, _: None = None) -> tuple[Standing, ...]:
     """Every process that is not proved gone: those without a supervisor are what recovery must settle."""
     found = []
     for entity_no, kind, name, generation, pid, tick, boot_id, session in tx.all(Q.standing):
-        identity = None
-        if pid is not None:
-            identity = Identity(pid=pid, start_tick=tick, boot_id=boot_id, session=session)
+        try:
+            identity = msgspec.convert(
+                {"pid": pid, "start_tick": tick, "boot_id": boot_id, "session": session}, Identity
+            )
+        except msgspec.ValidationError:  # it was never told, or the row is damaged: its marker still finds it
+            identity = None
         found.append(
             Standing(entity_no=entity_no, kind=kind, name=name, generation=generation, identity=identity)
         )
@@ -58,7 +61,9 @@ def standing_runners(tx: Tx, _: None = None) -> tuple[Standing, ...]:
 
 def runner_gone(tx: Tx, command: RunnerGone) -> None:
     """Settle what the process left open, from the last committed boundary. Safe to repeat."""
-    KINDS[command.kind].settle(tx, command)
+    kind = KINDS.get(command.kind)
+    if kind is not None:  # else its row is damaged, and `state verify` says so
+        kind.settle(tx, command)
     which = {"entity_no": command.entity_no, "generation": command.generation}
     if command.proved:
         tx.run(Q.delete_runner, which)

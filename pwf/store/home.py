@@ -74,9 +74,9 @@ def _bind(tx: Tx, command: ClaimHome) -> bool:
     known = tx.one(Q.fact, {"key": "home_place"})
     same = False
     if known is not None:
-        inode, device, boot_id = str(known[0]).split(" ")
-        # Device numbers may change from boot to boot, inodes do not.
-        same = inode == place[0] and (device == place[1] or boot_id != place[2])
+        was = str(known[0]).split(" ")
+        # Device numbers may change from boot to boot, inodes do not. A place that makes no sense is another one.
+        same = len(was) == 3 and was[0] == place[0] and (was[1] == place[1] or was[2] != place[2])
         same = same and not _is_older(tx, command)
     if not same:
         tx.run(Q.set_fact, {"key": "home_id", "value": tx.ids.new()})

@@ -98,6 +98,9 @@ class Reader:
             raise StoreBroken(f"the database is damaged: {error}") from error
         except (apsw.BusyError, apsw.IOError, apsw.NoMemError, apsw.CantOpenError, apsw.FullError) as error:
             raise Unavailable(f"the database could not be read: {error}") from error
+        except UnicodeDecodeError:
+            self._tx.let_go()
+            raise
         finally:
             self._end()
 

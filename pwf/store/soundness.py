@@ -170,13 +170,14 @@ def _decoder(table: str, column: str) -> Callable[[bytes], object] | None:
 
 def _damaged_rows(tx: Tx, table: Table) -> Iterator[Violation]:
     try:
-        yield from _walk(tx, table)
+        for row, fault in faults(tx, table):
+            yield from _row_violations(tx, table, row, fault)
     except UNREADABLE as error:
         yield from _unreadable(tx, table, error)
 
 
-def _walk(tx: Tx, table: Table) -> Iterator[Violation]:
-    """Every row, page by page in the order of the key."""
+def faults(tx: Tx, table: Table) -> Iterator[tuple[Row, str]]:
+    """Every row with something wrong in it, page by page in the order of the key. Raises what reading raises."""
     keys = [table.columns[place] for place in table.key]
     order = ", ".join(column.name for column in keys)
     # What is no UTF-8 goes back as the bytes that it is.
@@ -192,7 +193,7 @@ def _walk(tx: Tx, table: Table) -> Iterator[Violation]:
         for row in rows:
             fault = _fault(table, row, sound)
             if fault is not None:
-                yield from _row_violations(tx, table, row, fault)
+                yield row, fault
         if len(rows) < PAGE_ROWS:
             return
         end = tuple(rows[-1][place] for place in table.key)

@@ -129,14 +129,22 @@ def shown_status(status: str, hold: str | None) -> str:
     return {"paused": "paused", "effect_ambiguous": "ambiguous"}.get(hold, "held")
 
 
-def load_run(tx: Tx, run_id: str) -> RunState:
-    """Load a run by its exact id; `NotFound` when there is none, `Rejected` when its row is damaged."""
+def load_run(tx: Tx, run_id: str, *, to_end: bool = False) -> RunState:
+    """Load a run by its exact id; `NotFound` when there is none, `Rejected` when its row is damaged.
+
+    `to_end`: the run is to be ended, which needs no more of its visits than its attempts tell.
+    """
     row = tx.one(Q.load, {"run_id": run_id})
     if row is None:
         raise NotFound(f"there is no run {run_id!r}", hint="pwf ls lists the runs")
     run = RunState(*row)
     try:
         run.visits = _visits.decode(run.visits)
-    except msgspec.MsgspecError as error:
-        raise Rejected(f"the row of run {run_id} is damaged: {error}", hint="pwf state verify") from error
+    except (msgspec.MsgspecError, TypeError) as error:
+        if not to_end:
+            raise Rejected(
+                f"the row of run {run_id} is damaged: {error}",
+                hint=f"pwf state verify says what is wrong with it; pwf cancel {run_id} ends it",
+            ) from error
+        run.visits = {**dict(tx.all(Q.visits_of, {"run_no": run.run_no})), run.node: run.visit}
     return run

@@ -9,3 +9,7 @@ WHERE r.run_id = :run_id
 -- name: graph
 -- A definition's graph, as JSON.
 SELECT graph FROM definitions WHERE definition_id = :definition_id
+
+-- name: visits_of
+-- The entries of each node of a run, by its attempts.
+SELECT node, max(visit) FROM attempts WHERE run_no = :run_no GROUP BY node

@@ -36,6 +36,7 @@ class Tx:
 
     __slots__ = (
         "_connection",
+        "_cursor",
         "_execute",
         "changed_keys",
         "disk_full",
@@ -57,7 +58,8 @@ class Tx:
         self.needs_undo = False
         self._connection = connection
         # One cursor for all: a new one per statement costs more than the statement.
-        self._execute: Any = connection.cursor().execute
+        self._cursor = connection.cursor()
+        self._execute: Any = self._cursor.execute
 
     def all(self, sql: str, params: Params | None = None) -> list[Row]:
         """Run a statement to its end; its rows."""
@@ -79,6 +81,12 @@ class Tx:
         """Insert a row of a table that numbers its rows; the number. (RETURNING would cost a table of its own.)"""
         self._execute(sql, params).fetchall()
         return self._connection.last_insert_rowid()
+
+    def let_go(self) -> None:
+        """Reset a statement whose rows could not be taken (a text that is no UTF-8): it would keep its snapshot."""
+        self._cursor.close(True)
+        self._cursor = self._connection.cursor()
+        self._execute = self._cursor.execute
 
     def changed(self, key: str) -> None:
         """Tell subscribers about `key` ("run:<id>", "queue", "daemon", "requests") once this is committed."""

@@ -122,6 +122,14 @@ def test_a_row_that_can_not_be_handled_does_not_keep_a_copy_from_being_served(se
     assert served.sql("SELECT * FROM runners") == []
 
 
+@pytest.mark.parametrize("place", ["", "7", "nonsense", "a b c d"])
+def test_a_place_that_makes_no_sense_is_another_one(served, place):
+    run_id = served.start(linear(1))
+    served.sql("UPDATE meta SET value = :place WHERE key = 'home_place'", {"place": place})
+    serve(served)
+    assert served.row(run_id)["hold"] == "restored"
+
+
 def test_an_older_copy_that_was_put_back_in_its_own_place_is_noticed(served):
     run_id = served.start(linear(1))
     home_id = fact(served, "home_id")

@@ -37,6 +37,16 @@ def test_all_statements_of_a_read_see_one_snapshot(writer, reader):
     assert reader.run(keys, None, Reading()) == ["a", "b"]
 
 
+def test_a_read_that_met_what_is_no_text_leaves_no_snapshot_for_the_next(writer, reader):
+    do(writer, lambda tx, _: tx.run("INSERT INTO meta VALUES ('a', CAST(x'ff' AS TEXT))"))
+    with pytest.raises(UnicodeDecodeError):
+        reader.run(lambda tx, _: tx.all("SELECT value FROM meta"), None, Reading())
+    do(writer, lambda tx, _: tx.run("UPDATE meta SET value = 'v'"))
+    assert reader.run(lambda tx, _: tx.all("SELECT value FROM meta WHERE key = 'a'"), None, Reading()) == [
+        ("v",)
+    ]
+
+
 def test_a_statement_that_takes_too_long_is_interrupted(reader):
     started = time.monotonic()
     with pytest.raises(Unavailable, match=r"longer than 0\.1 s"):

@@ -197,7 +197,9 @@ def test_one_recovery_clears_all_and_parks_what_can_not_be_read(world):
     assert holds == {"broken": 10, "effect_ambiguous": 90}
     assert {world.status(runner.run_id) for runner in good} == {"ambiguous"}
     with pytest.raises(Rejected, match="is damaged"):
-        world.cancel(garbled[0].run_id)
+        world.resume(garbled[0].run_id)
+    world.cancel(garbled[0].run_id)
+    assert world.status(garbled[0].run_id) == "cancelled"
 
 
 def test_a_broken_run_that_is_put_right_goes_on_by_the_rules(world):

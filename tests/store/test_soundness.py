@@ -6,7 +6,7 @@ import sqlite3
 import apsw
 import pytest
 
-from pwf.errors import StoreRefused
+from pwf.errors import Rejected, StoreRefused
 from pwf.store import soundness
 from pwf.store.backup import plain_tx
 from pwf.store.database import open_reader
@@ -192,6 +192,20 @@ def test_a_value_of_the_wrong_type_is_named_with_its_row_and_run(tmp_path, value
     violations = look(world.spec.path)
     assert [(v.rule, v.run_id) for v in violations] == [("row_damaged", run_id)]
     assert f"active_ms is of type {kind}, not int" in violations[0].message
+
+
+@pytest.mark.parametrize("visits", [b"{", b'{"a":"one"}', b""])
+def test_a_run_whose_visits_are_damaged_can_be_ended_and_nothing_else(world, visits):
+    runner = world.run(linear(3))
+    runner.finish(1, to="b")
+    world.checked = False
+    harm(world, "UPDATE runs SET visits = :visits", {"visits": visits})
+    with pytest.raises(Rejected, match="is damaged") as caught:
+        world.pause(runner.run_id)
+    assert f"pwf cancel {runner.run_id}" in caught.value.hint
+    world.cancel(runner.run_id)
+    runner.gone()
+    assert found(world) == ()
 
 
 # --- pages ----------------------------------------------------------------------------------------------------

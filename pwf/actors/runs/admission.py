@@ -15,6 +15,7 @@ from pwf.actors.base.changes import Changes, Watch
 from pwf.actors.base.logging import Log
 from pwf.actors.base.store_actor import StoreHandle
 from pwf.actors.runs.offers import Offers
+from pwf.actors.runs.unreadable import past_unreadable
 from pwf.errors import OutcomeUnknown, Unavailable
 from pwf.store.queue import admit, look, rebase
 
@@ -80,14 +81,16 @@ class Admission:
             self._backlog = True
             return False
         if not (woken and free and self._backlog):  # then there is work, mostly; everything else looks first
-            answer = await self._store.glance(look, None)
+            answer = await past_unreadable(self._store, self._log, lambda: self._store.glance(look, None))
             self._note_due(answer.next_in_ms)
             if answer.next_in_ms != 0 and not (answer.due_now and free):
                 return False
         offer = self._offers.take()
         admitted = None
         try:
-            admitted = await self._store.write(admit, offer.admit)
+            admitted = await past_unreadable(
+                self._store, self._log, lambda: self._store.write(admit, offer.admit)
+            )
         finally:
             await self._offers.close(offer, admitted)
         self._note_due(admitted.next_in_ms)

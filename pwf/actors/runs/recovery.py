@@ -20,6 +20,7 @@ from pwf.actors.base.logging import Log
 from pwf.actors.base.store_actor import StoreHandle
 from pwf.actors.processes.custody import PROOF_TIMEOUT_S
 from pwf.actors.processes.runner_pool import RunnerPool
+from pwf.actors.runs.unreadable import past_unreadable
 from pwf.errors import OutcomeUnknown, Unavailable
 from pwf.host import Identity
 from pwf.store.custody import Standing, runners_gone, standing_runners
@@ -97,7 +98,9 @@ class Recovery:
     async def _orphans(self) -> list[Standing]:
         """Every runner that has no supervisor, and is not being settled already."""
         known = self._live() | self._under_way
-        standing = await self._store.read(standing_runners, None)
+        standing = await past_unreadable(
+            self._store, self._log, lambda: self._store.read(standing_runners, None)
+        )
         now = await self._supervised()
         known |= now.live | self._under_way  # before and after: one may have ended while we read
         present = set(map(_key, standing))
