@@ -48,8 +48,11 @@ def marked_run(marker: str) -> str | None:
 
 
 def effect_key(name: str, node: str, visit: int, part: str = "") -> str:
-    """What an effect is known by, outside too: the same in every attempt of its visit. `name`: its entity's."""
-    return f"{name}:{node}:{visit}:{part}" if part else f"{name}:{node}:{visit}"
+    """What an effect is known by, outside too: the same in every attempt of its visit. `name`: its entity's.
+
+    No two effects share one: names may have colons, nodes have none, and only parts may have a slash.
+    """
+    return f"{name}:{node}:{visit}/{part}" if part else f"{name}:{node}:{visit}"
 
 
 class _Message(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="type"):

@@ -13,6 +13,16 @@ import pytest
 
 from tests.e2e.home import Home, ended, gone, wait_for
 
+STEP = """
+import time
+flow = Workflow("step")
+
+@flow.action(effect=idempotent("sleep"))
+def work(ctx):
+    time.sleep({seconds})
+    return "done"
+"""
+
 GATED = """
 import time
 from pathlib import Path

@@ -94,7 +94,9 @@ def small(tmp_path: Path) -> Iterator[Home]:
     """A home on a file system of 64 MB, with an old run, a waiting run, and a daemon that knows the workflows."""
     home = Home(tmp_path)
     home.home.mkdir(mode=0o700)
-    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64m,mode=700", "tmpfs", home.home], check=False).returncode:
+    if subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=64m,mode=700", "tmpfs", home.home], check=False
+    ).returncode:
         pytest.skip("this machine does not let us make a file system")
     try:
         for name, text in {"one": ONE, "ask": ASK, "fill": FILL, "outputs": OUTPUTS}.items():
