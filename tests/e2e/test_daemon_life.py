@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
 import time
 from pathlib import Path
 
@@ -106,21 +107,24 @@ def test_sigterm_lets_the_running_step_reach_its_boundary(home: Home, gate: Path
     assert home.steps(run_id) == [("work", "completed")]
 
 
-def test_a_start_while_the_daemon_drains_waits_for_it_and_then_somebody_serves(home: Home) -> None:
+def test_a_start_while_the_daemon_drains_waits_for_it_and_then_somebody_serves(
+    home: Home, gate: Path
+) -> None:
     """X3: its timers are not forgotten either."""
-    home.workflow("step", STEP.format(seconds=1.5))
-    home.workflow("timer", TIMER.format(seconds=2))
+    home.workflow("timer", TIMER.format(seconds=1))
     daemon = home.daemon()
     timer = home.start("timer")
-    home.wait_step(home.start("step"))
+    home.wait_step(home.start("gated"))
     daemon.send_signal(signal.SIGTERM)
-    wait_for(lambda: any(line["event"] == "daemon.draining" for line in home.log()), 5)
+    draining(home)
 
-    started = home.run("start")
+    starting = home.spawn("start", stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert f"the daemon (pid {daemon.pid}) is stopping" in starting.stderr.readline()
+    gate.touch()
+    said, _ = starting.communicate(timeout=20)
 
     assert daemon.wait(0.1) == 0
-    assert f"the daemon (pid {daemon.pid}) is stopping" in started.stderr
-    assert started.stdout == f"started (pid {home.pid})\n"
+    assert said == f"started (pid {home.pid})\n"
     wait_for(lambda: home.status(timer) == "completed", 10)
 
 
