@@ -22,9 +22,9 @@ from pwf.protocol.graph import WorkflowGraph
 from pwf.protocol.kinds import Outcome, RequestKind
 from pwf.protocol.nesting import NESTING_MAX, is_too_deep
 from pwf.protocol.raw import OptionalRaw
+from pwf.protocol.survivors import Survivor
 
 RUNNER_FRAME_BYTES_MAX = 8 * 1024 * 1024
-SURVIVORS_MAX = 16  # of one step that are named
 UPDATES_MAX = 64  # current items a run (design, section 11)
 UPDATE_BYTES_MAX = 64 * 1024  # of each
 EXIT_UNFIT = 78  # of a runner that could not become its run's: no step has begun (sysexits.h: configuration)
@@ -75,13 +75,6 @@ class StepError(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     type: str = ""
     traceback: str = ""
     node: str = ""
-
-
-class Survivor(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A process that was still there when its step had ended, and was ended."""
-
-    pid: Count
-    command: str
 
 
 class PastStep(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -17,6 +17,7 @@ import msgspec
 
 from pwf.host.identity import Identity
 from pwf.protocol.graph import WorkflowDefinition, WorkflowGraph
+from pwf.protocol.survivors import Survivor
 
 RUNNER_DESCRIPTORS = 6  # messages and values; where stdout and stderr are read; where they are written
 SPAWN_FRAME_BYTES_MAX = 96 * 1024 * 1024  # 64 MiB of pinned data files, the sources, and room
@@ -149,13 +150,14 @@ class Exited(_Message, frozen=True, kw_only=True, forbid_unknown_fields=True, ta
     """A process was reaped. `status` as `os.waitstatus_to_exitcode`: negative is a signal.
 
     `clean`: by the kernel's word no descendant of it is left. The spawner is the subreaper of all that it
-    forked, and had no child besides those that it knows.
+    forked, and had no child besides those that it knows. `survivors`: what it left behind, and was ended.
     """
 
     pid: int
     start_tick: int
     status: int
     clean: bool = False
+    survivors: tuple[Survivor, ...] = ()
 
 
 ToSpawner = Fork | StartFresh | Resolve | Load | ForkRunners

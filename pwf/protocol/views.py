@@ -11,7 +11,8 @@ import msgspec
 
 from pwf.protocol.graph import WorkflowGraph
 from pwf.protocol.kinds import NodeKind, RequestKind
-from pwf.protocol.runner import StepError, Survivor, Value
+from pwf.protocol.runner import StepError, Value
+from pwf.protocol.survivors import Survivor
 
 Status = Literal[
     "queued",

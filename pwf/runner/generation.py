@@ -47,6 +47,7 @@ def run_runner(
         become(launch.marker)
     wire.will_tick()
     printed = Printed(ends, launch.output_folder, launch.output_bytes_max)
+    printed.begin(launch.attempt)
     watcher = HangUpWatcher(messages, end_process, wire.tick, printed)
     try:
         _enter(launch)

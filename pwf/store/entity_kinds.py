@@ -21,6 +21,7 @@ from typing import NamedTuple
 import msgspec
 
 from pwf.protocol.runner import StepError
+from pwf.protocol.survivors import Survivor
 from pwf.store.tx import Tx
 
 
@@ -43,8 +44,11 @@ class RunnerGone(msgspec.Struct, frozen=True, kw_only=True):
     begun: bool = True
     died: bool = False
     error: StepError | None = None
-    attempt: int | None = None  # that it was in, and how many bytes are kept of what that printed
+    attempt: int | None = (
+        None  # that it was in; how many bytes are kept of what that printed, and what outlived it
+    )
     printed: int = 0
+    survivors: tuple[Survivor, ...] = ()
 
 
 class Rule(NamedTuple):

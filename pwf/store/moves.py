@@ -12,7 +12,8 @@ from typing import NamedTuple
 import msgspec
 
 from pwf.protocol.graph import NodeSpec, RoutingFailed, route
-from pwf.protocol.runner import SURVIVORS_MAX, Sequenced, StepError, Survivor
+from pwf.protocol.runner import Sequenced, StepError
+from pwf.protocol.survivors import SURVIVORS_MAX, Survivor
 from pwf.store.place import place, queue, release
 from pwf.store.queries import load_queries
 from pwf.store.state import Graph, RunState, encode

@@ -19,7 +19,8 @@ from pwf.protocol.operations import (
     RunList,
     RunListPayload,
 )
-from pwf.protocol.runner import StepError, Survivor, Value, effect_key
+from pwf.protocol.runner import StepError, Value, effect_key
+from pwf.protocol.survivors import Survivor
 from pwf.protocol.views import ENDED, EffectView, RequestView, RunSummary, RunView, StepView, UpdateView
 from pwf.store.events import events_after
 from pwf.store.explain import Load, OpenRequest, Standing, explain

@@ -42,7 +42,7 @@ def _settle(tx: Tx, command: RunnerGone) -> bool:
             _hold_unreaped(tx, run)
             moves.note(tx, run, "held", "daemon", {"hold": "process_unreaped"})
     if command.attempt is not None:
-        moves.note_traces(tx, run, command.attempt, command.printed)
+        moves.note_traces(tx, run, command.attempt, command.printed, command.survivors)
     return not run.ended
 
 

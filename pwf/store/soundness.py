@@ -19,7 +19,8 @@ import msgspec
 
 from pwf.errors import InvalidValue
 from pwf.protocol.graph import WorkflowGraph
-from pwf.protocol.runner import StepError, Survivor
+from pwf.protocol.runner import StepError
+from pwf.protocol.survivors import Survivor
 from pwf.protocol.views import Violation
 from pwf.store.migrate import create_schema
 from pwf.store.queries import load_queries

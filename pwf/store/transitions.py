@@ -11,7 +11,8 @@ import msgspec
 from pwf.errors import InvalidValue, RunnerCrashed
 from pwf.protocol.graph import NodeSpec
 from pwf.protocol.kinds import KINDS
-from pwf.protocol.runner import SURVIVORS_MAX, Ask, Finish, Sequenced, StepReply, Value, WaitUntil
+from pwf.protocol.runner import Ask, Finish, Sequenced, StepReply, Value, WaitUntil
+from pwf.protocol.survivors import SURVIVORS_MAX
 from pwf.store import moves, place
 from pwf.store.change import Change
 from pwf.store.queries import load_queries

@@ -91,7 +91,7 @@ class Project:
             interpreter=self.interpreter,
             environment=self.environment,
             root=str(self.root),
-            marker=f"home:run{self.runs}:1",
+            marker=f"home{os.getpid()}:run{self.runs}:1",
             isolate=isolate,
         )
 

@@ -55,6 +55,7 @@ class Process:
         self.on_exit: Callable[[], None] | None = None
         self.has_left = False
         self.prints = SimpleNamespace(folder="", attempt=0, limit=0)
+        self.survivors = ()
         self.marker = "waiting"
         self.proof_s = 0.0
         self.asked_childless: list[bool] = []

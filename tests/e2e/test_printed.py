@@ -7,6 +7,7 @@ import os
 import signal
 from pathlib import Path
 
+import psutil
 import pytest
 
 from tests.e2e.home import Home, wait_for
@@ -46,6 +47,7 @@ async def in_a_loop(ctx):
 @flow.compute
 def dies(ctx):
     print("last words")
+    subprocess.Popen(["sleep", "9999"], start_new_session=True)
     os.write(2, b"fatal")
     os._exit(3)
 
@@ -103,6 +105,14 @@ def test_a_child_that_floods_is_bounded_and_the_file_says_so(small: World) -> No
 def test_the_last_words_of_a_step_that_took_its_process_with_it_or_was_ended_are_kept(small: World) -> None:
     assert printed(small, "dies") == {"out": b"last words\n", "err": b"fatal"}
     assert printed(small, "hangs") == {"out": b"before it hangs\n"}
+
+
+def test_what_outlives_a_step_that_took_its_process_with_it_is_ended_and_listed(small: World) -> None:
+    died = [step for step in small.attempts("loud") if step.node == "dies"]
+    assert [[one.command for one in step.survivors] for step in died] == [["sleep 9999"]] * 3
+    pids = [one.pid for step in died for one in step.survivors]
+    assert not any(map(psutil.pid_exists, pids))
+    assert f"which was ended: sleep 9999 (pid {pids[0]})" in small.home.run("show", "loud").stdout
 
 
 def test_a_step_that_holds_the_interpreter_while_it_prints_is_not_stuck(small: World) -> None:

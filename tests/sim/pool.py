@@ -87,6 +87,7 @@ class HeldRunner:
         self.stream = DaemonEnd(world, pool, stream)
         self.values = values
         self.prints = SimpleNamespace(folder="", attempt=0, limit=0)
+        self.survivors = ()
         self.on_exit: Callable[[], None] | None = None
         process.on_ended = self._tell_exit
 

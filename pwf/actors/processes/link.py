@@ -32,6 +32,7 @@ from pwf.protocol.spawn import (
     encoder,
     from_spawner,
 )
+from pwf.protocol.survivors import Survivor
 
 RECEIVE_BYTES = 64 * 1024
 _HEAD = 4
@@ -60,7 +61,7 @@ class Exits:
         """A process was reaped."""
         report = self._expected.get((exited.pid, exited.start_tick))
         if report is not None:
-            report.status, report.clean = exited.status, exited.clean
+            report.status, report.clean, report.survivors = exited.status, exited.clean, exited.survivors
             report.arrived.set()
 
     def forget(self, identity: Identity) -> None:
@@ -69,12 +70,16 @@ class Exits:
 
 
 class ExitReport:
-    """`status` as `os.waitstatus_to_exitcode`. `clean`: nothing that the process started is left."""
+    """`status` as `os.waitstatus_to_exitcode`. `clean`: nothing that the process started is left.
+
+    `survivors`: what was still there then, and was ended.
+    """
 
     def __init__(self) -> None:
         self.arrived = trio.Event()
         self.status: int | None = None
         self.clean = False
+        self.survivors: tuple[Survivor, ...] = ()
 
 
 class SpawnLink:

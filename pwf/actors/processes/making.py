@@ -33,6 +33,7 @@ from pwf.protocol.spawn import Resolved
 LOADING_MAX = 4  # workflow files that are resolved or loaded into fresh processes at once
 HURRY_S = 1.0  # since a run found nobody waiting
 LOOK_S = 1.0  # from one look at what runners have not read to the next
+IDLE_LOOK_S = 5.0  # the same where no run is live
 STUCK_LOOK_S = 0.01
 ATTEMPTS_MAX = 2  # to fork: a template may die between two runs; a second death in a row is its own fault
 
@@ -330,7 +331,8 @@ class Makers:
     async def read_what_is_stuck(self) -> None:
         """The task that reads, once in a while, what a runner can't read itself: its step holds the interpreter."""
         while True:
-            await trio.sleep(LOOK_S)
+            is_busy = any(process.marker != WAITING_MARKER for process in self.runners)
+            await trio.sleep(LOOK_S if is_busy else IDLE_LOOK_S)
             stuck = [process for process in self.runners if process.prints.is_stuck()]
             while stuck:
                 for process in stuck:

@@ -23,6 +23,7 @@ from pwf.actors.processes.link import ExitReport, Exits
 from pwf.actors.processes.output_ends import OutputEnds
 from pwf.host import Identity
 from pwf.protocol.runner import EXIT_UNFIT
+from pwf.protocol.survivors import Survivor, name_all
 
 REPORT_FIRST_S = 0.25  # a runner so short-lived costs no descriptor: whoever reaps it says so
 STATUS_WAIT_S = 0.25  # from the end of the process to the report of whoever reaped it
@@ -61,6 +62,7 @@ class RunnerProcess:
         self._report: ExitReport = exits.expect(identity)
         self._died_tick: int | None = None
         self._was_signalled = False
+        self._left: tuple[Survivor, ...] = ()
         self._exited = trio.Event()
         self._status: int | None = None
 
@@ -140,6 +142,11 @@ class RunnerProcess:
         except ValueError:  # a real-time signal
             return f"signal {-self._status}"
 
+    @property
+    def survivors(self) -> tuple[Survivor, ...]:
+        """What outlived it, and was ended: as we or whoever reaped it have seen it."""
+        return tuple({one.pid: one for one in (*self._report.survivors, *self._left)}.values())
+
     def terminate(self) -> None:
         """SIGTERM to exactly this process, if it is still there. It stops its step's children itself."""
         self._was_signalled = True
@@ -148,10 +155,12 @@ class RunnerProcess:
 
     def kill(self) -> None:
         """SIGKILL to exactly this process and what is below it now. What flees is left to `prove_dead`."""
-        self._was_signalled = True
+        died, self._was_signalled = not self._was_signalled, True
         below: list[Identity] = []
         with contextlib.suppress(OSError):  # no descriptors just now
             below = host.descendants(self.identity.pid) if host.is_alive(self.identity) else []
+        if died:  # it is about to end by itself, and these are what it leaves
+            self._left = name_all(below)
         for identity in (self.identity, *below):
             with contextlib.suppress(OSError):
                 host.kill_identity(identity)

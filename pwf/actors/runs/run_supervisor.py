@@ -48,6 +48,7 @@ from pwf.protocol.runner import (
     decode_from_runner,
     encode_line,
 )
+from pwf.protocol.survivors import Survivor
 from pwf.store.control import HoldRun, hold_run
 from pwf.store.custody import runner_gone
 from pwf.store.definitions import load_bundle
@@ -150,6 +151,7 @@ class RunSupervisor:
         self._leaves = False  # the runner's own word
         self._childless = False  # and that nothing of it stays
         self._printed = 0  # bytes kept of the step that it ended in
+        self._survivors: tuple[Survivor, ...] = ()
         self._timed_out: int | None = None  # the attempt
         self._hung_up = self._died = False  # the runner, in the middle of a step
         self.handle = SupervisorHandle(self._inbox)
@@ -241,7 +243,7 @@ class RunSupervisor:
     async def _keep_last_words(self, process: RunnerProcess) -> None:
         """A runner that ended in the middle of a step has not read all that the step printed."""
         if self._current is not None and self._phase is Phase.TOLD and not self._leaves:
-            self._printed = await process.last_words()
+            self._printed, self._survivors = await process.last_words(), process.survivors
 
     def _crash(self, process: RunnerProcess) -> StepError | None:
         """What a runner died of that ended in the middle of a step, and not by our hand or with us."""
@@ -470,8 +472,9 @@ class RunSupervisor:
             begun=self._phase >= Phase.TOLD,
             died=self._died,
             error=error,
-            attempt=self._current.attempt if self._printed and self._current is not None else None,
+            attempt=None if self._current is None else self._current.attempt,
             printed=self._printed,
+            survivors=self._survivors,
         )
         await self._write(runner_gone, gone, along=self._phase is Phase.ENDED and proved)
 

@@ -15,7 +15,8 @@ from typing import Any, Literal
 
 from pwf.errors import PwfError
 from pwf.protocol.kinds import Outcome
-from pwf.protocol.runner import Launch, StepError, Survivor
+from pwf.protocol.runner import Launch, StepError
+from pwf.protocol.survivors import Survivor
 from pwf.runner.base import descendants, limits
 from pwf.runner.base.failure import leaves, plain_error, step_error
 from pwf.runner.base.output import refuse_large, refuse_unrun

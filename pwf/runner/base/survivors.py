@@ -13,14 +13,12 @@ import time
 
 from pwf import host
 from pwf.host import Identity
-from pwf.protocol.runner import SURVIVORS_MAX, Survivor
+from pwf.protocol.survivors import Survivor, name_all
 from pwf.runner.base import descendants
-from pwf.values import shortened
 
 WAIT_S = 0.25  # for what ends by itself
 END_BOUND_S = 2.0
 POLL_S = 0.005
-COMMAND_LENGTH_MAX = 200
 
 
 class Survivors:
@@ -48,14 +46,6 @@ class Survivors:
 
     def _living(self) -> list[Identity]:
         return [one for one in descendants.living(self._before) if one.pid not in _helpers()]
-
-
-def name_all(found: list[Identity]) -> tuple[Survivor, ...]:
-    """The first of them, by pid and command."""
-    return tuple(
-        Survivor(pid=one.pid, command=shortened(host.command_of(one.pid), COMMAND_LENGTH_MAX))
-        for one in found[:SURVIVORS_MAX]
-    )
 
 
 def _names(found: list[Identity]) -> descendants.Names:

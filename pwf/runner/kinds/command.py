@@ -19,9 +19,9 @@ from dataclasses import dataclass, field
 import trio
 
 from pwf.host import Identity
-from pwf.protocol.runner import Survivor
+from pwf.protocol.survivors import Survivor, name_all
 from pwf.runner.base import descendants
-from pwf.runner.base.survivors import WAIT_S, name_all
+from pwf.runner.base.survivors import WAIT_S
 from pwf.runner.kinds.capture import Capture
 
 READ_BYTES = 64 * 1024

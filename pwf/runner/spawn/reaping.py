@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable
 from pwf import host
 from pwf.host import Identity
 from pwf.protocol.spawn import Exited
+from pwf.protocol.survivors import SURVIVORS_MAX, Survivor, name_all
 
 SWEEP_ROUNDS_MAX = 200  # each waits 1 ms for what was killed; then the daemon's own proof has to do it
 
@@ -49,9 +50,18 @@ class Children:
         childless = self._collect(ended)
         if not ended:
             return []
-        clean = childless or self._sweep(ended)
+        left: list[Survivor] = []
+        clean = childless or self._sweep(ended, left)
+        if sum(was_known for _, _, was_known in ended) != 1:
+            left.clear()  # nobody can say whose they were
         return [
-            Exited(pid=identity.pid, start_tick=identity.start_tick, status=status, clean=clean and was_known)
+            Exited(
+                pid=identity.pid,
+                start_tick=identity.start_tick,
+                status=status,
+                clean=clean and was_known,
+                survivors=tuple(left[:SURVIVORS_MAX]) if was_known else (),
+            )
             for identity, status, was_known in ended
         ]
 
@@ -80,16 +90,17 @@ class Children:
             if identity is not None:
                 ended.append((identity, os.waitstatus_to_exitcode(status), known is not None))
 
-    def _sweep(self, ended: list[tuple[Identity, int, bool]]) -> bool:
-        """End the orphans; whether none is left."""
+    def _sweep(self, ended: list[tuple[Identity, int, bool]], left: list[Survivor]) -> bool:
+        """End the orphans, and name them; whether none is left."""
         for _ in range(SWEEP_ROUNDS_MAX):
             orphans = self._orphans()
             if not orphans:
                 return True
             for orphan in orphans:
-                kill_each(host.descendants(orphan))
                 identity = host.process_identity(orphan)
-                kill_each([identity] if identity is not None else [])
+                found = [*host.descendants(orphan), *([identity] if identity is not None else [])]
+                left += [one for one in name_all(found) if one not in left]
+                kill_each(found)
             time.sleep(0.001)
             if self._collect(ended):
                 return True
