@@ -133,7 +133,7 @@ class Writer:
                 self._open = False
                 self._changed.update(self.tx.changed_keys)
             except apsw.Error as error:
-                if _is_out_of_space(error, self._connection):
+                if _did_not_fit(error, self._connection):
                     # What did not fit was the commit's own record, so it did not happen; and what follows
                     # overwrites its remains.
                     self._note_disk_full(str(error))
@@ -189,7 +189,7 @@ class Writer:
         try:
             self._statement("COMMIT").fetchall()
         except apsw.Error as error:
-            full = _is_out_of_space(error, self._connection)
+            full = _did_not_fit(error, self._connection)
             failure = self._translate(error) if full else OutcomeUnknown(self._commit_failed(error))
             self._end()
             return JobResult(error=failure)
@@ -358,6 +358,12 @@ def _first(error: BaseException) -> BaseException:
 
 def _cause(error: BaseException) -> BaseException | None:
     return error.__cause__ if isinstance(error, _TransactionEnded) else error
+
+
+def _did_not_fit(error: apsw.Error, connection: apsw.Connection) -> bool:
+    """A COMMIT found no space for its own record. One that was only not synced may be found by the next start."""
+    syncs = (apsw.SQLITE_IOERR_FSYNC, apsw.SQLITE_IOERR_DIR_FSYNC)
+    return _is_out_of_space(error, connection) and getattr(error, "extendedresult", 0) not in syncs
 
 
 def _is_out_of_space(error: apsw.Error, connection: apsw.Connection) -> bool:

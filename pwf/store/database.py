@@ -19,6 +19,7 @@ import apsw
 
 from pwf.errors import StoreBroken, StoreRefused
 from pwf.ownership import check_own
+from pwf.store.ballast import OUT_OF_SPACE
 from pwf.store.migrate import create_schema, expected_schema, migrate, schema_of, schema_version
 
 APPLICATION_ID = 0x70776631  # "pwf1"
@@ -228,6 +229,23 @@ def _take_over(connection: apsw.Connection, path: Path, synchronous: str, warn: 
         connection.pragma("fullfsync", True)
         connection.pragma("checkpoint_fullfsync", True)
     check_settings(path, read_settings(connection), synchronous=synchronous)
+    _write_anew(connection)
+
+
+def _write_anew(connection: apsw.Connection) -> None:
+    """Copy what an earlier daemon left in the WAL into the database, before anything is added to it.
+
+    A sync that failed may have left frames that only the page cache has: the kernel shows them, and calls them clean,
+    so that no later sync writes them. Copied, they are new writes. What a reader or a full disk holds up waits for a
+    checkpoint.
+    """
+    try:
+        connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
+    except (apsw.BusyError, apsw.FullError):
+        return
+    except apsw.IOError:
+        if connection.system_errno not in OUT_OF_SPACE:
+            raise
 
 
 def _harden(connection: apsw.Connection) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from typing import Any
 
@@ -370,3 +371,22 @@ async def test_no_process_is_offered_for_what_is_compared_first_or_isolated_or_g
         offer = scheduler._offers.take(1)
         assert (offer.admit.limit, offer.admit.standbys) == (1, ())
         await scheduler._offers.close(offer, None)
+
+
+async def test_a_scheduler_that_is_ended_while_its_inbox_is_full_ends(
+    setting, nursery, autojump_clock, monkeypatch
+):
+    """What was just admitted is handed over surely, which nobody takes any more."""
+    monkeypatch.setattr("pwf.actors.runs.scheduler.INBOX_MAX", 1)
+    setting.pause.seconds = {"committed": COMMIT_S}
+    setting.start(linear(1))
+    scheduler = await setting.begin(nursery)
+    await trio.sleep(1.5 * COMMIT_S)  # its first admission is being committed
+    setting.life.cancel()
+    await wait_all_tasks_blocked()
+    with contextlib.suppress(Unavailable):
+        await scheduler.stop_run("another", LATER)
+    await trio.sleep(COMMIT_S)
+    has_ended = setting.life.cancelled_caught
+    setting.actor._inbox.take_now()  # else this test would never end either
+    assert has_ended

@@ -1,7 +1,8 @@
 """A disk that can lose power, fill up and fail: a VFS for SQLite over files in a folder.
 
 Each file has a durable image (what was synced) and the writes since. A process that dies leaves what it wrote; a
-machine that loses power leaves the durable image and any part of the later writes, pages torn. One `Mount` per
+machine that loses power leaves the durable image and any part of the later writes, pages torn. The entry of a new file
+in its folder is durable from its first sync on, and the removal of one whenever SQLite asks for that. One `Mount` per
 daemon: what a dead daemon's connections still do while they are closed never happened.
 """
 
@@ -18,17 +19,31 @@ _numbers = itertools.count()
 TRACKED = ("pwf.db", "pwf.db-wal")
 
 
+class PowerFails(Exception):
+    """The machine goes off within this call."""
+
+
+class PagesDropped(Exception):
+    """This sync fails, and what it should have written will never be: the kernel takes it for clean from here on."""
+
+
+class ShortRead(Exception):
+    """This read brings a part only."""
+
+
 class _Image:
     """One file: `durable` bytes and what was written after the last sync, in order."""
 
-    def __init__(self, content: bytes) -> None:
+    def __init__(self, content: bytes, *, listed: bool) -> None:
         self.durable = bytearray(content)
         self.pending: list[tuple[int, bytes | None]] = []  # (offset, data), or (size, None) for a truncation
+        self.listed = listed  # its entry in the folder is durable
 
     def sync(self) -> None:
         for offset, data in self.pending:
             _put(self.durable, offset, data)
         self.pending.clear()
+        self.listed = True
 
     def after_power_loss(self, chance: random.Random) -> bytes:
         """What the platter holds: each later write came whole, in part, or not at all."""
@@ -59,7 +74,8 @@ class Disk:
     def __init__(self, folder: Path, chance: random.Random) -> None:
         self.folder = folder
         self.images: dict[str, _Image] = {}
-        self.losses = 0
+        self.removed: dict[str, bytes] = {}  # files whose removal is not durable yet
+        self.losses = self.entries_lost = 0
         self._chance = chance
 
     def mount(self) -> Mount:
@@ -73,16 +89,35 @@ class Disk:
         found = self.images.get(path)
         if found is None:
             file = Path(path)
-            found = self.images[path] = _Image(file.read_bytes() if file.exists() else b"")
+            listed = file.exists()
+            found = self.images[path] = _Image(file.read_bytes() if listed else b"", listed=listed)
         return found
+
+    def remove(self, path: str, *, durable: bool) -> None:
+        """A file is removed."""
+        image = self.images.pop(path, None)
+        if durable:
+            self.removed.clear()
+        elif image is not None and image.listed:
+            self.removed[path] = bytes(image.durable)
 
     def lose_power(self) -> None:
         """Put the files into the state after a power loss. No connection may be open."""
         self.losses += 1
-        for path, image in self.images.items():
+        for path, image in list(self.images.items()):
             content = image.after_power_loss(self._chance)
-            if Path(path).exists():
+            if not image.listed and self._chance.random() < 0.5:
+                self.entries_lost += 1
+                del self.images[path]
+                Path(path).unlink(missing_ok=True)
+            elif Path(path).exists():
                 Path(path).write_bytes(content)
+                image.listed = True
+        for path, content in self.removed.items():
+            if not Path(path).exists() and self._chance.random() < 0.5:
+                self.entries_lost += 1
+                Path(path).write_bytes(content)
+        self.removed.clear()
         (self.folder / "pwf.db-shm").unlink(missing_ok=True)
 
 
@@ -102,9 +137,17 @@ class Mount(apsw.VFS):
     def xDelete(self, filename, syncdir):
         if self.dead:
             return
-        self.fail("delete", filename)
-        self.disk.images.pop(filename, None)
+        self.touch("delete", filename)
+        self.disk.remove(filename, durable=bool(syncdir))
         super().xDelete(filename, syncdir)
+
+    def touch(self, act: str, file: str) -> None:
+        """Let what should happen at this call happen."""
+        try:
+            self.fail(act, file)
+        except PowerFails:
+            self.dead = True
+            raise apsw.IOError("the power has failed") from None
 
     def excepthook(self, kind, error, trace):
         """The fault is ours; apsw would print it."""
@@ -114,7 +157,7 @@ class _File(apsw.VFSFile):
     def __init__(self, mount: Mount, name, flags) -> None:
         self._mount = mount
         self._name = name.filename() if isinstance(name, apsw.URIFilename) else str(name)
-        mount.fail("open", self._name)
+        mount.touch("open", self._name)
         self._image = mount.disk.image(self._name)
         super().__init__("", name, flags)
 
@@ -124,7 +167,14 @@ class _File(apsw.VFSFile):
     def xWrite(self, data, offset):
         if self._mount.dead:
             return
-        self._mount.fail("write", self._name)
+        try:
+            self._mount.touch("write", self._name)
+        except apsw.IOError:
+            if self._mount.dead and self._image is not None:
+                self._image.pending.append(
+                    (offset, bytes(data))
+                )  # it may have come to the platter, or a part of it
+            raise
         if self._image is not None:
             self._image.pending.append((offset, bytes(data)))
         super().xWrite(data, offset)
@@ -132,7 +182,7 @@ class _File(apsw.VFSFile):
     def xTruncate(self, size):
         if self._mount.dead:
             return
-        self._mount.fail("truncate", self._name)
+        self._mount.touch("truncate", self._name)
         if self._image is not None:
             self._image.pending.append((size, None))
         super().xTruncate(size)
@@ -140,12 +190,23 @@ class _File(apsw.VFSFile):
     def xSync(self, flags):
         if self._mount.dead:
             return
-        self._mount.fail("sync", self._name)
+        try:
+            self._mount.touch("sync", self._name)
+        except PagesDropped:
+            if self._image is not None:
+                self._image.pending.clear()
+            raise apsw.IOError("sync failed") from None
         if self._image is not None:
+            listed = self._image.listed
             self._image.sync()
+            if not listed:
+                self._mount.disk.removed.clear()  # SQLite syncs the folder with a new file
 
     def xRead(self, amount, offset):
-        self._mount.fail("read", self._name)
+        try:
+            self._mount.touch("read", self._name)
+        except ShortRead:
+            return super().xRead(amount, offset)[: amount // 2]
         return super().xRead(amount, offset)
 
 

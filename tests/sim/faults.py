@@ -14,10 +14,24 @@ import apsw
 import trio
 
 from tests.sim.deaths import Wounds
+from tests.sim.disk import PagesDropped, PowerFails, ShortRead
 from tests.sim.machine import Process
 
 HOUR_MS = 3_600_000
 DAEMONS_MAX = 3
+CALLS_MAX = 40
+CHANGES = frozenset({"write", "sync", "truncate", "delete"})
+#: fault of one call -> the calls that it may hit
+CALL_FAULTS: dict[str, frozenset[str]] = {
+    "call_error": CHANGES | {"read", "open"},
+    "call_full": frozenset({"write"}),
+    "call_dropped": frozenset({"sync"}),
+    "call_short": frozenset({"read"}),
+    "call_power": CHANGES,
+    "slow_call": CHANGES | {"read"},
+}
+#: A read of the database itself that comes short would be the end of the file: SQLite takes the rest for zeros.
+ENDS_OF = {name: ("-wal",) if name == "call_short" else ("pwf.db", "-wal") for name in CALL_FAULTS}
 
 
 class Gremlin:
@@ -27,6 +41,7 @@ class Gremlin:
         self._world = world
         self._chance = world.stream("gremlin")
         self._full = False
+        self._armed: tuple[str, int] | None = None  # a fault, and how many calls are left before it
         self._kinds: dict[str, Callable[[], None]] = {
             "crash_every_s": self._crash,
             "drain_every_s": self._drain,
@@ -40,6 +55,7 @@ class Gremlin:
             "disk_full_every_s": self._fill_disk,
             "second_daemon_every_s": self._second_daemon,
             "reader_every_s": self._hold_snapshot,
+            "call_fault_every_s": self._arm,
         }
 
     async def run(self) -> None:
@@ -178,6 +194,39 @@ class Gremlin:
         life.snapshots.discard(connection)
         connection.close()
 
+    def _arm(self) -> None:
+        """One of the next calls fails."""
+        name = self._chance.choice(sorted(CALL_FAULTS))
+        self._armed = (name, self._chance.randrange(1, CALLS_MAX))
+
+    def _fire(self, wounds: Wounds, act: str, file: str) -> None:
+        """Count down to the call that was chosen, and let its fault happen."""
+        if self._armed is None:
+            return
+        name, left = self._armed
+        acts = CALL_FAULTS[name]
+        if act not in acts or not file.endswith(ENDS_OF[name]):
+            return
+        self._armed = (name, left - 1) if left > 1 else None
+        if left > 1:
+            return
+        self._world.fault(name, act=act)
+        if name == "slow_call":
+            clock: Any = trio.lowlevel.current_clock()
+            clock.jump(self._chance.choice([1.0, 5.0, 40.0]))
+        elif name == "call_power":
+            self._world.power_fails = bool(self._world.alive)
+            self._go_down(self._chance.randrange(60_000))
+            raise PowerFails
+        elif name == "call_full":
+            wounds.hit("disk_full")
+            raise apsw.FullError("no space")
+        else:
+            wounds.hit("io_error")
+            raise {"call_dropped": PagesDropped(), "call_short": ShortRead()}.get(name) or apsw.IOError(
+                f"{act} failed"
+            )
+
     def _fill_disk(self) -> None:
         self._world.fault("disk_full")
         self._full = True
@@ -188,6 +237,8 @@ class Gremlin:
 
     def touch_disk(self, wounds: Wounds, act: str, file: str) -> None:
         """A daemon's file system is asked for something, and fails as the mix says."""
+        if not self._world.calm:
+            self._fire(wounds, act, file)
         if self._full and act == "write":
             wounds.hit("disk_full")
             raise apsw.FullError("no space")

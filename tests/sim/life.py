@@ -99,9 +99,8 @@ class SimExecutor(InlineExecutor):
                     batch = self._spoiler.heal(await super().run(self._spoiler.spoil(jobs)))
                 except Crash:
                     self._writer.close()
-                    self._life.world.auditor.look(
-                        self._life
-                    )  # commands that ran one by one have been committed
+                    if not self._life.world.power_fails:  # commands that ran one by one have been committed
+                        self._life.world.auditor.look(self._life)
                     raise
                 self._life.wounds.batch()
                 self._spoiler.judge(jobs, batch)
@@ -283,7 +282,7 @@ class Life:
     async def pause(self, point: str) -> None:
         """Virtual time at the store's points; the process may die in it."""
         self.world.auditor.time_passes()
-        if point == "committed":
+        if point == "committed" and not self.dead:  # else the power has failed within the commit
             self.world.auditor.look(self)
         wait_s = self._chance.random() * self.world.mix.pause_s
         with trio.move_on_after(wait_s):

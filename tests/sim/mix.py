@@ -43,6 +43,7 @@ STRENGTHS: dict[str, tuple[float, ...]] = {
     "stall_every_s": (30.0, 60.0),  # the store does nothing for several lease lengths
     "disk_full_every_s": (20.0, 60.0),
     "io_error": (0.0005, 0.003),
+    "call_fault_every_s": (3.0, 10.0),  # one system call of the store, soon, fails in one of the ways below
     "undone": (0.1, 0.5),  # a command of a batch writes and is refused: the batch is undone and run again
     "batch_lost": (0.005, 0.03),  # SQLite ends a batch's transaction, and its commands run one by one
     "reader_every_s": (3.0, 10.0),  # a snapshot that is held for a while

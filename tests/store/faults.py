@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import itertools
 from collections.abc import Callable
 
@@ -16,6 +17,7 @@ class FaultyDisk:
     def __init__(self) -> None:
         self.name = f"faulty-{next(_numbers)}"
         self.fail: Callable[[str, str], None] = lambda act, file: None
+        self.last_errno = 0
         self._vfs = _Vfs(self)
 
     def full(self, *, times: int | None = None, after: int = 0) -> None:
@@ -25,6 +27,17 @@ class FaultyDisk:
     def broken_sync(self, *, times: int | None = 1) -> None:
         """Syncs of the WAL fail: at the COMMIT, when everything is written."""
         self._arm(lambda: apsw.IOError("sync failed"), "sync", times, 0)
+
+    def unsynced_for_lack_of_space(self) -> None:
+        """Syncs of the WAL fail, since the file system finds only then that there is no room."""
+
+        def make() -> Exception:
+            error = apsw.IOError("no space to sync")
+            error.extendedresult = apsw.SQLITE_IOERR_FSYNC
+            return error
+
+        self._arm(make, "sync", 1, 0)
+        self.last_errno = errno.ENOSPC
 
     def broken_write(self, *, times: int | None = None, after: int = 0) -> None:
         """Writes to the WAL fail."""
@@ -53,6 +66,9 @@ class _Vfs(apsw.VFS):
 
     def xOpen(self, name, flags):
         return _File(self._disk, name, flags)
+
+    def xGetLastError(self):
+        return self._disk.last_errno, ""
 
     def excepthook(self, kind, error, trace):
         """The fault is ours; apsw would print it."""

@@ -249,6 +249,14 @@ def test_a_commit_that_fails_has_an_unknown_outcome_for_all_and_breaks_the_store
     assert isinstance(later.answers[0].error, Unavailable)
 
 
+def test_a_commit_that_could_not_be_synced_for_lack_of_space_has_an_unknown_outcome(on, disk):
+    """Its record is written: the next start may find it."""
+    disk.unsynced_for_lack_of_space()
+    batch = on.run([Job(put, "a")])
+    assert isinstance(batch.answers[0].error, OutcomeUnknown)
+    assert isinstance(batch.broken, StoreBroken)
+
+
 def test_a_commit_that_fails_to_write_breaks_the_store_too(on, disk):
     disk.broken_write()
     batch = on.run([Job(put, "a")])

@@ -11,6 +11,7 @@ publishes (`Snapshot`). If it dies: the daemon ends, and the next one recovers.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable
 
 import msgspec
@@ -29,6 +30,7 @@ from pwf.actors.runs.offers import Offer, OfferClosed, Offers
 from pwf.actors.runs.recovery import Key, Recovery, Supervised
 from pwf.actors.runs.run_supervisor import RunSupervisor, SupervisorHandle
 from pwf.config import Config
+from pwf.errors import Unavailable
 from pwf.protocol.operations import RunStarted
 from pwf.store import queue
 from pwf.store.explain import Load
@@ -252,23 +254,24 @@ class Scheduler:
     ) -> None:
         """Recover, then admit, until cancelled. `why_stopped`: from the start, nothing is admitted or recovered."""
         self._stopped = why_stopped
-        try:
-            async with trio.open_nursery() as nursery:
-                if why_stopped is None:
-                    nursery.start_soon(self._begin)
-                self._publish()
-                task_status.started()
+        async with trio.open_nursery() as nursery:
+            if why_stopped is None:
+                nursery.start_soon(self._begin)
+            self._publish()
+            task_status.started()
+            try:
                 while True:
                     for message in await self._inbox.take(TAKE_MAX):
                         self._handle(nursery, message)
                     self._look()
                     self._publish()
-        finally:
-            self._end()
+            finally:
+                self._end()  # first: whoever waits for room in the inbox would never end
 
     async def _begin(self) -> None:
         await self._admission.rebase()
-        await self._inbox.put(Rebased())
+        with contextlib.suppress(Unavailable):  # it has ended meanwhile
+            await self._inbox.put(Rebased())
 
     def _end(self) -> None:
         """Whoever starts a run must not hand it over here any more: the daemon ends, and the next one recovers."""

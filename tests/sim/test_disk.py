@@ -1,0 +1,229 @@
+"""The store on a disk that fails at each single system call: what was acknowledged is there, and never a half.
+
+The script is always the same: commits of small and large values, a checkpoint in between, a clean end. It is run once
+for each call that SQLite makes, and the fault comes at that call.
+"""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import apsw
+import pytest
+
+from pwf.errors import OutcomeUnknown, PwfError, StoreBroken, StoreRefused
+from pwf.store.batch import Job, Writer
+from pwf.store.database import open_writer
+from tests.sim.disk import Disk, PagesDropped, PowerFails, ShortRead
+from tests.store.support import keys, make_spec, put
+
+COMMITS = 8
+CHECKPOINT_AT = 4
+WIDE = "k" * 3_000  # several pages a commit
+CHANCES = 3
+
+
+class Counted:
+    """Raises `what` at the nth call of a kind that matters, once or from then on."""
+
+    def __init__(
+        self, number: int, what: BaseException, acts: frozenset[str], *, lasts: bool = False
+    ) -> None:
+        self.calls = 0
+        self._number = number
+        self._what = what
+        self._acts = acts
+        self._lasts = lasts
+
+    def __call__(self, act: str, file: str) -> None:
+        if act not in self._acts or not file.endswith(("pwf.db", "-wal")):
+            return
+        self.calls += 1
+        if self.calls == self._number or (self._lasts and self.calls > self._number):
+            raise self._what
+
+
+CHANGES = frozenset({"write", "sync", "truncate", "delete"})
+
+
+class Script:
+    """A store that commits `COMMITS` keys. `told`: those that were acknowledged; `maybe`: of unknown outcome."""
+
+    def __init__(self, folder: Path, chance: int = 0) -> None:
+        open_writer(folder / "pwf.db").close()
+        self.disk = Disk(folder, random.Random(chance))
+        self.told: list[str] = []
+        self.maybe: list[str] = []
+        self.refused: list[str] = []
+        self.is_broken = False
+
+    def run(self, fail: Counted, *, killed: bool = False) -> None:
+        mount = self.disk.mount()
+        mount.fail = fail
+        try:
+            writer = make_spec(self.disk.folder, vfs=mount.mount_name, synchronous="FULL").writer()
+        except (PwfError, apsw.Error):
+            return
+        try:
+            for number in range(COMMITS):
+                self._commit(writer, f"{number}{WIDE}")
+                if self.is_broken or mount.dead:
+                    return
+                if number == CHECKPOINT_AT:
+                    writer.checkpoint(cut=True)
+                    if mount.dead:
+                        return
+        finally:
+            mount.dead |= killed
+            with_close(writer)
+            mount.dead = True
+
+    def _commit(self, writer: Writer, key: str) -> None:
+        batch = writer.run([Job(put, key)])
+        error = batch.answers[0].error
+        if error is None:
+            self.told.append(key)
+        elif isinstance(error, OutcomeUnknown):
+            self.maybe.append(key)
+        else:
+            self.refused.append(key)
+        self.is_broken = batch.broken is not None
+
+    def after(self) -> list[str]:
+        """What a later start finds: it opens, and the file is sound."""
+        mount = self.disk.mount()
+        writer = make_spec(self.disk.folder, vfs=mount.mount_name, synchronous="FULL").writer()
+        try:
+            assert writer.tx.all("PRAGMA integrity_check") == [("ok",)]
+            found: list[str] = keys(writer.tx)
+            return found
+        finally:
+            writer.close()
+
+    def check(self) -> None:
+        found = self.after()
+        assert set(self.told) <= set(found), "what was acknowledged is there"
+        assert set(found) <= set(self.told) | set(self.maybe), "what was refused is not"
+
+
+def with_close(writer: Writer) -> None:
+    try:
+        writer.close()
+    except (apsw.Error, StoreBroken):
+        return
+
+
+def calls_of(folder: Path, acts: frozenset[str] = CHANGES) -> int:
+    """How many calls the script makes when nothing fails."""
+    counted = Counted(-1, AssertionError(), acts)
+    script = Script(folder)
+    script.run(counted)
+    assert len(script.told) == COMMITS
+    script.check()
+    return counted.calls
+
+
+@pytest.mark.parametrize("chance", range(CHANCES))
+def test_when_power_fails_at_any_call_what_was_acknowledged_is_there_and_never_a_half(tmp_path, chance):
+    (tmp_path / "count").mkdir()
+    calls = calls_of(tmp_path / "count")
+    assert calls > 3 * COMMITS
+    for number in range(1, calls + 1):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        script = Script(folder, chance)
+        script.run(Counted(number, PowerFails(), CHANGES))
+        script.disk.lose_power()
+        script.maybe += script.refused  # the machine went off: nobody was told anything
+        script.check()
+
+
+@pytest.mark.parametrize(
+    ("what", "lasts"),
+    [(apsw.IOError("EIO"), False), (apsw.FullError("ENOSPC"), False), (apsw.FullError("ENOSPC"), True)],
+    ids=["EIO", "ENOSPC", "ENOSPC that stays"],
+)
+def test_when_any_call_fails_nothing_acknowledged_is_lost_and_nothing_refused_is_there(tmp_path, what, lasts):
+    (tmp_path / "count").mkdir()
+    acts = frozenset({"write"}) if isinstance(what, apsw.FullError) else CHANGES
+    for number in range(1, calls_of(tmp_path / "count", acts) + 1):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        script = Script(folder)
+        script.run(Counted(number, what, acts, lasts=lasts))
+        script.check()
+
+
+@pytest.mark.parametrize("killed", [False, True])
+def test_a_sync_that_fails_and_drops_its_pages_loses_nothing_that_was_acknowledged_even_when_power_fails_then(
+    tmp_path, killed
+):
+    """After such a failure the kernel calls the pages clean: a later sync says yes and writes nothing of them."""
+    syncs = frozenset({"sync"})
+    (tmp_path / "count").mkdir()
+    for number in range(1, calls_of(tmp_path / "count", syncs) + 1):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        script = Script(folder)
+        script.run(Counted(number, PagesDropped(), syncs), killed=killed)
+        # The next daemon goes on with what the page cache shows, and acknowledges more.
+        script.is_broken = False
+        mount = script.disk.mount()
+        writer = make_spec(folder, vfs=mount.mount_name, synchronous="FULL").writer()
+        script.told = list(keys(writer.tx))
+        script._commit(writer, "later")
+        mount.dead = True
+        with_close(writer)
+        script.disk.lose_power()
+        script.maybe += script.refused
+        script.check()
+
+
+def test_when_any_read_fails_the_store_says_so_or_goes_on_and_what_was_acknowledged_is_there(tmp_path):
+    reads = frozenset({"read"})
+    (tmp_path / "count").mkdir()
+    for number in range(1, calls_of(tmp_path / "count", reads) + 1):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        script = Script(folder)
+        script.run(Counted(number, apsw.IOError("EIO"), reads))
+        script.check()
+
+
+def test_when_any_read_comes_short_the_store_says_so_or_goes_on_and_what_was_acknowledged_is_there(tmp_path):
+    reads = frozenset({"read"})
+    (tmp_path / "count").mkdir()
+    for number in range(1, calls_of(tmp_path / "count", reads) + 1):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        script = Script(folder)
+        script.run(Counted(number, ShortRead(), reads))
+        script.check()
+
+
+@pytest.mark.parametrize("chance", range(20))
+def test_the_entry_of_a_new_file_may_be_lost_until_its_first_sync(tmp_path, chance):
+    disk = Disk(tmp_path, random.Random(chance))
+    mount = disk.mount()
+    connection = apsw.Connection(str(tmp_path / "pwf.db"), vfs=mount.mount_name)
+    connection.pragma("journal_mode", "wal")
+    connection.pragma("synchronous", "OFF")
+    connection.execute("CREATE TABLE t(n)")
+    mount.dead = True
+    connection.close()
+    disk.lose_power()
+    assert all(Path(path).exists() for path in disk.images)
+    later = disk.mount()
+    again = apsw.Connection(str(tmp_path / "pwf.db"), vfs=later.mount_name)
+    assert again.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+
+
+def test_a_store_that_lost_its_first_entry_is_refused_or_made_anew(tmp_path):
+    """Nothing was acknowledged from it, so nothing is lost."""
+    script = Script(tmp_path)
+    script.disk.lose_power()
+    try:
+        assert script.after() == []
+    except StoreRefused:
+        pytest.fail("a fresh database opens after a power loss")
