@@ -48,6 +48,7 @@ def _recover(tx: Tx, command: RecoverEffect) -> RunChanged:
         "effect": effect_key(run.run_id, node, visit, part),
     }
     with changing(tx, run, expected_revision=command.expected_revision):
+        run.crashes = 0  # somebody has looked, as at a resume
         if run.ended:
             if command.verdict == "observe":
                 raise Rejected(f"run {run.run_id} has ended; say applied, or retry for: it did not happen")

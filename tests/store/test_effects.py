@@ -452,3 +452,15 @@ def test_a_word_that_is_repeated_under_its_receipt_is_adopted_and_settles_nothin
     world.do(recover_effect, command)
 
     assert world.done(recover_effect, command).adopted
+
+
+@pytest.mark.parametrize("verdict", ["applied", "retry"])
+def test_runners_that_ended_before_a_persons_word_do_not_count_after_it(world, verdict):
+    runner = world.run(send())
+    runner.gone()
+    assert world.row(runner.run_id)["crashes"] == 1
+    world.recover(runner.run_id, verdict)
+    for _ in range(2):
+        world.clock.forward(1_000)
+        world.launch(runner.run_id).gone(begun=False)
+        assert world.status(runner.run_id) == "queued"
