@@ -6,7 +6,6 @@ As root it acts as two further users of this machine; otherwise it says what it 
 from __future__ import annotations
 
 import argparse
-import importlib
 import shutil
 import sys
 import tempfile
@@ -15,15 +14,12 @@ import traceback
 from collections import Counter
 from pathlib import Path
 
-from tests.attack.attack import ATTACKS, Attack, Broken, LeftOut
+from tests.attack.attack import ATTACKS, Attack, Broken, LeftOut, load
 from tests.e2e.home import Home
-
-PARTS = ("files", "users", "steps", "sockets")
 
 
 def main() -> int:
-    for part in PARTS:
-        importlib.import_module(f"tests.attack.{part}")
+    load()
     parser = argparse.ArgumentParser(
         prog="python -m tests.attack", description=(__doc__ or "").split("\n")[0]
     )

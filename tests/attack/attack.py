@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
@@ -27,6 +28,13 @@ class Attack(NamedTuple):
 
 
 ATTACKS: dict[str, Attack] = {}
+PARTS = ("files", "users", "steps", "sockets")
+
+
+def load() -> None:
+    """Fill `ATTACKS`."""
+    for part in PARTS:
+        importlib.import_module(f"tests.attack.{part}")
 
 
 def attack(section: str) -> Callable[[Callable[[Home], str]], Callable[[Home], str]]:
