@@ -53,12 +53,20 @@ def approve(ctx):
 
 
 class Seen(NamedTuple):
-    """What a campaign has reached. `slowest`: the longest callback of the loop, and whose it was."""
+    """What a campaign has reached. `slowest`: the longest callback of the loop."""
 
     frames: int
     outcomes: Counter[str]
-    slowest: tuple[float, str]
+    slowest: Slow
     grown_bytes: int
+
+
+class Slow(NamedTuple):
+    """A callback: how long it took, whose it was, and the beginnings of the frames after which it was noticed."""
+
+    ms: float = 0.0
+    task: str = "none"
+    frames: tuple[str, ...] = ()
 
 
 # --- what is sent -----------------------------------------------------------------------------------------------
@@ -166,20 +174,41 @@ def campaign(folder: Path, *, seconds: float, first_seed: int = 1) -> Seen:
         runs = [home.start("asks"), home.start("echo", "--input", "{}")]
         home.wait_status(runs[0], "waiting")
         daemon = psutil.Process(process.pid)
-        drive(home, runs, seconds=min(3.0, seconds), first_seed=first_seed)  # what it keeps for good is made
-        before, noted = daemon.memory_info().rss, len(slow.read_text().splitlines())
-        frames, outcomes = drive(home, runs, seconds=seconds, first_seed=first_seed + 1_000_000)
+        watch = Watch(slow)
+        drive(
+            home, runs, watch, seconds=min(3.0, seconds), first_seed=first_seed
+        )  # what it keeps for good is made
+        before = daemon.memory_info().rss
+        frames, outcomes = drive(home, runs, watch, seconds=seconds, first_seed=first_seed + 1_000_000)
         assert process.poll() is None, f"the daemon has ended: {home.log()[-3:]}"
         grown = daemon.memory_info().rss - before
-        lines = [line.split(" ", 1) for line in slow.read_text().splitlines()[noted:]]
-        slowest = max(((float(ms), task) for ms, task in lines), default=(0.0, "none"))
         home.check_store()
     finally:
         home.end()
-    return Seen(frames, outcomes, slowest, grown)
+    return Seen(frames, outcomes, watch.slowest, grown)
 
 
-def drive(home: Home, runs: list[str], *, seconds: float, first_seed: int) -> tuple[int, Counter[str]]:
+class Watch:
+    """Reads what the loop has noted, and keeps the slowest."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file.open()
+        self._file.read()  # of the daemon's start
+        self.slowest = Slow()
+
+    def look(self, sent: list[bytes]) -> None:
+        """After these frames."""
+        for line in self._file:
+            ms, task = line.rstrip().split(" ", 1)
+            if float(ms) > self.slowest.ms:
+                self.slowest = Slow(
+                    float(ms), task, tuple(f"{len(one):,} bytes: {one[:300]!r}" for one in sent)
+                )
+
+
+def drive(
+    home: Home, runs: list[str], watch: Watch, *, seconds: float, first_seed: int
+) -> tuple[int, Counter[str]]:
     """Send rounds of frames until the time is over: how many, and what came back."""
     path, frames, outcomes, ends = home.record.socket, 0, Counter[str](), time.monotonic() + seconds
     number = first_seed
@@ -199,6 +228,7 @@ def drive(home: Home, runs: list[str], *, seconds: float, first_seed: int) -> tu
             if time.monotonic() < ends:
                 frames += len(lines)
                 exchange(path, lines, outcomes)
+                watch.look(lines)
 
         round_()
         number += 1
@@ -209,7 +239,9 @@ def drive(home: Home, runs: list[str], *, seconds: float, first_seed: int) -> tu
 
 def check(seen: Seen) -> None:
     """The bounds, once all else has held."""
-    assert seen.slowest[0] <= CALLBACK_MS_MAX, f"a callback took {seen.slowest[0]} ms: {seen.slowest[1]}"
+    slowest = seen.slowest
+    said = "\n".join(slowest.frames)
+    assert slowest.ms <= CALLBACK_MS_MAX, f"a callback took {slowest.ms} ms: {slowest.task}\n{said}"
     assert seen.grown_bytes <= GROWTH_BYTES_MAX, f"the daemon has grown by {seen.grown_bytes / 1e6:,.0f} MB"
 
 
@@ -217,6 +249,6 @@ def told(seen: Seen) -> str:
     """The figures, for people."""
     outcomes = ", ".join(f"{count:,} {name}" for name, count in sorted(seen.outcomes.items()))
     return (
-        f"{seen.frames:,} frames: {outcomes}; longest callback {seen.slowest[0]:.0f} ms of processor time "
-        f"({seen.slowest[1]}); grown by {seen.grown_bytes / 1e6:,.0f} MB"
+        f"{seen.frames:,} frames: {outcomes}; longest callback {seen.slowest.ms:.0f} ms of processor time "
+        f"({seen.slowest.task}); grown by {seen.grown_bytes / 1e6:,.0f} MB"
     )
