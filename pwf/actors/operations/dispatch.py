@@ -74,10 +74,12 @@ class Operations:
 
     async def _first_answer(self, asked: Asked[Any], refusal: PwfError) -> Answer:
         """A repeat gets its first answer, though what it was about is gone by now. Raises the refusal of a new one."""
-        if asked.receipt is None or outcome_of(refusal) in ("unavailable", "claim_lost"):
+        if asked.scope_key is None or outcome_of(refusal) in ("unavailable", "claim_lost"):
             raise refusal
+        receipt = await asked.make_receipt()
+        assert receipt is not None, "what has a scope has a receipt"
         result = OPERATIONS[asked.request.operation].result
-        return await first_answer(self._services.store, asked.receipt, result, refusal)
+        return await first_answer(self._services.store, receipt, result, refusal)
 
     def _asked(self, request: Request, caller: Caller) -> Asked[msgspec.Struct]:
         operation = OPERATIONS.get(request.operation)

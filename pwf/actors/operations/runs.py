@@ -157,7 +157,7 @@ async def _control(
     reason: str | None = None,
     sources_ok: bool = False,
 ) -> Done[RunChanged]:
-    receipt = asked.receipt  # made here and not in the store's transaction
+    receipt = await asked.make_receipt()  # made here and not in the store's transaction
 
     def command(run_id: str) -> Control:
         return Control(

@@ -107,14 +107,13 @@ class Asked(Generic[P]):
     scope_key: str | None  # what a repeat is recognised by, where the operation changes something
     actor: str
 
-    @cached_property
-    def receipt(self) -> ReceiptKey | None:
-        """The whole key: the same command again is the same scope, operation and payload."""
-        return None if self.scope_key is None else receipt_key(self.request, self.scope_key)
-
     async def make_receipt(self) -> ReceiptKey | None:
-        """The same, for a payload that may be large."""
-        return await apart(len(bytes(self.request.payload)), lambda: self.receipt)
+        """The whole key: the same command again is the same scope, operation and payload, which may be large."""
+        return await apart(len(bytes(self.request.payload)), lambda: self._receipt)
+
+    @cached_property
+    def _receipt(self) -> ReceiptKey | None:
+        return None if self.scope_key is None else receipt_key(self.request, self.scope_key)
 
     @property
     def run_ref(self) -> str:

@@ -100,7 +100,7 @@ def _started(done: Done[RunStarted], known: Known) -> Answer:
 async def restart(services: Services, asked: Asked[Nothing]) -> Answer:
     """`run.restart`: the original input, environment and priority, the present code."""
     expected = asked.request.expected_revision
-    receipt = asked.receipt  # made here and not in the store's transaction
+    receipt = await asked.make_receipt()  # made here and not in the store's transaction
     looked = await services.store.write(
         at_run,
         AtRun(

@@ -65,8 +65,9 @@ async def state_backup(services: Services, asked: Asked[BackupPayload]) -> Answe
 async def state_prune(services: Services, asked: Asked[PrunePayload]) -> Answer:
     """`state.prune`: remove trees of ended runs, or say which would go."""
     payload = asked.payload
+    receipt = await asked.make_receipt()
     done = await services.pruner.prune(
-        payload.before_ms, dry_run=payload.dry_run, actor=asked.actor, receipt=asked.receipt
+        payload.before_ms, dry_run=payload.dry_run, actor=asked.actor, receipt=receipt
     )
     return Answer(done.unwrap(), done.adopted)
 
