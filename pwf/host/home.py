@@ -83,10 +83,11 @@ def _named(names: list[str]) -> str:
 
 
 def _make_private(home: Path, facts: os.stat_result) -> None:
-    """Who could only look in shall not do that either."""
+    """Who could only look in shall not do that either. What the user took from themselves stays taken."""
+    mode = stat.S_IMODE(facts.st_mode)
     try:
-        if stat.S_IMODE(facts.st_mode) != 0o700:
-            home.chmod(0o700)
+        if mode & ~0o700:
+            home.chmod(mode & 0o700)
     except OSError as error:
         raise HomeRefused(f"the rights of {home} can not be set: {error.strerror}") from error
     if not os.access(home, os.R_OK | os.W_OK | os.X_OK):

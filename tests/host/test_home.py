@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import stat
 from pathlib import Path
@@ -32,6 +33,13 @@ def test_a_home_that_others_could_only_read_is_made_private(tmp_path: Path) -> N
     tmp_path.chmod(0o755)
     prepare_home(tmp_path)
     assert mode(tmp_path) == 0o700
+
+
+def test_a_home_that_its_user_made_read_only_stays_so(tmp_path: Path) -> None:
+    tmp_path.chmod(0o555)
+    with contextlib.suppress(HomeRefused):  # root may write it all the same
+        prepare_home(tmp_path)
+    assert mode(tmp_path) == 0o500
 
 
 @pytest.mark.parametrize("open_mode", [0o777, 0o1777, 0o703])
