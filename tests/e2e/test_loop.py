@@ -71,6 +71,9 @@ def odd_frames(home: Home) -> dict[str, bytes]:
         "many statuses": request("request.list", statuses),
         "a long reference": request("run.status", b"{}", run_id="r" * ROOM),
         "a long reason": request("run.cancel", json.dumps({"reason": "r" * ROOM}).encode(), run_id="@last"),
+        "one field again and again": request(
+            "run.cancel", b"{" + b'"reason":"",' * (ROOM // 12) + b'"reason":""}', run_id="@last"
+        ),
         "a padded wait": request("run.wait", b'{"timeout_ms":0' + b" " * ROOM + b"}", run_id="@last"),
         "brackets in front": request("run.status", b"[" + b"[]," * (ROOM // 3 - 1) + b"[]]", run_id="@last"),
         "a field of a wrong type": request("run.status", b"{}", run_id=[[]] * (ROOM // 4)),
