@@ -48,8 +48,8 @@ class _View(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 class Explanation(_View, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The one reason why a run is where it is. `commands` can be typed as they stand.
 
-    `code`: a hold's name, or due_later, retry_later, capacity, launching, executing, request_open, behind_in_queue,
-    daemon_degraded, ended.
+    `code`: a hold's name, or due_later, retry_later, capacity, launching, executing, request_open, alone,
+    behind_in_queue, daemon_degraded, ended.
     """
 
     code: str

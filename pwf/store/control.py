@@ -89,7 +89,7 @@ def _resume(tx: Tx, command: Control) -> tuple[RunChanged, bool]:
     with changing(tx, run, expected_revision=command.expected_revision):
         run.pause_requested = 0
         if run.hold in RETRIED:
-            run.crashes = 0
+            moves.progressed(tx, run)
         if run.hold is not None:
             _unhold(tx, run)
         return _done(tx, run, "resumed", command, None), False

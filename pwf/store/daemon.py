@@ -31,8 +31,11 @@ class ClaimEpoch(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Claimed(msgspec.Struct, frozen=True, kw_only=True):
+    """`suspects`: how many were at work when the earlier daemon died by itself."""
+
     epoch: int
     home_id: str
+    suspects: int = 0
 
 
 def claim(tx: Tx, command: ClaimEpoch) -> Claimed:

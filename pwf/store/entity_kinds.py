@@ -7,6 +7,8 @@ These work by the entity's number and never name a kind. To add one:
 3. `settle`: what becomes of it when the process of a generation has ended. Safe to repeat, under the fence.
    `unattended` finds those that say they have a process while custody has none.
 4. `hold_copied`: what a copied or restored database does with those that would go on by themselves.
+   `daemon_ended`: what becomes of those that worked when the earlier daemon died by itself, or the machine rebooted;
+   how many are suspected of its death.
 5. `retention`: which groups have ended, what still needs one of them, and which of its own rows go first. The events,
    the holds and the entity go after them, by the shared code.
 6. `rules`: what `state verify` checks across its tables. The test of kinds plants a violation of each.
@@ -88,5 +90,6 @@ class EntityKind:
     settle: Callable[[Tx, RunnerGone], None] = lambda tx, gone: None
     unattended: str | None = None  # (entity_no, name, generation)
     hold_copied: Callable[[Tx], None] = lambda tx: None
+    daemon_ended: Callable[[Tx, bool, bool], int] = lambda tx, died, rebooted: 0
     retention: Retention | None = None
     rules: Mapping[str, Rule] = field(default_factory=dict)

@@ -41,6 +41,7 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
     request: OpenRequest | None
     tries: int
     failures: int
+    daemon_deaths: int
     pause_requested: bool
     queue_state: str | None
     due_wall_ms: int | None
@@ -211,6 +212,9 @@ def _queued(run: Standing, load: Load, now: Now) -> Explanation:
             "within seconds",
             ("pwf doctor",),
         )
+    if run.daemon_deaths >= 2:
+        reason = f"the daemon died {_times(run.daemon_deaths)} while it ran, so it is admitted alone"
+        return _make(run, "alone", reason, "when no other run is executing", ("pwf logs", *commands))
     if load.capacity and load.used >= load.capacity:
         reason = f"all {load.capacity} runners are busy"
         return _make(

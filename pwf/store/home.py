@@ -26,6 +26,7 @@ class ClaimHome(msgspec.Struct, frozen=True, kw_only=True):
     """Claim the database in the folder with this device and inode.
 
     `seen_home_id`, `seen_epoch`: what the folder's lock file says was served here last.
+    `died`: the earlier daemon ended neither in order, nor by a signal of others.
     """
 
     claim: ClaimEpoch
@@ -33,17 +34,21 @@ class ClaimHome(msgspec.Struct, frozen=True, kw_only=True):
     inode: int
     seen_home_id: str = ""
     seen_epoch: int = 0
+    died: bool = False
 
 
 def claim_home(tx: Tx, command: ClaimHome) -> Claimed:
     """Fence the previous daemon; in a copy, hold what it was doing. One transaction."""
+    known = tx.one(Q.fact, {"key": "home_place"})
+    rebooted = known is not None and not str(known[0]).endswith(f" {tx.now.boot_id}")
     copied = _bind(tx, command)
     if copied:
         tx.run(Q.void_leases)
+    suspects = sum(kind.daemon_ended(tx, command.died, rebooted) for kind in KINDS.values())
     claimed = claim(tx, command.claim)
     if copied:
         _hold_all(tx)
-    return claimed
+    return msgspec.structs.replace(claimed, suspects=suspects)
 
 
 class HomeFolder(msgspec.Struct, frozen=True, kw_only=True):

@@ -178,6 +178,14 @@ def end_attempt(
     )
 
 
+def progressed(tx: Tx, run: RunState) -> None:
+    """An attempt has ended, or somebody resumes the run: nothing that happened before counts against it."""
+    run.crashes = 0
+    if run.daemon_deaths:
+        run.daemon_deaths = 0
+        tx.run(Q.clear_deaths, {"run_no": run.run_no})
+
+
 def said(message: Sequenced) -> int:
     """What tells a repeat of a message from another one under its number."""
     return zlib.crc32(encode(message))

@@ -58,3 +58,7 @@ UPDATE runs SET status = :status, hold = NULL, hold_detail = NULL, reason = :rea
   output = :output, output_digest = :output_digest, error = :error, due_wall_ms = NULL, due_elapsed_ms = NULL,
   due_boot_id = NULL, pause_requested = 0, started_wall_ms = :started_wall_ms
 WHERE run_no = :run_no AND ended_wall_ms IS NULL
+
+-- name: clear_deaths
+-- No daemon has died over the run since its last progress.
+UPDATE runs SET daemon_deaths = 0 WHERE run_no = :run_no

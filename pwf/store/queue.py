@@ -28,6 +28,7 @@ Q = load_queries(__file__)
 
 DUE_BATCH = 500  # rows that become due in one transaction; more follow in the next
 ADMIT_BATCH = 64
+ALONE_AFTER_MS = 60_000  # due for so long, a run that is to be alone keeps others back
 GOING_ON_MAX = (
     7  # in a row while a new start waits: every eighth admission is the oldest one's (design, section 7)
 )
@@ -105,7 +106,9 @@ def admit(tx: Tx, command: Admit) -> Admitted:
     """Fire what is due, then take as many ready runs as fit."""
     fired = fire_due(tx)
     limit = 0 if tx.disk_full else min(command.limit, ADMIT_BATCH)
-    rows = _in_order(tx, limit, command.going_on) if limit > 0 else []
+    rows = _alone(tx) if limit > 0 else []
+    if rows is None:
+        rows = _in_order(tx, limit, command.going_on)
     runs: list[Admission] = []
     standbys = list(command.standbys)
     for ready in rows:
@@ -132,6 +135,22 @@ class _Ready(NamedTuple):
     run_id: str
     definition_id: str
     environment_id: str
+
+
+def _alone(tx: Tx) -> list[_Ready] | None:
+    """Who is admitted while runs are suspected of killing the daemon: each is to be alone. None: whoever is next.
+
+    One that has been due for long keeps others back, so that what runs comes to an end and its turn comes.
+    """
+    suspected = tx.all(Q.suspected)
+    if not suspected:
+        return None
+    if any(state == "live" for state, *_ in suspected):
+        return []
+    _, due_wall_ms, *ready = suspected[0]
+    if tx.one(Q.any_live) is None:
+        return [_Ready(False, *ready)]
+    return [] if tx.now.wall_ms - due_wall_ms >= ALONE_AFTER_MS else None
 
 
 def _in_order(tx: Tx, limit: int, going_on: int) -> list[_Ready]:

@@ -32,7 +32,20 @@ SELECT min(due_elapsed_ms) FROM run_queue WHERE state = 'later' AND due_elapsed_
 SELECT q.priority, q.run_no, r.run_id, r.definition_id, r.environment_id
 FROM run_queue q JOIN runs r ON r.run_no = q.run_no
 WHERE q.state = 'ready' AND q.is_new = 0 AND NOT EXISTS (SELECT 1 FROM runners WHERE runners.entity_no = q.run_no)
+  AND r.daemon_deaths < 2
 ORDER BY q.priority DESC, q.due_wall_ms LIMIT :limit
+
+-- name: suspected
+-- Runs over which daemons died twice: each is admitted alone. Their rows in the queue, the first due first.
+SELECT q.state, q.due_wall_ms, q.priority, q.run_no, r.run_id, r.definition_id, r.environment_id
+FROM runs r JOIN run_queue q ON q.run_no = r.run_no
+WHERE r.daemon_deaths > 0 AND r.daemon_deaths >= 2 AND q.state IN ('live', 'ready')
+  AND (q.state = 'live' OR NOT EXISTS (SELECT 1 FROM runners WHERE runners.entity_no = q.run_no))
+ORDER BY q.due_wall_ms
+
+-- name: any_live
+-- Whether any run has a runner, or gets one.
+SELECT 1 FROM runs WHERE status = 'running' LIMIT 1
 
 -- name: new_starts
 -- The next runs that were never launched, and so have no process.

@@ -205,6 +205,7 @@ def _standing(tx: Tx, run_id: str) -> Standing:
         else OpenRequest(request_id=request[0], kind=request[1], deadline_wall_ms=request[2]),
         tries=run.tries,
         failures=run.failures,
+        daemon_deaths=run.daemon_deaths,
         pause_requested=bool(run.pause_requested),
         queue_state=None if queue is None else queue[0],
         due_wall_ms=None if queue is None else queue[1],

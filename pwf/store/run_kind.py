@@ -34,6 +34,12 @@ def _hold(tx: Tx, run_id: str) -> None:
         moves.note(tx, run, "held", "daemon", {"hold": "restored"})
 
 
+def _daemon_ended(tx: Tx, died: bool, rebooted: bool) -> int:
+    if rebooted:
+        tx.run(Q.suspect_nobody)
+    return tx.run(Q.suspect_running) if died and not rebooted else 0
+
+
 def _needed(tx: Tx, run_no: int, _run_id: str) -> str | None:
     unsettled = tx.one(Q.effect_unsettled, {"run_no": run_no})
     return None if unsettled is None else "an effect is unsettled"
@@ -56,6 +62,7 @@ RUN = EntityKind(
     settle=settle_run,
     unattended=Q.unattended,
     hold_copied=_hold_copied,
+    daemon_ended=_daemon_ended,
     retention=Retention(ended=Q.ended_before, group=Q.tree, needed=_needed, remove=_remove),
     rules=RUN_RULES,
 )

@@ -50,3 +50,12 @@ DELETE FROM run_queue WHERE run_no = :run_no
 -- name: drop_run
 -- The run itself, if it has ended.
 DELETE FROM runs WHERE run_no = :run_no AND ended_wall_ms IS NOT NULL
+
+-- name: suspect_running
+-- Every run whose step was open when its daemon died.
+UPDATE runs SET daemon_deaths = daemon_deaths + 1 WHERE status = 'running'
+  AND EXISTS (SELECT 1 FROM attempts WHERE attempts.run_no = runs.run_no AND attempts.status = 'active')
+
+-- name: suspect_nobody
+-- Another boot: what died there tells nothing.
+UPDATE runs SET daemon_deaths = 0 WHERE daemon_deaths > 0

@@ -20,6 +20,7 @@ from pwf.store.tx import Tx
 
 CRASHES_MAX = 3  # runner ends in a row without progress, then the hold no_progress (design, section 7)
 CRASH_BACKOFF_MS = (0, 0, 1_000)
+DAEMON_DEATHS_MAX = 7  # twice among others, then five times alone (design, section 7)
 
 
 def settle_run(tx: Tx, command: RunnerGone) -> None:
@@ -101,7 +102,7 @@ def _end_try(tx: Tx, run: RunState, graph: Graph, node: NodeSpec, death: StepErr
     moves.end_attempt(tx, run, outcome, error=encode(error), active_ms=active_ms)
     if node.effect is not None:
         moves.settle_effect(tx, run, "failed")
-    run.crashes = 0
+    moves.progressed(tx, run)
     moves.take(tx, run, graph, then, outcome, moves.NOTHING, error, go=False)
     moves.note(tx, run, "step_finished", "daemon", moves.after_facts(facts, run, then))
 
@@ -112,5 +113,8 @@ def _go_on(tx: Tx, run: RunState, error: StepError | None) -> None:
         if error is not None:
             detail += f"; the last time: {error.message}"
         place.hold(tx, run, "no_progress", detail)
+    elif run.daemon_deaths >= DAEMON_DEATHS_MAX:
+        deaths = f"the daemon died {run.daemon_deaths} times while node {run.node!r} ran"
+        place.hold(tx, run, "no_progress", f"{deaths}, at last with no other run beside it")
     else:
         place.queue(tx, run, delay_ms=CRASH_BACKOFF_MS[run.crashes])

@@ -126,6 +126,7 @@ CREATE TABLE runs(
   tries INTEGER NOT NULL DEFAULT 0,               -- tries of the present visit, interrupted ones included
   failures INTEGER NOT NULL DEFAULT 0,            -- failed tries of the present visit, against retry.times
   crashes INTEGER NOT NULL DEFAULT 0,             -- runner ends without progress, in a row
+  daemon_deaths INTEGER NOT NULL DEFAULT 0,       -- of daemons, by themselves, while it ran; in a row, within a boot
   observe TEXT CHECK (observe IN ('run', 'failed', 'timed_out')),  -- the effect's outcome is unknown: observe first,
                                                   -- and if it did not happen, run it or report this outcome
   seq INTEGER NOT NULL DEFAULT 0,                 -- highest message of the present runner
@@ -152,6 +153,7 @@ CREATE TABLE runs(
 CREATE INDEX runs_by_status ON runs(status, run_no);
 CREATE INDEX runs_by_workflow ON runs(workflow, run_no);
 CREATE INDEX runs_held ON runs(hold, run_no) WHERE hold IS NOT NULL;
+CREATE INDEX runs_suspected ON runs(daemon_deaths) WHERE daemon_deaths > 0;
 CREATE UNIQUE INDEX one_restart_per_run ON runs(restarted_from) WHERE restarted_from IS NOT NULL;
 CREATE INDEX runs_by_end ON runs(ended_wall_ms) WHERE ended_wall_ms IS NOT NULL;
 CREATE INDEX runs_by_restart_root ON runs(restart_root) WHERE restart_root IS NOT NULL;

@@ -93,6 +93,7 @@ class RunState(msgspec.Struct):
     tries: int
     failures: int
     crashes: int
+    daemon_deaths: int
     observe: str | None
     seq: int
     priority: int

@@ -143,7 +143,7 @@ def _missing(tx: Tx, run: RunState, value: Value | None) -> str | None:
 
 def _apply(tx: Tx, run: RunState, graph: Graph, message: Sequenced, *, may_go: bool) -> str:
     run.seq = message.seq
-    run.crashes = 0
+    moves.progressed(tx, run)
     if message.title is not None:
         run.title = shortened(message.title, TITLE_MAX)
     if isinstance(message, Finish):
