@@ -65,6 +65,12 @@ def _print(found: DaemonStatus, out: Out) -> None:
         out.print(f"{name:<10}{value}")
     if found.disk_full:
         out.print(out.paint("disk full: nothing new is started until there is space", "red"))
+    for violation in found.violations:
+        run = f"run {text.line(violation.run_id)}: " if violation.run_id else ""
+        out.print(out.paint(f"a rule is broken: {run}{text.line(violation.message)}", "red"))
+        out.print(f"  fix: {text.line(violation.fix)}")
+    if found.violations:
+        out.print("  pwf state verify finds all of them")
     for problem in found.problems:
         out.print(out.paint(f"problem: {text.line(problem)}", "yellow"))
 

@@ -275,6 +275,12 @@ def check_daemon(at: Places) -> Check:
     found = f"{status.state}, pid {status.pid}, pwf {status.version}"
     if status.disk_full:
         return fail("daemon", f"{found}: disk full", "free some space; the daemon goes on by itself")
+    if status.violations:
+        first = status.violations[0]
+        about = f"run {first.run_id}: " if first.run_id else ""
+        return fail(
+            "daemon", f"{found}: a rule is broken: {about}{first.message}", "pwf state verify names all"
+        )
     if status.problems:
         problems = "; ".join(status.problems)
         fix = "pwf state prune --before 7d" if "max_state_size" in problems else "pwf state verify"

@@ -84,6 +84,9 @@ class DaemonStatus(_Body, frozen=True, kw_only=True, forbid_unknown_fields=True)
     live: tuple[LiveRunner, ...] = ()
     disk_full: bool = False
     problems: tuple[str, ...] = ()
+    violations: tuple[
+        Violation, ...
+    ] = ()  # of the rules that cost little to look at; `state.verify` finds all
 
 
 class StopPayload(_Body, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -56,13 +56,15 @@ class RunnerGone(msgspec.Struct, frozen=True, kw_only=True):
 class Rule(NamedTuple):
     """`sql` lists the names of the entities that break it. `fix`: what to type, `{name}` filled in.
 
-    `about` is False where the first column is no entity's name but a text to show.
+    `about` is False where the first column is no entity's name but a text to show. `among`: the rule looks only at runs
+    of this status, by an index; "": at rows of which there are few. None: it reads everything.
     """
 
     sql: str
     message: str
     fix: str
     about: bool = True
+    among: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

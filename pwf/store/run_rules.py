@@ -40,7 +40,16 @@ _RULES: dict[str, tuple[str, str]] = {
     "content_incomplete": ("the run refers to a value that is not all there", _SHOW),
 }
 
+_AMONG = {
+    "running_unowned": "running",
+    "queued_undue": "queued",
+    "waiting_unasked": "waiting",
+    "held_loose": "held",
+    "request_stray": "waiting",
+    "ambiguous_loose": "",
+}
+
 RUN_RULES: dict[str, Rule] = {
-    name: Rule(getattr(Q, name), message, fix, about=name != "counts_wrong")
+    name: Rule(getattr(Q, name), message, fix, about=name != "counts_wrong", among=_AMONG.get(name))
     for name, (message, fix) in _RULES.items()
 }

@@ -25,3 +25,7 @@ SELECT DISTINCT kind FROM entities
 -- What was looked at.
 SELECT (SELECT count(*) FROM runs), (SELECT count(*) FROM attempts), (SELECT count(*) FROM events),
   (SELECT count(*) FROM requests), (SELECT count(*) FROM effects), (SELECT count(*) FROM contents)
+
+-- name: status_counts
+-- How many runs have each status, as it is counted.
+SELECT status, runs FROM run_counts

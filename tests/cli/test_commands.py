@@ -181,6 +181,18 @@ def test_a_closed_pipe_is_quiet(daemon: FakeDaemon, tmp_path: Path) -> None:
 # --- looking ------------------------------------------------------------------------------------------------
 
 
+def test_status_names_the_rules_that_are_broken_and_what_to_do(pwf: Pwf, daemon: FakeDaemon) -> None:
+    broken = Violation(rule="r", message="no owner\x1b", run_id="k3", fix="pwf cancel k3")
+    daemon.on("daemon.status", lambda request, payload: samples.status(violations=(broken,)))
+    said = pwf("status").out
+    assert "a rule is broken: run k3: no owner\\x1b" in said
+    assert "fix: pwf cancel k3" in said
+    assert pwf("status", "--json").json["violations"][0]["rule"] == "r"
+    found = {check["name"]: check for check in pwf("doctor", "--json").json["checks"]}
+    assert found["daemon"]["verdict"] == "fail"
+    assert found["daemon"]["fix"] == "pwf state verify names all"
+
+
 def test_status_in_one_look(pwf: Pwf, daemon: FakeDaemon) -> None:
     daemon.on(
         "daemon.status", lambda request, payload: samples.status(effects_ambiguous=2, problems=("odd",))

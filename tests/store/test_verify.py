@@ -3,9 +3,10 @@
 import pytest
 
 from pwf.store import run_rules
+from pwf.store import verify as verify_module
 from pwf.store.queries import load_queries
 from pwf.store.run_rules import RUN_RULES
-from pwf.store.verify import FURTHER, RULES, verify
+from pwf.store.verify import FURTHER, RULES, cheap_violations, verify
 from tests.store.test_control import (
     ambiguous,
     no_progress,
@@ -196,10 +197,41 @@ def test_the_fix_of_a_violation_lifts_it(world, rule, state, damage):
     assert world.violations() == []
 
 
+CHEAP = [
+    planted for planted in PLANTED if planted[0] in RUN_RULES and RUN_RULES[planted[0]].among is not None
+]
+
+
+@pytest.mark.parametrize(("rule", "state", "damage"), CHEAP)
+def test_what_breaks_a_cheap_rule_is_seen_by_a_look_at_the_status(world, rule, state, damage):
+    run_id = state(world)
+    assert world.do(cheap_violations, world.epoch) == ()
+    world.writer.tx._connection.execute("PRAGMA ignore_check_constraints = ON").fetchall()
+    world.checked = False
+    world.sql(damage, {"run": run_id})
+    assert (rule, run_id) in {(v.rule, v.run_id) for v in world.do(cheap_violations, world.epoch)}
+
+
+def test_a_cheap_rule_is_left_out_where_there_are_many_rows_to_look_at(world, monkeypatch):
+    monkeypatch.setattr(verify_module, "CHEAP_ROWS", 1)
+    for _ in range(2):
+        queued(world)
+    world.checked = False
+    world.sql("DELETE FROM run_queue")
+    assert world.do(cheap_violations, 0) == ()
+
+
+@pytest.mark.parametrize("name", sorted(name for name, rule in RUN_RULES.items() if rule.among is not None))
+def test_a_cheap_rule_scans_no_table_that_grows(world, name):
+    steps = [row[3] for row in world.sql(f"EXPLAIN QUERY PLAN {RUN_RULES[name].sql}")]
+    indexes = ("one_open_request", "effects_unsettled", "runs_by_status")
+    assert all(not step.startswith("SCAN") or any(name in step for name in indexes) for step in steps), steps
+
+
 def test_every_rule_has_a_planted_violation_and_a_query():
     assert {rule for rule, _, _ in PLANTED} >= {*RULES, *RUN_RULES}
     queries = {name for name, _ in load_queries(verify.__globals__["__file__"])}
-    assert queries == set(RULES) | {"row_counts", "kinds"}
+    assert queries == set(RULES) | {"row_counts", "kinds", "status_counts"}
     assert {name for name, _ in load_queries(run_rules.__file__)} == set(RUN_RULES)
 
 

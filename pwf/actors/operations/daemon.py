@@ -28,6 +28,7 @@ from pwf.store.read_runs import Refers, refers
 from pwf.store.space import budget_problem
 from pwf.store.tx import Tx
 from pwf.store.values import ReadValueChunk, read_chunk, value_size
+from pwf.store.verify import cheap_violations
 from pwf.values import CHUNK_BYTES, shortened
 
 # --- the daemon -------------------------------------------------------------------------------------------
@@ -36,6 +37,7 @@ from pwf.values import CHUNK_BYTES, shortened
 async def status(services: Services, asked: Asked[Nothing]) -> Answer:
     """`daemon.status`."""
     counts = await services.store.read(daemon_counts, None)
+    violations = await services.store.read(cheap_violations, services.claim.claim.epoch)
     memory_bytes, descriptors, live = await trio.to_thread.run_sync(_usage, services.runners())
     life, claim, scheduler = services.life, services.claim, services.scheduler
     now = services.clock.now()
@@ -69,6 +71,7 @@ async def status(services: Services, asked: Asked[Nothing]) -> Answer:
             live=live,
             disk_full=services.store.disk_full,
             problems=_problems(services, counts.used_bytes),
+            violations=violations,
         )
     )
 
