@@ -69,8 +69,8 @@ SELECT r.run_id FROM runs r WHERE r.attempts <> (SELECT count(*) FROM attempts a
 
 -- name: ambiguous_loose
 -- An ambiguous effect holds its run, or the run has ended.
-SELECT r.run_id FROM effects e INDEXED BY effects_unsettled CROSS JOIN runs r ON r.run_no = e.entity_no
-WHERE e.status = 'ambiguous' AND r.ended_wall_ms IS NULL AND r.hold IS NOT 'effect_ambiguous'
+SELECT r.run_id FROM effects e JOIN runs r ON r.run_no = e.entity_no
+WHERE e.status IN ('applying', 'ambiguous') AND e.status = 'ambiguous' AND r.ended_wall_ms IS NULL AND r.hold IS NOT 'effect_ambiguous'
   AND r.hold IS NOT 'process_unreaped'
 
 -- name: step_repeated
