@@ -12,7 +12,6 @@ import contextlib
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Protocol
 
 import trio
@@ -39,6 +38,7 @@ from pwf.errors import Unavailable
 from pwf.host.clock_steps import ClockSteps
 from pwf.places import Places
 from pwf.protocol.lock_record import LockRecord
+from pwf.store.space import disk_bytes
 
 
 class Pool(Protocol):
@@ -128,7 +128,7 @@ def wire(
     )
     server_claim = _server_claim(store, claim, ports, scheduler.handle, config, clock, log)
     definitions = Definitions(ports.pool, ports.whereabouts)
-    pruner = _pruner(store, scheduler.handle, claim.epoch, config, clock, log, at.output)
+    pruner = _pruner(store, scheduler.handle, claim.epoch, config, clock, log, at)
     backups = Backups(at.database, claim.epoch, clock, log)
     newer_code = NewerCode(store)
     views = Views(changes, log)
@@ -201,16 +201,17 @@ def _pruner(
     config: Config,
     clock: Clock,
     log: Log,
-    output: Path,
+    at: Places,
 ) -> Pruner:
     return Pruner(
         store=store,
         is_idle=lambda: scheduler.used == 0,
+        disk_bytes=lambda: disk_bytes(at.database),
         epoch=epoch,
         retention_days=config.retention_days,
         clock=clock,
         log=log,
-        output=output,
+        output=at.output,
     )
 
 

@@ -222,3 +222,7 @@ def _print_pruned(found: PruneResult, out: Out) -> None:
         out.print(
             f"removed {text.count(found.values, 'value')} that nothing needs; gave back {text.size(found.freed_bytes)}"
         )
+        if found.owed_bytes:
+            out.print(
+                f"{text.size(found.owed_bytes)} more come back when no other process reads the database (pwf doctor)"
+            )

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 SPACE_FAIL = 64 * 1024 * 1024
 SPACE_WARN = 512 * 1024 * 1024
+LOG_WARN = 32 * 1024 * 1024
 PYTHON_MIN = (3, 11)
 SQLITE_MIN = (3, 37, 0)  # STRICT tables
 EARLIEST_WALL_S = 1_735_689_600  # 2025-01-01: an earlier clock was never set
@@ -138,7 +139,7 @@ def check_home(at: Places) -> Check:
 def check_database(at: Places) -> Check:
     record = read_record(at.lock) or LockRecord()
     if os.path.lexists(at.database):
-        return ok("database", str(at.database))
+        return _check_log(at, record)
     if record.home_id:
         return fail(
             "database",
@@ -146,6 +147,24 @@ def check_database(at: Places) -> Check:
             "pwf state restore FILE puts a backup in its place; pwf state new begins with an empty one",
         )
     return ok("database", f"{at.database} will be made when it is needed")
+
+
+def _check_log(at: Places, record: LockRecord) -> Check:
+    """The database's log, and who may keep it from being cut."""
+    from pwf.host.holders import files_of, holders, pinned_by
+
+    try:
+        size = at.database.with_name(at.database.name + "-wal").stat().st_size
+    except OSError:
+        size = 0
+    found = f"{at.database}, log {size / 1024**2:,.1f} MiB"
+    others = holders(files_of(at.database), besides=(record.pid,))
+    if size >= LOG_WARN:
+        pids = " ".join(str(holder.pid) for holder in others)
+        fix = f"look at it, then end it: ps -fp {pids}" if pids else "pwf status shows what the daemon does"
+        return warn("database", pinned_by(size, others), f"{fix}; the file shrinks by itself then")
+    more = f"; open in {', '.join(map(str, others))} as well" if others else ""
+    return ok("database", found + more)
 
 
 def _creatable(home: Path) -> Check:
@@ -284,6 +303,8 @@ def check_daemon(at: Places) -> Check:
     if status.problems:
         problems = "; ".join(status.problems)
         fix = "pwf state prune --before 7d" if "max_state_size" in problems else "pwf state verify"
+        if "can't be cut" in problems:
+            fix = "look at the process that is named, then end it; the file shrinks by itself then"
         return warn("daemon", f"{found}: {problems}", fix)
     if status.state == "degraded":
         return fail("daemon", found, "pwf logs")

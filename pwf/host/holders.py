@@ -30,6 +30,21 @@ def holders(files: Iterable[Path], *, besides: Iterable[int] = ()) -> list[Holde
     return sorted(holder for holder in found if holder.pid not in left_out)
 
 
+def files_of(database: Path) -> tuple[Path, ...]:
+    """The files of an SQLite database."""
+    return tuple(database.with_name(database.name + end) for end in ("", "-wal", "-shm"))
+
+
+def pinned_by(wal_bytes: int, found: list[Holder]) -> str:
+    """What to say of a long log, and of the processes that have the database open."""
+    who = (
+        f"{', '.join(map(str, found))} has the database open"
+        if found
+        else "somebody reads the database for long"
+    )
+    return f"the database's log takes {wal_bytes / 1024**2:,.0f} MiB and can't be cut: {who}"
+
+
 def _by_proc(paths: set[str]) -> list[Holder]:
     found = []
     for entry in os.listdir("/proc"):

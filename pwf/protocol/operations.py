@@ -345,7 +345,8 @@ class PrunePayload(_Body, frozen=True, kw_only=True, forbid_unknown_fields=True)
 class PruneResult(_Body, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What was removed, or would be. `kept`: trees that are old enough, by the reason why they stay.
 
-    `values`: contents that nothing referred to any more. `freed_bytes`: given back to the file system.
+    `values`: contents that nothing referred to any more. `freed_bytes`: given back to the file system, as its
+    files show it. `owed_bytes`: given back when no other process reads the database any more.
     """
 
     before_ms: int
@@ -355,6 +356,7 @@ class PruneResult(_Body, frozen=True, kw_only=True, forbid_unknown_fields=True):
     kept: dict[str, int] = {}
     values: int = 0
     freed_bytes: int = 0
+    owed_bytes: int = 0
 
 
 class ReadContent(_Body, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -23,13 +23,14 @@ from pwf.clock import Clock
 from pwf.errors import ClaimLost, DiskFull, OutcomeUnknown, PwfError, StoreBroken, Unavailable
 from pwf.ids import Ids
 from pwf.store.ballast import OUT_OF_SPACE, Ballast
-from pwf.store.database import PAGE_BYTES, BusyWait, Warn, no_warning
+from pwf.store.database import PAGE_BYTES, WAL_KEPT_BYTES, BusyWait, Warn, no_warning
 from pwf.store.tx import NeedsUndo, Q, Tx
 
 T = TypeVar("T")
 
 WAL_IDLE_BYTES = 4 * 1024 * 1024  # from here on a checkpoint is made when nobody waits
 WAL_BUSY_BYTES = 16 * 1024 * 1024  # from here on although somebody waits
+WAL_OWED_BYTES = 2 * WAL_KEPT_BYTES  # a log that stays longer than this after a checkpoint is to be cut later
 WAL_PAUSE_BYTES = 64 * 1024 * 1024  # from here on reads pause for one
 
 
@@ -93,6 +94,7 @@ class Writer:
         self._guarded = guarded
         self._warn = warn
         self._wal_pages = 0
+        self._is_pinned = False  # a reader kept the last checkpoint from cutting the WAL
         self._tried_pages = 0  # length of the WAL at the last checkpoint
         self._jobs: Sequence[Job] = ()
         self._answers: list[JobResult] = []
@@ -304,20 +306,33 @@ class Writer:
         """Whether reads should pause for the next checkpoint, so that the WAL can be cut off."""
         return self.wal_bytes >= WAL_PAUSE_BYTES
 
-    def checkpoint(self, *, cut: bool = False) -> None:
+    @property
+    def owes_cut(self) -> bool:
+        """Whether the WAL is long and was not cut off: it is to be tried again, though nothing more be written."""
+        return self.wal_bytes >= WAL_OWED_BYTES
+
+    def checkpoint(self, *, cut: bool = False) -> bool:
         """Copy the WAL into the database as far as readers allow. `cut`: no read is on, so cut it off, too.
 
-        A failure is only said: the WAL keeps everything, and a later checkpoint tries again.
+        Whether all was copied, and cut off. A failure is only said: the WAL keeps everything, and a later checkpoint
+        tries again.
         """
         mode = apsw.SQLITE_CHECKPOINT_TRUNCATE if cut else apsw.SQLITE_CHECKPOINT_PASSIVE
         self._connection.set_busy_handler(None)  # a foreign reader must not hold up the writer
+        whole = False
         try:
-            self._wal_pages, _ = self._connection.wal_checkpoint(mode=mode)
+            self._wal_pages, copied = self._connection.wal_checkpoint(mode=mode)
+            whole, self._is_pinned = copied == self._wal_pages, False
+        except apsw.BusyError as error:
+            if not self._is_pinned:  # said once, however often it is tried
+                self._warn("store.checkpoint_failed", error=str(error), wal_bytes=self.wal_bytes)
+            self._is_pinned = True
         except apsw.Error as error:
             self._warn("store.checkpoint_failed", error=str(error), wal_bytes=self.wal_bytes)
         finally:
             self._connection.set_busy_handler(BusyWait(self._warn))
         self._tried_pages = self._wal_pages
+        return whole
 
     def rebuild_ballast(self) -> bool:
         """While the disk is full: try to keep space back again; True when admission may resume."""

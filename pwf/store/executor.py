@@ -97,8 +97,12 @@ class Executor(Protocol):
         """The same on a connection of its own, so that a long read holds up no other."""
         ...
 
-    async def settle(self, *, idle: bool) -> None:
-        """The batch's callers have their answers: make a checkpoint if one is due."""
+    async def settle(self, *, idle: bool) -> bool:
+        """The batch's callers have their answers: make a checkpoint if one is due. Whether a `cut` is owed."""
+        ...
+
+    async def cut(self) -> bool:
+        """Copy the WAL into the database and cut it off; whether it could be done. A foreign reader may prevent it."""
         ...
 
 
@@ -189,10 +193,14 @@ class ThreadExecutor:
             reading.stop()
             raise
 
-    async def settle(self, *, idle: bool) -> None:
+    async def settle(self, *, idle: bool) -> bool:
         # Only attributes are read here; they change in batches and checkpoints, and none is running.
         if self._writer.wants_checkpoint(idle=idle):
             await self._write_thread.call(self._checkpoint)
+        return self._writer.owes_cut
+
+    async def cut(self) -> bool:
+        return await self._write_thread.call(self._cut)
 
     def _read_now(self, handler: Callable[[Tx, Any], R], query: object, reading: Reading) -> R:
         with self._gate.reading():
@@ -201,9 +209,12 @@ class ThreadExecutor:
     def _checkpoint(self) -> None:
         if not self._writer.wants_pause:
             self._writer.checkpoint()
-            return
+        else:
+            self._cut()
+
+    def _cut(self) -> bool:
         with self._gate.paused(PAUSE_S_MAX) as alone:
-            self._writer.checkpoint(cut=alone)
+            return self._writer.checkpoint(cut=alone) and alone
 
     def _stop_threads(self) -> None:
         self._read_thread.stop()

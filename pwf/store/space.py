@@ -6,6 +6,9 @@ small commands of their own.
 
 from __future__ import annotations
 
+import contextlib
+from pathlib import Path
+
 import msgspec
 
 from pwf.errors import StateFull
@@ -43,6 +46,15 @@ def space(tx: Tx, _: None = None) -> Space:
     return Space(
         page_bytes=pragma("page_size"), pages=pragma("page_count"), free_pages=pragma("freelist_count")
     )
+
+
+def disk_bytes(database: Path) -> int:
+    """What the database's files take, by their length: what a file system allocates ahead for a while is not ours."""
+    found = 0
+    for end in ("", "-wal", "-shm"):
+        with contextlib.suppress(OSError):
+            found += database.with_name(database.name + end).lstat().st_size
+    return found
 
 
 def to_give_back(found: Space, *, disk_full: bool = False) -> int:

@@ -23,6 +23,7 @@ from pwf.store.executor import ThreadExecutor
 from pwf.store.receipts import ReceiptKey
 from pwf.store.retention import DAY_MS
 from pwf.store.runs import start_run
+from pwf.store.space import disk_bytes
 from pwf.store.verify import verify
 from tests.actors.no_log import NoLog
 from tests.store.inline_executor import InlineExecutor
@@ -85,6 +86,7 @@ class Setting:
         self.pruner = Pruner(
             store=self.store,
             is_idle=lambda: not self.busy,
+            disk_bytes=lambda: disk_bytes(spec.path),
             epoch=self.epoch,
             retention_days=self.days,
             clock=self.clock,
@@ -302,9 +304,28 @@ async def test_free_pages_are_given_back_when_it_pays(setting, nursery, autojump
     for number in range(40):
         setting.world.writer.run([Job(put_large, number)])
     await setting.begin(nursery)
+    await setting.store.cut_log()
+    before = disk_bytes(setting.world.spec.path)
     result = await setting.pruner.keep()
     assert result.values == 40
     assert result.freed_bytes > 3_000_000
+    assert result.freed_bytes == before - disk_bytes(setting.world.spec.path)
+    assert result.owed_bytes == 0
+
+
+async def test_what_another_process_keeps_from_being_given_back_is_said_as_owed(
+    setting, nursery, autojump_clock, monkeypatch
+):
+    monkeypatch.setattr("pwf.store.space.PAYS_BYTES", 100_000)
+    for number in range(40):
+        setting.world.writer.run([Job(put_large, number)])
+    await setting.begin(nursery)
+    holder = apsw.Connection(str(setting.world.spec.path))
+    holder.execute("BEGIN").fetchall()
+    holder.execute("SELECT count(*) FROM meta").fetchall()
+    result = await setting.pruner.keep()
+    assert (result.freed_bytes, result.owed_bytes > 3_000_000) == (0, True)
+    holder.close()
 
 
 def put_large(tx, number):

@@ -8,9 +8,9 @@ import trio
 import trio.testing
 
 from pwf.actors.base import store_actor
-from pwf.actors.base.store_actor import BALLAST_RETRY_S, PATIENCE_S, StoreActor
+from pwf.actors.base.store_actor import BALLAST_RETRY_S, CUT_RETRY_S, PATIENCE_S, StoreActor
 from pwf.errors import ClaimLost, NotFound, OutcomeUnknown, Rejected, StoreBroken, StoreRefused, Unavailable
-from pwf.store.batch import HeldClaim
+from pwf.store.batch import WAL_OWED_BYTES, HeldClaim
 from pwf.store.executor import ThreadExecutor
 from pwf.store.tx import DAEMON_NO
 from tests.store.faults import FaultyDisk
@@ -401,3 +401,25 @@ async def test_a_busy_commit_leaves_the_store_serving(faulty, nursery):
     with pytest.raises(OutcomeUnknown):
         await store.write(put, "a")
     assert await store.write(put, "a") == "a"
+
+
+async def test_a_wal_that_a_foreign_reader_kept_is_cut_after_its_end_without_a_further_write(
+    tmp_path, autojump_clock
+):
+    spec = make_spec(tmp_path)
+    wal = tmp_path / "pwf.db-wal"
+    async with trio.open_nursery() as nursery:
+        store = await nursery.start(StoreActor(InlineExecutor(spec)).run)
+        await store.write(put, "a")
+        holder = apsw.Connection(str(spec.path))
+        holder.execute("BEGIN").fetchall()
+        holder.execute("SELECT * FROM meta").fetchall()
+        write = "INSERT INTO meta VALUES ('big', :v) ON CONFLICT DO UPDATE SET value = :v"
+        for number in range(WAL_OWED_BYTES // 1_000_000 + 2):
+            await store.write(lambda tx, text: tx.run(write, {"v": text}), f"{number % 10}" * 1_000_000)
+        await trio.sleep(3 * CUT_RETRY_S)
+        assert wal.stat().st_size >= WAL_OWED_BYTES
+        holder.close()
+        await trio.sleep(2 * CUT_RETRY_S)
+        assert wal.stat().st_size == 0
+        nursery.cancel_scope.cancel()

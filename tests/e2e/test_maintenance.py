@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
@@ -219,6 +221,61 @@ def test_a_database_that_is_taken_away_under_the_daemon_stops_it_and_no_empty_on
     assert home.json("ls")["runs"][0]["run_id"] == "anew1"
     home.run("stop")
     assert "rules hold" in home.run("state", "verify", str(made)).stdout
+
+
+PINNING = """
+import sqlite3, sys, time
+connection = sqlite3.connect(sys.argv[1], isolation_level=None)
+connection.execute("BEGIN")
+connection.execute("SELECT count(*) FROM runs").fetchall()
+print("reads", flush=True)
+time.sleep(600)
+"""
+
+BIG = """
+import os
+flow = Workflow("big")
+
+@flow.compute
+def much(ctx):
+    return os.urandom(5_000_000).hex()
+"""
+
+
+@pytest.mark.rest
+def test_a_foreign_reader_that_pins_the_log_is_named_and_after_its_end_the_file_shrinks_by_itself(
+    home: Home,
+) -> None:
+    home.workflow("big", BIG)
+    home.run("start")
+    wal = home.home / "pwf.db-wal"
+    reader = subprocess.Popen(
+        [sys.executable, "-c", PINNING, str(home.home / "pwf.db")], stdout=subprocess.PIPE
+    )
+    try:
+        assert reader.stdout is not None
+        assert reader.stdout.readline() == b"reads\n"
+        for number in range(5):
+            home.run("run", "big", "--id", f"big{number}")
+        assert wal.stat().st_size > 32 * 1024 * 1024
+        for words, code in (("status",), 0), (("doctor",), 0):
+            said = home.run(*words, code=code).stdout
+            assert "the database's log takes" in said
+            assert f"pid {reader.pid} (" in said
+    finally:
+        reader.kill()
+        reader.communicate()
+    wait_for(lambda: wal.stat().st_size < 1024 * 1024, 15.0)
+    before = _du(home)
+    pruned = home.json("state", "prune", "--before", "0s")
+    assert pruned["runs"] == 5
+    assert pruned["owed_bytes"] == 0
+    assert abs(before - _du(home) - pruned["freed_bytes"]) < 128 * 1024
+    assert pruned["freed_bytes"] > 40_000_000
+
+
+def _du(home: Home) -> int:
+    return sum(path.stat().st_size for path in home.home.glob("pwf.db*"))
 
 
 # --- prune ----------------------------------------------------------------------------------------------------

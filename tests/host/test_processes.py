@@ -18,6 +18,7 @@ import pytest
 from pwf import host
 from pwf.errors import Unavailable
 from pwf.host import Identity
+from pwf.host.holders import files_of, holders, pinned_by
 
 MARKER = "PWF_TEST_MARKER"
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
@@ -310,3 +311,22 @@ def test_a_start_time_that_can_not_be_read_is_one_plain_error(
     monkeypatch.setattr(host, "process_identity", process_identity)
     with pytest.raises(Unavailable, match="the start time of this process"):
         host.own_identity()
+
+
+# --- who has a file open ------------------------------------------------------------------------------------------
+
+
+def test_a_process_that_has_a_file_open_is_found_by_pid_and_name(tmp_path: Path) -> None:
+    (tmp_path / "x.db").touch()
+    with (tmp_path / "x.db").open("rb") as mine:
+        assert holders(files_of(tmp_path / "x.db")) == []
+        child = subprocess.Popen(["sleep", "60"], stdin=mine)
+    try:
+        (found,) = holders(files_of(tmp_path / "x.db"))
+        assert str(found) == f"pid {child.pid} (sleep)"
+        assert holders(files_of(tmp_path / "x.db"), besides=(child.pid,)) == []
+        assert f"pid {child.pid} (sleep) has the database open" in pinned_by(64 * 1024**2, [found])
+    finally:
+        child.kill()
+        child.wait()
+    assert "64 MiB" in pinned_by(64 * 1024**2, [])

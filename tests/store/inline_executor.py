@@ -68,11 +68,15 @@ class InlineExecutor:
     async def read_apart(self, handler: Callable[[Tx, Any], R], query: object, *, limit_s: float) -> R:
         return await self.read(handler, query, limit_s=limit_s)
 
-    async def settle(self, *, idle: bool) -> None:
+    async def cut(self) -> bool:
+        return self._writer.checkpoint(cut=True)
+
+    async def settle(self, *, idle: bool) -> bool:
         if self._writer.wants_checkpoint(idle=idle):
             self._writer.checkpoint(cut=self._writer.wants_pause)
         with trio.CancelScope(shield=True):
             await self._pause("replied")
+        return self._writer.owes_cut
 
 
 def seeded_pause(source: random.Random, most_s: float = 0.02) -> Callable[[str], Awaitable[None]]:

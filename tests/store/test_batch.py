@@ -406,6 +406,18 @@ def test_a_foreign_reader_that_stays_holds_up_nothing(writer, long_wal, warnings
     assert do(writer, put, "b") == "b"
 
 
+def test_a_long_wal_that_a_reader_pins_owes_a_cut_until_it_is_cut_and_that_is_said_once(
+    writer, long_wal, warnings
+):
+    assert writer.owes_cut
+    assert [writer.checkpoint(cut=True) for _ in range(3)] == [False] * 3
+    assert warnings.events == ["store.checkpoint_failed"]
+    assert writer.owes_cut
+    long_wal.execute("ROLLBACK").fetchall()
+    assert writer.checkpoint(cut=True)
+    assert not writer.owes_cut
+
+
 def test_a_checkpoint_that_fails_is_said_and_loses_nothing(on, disk, warnings):
     fill(on, WAL_IDLE_BYTES)
     disk.broken_sync()

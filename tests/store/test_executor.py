@@ -99,6 +99,7 @@ async def test_while_the_wal_is_cut_off_a_glance_waits_like_any_read(threads, mo
     def slow_checkpoint(writer, *, cut):
         begun.set()
         go_on.wait(LIMIT_S)
+        return True
 
     monkeypatch.setattr(Writer, "wants_checkpoint", lambda writer, *, idle: True)
     monkeypatch.setattr(Writer, "wants_pause", True)

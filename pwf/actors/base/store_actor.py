@@ -32,6 +32,7 @@ R = TypeVar("R")
 INBOX_MAX = 1024
 BATCH_MAX = 256
 BALLAST_RETRY_S = 5.0
+CUT_RETRY_S = 5.0  # a foreign reader that has ended is noticed within this
 PATIENCE_S = 0.02  # that what nobody waits for waits for company
 
 
@@ -107,6 +108,13 @@ class StoreHandle:
         """The same on a connection of its own: for what reads everything, which nobody else should wait for."""
         return await self._executor.read_apart(handler, query, limit_s=limit_s)
 
+    async def cut_log(self) -> bool:
+        """Bring everything into the database's file and cut its log off: the files then have the size that they need.
+
+        Whether that could be done: another process that reads the database prevents it until it has ended.
+        """
+        return await self._executor.cut()
+
     def on_change(self, listener: Callable[[frozenset[str]], None]) -> None:
         """From now on, `listener` gets the keys that each commit has changed, in the store's own task.
 
@@ -142,6 +150,7 @@ class StoreActor:
         self._executor = executor
         self._inbox: Mailbox[Write] = Mailbox(INBOX_MAX, "the store")
         self._retry_space_at = math.inf
+        self._cut_at = math.inf  # the log is long, and somebody's read kept it from being cut
         self.handle = StoreHandle(self._inbox, executor)
 
     async def run(self, *, task_status: trio.TaskStatus[StoreHandle] = trio.TASK_STATUS_IGNORED) -> None:
@@ -155,11 +164,15 @@ class StoreActor:
 
     async def _serve(self) -> None:
         entries: list[Write] = []
-        if self._retry_space_at == math.inf:
+        due = min(self._retry_space_at, self._cut_at)
+        if due == math.inf:
             entries = await self._inbox.take(BATCH_MAX)
         else:
-            with trio.CancelScope(deadline=self._retry_space_at):
+            with trio.CancelScope(deadline=due):
                 entries = await self._inbox.take(BATCH_MAX)
+        if trio.current_time() >= self._cut_at:
+            cut = await self._executor.cut()
+            self._cut_at = math.inf if cut else trio.current_time() + CUT_RETRY_S
         if self.handle.disk_full and trio.current_time() >= self._retry_space_at:
             regained = await self._executor.call(lambda writer: writer.rebuild_ballast())
             self._note_space(not regained)
@@ -188,4 +201,5 @@ class StoreActor:
         self._note_space(batch.disk_full, again=False)
         if batch.broken is not None:
             raise batch.broken
-        await self._executor.settle(idle=self._inbox.empty)
+        owed = await self._executor.settle(idle=self._inbox.empty)
+        self._cut_at = min(self._cut_at, trio.current_time() + CUT_RETRY_S) if owed else math.inf

@@ -12,6 +12,7 @@ from pwf.actors.operations.services import Answer, Asked, OperationHandler, Serv
 from pwf.actors.operations.state import wal_bytes
 from pwf.errors import InvalidArgument, NotFound
 from pwf.host import Identity
+from pwf.host.holders import files_of, holders, pinned_by
 from pwf.host.usage import memory_of, own_usage
 from pwf.protocol.operations import (
     Content,
@@ -23,6 +24,7 @@ from pwf.protocol.operations import (
     StopResult,
 )
 from pwf.store.at_run import AtRun, at_run
+from pwf.store.batch import WAL_OWED_BYTES
 from pwf.store.daemon import applying, daemon_counts
 from pwf.store.read_runs import Refers, refers
 from pwf.store.space import budget_problem
@@ -39,6 +41,7 @@ async def status(services: Services, asked: Asked[Nothing]) -> Answer:
     counts = await services.store.read(daemon_counts, None)
     violations = await services.store.read(cheap_violations, services.claim.claim.epoch)
     memory_bytes, descriptors, live = await trio.to_thread.run_sync(_usage, services.runners())
+    pinned = await _pinned(services)
     life, claim, scheduler = services.life, services.claim, services.scheduler
     now = services.clock.now()
     oldest = counts.request_oldest_ms
@@ -70,7 +73,7 @@ async def status(services: Services, asked: Asked[Nothing]) -> Answer:
             open_descriptors=descriptors,
             live=live,
             disk_full=services.store.disk_full,
-            problems=_problems(services, counts.used_bytes),
+            problems=(*_problems(services, counts.used_bytes), *pinned),
             violations=violations,
         )
     )
@@ -84,6 +87,15 @@ def _usage(runners: list[tuple[str, Identity]]) -> tuple[int, int, tuple[LiveRun
         for marker, identity in sorted(runners)
     )
     return memory_bytes, descriptors, tuple(live)
+
+
+async def _pinned(services: Services) -> tuple[str, ...]:
+    """Who keeps the database's log from being cut, where it is long."""
+    database = services.places.database
+    size = wal_bytes(database)
+    if size < WAL_OWED_BYTES:
+        return ()
+    return (pinned_by(size, await trio.to_thread.run_sync(holders, files_of(database))),)
 
 
 def _problems(services: Services, used_bytes: int) -> tuple[str, ...]:

@@ -109,6 +109,7 @@ class Pruner:
         *,
         store: StoreHandle,
         is_idle: Callable[[], bool],
+        disk_bytes: Callable[[], int],
         epoch: int,
         retention_days: int,
         clock: Clock,
@@ -118,6 +119,7 @@ class Pruner:
         self._store = store
         self._output = output  # the folder of what steps print
         self._is_idle = is_idle
+        self._disk_bytes = disk_bytes
         self._epoch = epoch
         self._retention_ms = retention_days * retention.DAY_MS
         self._clock = clock
@@ -152,11 +154,11 @@ class Pruner:
     async def keep(self) -> PruneResult:
         """For the actor's task: what the retention rule says, then what nothing refers to."""
         before_ms = self._clock.now().wall_ms - self._retention_ms
-        result = PruneResult(before_ms=before_ms)
+        result, taken = PruneResult(before_ms=before_ms), self._disk_bytes()
         if self._retention_ms and self._clock_is_trusted():
             result = await self._trees(before_ms, self._pause)
         if result.trees or trio.current_time() >= self._clean_at:
-            result = await self._clean(result, self._pause)
+            result = await self._clean(result, self._pause, taken)
         if result.trees:
             command = RecordPrune(result=result, actor="daemon", epoch=self._epoch)
             await self._store.write(record_prune, command)
@@ -173,8 +175,9 @@ class Pruner:
             await trio.lowlevel.checkpoint()
             message.reply.check_wanted()
 
+        taken = self._disk_bytes()
         result = await self._trees(message.before_ms, pause)
-        result = await self._clean(result, pause)
+        result = await self._clean(result, pause, taken)
         command = RecordPrune(result=result, actor=message.actor, epoch=self._epoch, receipt=message.receipt)
         done = await self._store.write(record_prune, command)
         self._log(
@@ -229,17 +232,25 @@ class Pruner:
 
     # --- what nothing refers to ---
 
-    async def _clean(self, result: PruneResult, pause: Callable[[], Awaitable[None]]) -> PruneResult:
-        """Drop definitions, environments, values and receipts that nobody needs; give space back if it pays."""
+    async def _clean(
+        self, result: PruneResult, pause: Callable[[], Awaitable[None]], taken: int
+    ) -> PruneResult:
+        """Drop definitions, environments, values and receipts that nobody needs; give space back if it pays.
+
+        `taken`: what the files took before.
+        """
         await self._drop(retention.unused_definitions, retention.drop_definitions, pause)
         await self._drop(retention.unused_environments, retention.drop_environments, pause)
         values = await self._drop_values(pause)
         await self._drop_output(pause)
         if self._clock_is_trusted():
             await self._drop_receipts(pause)
-        freed_bytes = await self._compact(pause)
+        compacted = await self._compact(pause)
+        # The file is cut when the log has been brought into it.
+        owed = 0 if await self._store.cut_log() else compacted
+        freed = max(0, taken - self._disk_bytes())
         self._clean_at = trio.current_time() + CLEAN_S
-        return msgspec.structs.replace(result, values=values, freed_bytes=freed_bytes)
+        return msgspec.structs.replace(result, values=values, freed_bytes=freed, owed_bytes=owed)
 
     async def _drop(
         self,
