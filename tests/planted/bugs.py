@@ -382,8 +382,8 @@ BUGS = (
         "views",
         "what was read before a change is shown as what is",
         "pwf/actors/door/views.py",
-        "            self._shown = has\n",
-        "            self._shown = self._changes\n",
+        "            self._shown, self._bytes = has, len(data)\n",
+        "            self._shown, self._bytes = self._changes, len(data)\n",
         VIEW_TESTS,
     ),
     Bug(
