@@ -26,6 +26,7 @@ from tests.sim.steering import Steering
 from tests.sim.waits import Waits
 
 ENDED = frozenset(ENDS)
+SHOWN_AS = {"paused": "paused", "effect_ambiguous": "ambiguous"}  # other holds: held
 NEVER_SAID = frozenset({"supervisor.failed", "runner.refused", "runner.protocol", "request.failed"})
 
 SPINS_MAX = 12_000  # points of the store in one minute; busy seeds stay below a quarter of it
@@ -66,6 +67,7 @@ class Auditor:
         self._epoch = 0
         self._epochs: set[int] = set()
         self._was_taken_over = False
+        self._seen: dict[tuple[str, int], tuple[str, str, str | None]] = {}  # what each revision showed
         self._minute, self._spins = 0, 0
 
     def check(self, holds: object, rule: str) -> None:
@@ -152,6 +154,8 @@ class Auditor:
             begun = old.pause_requested and new.pause_requested and new.attempts > old.attempts
             self.check(not begun, f"a pause takes effect at the next boundary: {old} -> {new}")
         self.runs[run_id] = new
+        status = SHOWN_AS.get(new.hold, "held") if new.hold is not None else new.status
+        self._seen[run_id, new.revision] = (status, new.node, new.hold)
         ambiguous = self.ledger.look(run_id, ended=new.status in ENDED)
         attempts = self.said.look(new, self.attempts(run_id))
         self.holds.look(old, new, attempts, ambiguous=ambiguous)
@@ -249,6 +253,22 @@ class Auditor:
         """A client was told that nothing happened: it sends again."""
         fenced = response.outcome == "unavailable" or self._was_taken_over
         self.check(fenced, f"only a daemon that was taken over from says claim_lost: {response}")
+
+    def shown(self, run_id: str, document: dict[str, Any]) -> None:
+        """A client that follows a run holds this of it: a state that the store had after some commit."""
+        summary = document["summary"]
+        seen = self._seen.get((run_id, summary["revision"]))
+        told = (summary["status"], summary.get("node"), summary.get("hold"))
+        self.check(told == seen, f"{run_id} was {seen} at revision {summary['revision']}, not {told}")
+        outcomes = [step["status"] for step in document.get("steps", ())]
+        self.check(
+            len(outcomes) == document.get("steps_total", 0), f"every step of {run_id} is shown: {outcomes}"
+        )
+
+    def shown_at_rest(self, run_id: str, document: dict[str, Any]) -> None:
+        """Nothing has changed for a while: a client that follows the run knows its end."""
+        run, summary = self.runs[run_id], document["summary"]
+        self.check(summary["revision"] == run.revision, f"who follows {run} sees its end: {summary}")
 
     # --- runners --------------------------------------------------------------------------------------------
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import ModuleType
+from typing import Any
 
 import pwf.actors.base.store_actor
 import pwf.actors.operations.daemon
@@ -16,6 +17,7 @@ import pwf.store.receipts
 import pwf.store.retention
 import pwf.store.values
 import pwf.values
+from pwf.actors.code.newer_code import NewerCode
 from tests.sim.mix import Mix
 
 CHUNK_BYTES = 2_048
@@ -36,10 +38,16 @@ SMALL: tuple[tuple[ModuleType, str], ...] = (
 CHUNKS = (pwf.values, pwf.store.values, pwf.actors.operations.daemon)
 
 
+async def _never_newer(_actor: NewerCode, _message: object) -> bool:
+    """The seed's files never change, and a thread would run in no virtual time."""
+    return False
+
+
 @contextmanager
 def drawn(mix: Mix) -> Iterator[None]:
     """The product has the bounds of this seed."""
-    wanted: list[tuple[ModuleType, str, int]] = [
+    wanted: list[tuple[Any, str, Any]] = [
+        (NewerCode, "_handle_look", _never_newer),
         (pwf.store.batch, "WAL_IDLE_BYTES", mix.checkpoint_bytes),
         (pwf.store.batch, "WAL_BUSY_BYTES", mix.checkpoint_bytes * 4),
         (pwf.store.batch, "WAL_PAUSE_BYTES", mix.checkpoint_bytes * 8),

@@ -220,6 +220,23 @@ class SimDoor:
             self._tasks.start_soon(serve)
         return scope
 
+    async def serve(self, request: Request, caller: Caller) -> Response | None:
+        """The same for a caller that hears events; None when the daemon is over before it has answered."""
+        answers: list[Response] = []
+
+        async def answer() -> None:
+            answers.append(await self._serve_request(request, caller))
+            answered.set()
+
+        answered = trio.Event()
+        if self._tasks is None:
+            return None
+        self._tasks.start_soon(answer)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(until, nursery, self._life.over)
+            nursery.start_soon(until, nursery, answered)
+        return answers[0] if answers else None
+
 
 def lose_wake_ups(scheduler: SchedulerHandle, world: Any, chance: random.Random) -> SchedulerHandle:
     """The scheduler's handle as operations have it: a wake-up may be lost."""
@@ -406,6 +423,12 @@ PERSON = Identity(pid=2, start_tick=1, boot_id="sim", session=2)
 
 async def _of_a_person(peer: Identity) -> list[Relative]:
     return [Relative(peer, None)]
+
+
+async def until(nursery: trio.Nursery, event: trio.Event) -> None:
+    """Wait, then end what else the nursery does."""
+    await event.wait()
+    nursery.cancel_scope.cancel()
 
 
 async def _no_events(event: Any) -> None:

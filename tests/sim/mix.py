@@ -47,6 +47,7 @@ STRENGTHS: dict[str, tuple[float, ...]] = {
     "undone": (0.1, 0.5),  # a command of a batch writes and is refused: the batch is undone and run again
     "batch_lost": (0.005, 0.03),  # SQLite ends a batch's transaction, and its commands run one by one
     "reader_every_s": (3.0, 10.0),  # a snapshot that is held for a while
+    "watched": (1.0,),  # a client follows runs
     "large": (0.2, 1.0),  # inputs and outputs that are uploaded in chunks
     "step_fails": (0.1, 0.4),
     "step_hangs": (0.05, 0.3),

@@ -69,6 +69,10 @@ class Promises:
             self._answers[result["run_id"], payload["request_id"]] = compact(payload["answer"])
         run_id = result.get("run_id")
         if outcome == "accepted" and response.revision is not None and run_id is not None:
+            expected = request.expected_revision
+            if expected is not None and request.operation != "run.restart":
+                counted = response.revision == expected + 1
+                self._auditor.check(counted, f"{request} is done at the revision that was seen: {response}")
             self._events[run_id, response.revision] = EVENT_OF[request.operation]
             self._check_event(run_id, response.revision)
 

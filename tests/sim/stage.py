@@ -118,10 +118,11 @@ class Stage:
         return request
 
 
-def answer(request: Request, outcome: str, **result: Any) -> Response:
+def answer(request: Request, outcome: str, *, revision: int | None = None, **result: Any) -> Response:
     """What a daemon might answer."""
     return Response(
         request_id=request.request_id,
+        revision=revision,
         outcome=outcome,  # type: ignore[arg-type]
         result=msgspec.Raw(_encode(result)) if result else None,
     )

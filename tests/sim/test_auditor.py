@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
+import msgspec
 import pytest
 from msgspec.structs import replace
 
 from pwf.errors import Conflict
+from pwf.protocol.frames import Event
 from pwf.protocol.runner import WaitUntil
 from tests.sim import deaths
 from tests.sim.auditor import Violation
 from tests.sim.deaths import BATCHES_MAX, Wounds
 from tests.sim.stage import Stage, answer
+from tests.sim.watcher import Followed
 from tests.sim.workload import NodeModel
 from tests.store.world import value
 
@@ -66,6 +70,18 @@ def test_a_repeat_that_is_accepted_a_second_time_is_seen(stage_of):
     told(stage, request, "accepted", run_id=run_id)
     with breaks("gets its first answer"):
         told(stage, request, "accepted", run_id=run_id)
+
+
+def test_a_command_that_is_done_at_another_revision_than_it_expected_is_seen(stage_of):
+    stage = stage_of(step())
+    run_id = stage.store.start(stage.graph, input={})
+    stage.look()
+    request = stage.request("run.pause", {}, run_id, expected_revision=7)
+    stage.auditor.sent(request)
+    stage.store.pause(run_id)
+    stage.look()
+    with breaks("is done at the revision that was seen"):
+        stage.auditor.answered(request, answer(request, "accepted", revision=2, run_id=run_id))
 
 
 # --- effects ------------------------------------------------------------------------------------------------
@@ -302,6 +318,43 @@ def test_a_past_output_that_is_another_or_missing_is_seen(stage_of):
         said.launched(replace(launch, past=()), run, stale=False)
     with breaks("has the input of its run"):
         said.launched(replace(launch, input=value({"n": 3})), run, stale=False)
+
+
+# --- views --------------------------------------------------------------------------------------------------
+
+
+def view(stage, run_id):
+    return msgspec.json.decode(msgspec.json.encode(stage.store.view(run_id)))
+
+
+def test_a_view_of_what_never_was_is_seen(stage_of):
+    stage = stage_of(step())
+    run_id = stage.run().run_id
+    document = view(stage, run_id)
+    stage.auditor.shown(run_id, document)
+    document["summary"]["status"] = "queued"
+    with breaks("was .* at revision"):
+        stage.auditor.shown(run_id, document)
+    document = view(stage, run_id) | {"steps": []}
+    with breaks("every step"):
+        stage.auditor.shown(run_id, document)
+
+
+def test_a_view_that_is_old_at_rest_is_seen(stage_of):
+    stage = stage_of(step())
+    runner = stage.run()
+    document = view(stage, runner.run_id)
+    stage.finish(runner, {"n": 1})
+    stage.look()
+    with breaks("sees its end"):
+        stage.auditor.shown_at_rest(runner.run_id, document)
+
+
+def test_events_of_a_view_with_a_gap_are_seen(stage_of):
+    stage = stage_of(step())
+    followed = Followed(SimpleNamespace(auditor=stage.auditor), stage.run().run_id)
+    with breaks("events of a view are consecutive"):
+        followed.take(Event(subscription="s", kind="snapshot", revision=2))
 
 
 # --- history and removal ------------------------------------------------------------------------------------

@@ -28,11 +28,12 @@ from tests.sim.clients import SimClient
 from tests.sim.determinism import pinned_scheduler, stream_of
 from tests.sim.disk import Disk
 from tests.sim.faults import Gremlin
-from tests.sim.life import Life
+from tests.sim.life import Life, until
 from tests.sim.machine import Machine, Process
 from tests.sim.mix import Mix, draw_mix
 from tests.sim.outside import Outside
 from tests.sim.reached import Reached
+from tests.sim.watcher import Watcher
 from tests.sim.workload import draw_workflow
 
 CALM_S_MAX = 3_600.0
@@ -93,6 +94,7 @@ class World:
         self.power_fails = False
         self.reached = Reached()
         self.gremlin = Gremlin(self)
+        self._watcher = Watcher(self)
         self._tell = tell
         self._network = self.stream("network")
 
@@ -165,8 +167,8 @@ class World:
             self.fault("disconnect", request=request.request_id)
             return None
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(_first, nursery, life.over)
-            nursery.start_soon(_first, nursery, answered)
+            nursery.start_soon(until, nursery, life.over)
+            nursery.start_soon(until, nursery, answered)
         if not answers or chance.random() < self.rate("reply_lost"):
             return None
         return answers[0]
@@ -228,6 +230,8 @@ class World:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._keep_daemon)
             nursery.start_soon(self.gremlin.run)
+            if self.mix.rate("watched"):
+                nursery.start_soon(self._watcher.run)
             with trio.move_on_after(self.mix.fault_s + ANSWERS_S_MAX) as patience:
                 await self._serve_clients()
             self.auditor.check(not patience.cancelled_caught, "every client gets its answers")
@@ -251,6 +255,7 @@ class World:
             while not await janitor.tidy():  # noqa: ASYNC110 - it acts, and looks again
                 await trio.sleep(TIDY_S)
             await trio.sleep(20.0)
+            await self._watcher.check_at_rest()
             await janitor.verify()
             self.auditor.at_rest()
         self.auditor.check(not patience.cancelled_caught, f"every run ends: {self.auditor.unended()}")
@@ -261,11 +266,6 @@ class World:
             self.life.crash()
         self.auditor.look(None)
         self.auditor.promises_hold()
-
-
-async def _first(nursery: trio.Nursery, event: trio.Event) -> None:
-    await event.wait()
-    nursery.cancel_scope.cancel()
 
 
 # --- running seeds ----------------------------------------------------------------------------------------
