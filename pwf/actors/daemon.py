@@ -37,7 +37,7 @@ from pwf.actors.upkeep.output_files import prepare_output
 from pwf.actors.wiring import Ports, live, wire
 from pwf.clock import Clock, SystemClock
 from pwf.config import Config, load_config
-from pwf.errors import PwfError, StoreRefused
+from pwf.errors import PwfError, StoreBroken, StoreRefused
 from pwf.host.clock_steps import open_clock_steps
 from pwf.host.home import prepare_home
 from pwf.ids import Ids
@@ -125,7 +125,14 @@ class Daemon:
             self.refused = first
             return EXIT_FAILED
         self._deaths.note(error)
-        self._log.error("daemon.failed", cause=cause_of(error), traceback=described(error))
+        more: dict[str, object] = {"cause": cause_of(error), "traceback": described(error)}
+        if isinstance(first, StoreBroken):
+            hint = (
+                first.hint
+                or f"pwf state verify {self._at.database} says what is damaged; pwf state restore FILE"
+            )
+            more = {"code": first.code, "message": first.message, "hint": hint, **more}
+        self._log.error("daemon.failed", pid=os.getpid(), **more)
         return EXIT_FAILED
 
     # --- signals and stopping -----------------------------------------------------------------------------

@@ -21,6 +21,7 @@ from pwf.client.peer import CONNECT_S_MAX, dial, greets_as_ours
 from pwf.errors import DaemonUnreachable, HomeRefused, PwfError, by_code
 from pwf.places import Places, places
 from pwf.protocol.lock_record import read_record
+from pwf.values import shortened
 
 if TYPE_CHECKING:
     import subprocess
@@ -30,12 +31,13 @@ POLL_S = 0.02
 SPAWNS_MAX = 3
 ALREADY_SERVING = 4  # exit code of a daemon that found another (docs/operations.md)
 LOG_TAIL_LINES = 12
+LOG_LINE_MAX = 300  # a traceback is in the log itself
 LOG_TAIL_BYTES = 16 * 1024
 NO_AUTOSTART = "PWF_NO_AUTOSTART"
 
 
 class _Refused(msgspec.Struct, frozen=True, kw_only=True):
-    """A line of the log with which a daemon says that it doesn't serve, and why."""
+    """A line of the log with which a daemon says why it doesn't serve, or no more."""
 
     event: str
     pid: int
@@ -191,7 +193,7 @@ def _refusal(at: Places, pid: int) -> PwfError | None:
             said = msgspec.json.decode(line, type=_Refused)
         except msgspec.MsgspecError:
             continue
-        if said.event == "daemon.refused" and said.pid == pid:
+        if said.event in ("daemon.refused", "daemon.failed") and said.pid == pid:
             return by_code(said.code)(said.message, hint=said.hint)
     return None
 
@@ -208,5 +210,7 @@ def _tail_text(at: Places) -> str:
     told = ""
     for path in (at.log, at.last_words):
         if lines := log_tail(path):
-            told += f"; the end of {path}:\n" + "\n".join("  " + line for line in lines)
+            told += f"; the end of {path}:\n" + "\n".join(
+                "  " + shortened(line, LOG_LINE_MAX) for line in lines
+            )
     return told

@@ -291,7 +291,7 @@ def _runs_of(tx: Tx, facts: dict[str, Any]) -> list[str]:
         if isinstance(facts.get("environment_id"), str):
             return [str(run_id) for (run_id,) in tx.all(Q.environment_runs, {"id": facts["environment_id"]})]
         if isinstance(facts.get("digest"), str):
-            return _runs_of_value(tx, facts["digest"])
+            return list(_places_of(tx, facts["digest"]))
     except UNREADABLE:
         pass
     return []
@@ -345,8 +345,10 @@ def _damaged_values(tx: Tx) -> Iterator[Violation]:
             continue  # an upload that goes on, or was given up: what refers to one breaks a rule of its own
         fault = _value_fault(tx, name, size)
         if fault is not None:
-            message = f"value {shown(name)} is damaged: {fault}"
-            yield from named_for(_runs_of_value(tx, name), "value_damaged", message)
+            places = _places_of(tx, name) or {"": ["nothing that can be read refers to it"]}
+            for run_id, of in list(places.items())[:NAMED_MAX]:
+                message = f"value {shown(name)} ({shown(', '.join(of))}) is damaged: {fault}"
+                yield from named_for([run_id] if run_id else [], "value_damaged", message)
 
 
 def _value_fault(tx: Tx, name: Any, size: Any) -> str | None:
@@ -358,11 +360,15 @@ def _value_fault(tx: Tx, name: Any, size: Any) -> str | None:
         return f"it can not be read: {shown(error)}"
 
 
-def _runs_of_value(tx: Tx, name: str) -> list[str]:
+def _places_of(tx: Tx, name: str) -> dict[str, list[str]]:
+    """The runs that a value belongs to, and what it is of each."""
+    found: dict[str, list[str]] = {}
     try:
-        return [str(run_id) for (run_id,) in tx.all(Q.value_runs, {"digest": name})]
+        for run_id, of in tx.all(Q.value_runs, {"digest": name}):
+            found.setdefault(str(run_id), []).append(str(of))
     except UNREADABLE:
-        return []
+        return {}
+    return found
 
 
 def _damaged_environments(tx: Tx) -> Iterator[Violation]:

@@ -5,11 +5,15 @@
 SELECT digest, size, complete FROM contents WHERE digest > :after ORDER BY digest LIMIT :limit
 
 -- name: value_runs
--- The runs that a value belongs to.
-SELECT run_id FROM runs WHERE input_digest = :digest OR output_digest = :digest
-UNION SELECT r.run_id FROM attempts a JOIN runs r ON r.run_no = a.run_no WHERE a.output_digest = :digest
-UNION SELECT q.run_id FROM requests q WHERE q.prompt_digest = :digest OR q.answer_digest = :digest
-UNION SELECT r.run_id FROM definition_sources s JOIN runs r ON r.definition_id = s.definition_id WHERE s.digest = :digest
+-- The runs that a value belongs to, and what it is of them.
+SELECT run_id, iif(input_digest = :digest, 'its input', 'its output') FROM runs
+  WHERE input_digest = :digest OR output_digest = :digest
+UNION SELECT r.run_id, 'the output of step ' || a.node || ', attempt ' || a.attempt
+  FROM attempts a JOIN runs r ON r.run_no = a.run_no WHERE a.output_digest = :digest
+UNION SELECT q.run_id, iif(q.prompt_digest = :digest, 'the prompt of request ', 'the answer to request ') || q.request_id
+  FROM requests q WHERE q.prompt_digest = :digest OR q.answer_digest = :digest
+UNION SELECT r.run_id, 'its code ' || s.path
+  FROM definition_sources s JOIN runs r ON r.definition_id = s.definition_id WHERE s.digest = :digest
 
 -- name: environments
 -- What runs execute in, each named by the digest of its text.

@@ -147,6 +147,21 @@ def test_a_daemon_that_refuses_at_start_is_reported_in_its_own_words(at: Places)
     assert caught.value.hint == "change or remove max_runners"
 
 
+def test_a_database_that_turns_out_to_be_damaged_is_one_plain_sentence_and_no_traceback(at: Places) -> None:
+    with connect_sync(at, autostart=True) as client:
+        client.call("daemon.status")
+    assert cli("stop").returncode == 0
+    data = bytearray(at.database.read_bytes())
+    for page in range(8, len(data) // 4096):  # past the schema: what opening looks at is sound
+        data[page * 4096 : (page + 1) * 4096] = b"\xa5" * 4096
+    at.database.write_bytes(bytes(data))
+    done = cli("ls")
+    assert done.returncode != 0
+    assert "is damaged" in done.stderr
+    assert f"pwf state verify {at.database}" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
 def test_a_daemon_that_dies_at_start_is_reported_with_the_end_of_its_log(
     at: Places, monkeypatch: pytest.MonkeyPatch
 ) -> None:

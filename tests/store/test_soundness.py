@@ -76,6 +76,7 @@ def test_a_chunk_that_is_gone_or_flipped_is_named_with_its_run_and_what_to_do(wo
     (violation,) = found(world)
     assert (violation.rule, violation.run_id) == ("value_damaged", run_id)
     assert said in violation.message
+    assert "(its input)" in violation.message
     assert "pwf state restore" in violation.fix
     assert f"pwf cancel {run_id}" in violation.fix
 
