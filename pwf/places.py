@@ -39,6 +39,11 @@ class Places:
         return self.home / "output"
 
     @property
+    def signalled(self) -> Path:
+        """Which daemon a step was about to send a signal to, as its runner has noted."""
+        return self.home / "signalled"
+
+    @property
     def log(self) -> Path:
         """The daemon's own records. Older ones stand beside it, as `daemon.log.1` and on."""
         return self.home / "daemon.log"

@@ -38,12 +38,14 @@ from pwf.actors.wiring import Ports, live, wire
 from pwf.clock import Clock, SystemClock
 from pwf.config import Config, load_config
 from pwf.errors import PwfError, StoreBroken, StoreRefused
+from pwf.host import Identity
 from pwf.host.clock_steps import open_clock_steps
 from pwf.host.home import prepare_home
 from pwf.ids import Ids
 from pwf.places import Places, identity_of, places
 from pwf.protocol.frames import PROTOCOL, Hello
 from pwf.protocol.lock_record import LockRecord, read_record
+from pwf.protocol.signalled import take_signalled
 from pwf.store.ballast import Ballast
 from pwf.store.batch import HeldClaim
 from pwf.store.daemon import ClaimEpoch
@@ -96,6 +98,8 @@ class Daemon:
         self._deaths = Deaths(at.home, clock)
         self._stopping = trio.Event()
         self._drain_s = config.drain_s
+        self._crashed = False  # the earlier daemon, as its last words say
+        self._suspected = False  # some run, of its death
         self._held = False  # the lock; before that there is nothing to stop in order
         self._serving = False
         self.refused: PwfError | None = None  # why this home was not served at all
@@ -164,7 +168,7 @@ class Daemon:
         lock = await taker.take()
         self._held = True
         if self._background:
-            log_last_words(self._at.last_words, self._log)
+            self._crashed = log_last_words(self._at.last_words, self._log)
         try:
             yield lock
         finally:
@@ -200,7 +204,7 @@ class Daemon:
                 log=self._log,
                 stop=self._stop,
             )
-            actors.services.life.why_degraded = self._deaths.why_degraded()
+            actors.services.life.why_degraded = self._deaths.why_degraded(suspected=self._suspected)
             if actors.services.life.why_degraded is None:
                 nursery.start_soon(self._deaths.outlive)
             await live(
@@ -287,6 +291,7 @@ class Daemon:
             inode=folder.st_ino,
             seen_home_id=seen.home_id,
             seen_epoch=seen.epoch,
+            died=self._died_by_itself(owner),
         )
         try:
             claimed = await store.write(claim_home, command, before_claim=True)
@@ -295,9 +300,18 @@ class Daemon:
                 f"{self._at.database} is damaged: who has served it can not be read: {error}",
                 hint=f"pwf state verify {self._at.database} says more; pwf state restore FILE restores a backup",
             ) from error
+        self._suspected = claimed.suspects > 0
         await store.hold_claim(HeldClaim(claimed.epoch, token))
         self._log("daemon.claimed", epoch=claimed.epoch, pid=os.getpid())
         return Claim(token=token, epoch=claimed.epoch, home_id=claimed.home_id)
+
+    def _died_by_itself(self, owner: Identity | None) -> bool:
+        """Whether the earlier daemon died of an error, of its interpreter, or of a step. Looks once.
+
+        A signal of others leaves no trace, and counts against no run; nor does an ordered end, which leaves no owner.
+        """
+        signalled = take_signalled(self._at.signalled)
+        return owner is not None and (self._crashed or signalled == owner.pid or self._deaths.has(owner.pid))
 
 
 def _user_name() -> str:

@@ -16,6 +16,7 @@ from pwf.protocol.crashlab import LAB_VARIABLE
 from pwf.protocol.runner import EXIT_UNFIT, Launch, Leaving
 from pwf.runner.base import descendants, forking, limits
 from pwf.runner.base.printed import Printed
+from pwf.runner.base.signals import watch_signals
 from pwf.runner.base.survivors import Survivors
 from pwf.runner.base.wire import DaemonGone, ValueReader, Wire
 from pwf.runner.engine import Engine
@@ -51,6 +52,7 @@ def run_runner(
     watcher = HangUpWatcher(messages, end_process, wire.tick, printed)
     try:
         _enter(launch)
+        watch_signals(messages, launch.output_folder)
         if launch.generation > 1:
             printed.forget_from(launch.attempt)
         _engine(wire, ValueReader(values), workflow, launch, printed).run()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -12,7 +13,14 @@ import pytest
 import trio
 import trio.testing
 
-from pwf.actors.base.supervise import LOOP_DEATHS, SOON_MS, Deaths, cause_of
+from pwf.actors.base.supervise import (
+    LOOP_DEATHS,
+    LOOP_DEATHS_SUSPECTED,
+    SOON_MS,
+    Deaths,
+    cause_of,
+    log_last_words,
+)
 from pwf.actors.claim.lock_file import LockFile
 from pwf.actors.claim.server_claim import GIVE_UP_S_MAX, RETRY_S, Claim, LiveLeases, ServerClaim
 from pwf.actors.operations.caller import Caller
@@ -83,6 +91,41 @@ def test_the_same_death_three_times_in_a_row_degrades_the_next_start(tmp_path: P
         assert Deaths(tmp_path, Clock()).why_degraded() is None
         die(tmp_path, fail(KeyError, f"another text each time: {number}"))
     assert "KeyError" in (Deaths(tmp_path, Clock()).why_degraded() or "")
+
+
+def test_while_a_run_is_suspected_the_row_of_deaths_may_be_as_long_as_it_takes_to_hold_that_run(
+    tmp_path: Path,
+) -> None:
+    for _ in range(LOOP_DEATHS_SUSPECTED):
+        assert Deaths(tmp_path, Clock()).why_degraded(suspected=True) is None
+        die(tmp_path, fail(KeyError, ""))
+    assert "KeyError" in (Deaths(tmp_path, Clock()).why_degraded(suspected=True) or "")
+
+
+def test_who_died_of_an_error_last_is_known_by_its_pid(tmp_path: Path) -> None:
+    assert not Deaths(tmp_path, Clock()).has(os.getpid())
+    die(tmp_path, fail(KeyError, ""))
+    assert Deaths(tmp_path, Clock()).has(os.getpid())
+    assert not Deaths(tmp_path, Clock()).has(os.getpid() + 1)
+
+
+@pytest.mark.parametrize(
+    ("said", "crashed"),
+    [
+        ("Fatal Python error: Segmentation fault\n\nThread 0x0", True),
+        ("a warning of a library\n", False),
+        ("", False),
+    ],
+)
+def test_the_last_words_of_a_crashed_interpreter_are_known_as_that(
+    tmp_path: Path, said: str, crashed: bool
+) -> None:
+    path = tmp_path / "daemon.err"
+    path.write_text(said)
+    log = NoLog()
+    assert log_last_words(path, log) is crashed
+    assert path.read_bytes() == b""
+    assert [name for name, _ in log.events] == (["daemon.last_words"] if said else [])
 
 
 def test_different_deaths_or_late_ones_are_no_loop(tmp_path: Path) -> None:

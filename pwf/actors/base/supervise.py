@@ -3,7 +3,8 @@
 Owns the file `deaths.json` in the home. Promises: after `LOOP_DEATHS` deaths in a row with one cause, each
 soon after a start, the next start is degraded: it admits nothing, serves reads, and says why. An ordered
 stop, or a daemon that lived long, ends the row. A process that was killed from outside leaves no cause and
-is not counted: killing it three times must not degrade anything.
+is not counted: killing it three times must not degrade anything. While a run is suspected of the deaths, the store
+sees to it (it is admitted alone, then held), and the row may be longer.
 """
 
 from __future__ import annotations
@@ -21,17 +22,20 @@ from pwf.errors import PwfError
 from pwf.ownership import open_own
 
 LOOP_DEATHS = 3
+LOOP_DEATHS_SUSPECTED = 9  # more than a suspected run may cause before it is held
 SOON_MS = 10 * 60 * 1000  # a daemon that lived longer did not die of its start
 KEPT = 10
+CRASHED = "Fatal Python error: "  # what `faulthandler` writes
 LAST_WORDS_BYTES = 4_000  # of what a daemon has printed: what one record holds
 
 
 class Death(msgspec.Struct, frozen=True, kw_only=True):
-    """One end by an error. `lived_ms` since its start."""
+    """One end by an error of the process `pid`. `lived_ms` since its start."""
 
     at_ms: int
     cause: str
     lived_ms: int
+    pid: int = 0
 
 
 class Deaths:
@@ -42,19 +46,27 @@ class Deaths:
         self._clock = clock
         self._started_ms = clock.now().elapsed_ms
 
-    def why_degraded(self) -> str | None:
-        """The common cause of the last deaths, when they make a loop."""
-        last = self._read()[-LOOP_DEATHS:]
+    def why_degraded(self, *, suspected: bool = False) -> str | None:
+        """The common cause of the last deaths, when they make a loop. `suspected`: some run may be to blame."""
+        most = LOOP_DEATHS_SUSPECTED if suspected else LOOP_DEATHS
+        last = self._read()[-most:]
         causes = {death.cause for death in last if death.lived_ms < SOON_MS}
-        if len(last) < LOOP_DEATHS or len(causes) != 1 or any(death.lived_ms >= SOON_MS for death in last):
+        if len(last) < most or len(causes) != 1 or any(death.lived_ms >= SOON_MS for death in last):
             return None
-        return f"it died {LOOP_DEATHS} times in a row of the same cause: {causes.pop()}"
+        return f"it died {most} times in a row of the same cause: {causes.pop()}"
+
+    def has(self, pid: int) -> bool:
+        """Whether the last one that died of an error was this process."""
+        return any(death.pid == pid for death in self._read()[-1:])
 
     def note(self, error: BaseException) -> None:
         """This daemon dies of `error`."""
         now = self._clock.now()
         death = Death(
-            at_ms=now.wall_ms, cause=cause_of(error), lived_ms=max(0, now.elapsed_ms - self._started_ms)
+            at_ms=now.wall_ms,
+            cause=cause_of(error),
+            lived_ms=max(0, now.elapsed_ms - self._started_ms),
+            pid=os.getpid(),
         )
         self._write([*self._read(), death][-KEPT:])
 
@@ -87,8 +99,11 @@ class Deaths:
             return
 
 
-def log_last_words(path: Path, log: Log) -> None:
-    """Put what an earlier daemon's process has printed into the log, as one record, and empty that file."""
+def log_last_words(path: Path, log: Log) -> bool:
+    """Put what an earlier daemon's process has printed into the log, as one record, and empty that file.
+
+    Whether these are the words of an interpreter that crashed.
+    """
     try:
         with path.open("rb+") as file:
             size = file.seek(0, os.SEEK_END)
@@ -96,9 +111,10 @@ def log_last_words(path: Path, log: Log) -> None:
             said = file.read().decode("utf-8", "replace").strip()
             file.truncate(0)
     except OSError:
-        return
+        return False
     if said:
         log.warning("daemon.last_words", text=said, bytes=size)
+    return CRASHED in said
 
 
 def leaves(error: BaseException) -> list[BaseException]:
