@@ -252,7 +252,7 @@ class Daemon:
             lineage=lineage_by(host),
             open_clock_steps=open_clock_steps,
             user=_user_name(),
-            check_files=guard.check,
+            files=guard,
         )
 
     def _record(self) -> LockRecord:

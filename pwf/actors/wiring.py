@@ -19,7 +19,7 @@ import trio
 from pwf.actors.base.changes import Changes, ChangeSource
 from pwf.actors.base.logging import Log
 from pwf.actors.base.store_actor import StoreHandle
-from pwf.actors.claim.server_claim import Claim, Lock, ServerClaim
+from pwf.actors.claim.server_claim import Claim, Files, Lock, ServerClaim
 from pwf.actors.code.definitions import Definitions, Lookup
 from pwf.actors.code.newer_code import NewerCode
 from pwf.actors.code.schemas import Schemas
@@ -82,7 +82,7 @@ class Ports:
     open_clock_steps: Callable[[], ClockSteps | None]
     lineage: Lineage  # of the process at the other end of a connection
     user: str
-    check_files: Callable[[], None]  # raises where the database's files are no longer those that were opened
+    files: Files  # of the database
     changes: Callable[[StoreHandle], ChangeSource] = lambda store: store
 
 
@@ -186,7 +186,7 @@ def _server_claim(
         ports.record,
         claim,
         live_leases=scheduler.live_leases,
-        check_files=ports.check_files,
+        files=ports.files,
         clock=clock,
         lease_s=config.lease_s,
         renew_s=config.lease_renew_s,

@@ -15,6 +15,7 @@ exception itself, so that the caller's supervision decides. Blocking calls, one 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 import apsw
@@ -24,6 +25,7 @@ from pwf.errors import ClaimLost, DiskFull, OutcomeUnknown, PwfError, StoreBroke
 from pwf.ids import Ids
 from pwf.store.ballast import OUT_OF_SPACE, Ballast
 from pwf.store.database import PAGE_BYTES, WAL_KEPT_BYTES, BusyWait, Warn, no_warning
+from pwf.store.new_file import NewFile
 from pwf.store.tx import NeedsUndo, Q, Tx
 
 T = TypeVar("T")
@@ -333,6 +335,21 @@ class Writer:
             self._connection.set_busy_handler(BusyWait(self._warn))
         self._tried_pages = self._wal_pages
         return whole
+
+    def rescue(self, target: Path) -> None:
+        """Write all that was committed to a new file: our own may have lost their names, but we still have them open.
+
+        Raises `OSError`, `apsw.Error` or `Conflict`; then there is no file.
+        """
+        with NewFile(target) as new:
+            copy = new.open()
+            try:
+                with copy.backup("main", self._connection, "main") as pages:
+                    pages.step(-1)
+                copy.pragma("journal_mode", "delete")  # whole in one file
+            finally:
+                copy.close()
+            new.finish()
 
     def rebuild_ballast(self) -> bool:
         """While the disk is full: try to keep space back again; True when admission may resume."""

@@ -67,7 +67,7 @@ def open_writer(
         if not create:
             raise StoreRefused(
                 f"{path} is gone, and this folder was served before: no empty database is made in its place",
-                hint=EMPTY_HINT,
+                hint=_what_was_rescued(path) or EMPTY_HINT,
             )
         _create(path, vfs)
     check_header(path)
@@ -99,6 +99,10 @@ class FileGuard:
         self._path = path
         self._seen = {path: identity_of_file(path)}
 
+    def rescue_to(self, epoch: int) -> Path:
+        """Where the daemon of `epoch` puts what it had, when its database is gone."""
+        return self._path.with_name(f"{self._path.name}.rescued-{epoch}")
+
     def check(self) -> None:
         """Raise `StoreBroken` naming the file that was deleted or replaced."""
         wal = self._path.with_name(self._path.name + "-wal")
@@ -111,8 +115,13 @@ class FileGuard:
                 what = "was deleted" if now is None else "was replaced by another file"
                 raise StoreBroken(
                     f"{path} {what} while it was served: what is written from now on would be lost",
-                    hint=f"put it back if it was moved; else: {EMPTY_HINT}",
+                    hint=EMPTY_HINT,
                 )
+
+
+def _what_was_rescued(path: Path) -> str | None:
+    found = sorted(path.parent.glob(f"{path.name}.rescued-*"), key=lambda file: file.lstat().st_mtime)
+    return f"what it had was rescued: pwf state restore {found[-1]}; or pwf state new" if found else None
 
 
 def identity_of_file(path: Path) -> tuple[int, int] | None:

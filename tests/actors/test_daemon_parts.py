@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, get_args
 
@@ -217,6 +216,11 @@ class Store:
     def __init__(self) -> None:
         self.commands: list[Any] = []
         self.error: Exception | None = None
+        self.rescued: Path | None = None
+
+    async def rescue(self, target: Path) -> bool:
+        self.rescued = target
+        return True
 
     async def write(self, handler: object, command: object) -> None:
         await trio.lowlevel.checkpoint()
@@ -233,12 +237,25 @@ class Lock(LockFile):
         self.records.append(record)
 
 
+class Files:
+    """The database's; `gone`: they are not those any more that were opened."""
+
+    gone = False
+
+    def check(self) -> None:
+        if self.gone:
+            raise StoreBroken("pwf.db was deleted", hint="pwf state restore FILE")
+
+    def rescue_to(self, epoch: int) -> Path:
+        return Path(f"/rescued-{epoch}")
+
+
 def server_claim(
     store: Store,
     lock: Lock,
     live: LiveLeases = list,
     log: NoLog | None = None,
-    check_files: Callable[[], None] = lambda: None,
+    files: Files | None = None,
 ) -> ServerClaim:
     return ServerClaim(
         store,
@@ -246,7 +263,7 @@ def server_claim(
         LockRecord(pid=1, socket="s"),
         Claim(token="t", epoch=7, home_id="h"),
         live_leases=live,
-        check_files=check_files,
+        files=files or Files(),
         clock=Clock(),
         lease_s=30,
         renew_s=10,
@@ -301,15 +318,15 @@ async def test_a_lost_claim_ends_the_actor(autojump_clock: trio.testing.MockCloc
 async def test_a_database_that_is_gone_is_noticed_at_the_next_renewal_and_at_the_end_and_said(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
-    def gone() -> None:
-        raise StoreBroken("pwf.db was deleted", hint="pwf state restore FILE")
-
-    store, log = Store(), NoLog()
-    with pytest.raises(StoreBroken):
-        await server_claim(store, Lock(), log=log, check_files=gone).run()
+    store, log, files = Store(), NoLog(), Files()
+    files.gone = True
+    with pytest.raises(StoreBroken) as caught:
+        await server_claim(store, Lock(), log=log, files=files).run()
+    assert caught.value.hint == "what it had was rescued: pwf state restore /rescued-7"
+    assert store.rescued == Path("/rescued-7")
     assert trio.current_time() <= 11
     assert store.commands == []
-    actor = server_claim(store, Lock(), log=log, check_files=gone)
+    actor = server_claim(store, Lock(), log=log, files=files)
     with pytest.RaisesGroup(StoreBroken, allow_unwrapped=True, flatten_subgroups=True):
         async with trio.open_nursery() as nursery:
             nursery.start_soon(actor.run)

@@ -197,11 +197,12 @@ def test_a_database_that_is_taken_away_under_the_daemon_stops_it_and_no_empty_on
     home.checked = False
     made = backup(home, tmp_path)
     home.run("stop")
-    home.config("lease_s = 2\nlease_renew_s = 0.5\n")
+    home.config("lease_s = 3600\nlease_renew_s = 2\n")
     daemon = home.daemon()
     home.json("status")  # it has opened what is there
 
     put_aside(home, tmp_path)
+    home.run("answer", "run:asked1", "7")  # acknowledged, and written to a file without a name
     if replaced:
         shutil.copy(made, home.home / "pwf.db")
 
@@ -211,9 +212,17 @@ def test_a_database_that_is_taken_away_under_the_daemon_stops_it_and_no_empty_on
     if replaced:
         return
     refused = home.run("ls", code=8).stderr
+    rescued = home.home / f"pwf.db.rescued-{home.record.epoch}"
     assert "is gone, and this folder was served before" in refused
-    assert "hint: pwf state restore FILE puts a backup in its place; pwf state new begins" in refused
+    assert f"hint: what it had was rescued: pwf state restore {rescued}" in refused
     assert not (home.home / "pwf.db").exists()
+    home.run("state", "restore", str(rescued))
+    assert home.json("show", "asked1")["summary"]["status"] == "completed"
+    home.run("stop")
+    (tmp_path / "aside2").mkdir()
+    for path in home.home.glob("pwf.db*"):
+        path.rename(tmp_path / "aside2" / path.name)
+    assert "hint: pwf state restore FILE puts a backup in its place" in home.run("ls", code=8).stderr
     assert "pwf state new" in home.run("doctor", code=1).stdout
     home.run("state", "new")
     assert "has a database already" in home.run("state", "new", code=4).stderr

@@ -37,6 +37,7 @@ from pwf.protocol.lock_record import LockRecord
 from pwf.store.ballast import Ballast
 from pwf.store.batch import Batch, HeldClaim, Job
 from pwf.store.daemon import ClaimEpoch
+from pwf.store.database import FileGuard
 from pwf.store.executor import StoreSpec
 from pwf.store.home import ClaimHome, claim_home
 from tests.sim.deaths import Wounds
@@ -386,7 +387,7 @@ class Life:
 
     def _ports(self, flaky: FlakyChanges) -> Ports:
         return Ports(
-            check_files=lambda: None,
+            files=FileGuard(self.world.database),
             lock=SimLock(),
             record=LockRecord(pid=1, boot_id=self.world.machine.boot_id),
             pool=self.pool,

@@ -418,6 +418,26 @@ def test_a_long_wal_that_a_reader_pins_owes_a_cut_until_it_is_cut_and_that_is_sa
     assert not writer.owes_cut
 
 
+@pytest.mark.parametrize("lost", ["pwf.db", "pwf.db-wal"])
+def test_all_that_was_committed_is_rescued_from_files_that_have_lost_their_names(writer, spec, lost):
+    do(writer, put, "a")
+    writer.checkpoint()
+    do(writer, put, "b")
+    spec.path.with_name(lost).unlink()
+    do(writer, put, "c")
+    target = spec.path.with_name("rescued")
+    writer.rescue(target)
+    with pytest.raises(FileExistsError):
+        writer.rescue(target)
+    copy = apsw.Connection(str(target))
+    assert copy.execute("SELECT key FROM meta WHERE value = 'v' ORDER BY key").fetchall() == [
+        ("a",),
+        ("b",),
+        ("c",),
+    ]
+    copy.close()
+
+
 def test_a_checkpoint_that_fails_is_said_and_loses_nothing(on, disk, warnings):
     fill(on, WAL_IDLE_BYTES)
     disk.broken_sync()

@@ -13,12 +13,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, TypeVar
 
+import apsw
 import trio
 
 from pwf.actors.base.mailbox import Mailbox, Message
-from pwf.errors import Unavailable
+from pwf.errors import PwfError, Unavailable
 from pwf.store.batch import HeldClaim, Job, JobResult
 from pwf.store.executor import Executor
 from pwf.store.reading import READ_LIMIT_S
@@ -114,6 +116,14 @@ class StoreHandle:
         Whether that could be done: another process that reads the database prevents it until it has ended.
         """
         return await self._executor.cut()
+
+    async def rescue(self, target: Path) -> bool:
+        """Write all that was committed to a new file: the database's own have lost their names. Whether it could be."""
+        try:
+            await self._executor.call(lambda writer: writer.rescue(target))
+        except (OSError, apsw.Error, PwfError):
+            return False
+        return True
 
     def on_change(self, listener: Callable[[frozenset[str]], None]) -> None:
         """From now on, `listener` gets the keys that each commit has changed, in the store's own task.

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Protocol
 
 import msgspec
@@ -32,8 +33,19 @@ from pwf.store.daemon import Release, Renew, release, renew
 INBOX_MAX = 4
 RETRY_S = 1.0  # after a renewal that the store could not take
 GIVE_UP_S_MAX = 2.0
+RESCUE_S_MAX = 60.0
 
 LiveLeases = Callable[[], tuple[tuple[int, int, str], ...]]
+
+
+class Files(Protocol):
+    """The database's files."""
+
+    def check(self) -> None:
+        """Raise `StoreBroken` where they are not those any more that were opened."""
+
+    def rescue_to(self, epoch: int) -> Path:
+        """Where to put what was committed, when they are gone."""
 
 
 class Lock(Protocol):
@@ -102,7 +114,7 @@ class ServerClaim:
         claim: Claim,
         *,
         live_leases: LiveLeases,
-        check_files: Callable[[], None],
+        files: Files,
         clock: Clock,
         lease_s: float,
         renew_s: float,
@@ -113,7 +125,7 @@ class ServerClaim:
         self._record = msgspec.structs.replace(record, home_id=claim.home_id, epoch=claim.epoch)
         self._claim = claim
         self._live_leases = live_leases
-        self._check_files = check_files
+        self._files = files
         self._clock = clock
         self._lease_ms = int(lease_s * 1_000)
         self._renew_s = renew_s
@@ -139,7 +151,7 @@ class ServerClaim:
 
     async def _handle_give_up(self, message: GiveUp) -> None:
         """A store that can not write any more loses nothing, since the freed lock proves our end."""
-        self._look_at_files()
+        await self._look_at_files()
         with trio.move_on_after(GIVE_UP_S_MAX, shield=True):
             try:
                 await self._store.write(release, Release(token=self._claim.token, epoch=self._claim.epoch))
@@ -152,7 +164,7 @@ class ServerClaim:
 
     async def _renew(self) -> None:
         """Renew now, for the daemon and for every run that is supervised at this moment."""
-        self._look_at_files()
+        await self._look_at_files()
         command = Renew(
             token=self._claim.token,
             epoch=self._claim.epoch,
@@ -170,11 +182,18 @@ class ServerClaim:
             self._failed = False
             self._renewed.value = self._note_renewal()
 
-    def _look_at_files(self) -> None:
-        """Raise `StoreBroken` where what we write is not what stands under the database's name any more."""
+    async def _look_at_files(self) -> None:
+        """Raise `StoreBroken` where what we write is not what stands under the database's name any more.
+
+        The files that we have open still hold all that was acknowledged: it is written to a new one first.
+        """
         try:
-            self._check_files()
+            self._files.check()
         except StoreBroken as error:
+            target = self._files.rescue_to(self._claim.epoch)
+            with trio.move_on_after(RESCUE_S_MAX, shield=True):
+                if await self._store.rescue(target):
+                    error.hint = f"what it had was rescued: pwf state restore {target}"
             self._log.error("claim.database_gone", message=error.message, hint=error.hint)
             raise
 
