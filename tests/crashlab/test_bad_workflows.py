@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from pwf.cli import exits
 from tests.crashlab.conftest import Lab
 
@@ -26,6 +28,7 @@ def test_a_compute_that_writes_a_file_is_refused_with_stand_ins(lab: Lab, tmp_pa
     assert not file.exists()
 
 
+@pytest.mark.rest
 def test_a_compute_that_writes_a_file_is_caught_by_what_a_crash_leaves_outside(lab: Lab) -> None:
     found = lab(COUNTS_IN_A_COMPUTE, "--effects", "real", "--set", "file={scratch}/tally")
     assert found.code == exits.NO
@@ -95,6 +98,7 @@ def test_an_observe_that_denies_what_happened_lets_it_happen_twice(lab: Lab) -> 
     assert found.findings["outside_differs", "pay"]["message"] == "paid has 2 lines instead of 1"
 
 
+@pytest.mark.rest
 def test_an_observe_that_affirms_what_never_happened_loses_it(lab: Lab) -> None:
     words = ("--effects", "real", "--input", '"{scratch}"')
     found = lab(LIAR.format(answer="applied(1)"), *words)
@@ -132,6 +136,7 @@ flow.graph(ask.switch(yes=yes, no=no))
     assert [path["nodes"] for path in found.report["paths"]] == [["ask", "yes"], ["ask", "no"]]
 
 
+@pytest.mark.rest
 def test_what_a_step_keeps_in_a_module_is_lost_with_its_process(lab: Lab) -> None:
     found = lab(
         """
@@ -156,6 +161,7 @@ flow.graph(load >> use)
     assert "ctx[node]" in differs["hint"]
 
 
+@pytest.mark.rest
 def test_a_compute_that_depends_on_more_than_ctx_varies(lab: Lab) -> None:
     found = lab(
         """

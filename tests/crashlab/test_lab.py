@@ -59,8 +59,8 @@ def processes_of(word: str) -> list[psutil.Process]:
     ("name", "words"),
     [
         ("hello.py", ("--set", "name=Ada")),
-        ("release.py", ("--set", "version=v1")),
-        ("repository_report.py", ()),
+        pytest.param("release.py", ("--set", "version=v1"), marks=pytest.mark.rest),
+        pytest.param("repository_report.py", (), marks=pytest.mark.rest),
     ],
 )
 def test_the_examples_pass(

@@ -189,7 +189,7 @@ def test_an_older_database_that_was_put_back_by_hand_is_noticed(filled: Home, tm
     assert home.json("show", "asked1")["summary"]["hold"] == "restored"
 
 
-@pytest.mark.parametrize("replaced", [False, True])
+@pytest.mark.parametrize("replaced", [pytest.param(False, marks=pytest.mark.rest), True])
 def test_a_database_that_is_taken_away_under_the_daemon_stops_it_and_no_empty_one_takes_its_place(
     filled: Home, tmp_path: Path, replaced: bool
 ) -> None:
