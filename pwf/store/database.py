@@ -28,6 +28,7 @@ STATEMENTS_CACHED = 512  # every named query stays prepared; a test holds their 
 CACHE_KIB = 16 * 1024
 BUSY_LIMIT_S = 30.0  # how long a foreign lock is waited for
 BUSY_WARN_S = 0.5
+PIECE_BYTES = 1024 * 1024  # of the WAL, where it is written anew
 WAL_KEPT_BYTES = (
     16 * 1024 * 1024
 )  # to this the WAL file is cut when it starts anew; to grow costs more than to write
@@ -238,23 +239,39 @@ def _take_over(connection: apsw.Connection, path: Path, synchronous: str, warn: 
         connection.pragma("fullfsync", True)
         connection.pragma("checkpoint_fullfsync", True)
     check_settings(path, read_settings(connection), synchronous=synchronous)
-    _write_anew(connection)
+    _write_wal_anew(connection, path)
 
 
-def _write_anew(connection: apsw.Connection) -> None:
-    """Copy what an earlier daemon left in the WAL into the database, before anything is added to it.
+def _write_wal_anew(connection: apsw.Connection, path: Path) -> None:
+    """Write what an earlier daemon left in the WAL once more to its place, before anything goes by it.
 
     A sync that failed may have left frames that only the page cache has: the kernel shows them, and calls them clean,
-    so that no later sync writes them. Copied, they are new writes. What a reader or a full disk holds up waits for a
-    checkpoint.
+    so that no later sync writes them, not even that of a checkpoint. Nobody else adds to the WAL meanwhile. A full disk
+    is no reason not to serve: the bytes are those that stand there.
     """
+    wal = path.with_name(path.name + "-wal")
     try:
-        connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
-    except (apsw.BusyError, apsw.FullError):
+        connection.execute("BEGIN IMMEDIATE")
+    except apsw.BusyError:
         return
-    except apsw.IOError:
-        if connection.system_errno not in OUT_OF_SPACE:
+    try:
+        if wal.exists() and wal.stat().st_size:
+            _write_file_anew(wal, connection.open_vfs)
+    except (apsw.FullError, apsw.IOError) as error:
+        if not (isinstance(error, apsw.FullError) or connection.system_errno in OUT_OF_SPACE):
             raise
+    finally:
+        connection.execute("ROLLBACK")
+
+
+def _write_file_anew(path: Path, vfs: str) -> None:
+    file = apsw.VFSFile(vfs, str(path), [apsw.SQLITE_OPEN_WAL | apsw.SQLITE_OPEN_READWRITE, 0])
+    try:
+        for offset in range(0, file.xFileSize(), PIECE_BYTES):
+            file.xWrite(file.xRead(min(PIECE_BYTES, file.xFileSize() - offset), offset), offset)
+        file.xSync(apsw.SQLITE_SYNC_NORMAL)
+    finally:
+        file.xClose()
 
 
 def _harden(connection: apsw.Connection) -> None:

@@ -27,6 +27,7 @@ FENCE_TESTS = (
     "store/test_recovery.py",
 )
 RECEIPT_TESTS = (
+    "store/test_effects.py",
     "store/test_receipts.py",
     "store/test_control.py",
     "store/test_runs.py",

@@ -12,6 +12,7 @@ import pwf.actors.operations.daemon
 import pwf.actors.runs.recovery
 import pwf.actors.runs.scheduler
 import pwf.store.batch
+import pwf.store.database
 import pwf.store.queue
 import pwf.store.receipts
 import pwf.store.retention
@@ -43,11 +44,17 @@ async def _never_newer(_actor: NewerCode, _message: object) -> bool:
     return False
 
 
+def _never_waits(_wait: object, _tries: int) -> bool:
+    """A lock is waited for in real time, of which there is none here."""
+    return False
+
+
 @contextmanager
 def drawn(mix: Mix) -> Iterator[None]:
     """The product has the bounds of this seed."""
     wanted: list[tuple[Any, str, Any]] = [
         (NewerCode, "_handle_look", _never_newer),
+        (pwf.store.database.BusyWait, "__call__", _never_waits),
         (pwf.store.batch, "WAL_IDLE_BYTES", mix.checkpoint_bytes),
         (pwf.store.batch, "WAL_BUSY_BYTES", mix.checkpoint_bytes * 4),
         (pwf.store.batch, "WAL_PAUSE_BYTES", mix.checkpoint_bytes * 8),

@@ -72,6 +72,7 @@ BRANCHES = (
     Branch("a checkpoint fails", BATCH + "checkpoint", 'self._warn("store.checkpoint_failed"', f"not {BUSY}"),
     Branch("the WAL is cut off", BATCH + "checkpoint", "self._tried_pages = ", "cut and not self._wal_pages"),
     # --- what a runner says ---
+    Branch("two steps end in one command", "pwf.store.change:Change.__exit__", "tx.count_writes("),
     Branch("a message is a repeat", "pwf.store.transitions:_replay", "row = tx.one("),
     Branch(
         "a message of a runner whose run was taken from it",

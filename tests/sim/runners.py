@@ -330,6 +330,8 @@ class SimRunner:
 
     async def _pass(self, most_s: float = 0.5) -> None:
         """Some work; the process may end in it."""
+        if KINDS[self._model.nodes[self._node].kind].pure and self._happens("quick"):
+            return
         slow = 20.0 if self._happens("slow_runner") else 1.0
         await self._process.breathe(self._chance.random() * most_s * slow)
         if self._happens("runner_exit"):
@@ -417,6 +419,7 @@ class SimRunner:
         go = "back" if self._chance.random() < 0.2 else CHOICES[0]
         output: dict[str, Any] = {"go": go, "n": self._chance.randrange(1_000_000)}
         if self._chance.random() < 0.05 or self._happens("large"):
+            output["n"] %= 2  # so that one value comes several times
             output["large"] = LARGE
         return output
 

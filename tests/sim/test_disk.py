@@ -186,6 +186,28 @@ def test_a_sync_that_fails_and_drops_its_pages_loses_nothing_that_was_acknowledg
         script.check()
 
 
+def test_after_a_dropped_sync_power_may_fail_at_any_call_of_the_next_daemon_and_leaves_no_half(tmp_path):
+    """Its checkpoint must not write what the WAL does not surely have."""
+    count = 0
+    for dropped in range(1, 4):
+        calls = 1
+        while calls:
+            folder = tmp_path / f"{dropped}-{calls}"
+            folder.mkdir()
+            script = Script(folder, calls)
+            script.run(Counted(dropped, PagesDropped(), frozenset({"sync"})), killed=True)
+            maybe = [*script.told, *script.maybe]
+            script.told, script.maybe, script.is_broken = [], maybe, False
+            fail = Counted(calls, PowerFails(), CHANGES)
+            script.run(fail)
+            script.disk.lose_power()
+            script.maybe += script.refused
+            script.check()
+            count += 1
+            calls = calls + 1 if fail.calls >= calls else 0
+    assert count > 3 * COMMITS
+
+
 def test_when_any_read_fails_the_store_says_so_or_goes_on_and_what_was_acknowledged_is_there(tmp_path):
     reads = frozenset({"read"})
     (tmp_path / "count").mkdir()

@@ -22,6 +22,8 @@ from pwf.protocol.kinds import KINDS, NodeKind
 from pwf.values import digest
 
 DRAWN = tuple(kind for kind, facts in KINDS.items() for _ in range(2 if facts.returns_output else 1))
+PURE = tuple(kind for kind in DRAWN if KINDS[kind].pure)
+PURE_SHARE = 0.2  # of the workflows have pure nodes only, which runners pipeline
 CHOICES = ("on", "back")
 NO_WAY = object()
 LARGE = "x" * 6_000  # more than stands in a row
@@ -94,8 +96,11 @@ def draw_workflow(name: str, seed: int, chance: random.Random) -> WorkflowModel:
     count = chance.randint(1, 6)
     ids = [f"n{number}" for number in range(count)]
     nodes = {}
+    kinds = PURE if chance.random() < PURE_SHARE else DRAWN
     for number, node_id in enumerate(ids):
-        nodes[node_id] = _draw_node(node_id, ids[number + 1 :], ids[: number + 1], chance)
+        nodes[node_id] = _draw_node(
+            node_id, chance.choice(kinds), ids[number + 1 :], ids[: number + 1], chance
+        )
     max_steps = chance.choice([6, 20, 100])
     graph = WorkflowGraph(
         name=name,
@@ -113,8 +118,10 @@ def draw_workflow(name: str, seed: int, chance: random.Random) -> WorkflowModel:
     return WorkflowModel(name, nodes, ids[0], max_steps, definition, {source.digest: text})
 
 
-def _draw_node(node_id: str, after: list[str], before: list[str], chance: random.Random) -> NodeModel:
-    node = NodeModel(node_id, chance.choice(DRAWN))
+def _draw_node(
+    node_id: str, kind: NodeKind, after: list[str], before: list[str], chance: random.Random
+) -> NodeModel:
+    node = NodeModel(node_id, kind)
     if KINDS[node.kind].has_effect:
         node.effect = chance.choice(["idempotent", "manual", "manual"])
         node.observable = node.effect == "manual" and chance.random() < 0.6

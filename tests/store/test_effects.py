@@ -464,3 +464,14 @@ def test_runners_that_ended_before_a_persons_word_do_not_count_after_it(world, v
         world.clock.forward(1_000)
         world.launch(runner.run_id).gone(begun=False)
         assert world.status(runner.run_id) == "queued"
+
+
+def test_a_word_that_is_refused_after_the_fence_leaves_nothing_but_its_receipt(world):
+    runner = world.run(send())
+    runner.gone()
+    before = world.dump()
+    word = RecoverEffect(run_id=runner.run_id, verdict="observe", receipt=key(operation="effect.recover"))
+    assert isinstance(world.done(recover_effect, word).refusal, Rejected)
+    after = world.dump()
+    assert len(after.pop("receipts")) == len(before.pop("receipts")) + 1
+    assert after == before
