@@ -169,7 +169,7 @@ BUGS = (
         "receipts",
         "a repeat about a removed run is a new command",
         "pwf/actors/operations/dispatch.py",
-        "        if asked.receipt is None or outcome_of",
+        "        if asked.scope_key is None or outcome_of",
         "        if True or outcome_of",
         RECEIPT_TESTS,
     ),

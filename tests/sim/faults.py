@@ -223,7 +223,7 @@ class Gremlin:
         if left > 1:
             return
         if name == "call_dropped" and len(self._world.alive) > 1:
-            return  # what one daemon knows to be lost the other would build upon: the kernel's lock is what forbids that
+            return  # the other would build upon what this one knows to be lost; the kernel's lock forbids two
         self._world.fault(name, act=act)
         if name == "slow_call":
             clock: Any = trio.lowlevel.current_clock()

@@ -186,6 +186,25 @@ def test_a_sync_that_fails_and_drops_its_pages_loses_nothing_that_was_acknowledg
         script.check()
 
 
+def test_all_of_a_long_log_is_written_anew_at_a_start(tmp_path):
+    script = Script(tmp_path)
+    mount = script.disk.mount()
+    writer = make_spec(tmp_path, vfs=mount.mount_name, synchronous="FULL").writer()
+    for number in range(40):
+        script._commit(writer, f"{number}{WIDE}")
+    mount.dead = True
+    with_close(writer)
+    log = tmp_path / "pwf.db-wal"
+    assert log.stat().st_size > 500_000
+    image = script.disk.image(str(log))
+    assert image is not None
+    image.durable[:] = bytes(len(image.durable))
+    later = script.disk.mount()
+    writer = make_spec(tmp_path, vfs=later.mount_name, synchronous="FULL").writer()
+    assert bytes(image.durable) == log.read_bytes()
+    writer.close()
+
+
 def test_after_a_dropped_sync_power_may_fail_at_any_call_of_the_next_daemon_and_leaves_no_half(tmp_path):
     """Its checkpoint must not write what the WAL does not surely have."""
     count = 0
