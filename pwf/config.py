@@ -74,7 +74,11 @@ def load_config(path: Path) -> Config:
     try:
         stranger = stranger_on_way(path)
         data = b"" if stranger is not None else path.read_bytes()
-    except FileNotFoundError:
+    except FileNotFoundError as error:
+        if path.is_symlink():
+            raise ConfigError(
+                f"{path} is a link that leads nowhere", hint=f"ls -l {quote(str(path))}"
+            ) from error
         return Config()
     except OSError as error:
         raise ConfigError(

@@ -209,3 +209,9 @@ def test_a_link_to_what_everyone_can_write_is_not_even_read(tmp_path: Path) -> N
     (tmp_path / "config.toml").symlink_to("/dev/zero")
     with pytest.raises(ConfigError, match="/dev/zero"):
         load_config(tmp_path / "config.toml")
+
+
+def test_a_link_that_leads_nowhere_does_not_mean_the_defaults(tmp_path: Path) -> None:
+    (tmp_path / "config.toml").symlink_to(tmp_path / "gone.toml")
+    with pytest.raises(ConfigError, match="leads nowhere"):
+        load_config(tmp_path / "config.toml")

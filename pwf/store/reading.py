@@ -10,9 +10,10 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 import apsw
+import msgspec
 
 from pwf.clock import Clock
-from pwf.errors import StoreBroken, Unavailable
+from pwf.errors import StoreBroken, Unavailable, ValueDamaged
 from pwf.ids import Ids
 from pwf.store.tx import Params, Row, Tx
 
@@ -84,7 +85,10 @@ class Reader:
         connection.set_progress_handler(self._must_end, STEPS_BETWEEN_CHECKS)
 
     def run(self, handler: Callable[[Tx, Any], T], query: object, reading: Reading) -> T:
-        """Run a handler on one snapshot. Raises `Unavailable` when it took too long or was stopped."""
+        """Run a handler on one snapshot.
+
+        Raises `Unavailable` when it took too long or was stopped, `ValueDamaged` for what does not decode.
+        """
         self._tx.reading = reading
         reading.begin()
         try:
@@ -98,9 +102,11 @@ class Reader:
             raise StoreBroken(f"the database is damaged: {error}") from error
         except (apsw.BusyError, apsw.IOError, apsw.NoMemError, apsw.CantOpenError, apsw.FullError) as error:
             raise Unavailable(f"the database could not be read: {error}") from error
-        except UnicodeDecodeError:
+        except (UnicodeDecodeError, msgspec.MsgspecError) as error:
             self._tx.let_go()
-            raise
+            raise ValueDamaged(
+                f"what is stored can not be read: {error}", hint="pwf state verify names its row and its run"
+            ) from error
         finally:
             self._end()
 

@@ -6,7 +6,7 @@ import time
 import apsw
 import pytest
 
-from pwf.errors import NotFound, Unavailable
+from pwf.errors import NotFound, Unavailable, ValueDamaged
 from pwf.store.reading import Reading
 from tests.store.support import do, keys, put
 
@@ -39,8 +39,9 @@ def test_all_statements_of_a_read_see_one_snapshot(writer, reader):
 
 def test_a_read_that_met_what_is_no_text_leaves_no_snapshot_for_the_next(writer, reader):
     do(writer, lambda tx, _: tx.run("INSERT INTO meta VALUES ('a', CAST(x'ff' AS TEXT))"))
-    with pytest.raises(UnicodeDecodeError):
+    with pytest.raises(ValueDamaged, match="can not be read") as caught:
         reader.run(lambda tx, _: tx.all("SELECT value FROM meta"), None, Reading())
+    assert "pwf state verify" in caught.value.hint
     do(writer, lambda tx, _: tx.run("UPDATE meta SET value = 'v'"))
     assert reader.run(lambda tx, _: tx.all("SELECT value FROM meta WHERE key = 'a'"), None, Reading()) == [
         ("v",)

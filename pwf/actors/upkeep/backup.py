@@ -2,7 +2,7 @@
 
 Owns the copy that is being written. Promises: neither commands nor reads wait for it, since it reads a snapshot of its
 own in a thread; one that nobody waits for any more is given up, and leaves no file.
-In: `make`. Out: a file. If it dies: the daemon ends; what a crash leaves is a file named `.partial`.
+In: `make`. Out: a file. If it dies: the daemon ends; what a crash leaves, `pwf.store.new_file` says.
 """
 
 from __future__ import annotations
