@@ -91,7 +91,13 @@ def _applied(tx: Tx, run: RunState, command: RecoverEffect) -> moves.Follow:
     assert row is not None
     tx.run(
         Q.accept_attempt,
-        {"run_no": run.run_no, "attempt": row[0], "output": value.inline, "output_digest": value.digest},
+        {
+            "run_no": run.run_no,
+            "attempt": row[0],
+            "output": value.inline,
+            "output_crc32": value.crc32,
+            "output_digest": value.digest,
+        },
     )
     moves.settle_effect(tx, run, "applied")
     run.observe = None

@@ -11,7 +11,8 @@ ORDER BY attempt DESC LIMIT 1
 
 -- name: accept_attempt
 -- A person says that it happened: the attempt has this output.
-UPDATE attempts SET status = 'completed', output = :output, output_digest = :output_digest, error = NULL
+UPDATE attempts SET status = 'completed', output = :output, output_crc32 = :output_crc32,
+  output_digest = :output_digest, error = NULL
 WHERE run_no = :run_no AND attempt = :attempt AND status = 'unknown'
 
 -- name: settle

@@ -32,6 +32,11 @@ class Stored(NamedTuple):
     inline: bytes | None = None
     digest: str | None = None
 
+    @property
+    def crc32(self) -> int | None:
+        """Of what stands inline: the other has its digest."""
+        return None if self.inline is None else zlib.crc32(self.inline)
+
 
 NOTHING = Stored()
 
@@ -67,6 +72,7 @@ def end(
             "reason": reason,
             "now": tx.now.wall_ms,
             "output": output.inline,
+            "output_crc32": output.crc32,
             "output_digest": output.digest,
             "error": None if error is None else encode(error),
             "started_wall_ms": run.started_wall_ms,
@@ -167,6 +173,7 @@ def end_attempt(
                 "now": tx.now.wall_ms,
                 "active_ms": active_ms,
                 "output": output.inline,
+                "output_crc32": output.crc32,
                 "output_digest": output.digest,
                 "error": error,
                 "seq": message and message.seq,

@@ -8,14 +8,14 @@ VALUES (:run_no, :attempt, :node, :visit, :tries, 'active', :generation, :starte
 -- name: whole_attempt
 -- One try that began and ended in the same command.
 INSERT INTO attempts(run_no, attempt, node, visit, tries, status, generation, started_wall_ms, ended_wall_ms, active_ms,
-  output, output_digest, error, seq, verdict, said)
+  output, output_crc32, output_digest, error, seq, verdict, said)
 VALUES (:run_no, :attempt, :node, :visit, :tries, :status, :generation, :started, :now, :active_ms,
-  :output, :output_digest, :error, :seq, :verdict, :said)
+  :output, :output_crc32, :output_digest, :error, :seq, :verdict, :said)
 
 -- name: end_attempt
 -- The outcome of the active attempt; zero rows when it has ended already.
 UPDATE attempts SET status = :status, ended_wall_ms = :now, active_ms = :active_ms, output = :output,
-  output_digest = :output_digest, error = :error, seq = :seq, verdict = :verdict, said = :said
+  output_crc32 = :output_crc32, output_digest = :output_digest, error = :error, seq = :seq, verdict = :verdict, said = :said
 WHERE run_no = :run_no AND attempt = :attempt AND status = 'active'
 
 -- name: note_said
@@ -55,7 +55,7 @@ UPDATE requests SET status = 'cancelled', settled_wall_ms = :now WHERE run_id = 
 -- name: save_end
 -- The terminal facts, written once.
 UPDATE runs SET status = :status, hold = NULL, hold_detail = NULL, reason = :reason, ended_wall_ms = :now,
-  output = :output, output_digest = :output_digest, error = :error, due_wall_ms = NULL, due_elapsed_ms = NULL,
+  output = :output, output_crc32 = :output_crc32, output_digest = :output_digest, error = :error, due_wall_ms = NULL, due_elapsed_ms = NULL,
   due_boot_id = NULL, pause_requested = 0, started_wall_ms = :started_wall_ms
 WHERE run_no = :run_no AND ended_wall_ms IS NULL
 

@@ -106,6 +106,7 @@ def _answer(tx: Tx, command: AnswerRequest) -> tuple[Answered, bool]:
             {
                 "request_id": request_id,
                 "answer": value.inline,
+                "answer_crc32": value.crc32,
                 "answer_digest": value.digest,
                 "answered_by": command.actor,
                 "now": tx.now.wall_ms,

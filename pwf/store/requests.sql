@@ -15,5 +15,6 @@ SELECT request_id FROM requests WHERE run_id = :run_id AND status = 'pending'
 
 -- name: settle
 -- The one answer. Zero rows: somebody else was first.
-UPDATE requests SET status = 'settled', answer = :answer, answer_digest = :answer_digest, answered_by = :answered_by,
+UPDATE requests SET status = 'settled', answer = :answer, answer_crc32 = :answer_crc32,
+  answer_digest = :answer_digest, answered_by = :answered_by,
   settled_wall_ms = :now WHERE request_id = :request_id AND status = 'pending'

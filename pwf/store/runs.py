@@ -104,6 +104,7 @@ def _start(tx: Tx, command: StartRun) -> tuple[RunStarted, bool]:
             "visits": encode({start: 1}),
             "priority": command.priority,
             "input": value.inline,
+            "input_crc32": value.crc32,
             "input_digest": value.digest,
             **due,
             "restarted_from": command.restarted_from,

@@ -1,5 +1,6 @@
 -- The canonical schema, and until the first release the only text of it: migration 1 executes this file.
--- Values (input, output, prompt, …) stand inline up to 4 KiB, else by digest in `contents`.
+-- Values (input, output, prompt, …) stand inline up to 4 KiB, with the checksum of their bytes, else by digest in
+-- `contents`.
 -- Times: *_wall_ms since 1970; *_elapsed_ms and *_awake_ms since boot, meaningful under the row's boot id only.
 
 CREATE TABLE meta(
@@ -134,8 +135,8 @@ CREATE TABLE runs(
   due_wall_ms INTEGER,                            -- kept through a pause
   due_elapsed_ms INTEGER,                         -- set for relative waits
   due_boot_id TEXT,
-  input BLOB, input_digest TEXT REFERENCES contents(digest),
-  output BLOB, output_digest TEXT REFERENCES contents(digest),
+  input BLOB, input_crc32 INTEGER, input_digest TEXT REFERENCES contents(digest),
+  output BLOB, output_crc32 INTEGER, output_digest TEXT REFERENCES contents(digest),
   error BLOB,
   reason TEXT,
   restarted_from TEXT,                            -- the ended run that this one restarts
@@ -205,7 +206,7 @@ CREATE TABLE attempts(
   started_wall_ms INTEGER NOT NULL,
   ended_wall_ms INTEGER,
   active_ms INTEGER NOT NULL DEFAULT 0,
-  output BLOB, output_digest TEXT REFERENCES contents(digest),
+  output BLOB, output_crc32 INTEGER, output_digest TEXT REFERENCES contents(digest),
   error BLOB,
   seq INTEGER,                                    -- the runner's message that ended it, and the answer it got
   verdict TEXT,
@@ -226,9 +227,9 @@ CREATE TABLE requests(
   attempt INTEGER NOT NULL,
   kind TEXT NOT NULL CHECK (kind IN ('checkpoint', 'agent', 'assistant', 'decision')),
   status TEXT NOT NULL CHECK (status IN ('pending', 'settled', 'cancelled')),
-  prompt BLOB, prompt_digest TEXT REFERENCES contents(digest),
+  prompt BLOB, prompt_crc32 INTEGER, prompt_digest TEXT REFERENCES contents(digest),
   schema BLOB,
-  answer BLOB, answer_digest TEXT REFERENCES contents(digest),
+  answer BLOB, answer_crc32 INTEGER, answer_digest TEXT REFERENCES contents(digest),
   answered_by TEXT,
   deadline_wall_ms INTEGER,
   created_wall_ms INTEGER NOT NULL,

@@ -3,13 +3,14 @@
 Promises: survives any damage, and names the row, the run that it belongs to, and what is wrong with it. What can't be
 read keeps nothing else from being looked at. Reads a page of rows at a time, and changes nothing.
 
-What stands in a row (numbers, names, values up to 4 KiB) has no checksum of its own: a flip that leaves it readable is
-seen only where a rule of `verify` contradicts it. docs/reliability.md says why.
+A value that stands in its row has a checksum there. Numbers, names and what pwf itself encodes have none: a flip that
+leaves them readable is seen only where a rule of `verify` contradicts it. docs/reliability.md says why.
 """
 
 from __future__ import annotations
 
 import re
+import zlib
 from collections.abc import Callable, Iterator
 from functools import cache
 from typing import Any, NamedTuple
@@ -91,6 +92,7 @@ class Table(NamedTuple):
     name: str
     columns: tuple[Column, ...]
     key: tuple[int, ...]
+    checked: tuple[tuple[int, int], ...]  # a value and its checksum
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -161,7 +163,11 @@ def _table(connection: apsw.Connection, name: str) -> Table:
         for _, column, kind, required, _, primary in rows
     )
     key = sorted((row[5], place) for place, row in enumerate(rows) if row[5])
-    return Table(name, columns, tuple(place for _, place in key))
+    places = {column.name: place for place, column in enumerate(columns)}
+    checked = tuple(
+        (place, places[f"{column}_crc32"]) for column, place in places.items() if f"{column}_crc32" in places
+    )
+    return Table(name, columns, tuple(place for _, place in key), checked)
 
 
 def _decoder(table: str, column: str) -> Callable[[bytes], object] | None:
@@ -241,6 +247,9 @@ def _fault(table: Table, row: Row, sound: set[tuple[type, ...]]) -> str | None:
             if value is not None and type(value) is not column.type:
                 return f"{column.name} is of type {type(value).__name__}, not {column.type.__name__}"
         sound.add(kinds)
+    for place, checksum in table.checked:
+        if row[place] is not None and zlib.crc32(row[place]) != row[checksum]:
+            return f"{table.columns[place].name} is not what was stored"
     for column, value in zip(table.columns, row, strict=True):
         if column.decode is not None and value is not None:
             if (fault := _undecodable(column.decode, value)) is not None:

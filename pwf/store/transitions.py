@@ -234,6 +234,7 @@ def _ask(tx: Tx, run: RunState, message: Ask) -> None:
             "attempt": run.attempts,
             "kind": message.kind,
             "prompt": prompt.inline,
+            "prompt_crc32": prompt.crc32,
             "prompt_digest": prompt.digest,
             "schema": None if message.schema is None else encode(message.schema),
             "deadline": None if message.timeout_ms is None else tx.now.wall_ms + message.timeout_ms,

@@ -6,8 +6,10 @@ SELECT verdict, said FROM attempts WHERE run_no = :run_no AND generation = :gene
 
 -- name: add_request
 -- A durable question.
-INSERT INTO requests(request_id, run_id, node, visit, attempt, kind, status, prompt, prompt_digest, schema,
+INSERT INTO requests(request_id, run_id, node, visit, attempt, kind, status, prompt, prompt_crc32,
+  prompt_digest, schema,
   deadline_wall_ms, created_wall_ms)
-VALUES (:request_id, :run_id, :node, :visit, :attempt, :kind, 'pending', :prompt, :prompt_digest, :schema,
+VALUES (:request_id, :run_id, :node, :visit, :attempt, :kind, 'pending', :prompt, :prompt_crc32,
+  :prompt_digest, :schema,
   :deadline, :now)
 

@@ -135,6 +135,27 @@ def test_a_column_that_does_not_decode_is_named_with_its_row_and_run(world, tabl
     assert all("pwf state restore" in fix for _, fix in named)
 
 
+@pytest.mark.parametrize(
+    ("table", "column"),
+    [
+        ("runs", "input"),
+        ("runs", "output"),
+        ("attempts", "output"),
+        ("requests", "prompt"),
+        ("requests", "answer"),
+    ],
+)
+def test_a_value_in_its_row_that_is_another_one_by_now_is_named(world, table, column):
+    run_id = full(world)
+    if (table, column) == ("runs", "output"):
+        run_id = ended(world)
+    harm(
+        world, f"UPDATE {table} SET {column} = x'37' WHERE {column} IS NOT NULL"
+    )  # JSON, but not what was stored
+    named = [v for v in found(world) if v.run_id == run_id]
+    assert any(f"{column} is not what was stored" in v.message for v in named), named
+
+
 def test_every_encoded_column_of_the_schema_is_decoded():
     blobs = {
         (table.name, column.name) for table in tables() for column in table.columns if column.type is bytes
