@@ -190,12 +190,12 @@ def test_all_of_a_long_log_is_written_anew_at_a_start(tmp_path):
     script = Script(tmp_path)
     mount = script.disk.mount()
     writer = make_spec(tmp_path, vfs=mount.mount_name, synchronous="FULL").writer()
-    for number in range(40):
+    for number in range(100):
         script._commit(writer, f"{number}{WIDE}")
     mount.dead = True
     with_close(writer)
     log = tmp_path / "pwf.db-wal"
-    assert log.stat().st_size > 500_000
+    assert log.stat().st_size > 1_200_000
     image = script.disk.image(str(log))
     assert image is not None
     image.durable[:] = bytes(len(image.durable))
