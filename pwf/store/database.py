@@ -28,9 +28,7 @@ STATEMENTS_CACHED = 512  # every named query stays prepared; a test holds their 
 CACHE_KIB = 16 * 1024
 BUSY_LIMIT_S = 30.0  # how long a foreign lock is waited for
 BUSY_WARN_S = 0.5
-PIECE_BYTES = (
-    64 * 1024
-)  # of the WAL, where it is written anew; SQLite's system port takes less than 128 KiB at once
+PIECE_BYTES = 64 * 1024  # of the WAL, where it is written anew; SQLite's port takes less than 128 KiB
 WAL_KEPT_BYTES = (
     16 * 1024 * 1024
 )  # to this the WAL file is cut when it starts anew; to grow costs more than to write
