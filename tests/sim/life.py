@@ -84,7 +84,7 @@ class SimExecutor(InlineExecutor):
     """The inline store, whose process may die at each of its points; SQLite's lock keeps two daemons apart."""
 
     def __init__(self, spec: StoreSpec, life: Life) -> None:
-        super().__init__(spec, life.pause)
+        super().__init__(spec, self._pause_at)
         self._life = life
         self._spoiler = Spoiler(life.world, life, life.world.stream(f"spoiler:{life.number}"))
 
@@ -109,6 +109,11 @@ class SimExecutor(InlineExecutor):
                 self._spoiler.judge(jobs, batch)
                 self._note(jobs, batch)
                 return batch
+
+    async def _pause_at(self, point: str) -> None:
+        if point == "executed" and not self._writer._open and not self._life.dead:
+            self._life.world.auditor.look(self._life)  # what ran one by one is committed, and may be read
+        await self._life.pause(point)
 
     def _note(self, jobs: Sequence[Job], batch: Batch) -> None:
         """What was done and which moves runs made; docs/states.md draws each of them."""
