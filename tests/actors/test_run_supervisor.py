@@ -226,6 +226,8 @@ class Stuck(Process):
         async def send_all(self, _data: bytes) -> None:
             await trio.sleep_forever()
 
+        async def aclose(self) -> None: ...
+
         def close(self) -> None: ...
 
     def __init__(self, number: int) -> None:
@@ -251,6 +253,7 @@ async def test_a_runner_counts_as_told_before_the_first_byte_of_its_launch_has_l
     run_id = setting.start(graph(node("send", "action", effect=MANUAL)))
     await setting.begin(nursery)
     await trio.sleep(setting.config.lease_s + 0.5)
+    assert setting.said("supervisor.failed") == 0
     assert await status(setting, run_id) == "ambiguous"
     assert [effect.status for effect in (await setting.view(run_id)).effects] == ["ambiguous"]
 

@@ -167,9 +167,20 @@ class SimClient:
         await self.send(request)
 
     async def _again(self) -> None:
-        """A repeat of an old command gets its first answer."""
-        if self._sent:
-            await self.send(self._chance.choice(self._sent))
+        """A repeat of an old command gets its first answer; another one under its key is refused."""
+        if not self._sent:
+            return
+        old = self._chance.choice(self._sent)
+        if old.idempotency_key is None or self._chance.random() < 0.7:
+            await self.send(old)
+        elif self._world.auditor.promises.was_accepted(old):
+            other = self.request("run.start", {"workflow": "w0", "origin": ORIGIN, "input": {"n": -1}})
+            response = await self._world.ask(
+                msgspec.structs.replace(other, idempotency_key=old.idempotency_key)
+            )
+            outcome = None if response is None else response.outcome
+            legal = outcome in (None, "unavailable", "claim_lost", "conflict")
+            self._world.auditor.check(legal, f"the key of {old} is that command's alone: {response}")
 
     async def _wait(self) -> None:
         run_id = self._any_run()

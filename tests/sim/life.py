@@ -96,8 +96,6 @@ class SimExecutor(InlineExecutor):
     async def run(self, jobs: Sequence[Job]) -> Batch:
         with trio.CancelScope(shield=True):
             async with self._life.world.write_turn:
-                if self._life.world.gremlin.locks:
-                    self._life.wounds.hit("locked")
                 try:
                     batch = self._spoiler.heal(await super().run(self._spoiler.spoil(jobs)))
                 except Crash:
@@ -114,6 +112,8 @@ class SimExecutor(InlineExecutor):
         if point == "executed" and not self._writer._open and not self._life.dead:
             self._life.world.auditor.look(self._life)  # what ran one by one is committed, and may be read
         await self._life.pause(point)
+        if self._life.world.gremlin.locks:  # what follows finds it so
+            self._life.wounds.hit("locked")
 
     def _note(self, jobs: Sequence[Job], batch: Batch) -> None:
         """What was done and which moves runs made; docs/states.md draws each of them."""

@@ -53,7 +53,7 @@ STRENGTHS: dict[str, tuple[float, ...]] = {
     "large": (0.2, 1.0),  # inputs and outputs that are uploaded in chunks
     "step_fails": (0.1, 0.4),
     "step_hangs": (0.05, 0.3),
-    "bad_value": (0.05,),
+    "bad_value": (0.05, 0.4),
 }
 ENABLED_SHARE = 0.25
 CALM_SHARE = 0.03

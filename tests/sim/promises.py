@@ -91,6 +91,10 @@ class Promises:
             answer == expected, f"a repeat of {request} gets its first answer {told}: {response}"
         )
 
+    def was_accepted(self, request: Request) -> bool:
+        """Whether the command was done, as its client knows."""
+        return self._first.get(request.request_id, ("", None, None))[0] in ("accepted", "adopted")
+
     def _started(self, request: Request, result: dict[str, Any]) -> None:
         run_id = result["run_id"]
         self._auditor.acknowledged.add(run_id)

@@ -337,3 +337,16 @@ def test_admission_reads_the_queue_by_an_index_of_just_those_rows(world, name):
     tx = Tx(reader, now=world.clock.now(), ids=Ids())
     assert look(tx, None).due_now is False  # and the reader's connection may ask it
     reader.close()
+
+
+def test_what_is_due_at_a_time_waits_to_the_millisecond(world):
+    start = world.start(linear(1), at_ms=world.clock.wall_ms + 1_000)
+    runner = world.run(graph(node("nap", "wait")))
+    runner.wait(wall_ms=world.clock.wall_ms + 1_000)
+    runner.leave()
+    world.clock.forward(999)
+    assert world.admit() == ()
+    assert (world.status(start), world.trail(runner.run_id)) == ("queued", ["nap.1 active"])
+    world.clock.forward(1)
+    assert [admission.run_id for admission in world.admit()] == [start]
+    assert world.trail(runner.run_id) == ["nap.1 completed"]
