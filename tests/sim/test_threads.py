@@ -20,7 +20,7 @@ from pwf.store.once import Done
 from pwf.store.receipts import ReceiptKey
 from pwf.store.runs import StartRun, start_run
 from tests.sim.stage import Stage, answer
-from tests.sim.workload import NodeModel
+from tests.sim.workload import PURE, NodeModel
 
 pytestmark = pytest.mark.trio
 
@@ -87,7 +87,7 @@ class Client:
 
 
 async def test_what_is_answered_is_in_the_file_and_done_once_whoever_gives_up_meanwhile(tmp_path):
-    stage = Stage(tmp_path, NodeModel("a", "compute"))
+    stage = Stage(tmp_path, NodeModel("a", PURE[0]))
     start = stage.store.start_command(stage.graph, input={})
     stage.store.close()
     async with trio.open_nursery() as nursery:
