@@ -179,7 +179,7 @@ class Auditor:
     def _deaths_happened(self, run: RunModel, attempts: list[tuple[Any, ...]]) -> None:
         """A step fails of a death only when its own process ended, and neither by the daemon's hand nor with it."""
         nodes = self._world.models[run.workflow].nodes
-        dead = [process for process in self._world.machine.processes.values() if process.died]
+        dead = [process for process in self._world.machine.everyone() if process.died]
         for _, node, _, status, _, generation, code in attempts:
             if code != DIED or status not in ("failed", "unknown"):
                 continue

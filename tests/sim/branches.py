@@ -22,19 +22,19 @@ reached: Counter[str] = Counter()  # in this process, since somebody cleared it
 
 
 class Branch(NamedTuple):
-    """`place`: module and function. `before`: how the statement begins. `when`: an expression that must hold there."""
+    """`place`: module and function. `before`: how the statement begins, the `nth` of its like. `when`: a condition."""
 
     name: str
     place: str
     before: str
     when: str | None = None
+    nth: int = 1
 
 
 BATCH = "pwf.store.batch:Writer."
 END = "pwf.store.runner_end:"
 SUPERVISOR = "pwf.actors.runs.run_supervisor:RunSupervisor."
 SCHEDULER = "pwf.actors.runs.scheduler:Scheduler."
-BUSY = "isinstance(error, apsw.BusyError)"
 BRANCHES = (
     # --- a batch ---
     Branch("a batch is undone and run again", BATCH + "_run_together", 'self._statement("ROLLBACK")'),
@@ -63,13 +63,8 @@ BRANCHES = (
     Branch("a command of a daemon that was taken over from", BATCH + "_without_claim", "return ClaimLost("),
     Branch("the ballast is released", BATCH + "_note_disk_full", 'self._warn("store.disk_full"', "released"),
     Branch("the disk has space again", BATCH + "rebuild_ballast", "self.tx.disk_full = False"),
-    Branch(
-        "a checkpoint is held up by a reader",
-        BATCH + "checkpoint",
-        'self._warn("store.checkpoint_failed"',
-        BUSY,
-    ),
-    Branch("a checkpoint fails", BATCH + "checkpoint", 'self._warn("store.checkpoint_failed"', f"not {BUSY}"),
+    Branch("a checkpoint is held up by a reader", BATCH + "checkpoint", "self._is_pinned = True"),
+    Branch("a checkpoint fails", BATCH + "checkpoint", 'self._warn("store.checkpoint_failed"', nth=2),
     Branch("the WAL is cut off", BATCH + "checkpoint", "self._tried_pages = ", "cut and not self._wal_pages"),
     # --- what a runner says ---
     Branch("two steps end in one command", "pwf.store.change:Change.__exit__", "tx.count_writes("),
@@ -204,8 +199,12 @@ def _insert(tree: ast.Module, branch: Branch) -> bool:
         function = next((node for node in function.body if getattr(node, "name", None) == name), None)
         if function is None:
             return False
+    left = branch.nth
     for body, index in _statements(function):
         if _plain(ast.unparse(body[index])).startswith(_plain(branch.before)):
+            left -= 1
+            if left:
+                continue
             text = f"{COUNTER}({branch.name!r})"
             (mark,) = ast.parse(text if branch.when is None else f"if {branch.when}:\n  {text}").body
             ast.increment_lineno(mark, body[index].lineno - 1)

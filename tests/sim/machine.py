@@ -22,6 +22,10 @@ class Machine:
 
     def __init__(self) -> None:
         self.boots = 1
+        self.reuses: Callable[[], bool] = lambda: (
+            False
+        )  # whether the next process gets a pid that was used before
+        self._former: list[Process] = []  # whose pids were used again
         self.steps = 0  # how often somebody has set the wall clock
         self.processes: dict[int, Process] = {}
         self._wall_ms = 1_700_000_000_000
@@ -65,12 +69,28 @@ class Machine:
 
     def add_process(self, marker: str) -> Process:
         """A new process with a pid of its own; pids start again at each boot."""
-        self._next_pid += 1
-        pid = self._next_pid
+        pid = self._free_pid()
         tick = int(trio.current_time() * 100)
+        before = self.processes.get(pid)
+        if before is not None:
+            self._former.append(before)
+            tick = max(tick, before.identity.start_tick + 1)  # the kernel gives no pid twice within a tick
         identity = Identity(pid=pid, start_tick=tick, boot_id=self.boot_id, session=pid)
         process = self.processes[pid] = Process(identity, marker)
         return process
+
+    def everyone(self) -> list[Process]:
+        """Every process that there ever was."""
+        return [*self._former, *self.processes.values()]
+
+    def _free_pid(self) -> int:
+        """The next one, or one whose process has ended."""
+        if self.reuses():
+            ended = [pid for pid, process in self.processes.items() if not process.alive]
+            if ended:
+                return ended[-1]
+        self._next_pid += 1
+        return self._next_pid
 
     def living(self) -> Iterator[Process]:
         """Every process that has not ended."""

@@ -25,6 +25,7 @@ STRENGTHS: dict[str, tuple[float, ...]] = {
     "slow_runner": (0.05, 0.3),
     "slow_kill": (0.3,),  # a process takes its time to die
     "immortal_every_s": (20.0, 60.0),  # a process that can't be ended for a while
+    "pid_reuse": (0.3, 1.0),  # a process has the pid of one that has ended
     "orphan_child": (0.5,),  # a step's effect is applied by a child that outlives its parent
     "publish": (0.3,),
     "stand_by": (0.3, 1.0),  # a process waits for a run of what was launched before

@@ -11,9 +11,11 @@ from typing import Any
 import trio
 from trio.testing import memory_stream_pair
 
+from pwf.actors.processes.custody import suspects
 from pwf.actors.processes.standing_by import TemplateKey, template_key
 from pwf.actors.processes.template import WAITING_MARKER
 from pwf.errors import EnvironmentMissing, LoadFailed, RunnerCrashed
+from pwf.host import Bearer
 from pwf.host.identity import Identity
 from pwf.protocol.spawn import Resolved
 from tests.sim.machine import Process
@@ -49,10 +51,12 @@ class SimCustody:
             return True
         with trio.move_on_after(timeout_s):
             while True:
-                found = [p for p in machine.living() if p.marker == marker or p.identity.is_same(runner)]
+                found = self._suspects(runner, marker, died_tick)
                 if not found:
                     return True
                 for process in found:
+                    ours = process.marker == marker or process.identity.is_same(runner)
+                    self._world.auditor.check(ours, f"no stranger is killed for {marker}: {process}")
                     self._perhaps_survive(process)
                     process.died |= process.life > self._life  # an earlier daemon, which does not know yet
                     process.kill()
@@ -61,6 +65,13 @@ class SimCustody:
         self._world.note("custody.unproved", marker=marker)
         self._world.auditor.holds.unproved(marker.split(":")[1])
         return False
+
+    def _suspects(self, runner: Identity, marker: str, died_tick: int | None) -> list[Process]:
+        """What the product's own rule says of the processes that a scan would find."""
+        living = {p.identity: p for p in self._world.machine.living() if p.identity.pid >= 0}
+        bearers = [Bearer(identity, 0, process.marker) for identity, process in living.items()]
+        found = suspects(bearers, runner, marker, died_tick)
+        return [living[identity] for identity in (*found.ours, *found.doubtful)]
 
     def _perhaps_survive(self, process: Process) -> None:
         """Once per process: it is in the kernel's hands for a while, and can't be ended."""

@@ -27,7 +27,6 @@ class StageMachine:
         self._clock = clock
         self._begin_ms = clock.elapsed_ms
         self.steps = 0
-        self.processes: dict[int, Any] = {}
 
     @property
     def true_ms(self) -> int:
@@ -35,6 +34,9 @@ class StageMachine:
 
     def now(self) -> Now:
         return self._clock.now()
+
+    def everyone(self) -> list[Any]:
+        return []
 
     def living(self) -> Iterator[Any]:
         return iter(())

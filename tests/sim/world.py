@@ -81,6 +81,8 @@ class World:
         chance = self.stream("workload")
         self.models = {f"w{n}": draw_workflow(f"w{n}", seed, chance) for n in range(chance.randint(1, 3))}
         self.machine = Machine()
+        reuse = self.stream("pids")
+        self.machine.reuses = lambda: reuse.random() < self.rate("pid_reuse")
         self.outside = Outside()
         self.disk = Disk(folder, self.stream("disk"))
         self.auditor = Auditor(self)
