@@ -2,18 +2,22 @@
 
 What Python makes and notes on the first passes (specialised code, caches of types and methods, free lists) is in
 pages that every fork shares then, in place of being made, and copied, in each of them. Runs a workflow of its own
-over sockets of its own; nothing of it is left but what Python noted. Starts no thread, process or file, and touches
-no folder, signal or variable of the process.
+over sockets and pipes of its own; nothing of it is left but what Python noted. Starts no thread, process or file, and
+changes no folder, signal or variable of the process.
 """
 
 from __future__ import annotations
 
+import os
 import socket
 from typing import Any
 
 import msgspec
 
 from pwf.protocol.runner import Launch, Leaving, StepReply, Value, encode_line
+from pwf.protocol.step_output import STREAMS
+from pwf.runner.base.printed import Printed
+from pwf.runner.base.survivors import Survivors
 from pwf.runner.base.wire import ValueReader, Wire
 from pwf.runner.engine import Engine
 from pwf.workflow.workflow import Workflow
@@ -38,7 +42,15 @@ def _run(workflow: Workflow[Any], launch: Launch) -> None:
         wire = Wire(runner)
         received = wire.receive_launch()
         daemon.sendall(encode_line([_reply(seq) for seq in range(1, NODES + 1)]))
-        Engine(wire, ValueReader(runner_values), workflow, received).run()
+        pipes = [os.pipe() for _ in STREAMS]
+        ends, others = zip(*pipes, strict=True)
+        try:
+            printed = Printed(ends)
+            printed.begin(received.attempt)
+            Engine(wire, ValueReader(runner_values), workflow, received, printed, Survivors()).run()
+        finally:
+            for end in (*ends, *others):
+                os.close(end)
         wire.send(Leaving(childless=True))
 
 
