@@ -461,21 +461,23 @@ async def test_the_end_of_a_runner_is_noticed_though_descriptors_were_short(
     async with running_pool() as pool:
         project = Project(tmp_path, pool)
         await project.write("return 1")
-        real, calls = host.open_exit, 0
+        real, calls, again = host.open_exit, 0, trio.Event()
 
         def short(identity: Identity) -> int | None:
             nonlocal calls
             calls += 1
             if calls == 1:
                 raise OSError(errno.EMFILE, "too many open files")
+            again.set()
             return real(identity)
 
         monkeypatch.setattr(runner_process, "REPORT_FIRST_S", 0.0)
         monkeypatch.setattr(host, "open_exit", short)
         process = await project.acquire()
         with trio.fail_after(5):
-            while calls < 2:  # a runner may end before anybody looks, and then there is nothing to be short of
-                await trio.sleep(0.01)
+            await (
+                again.wait()
+            )  # a runner may end before anybody looks, and then there is nothing to be short of
             assert await project.run(process) == 1
             assert await process.exited() == 0
         await process.aclose()

@@ -90,4 +90,6 @@ async def test_of_several_that_can_not_all_be_forked_those_that_were_are_used(
             the_template(pool).hurries_until = trio.current_time() + 60
             assert await project.output() == 1
         await waiting_runners(pool, 1)
-        assert len(os.listdir("/proc/self/fd")) <= before
+        with trio.fail_after(5):
+            while len(os.listdir("/proc/self/fd")) > before:  # noqa: ASYNC110 - the last ones are let go of a little later
+                await trio.sleep(0.01)
