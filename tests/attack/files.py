@@ -6,7 +6,7 @@ import os
 import random
 import shutil
 import stat
-import time
+import subprocess
 from pathlib import Path
 
 import apsw
@@ -223,7 +223,8 @@ def a_backup_beside_files_of_the_user(home: Home) -> str:
         held(path.exists() and path.read_bytes() == b"mine", f"{path.name} of the user is gone")
     for name in ("pwf.db", "pwf.db-wal", "pwf.db-shm"):
         refused(home, "state", "backup", str(home.home / name), saying=name)
-    refused(home, "state", "backup", str(folder / ("x" * 5000)), saying="name")
+    refused(home, "state", "backup", str(folder / ("x" * 300)), saying="name")
+    refused(home, "state", "backup", str(folder / ("x" * 5000)), saying="4096")
     return "nothing of the user's was touched"
 
 
@@ -250,12 +251,11 @@ def the_lock_file_is_removed(home: Home) -> str:
     (home.home / "daemon.lock").unlink()
     second = home.spawn("daemon")
     try:
-        second.wait(timeout=20)
-    except Exception as error:
+        second.communicate(timeout=20)
+    except subprocess.TimeoutExpired as error:
         second.kill()
+        second.communicate()
         raise Broken("a second daemon serves the same home") from error
-    finally:
-        time.sleep(0.1)
     held(_alive(pid), "the healthy daemon has ended")
     with home.client() as client:
         client.call("daemon.status")
