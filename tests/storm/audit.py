@@ -10,8 +10,10 @@ from typing import Any
 import msgspec
 
 from pwf.client.sync import SyncClient
+from pwf.errors import RunnerCrashed
 from pwf.protocol.operations import RunListPayload
 from pwf.protocol.views import ENDED, EffectView, RunSummary, RunView
+from pwf.store.moves import DEATHS_MAX
 from tests.storm.people import Promises
 from tests.storm.plan import PlannedRun
 from tests.storm.sink import Outside
@@ -80,8 +82,11 @@ def _audit_run(
             findings.fault(f"{run_id} is {summary.status} without a reason")
     if run_id in promises.cancelled and view.summary.status != "cancelled":
         findings.fault(f"{run_id} was cancelled, and is {view.summary.status}")
-    if view.summary.status in ("failed", "timed_out") or (
-        view.summary.status == "cancelled" and run_id not in promises.cancelled
+    uncalled = view.summary.status == "cancelled" and run_id not in promises.cancelled
+    if (
+        uncalled
+        or view.summary.status == "timed_out"
+        or (view.summary.status == "failed" and not _was_killed(view))
     ):
         findings.fault(f"{run_id} ({planned.workflow}) is {view.summary.status}: {view.error}")
     twice = Counter((step.node, step.visit) for step in view.steps if step.status == "completed")
@@ -94,6 +99,15 @@ def _audit_run(
     _audit_answers(client, view, promises, findings)
     for effect in view.effects:
         _audit_effect(view, effect, outside, findings)
+
+
+def _was_killed(view: RunView) -> bool:
+    """Whether the killer has met one step so often that it has no try left: its process died in each (X13)."""
+    error = view.error
+    if error is None or error.code != RunnerCrashed.code:
+        return False
+    tries = [step for step in view.steps if step.node == error.node and step.status == "failed"]
+    return len(tries) >= DEATHS_MAX
 
 
 def _audit_output(client: SyncClient, view: RunView, planned: PlannedRun, findings: Findings) -> None:
