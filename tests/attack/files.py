@@ -10,9 +10,10 @@ import subprocess
 from pathlib import Path
 
 import apsw
+import psutil
 
 from tests.attack.attack import Broken, attack, held, refused
-from tests.e2e.home import Home, wait_for
+from tests.e2e.home import Home, ended, gone
 
 ECHO = """
 flow = Workflow("echo", input=dict)
@@ -104,10 +105,10 @@ def the_database_is_deleted_under_the_daemon(home: Home) -> str:
     """Delete the database while the daemon serves: it stops loudly, and the next start makes no empty one."""
     home.config(RENEWS_OFTEN)
     home.run("start")
-    pid = home.pid
+    daemon = psutil.Process(home.pid)
     (home.home / "pwf.db").unlink()
     home.checked = False
-    wait_for(lambda: not _alive(pid), RENEWED_S_MAX)
+    gone(daemon, RENEWED_S_MAX)
     failed = [line for line in home.log() if line["event"] in ("daemon.failed", "daemon.refused")]
     held(failed, "the daemon ended without a word in its log")
     said = refused(home, "ls", saying="pwf state new")
@@ -115,25 +116,17 @@ def the_database_is_deleted_under_the_daemon(home: Home) -> str:
     return "the daemon stopped, and the next start was refused"
 
 
-def _alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-
-
 @attack("the home")
 def the_database_is_replaced_under_the_daemon(home: Home) -> str:
     """Put another database in the place of the one that is served: the daemon notices within a renewal."""
     home.config(RENEWS_OFTEN)
     home.run("start")
-    pid = home.pid
+    daemon = psutil.Process(home.pid)
     other = home.home / "other.db"
     shutil.copy(home.home / "pwf.db", other)
     other.rename(home.home / "pwf.db")
     home.checked = False
-    wait_for(lambda: not _alive(pid), RENEWED_S_MAX)
+    gone(daemon, RENEWED_S_MAX)
     return "the daemon stopped"
 
 
@@ -246,7 +239,7 @@ def the_lock_file_is_removed(home: Home) -> str:
     """Remove daemon.lock under a healthy daemon and start a second one: the first goes on, unfenced."""
     home.workflow("echo", ECHO)
     home.run("start")
-    pid = home.pid
+    daemon = psutil.Process(home.pid)
     socket_path = home.record.socket
     (home.home / "daemon.lock").unlink()
     second = home.spawn("daemon")
@@ -256,7 +249,7 @@ def the_lock_file_is_removed(home: Home) -> str:
         second.kill()
         second.communicate()
         raise Broken("a second daemon serves the same home") from error
-    held(_alive(pid), "the healthy daemon has ended")
+    held(not ended(daemon), "the healthy daemon has ended")
     with home.client() as client:
         client.call("daemon.status")
     run = home.start("echo", "--input", "{}")

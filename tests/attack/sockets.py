@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import socket
-import sys
 import time
 from pathlib import Path
 
@@ -14,15 +13,11 @@ import psutil
 from tests.attack.attack import attack, held
 from tests.attack.files import ECHO
 from tests.e2e.home import Home, wait_for
-from tests.e2e.raw import Raw
+from tests.e2e.raw import Raw, origin
 
 LOOP_S_MAX = 1.5  # that a second client waits meanwhile, on a loaded machine; the quadratic check took ten
 MEMORY_BYTES_MAX = 300 * 1024 * 1024
 KEYS = 40_000
-
-
-def origin(home: Home) -> dict[str, object]:
-    return {"cwd": str(home.project), "python": sys.executable, "environment": {}}
 
 
 @attack("the loop")

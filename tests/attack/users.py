@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 
 from tests.attack.attack import LeftOut, attack, contains, held, refused
+from tests.attack.files import ECHO
 from tests.e2e.home import Home
 
 VICTIM, ATTACKER = 64_311, 64_312  # numbers of nobody
@@ -33,14 +34,6 @@ while True:
             file.write(connection.recv(1 << 20))
     except OSError:
         pass
-"""
-
-ECHO = """
-flow = Workflow("echo", input=dict)
-
-@flow.compute
-def same(ctx):
-    return ctx.input
 """
 
 

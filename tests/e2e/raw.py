@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
+import sys
 from typing import Any
 
 from tests.e2e.home import Home
@@ -48,3 +49,8 @@ class Raw:
     def close(self) -> None:
         self._file.close()
         self._socket.close()
+
+
+def origin(home: Home) -> dict[str, Any]:
+    """Where a start says that it was typed."""
+    return {"cwd": str(home.project), "python": sys.executable, "environment": {}}

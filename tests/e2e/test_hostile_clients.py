@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from pwf.protocol.operations import OPERATIONS
 from tests.e2e.home import Home
-from tests.e2e.raw import Raw
+from tests.e2e.raw import Raw, origin
 from tests.e2e.world import World
 
 STRINGS = json.loads((Path(__file__).parents[1] / "data" / "strings" / "blns.json").read_text())
@@ -39,10 +37,6 @@ def raw(home: Home) -> Iterator[Raw]:
     found = Raw(home)
     yield found
     found.close()
-
-
-def origin(home: Home) -> dict[str, Any]:
-    return {"cwd": str(home.project), "python": sys.executable, "environment": {}}
 
 
 def assert_unharmed(home: Home, pid: int) -> None:

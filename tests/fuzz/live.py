@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import socket
-import sys
 import time
 from collections import Counter
 from pathlib import Path
@@ -22,6 +21,7 @@ from hypothesis import strategies as st
 from pwf.protocol.frames import FRAME_BYTES_MAX, PROTOCOL
 from pwf.protocol.operations import OPERATIONS
 from tests.e2e.home import Home
+from tests.e2e.raw import origin
 from tests.fuzz.strategies import damaged, instances, texts
 
 CALLBACK_MS_MAX = 50.0  # issue: nothing that a client sends holds up the others for longer
@@ -105,8 +105,7 @@ def requests(draw: st.DrawFn, home: Home, runs: list[str]) -> bytes:
     operation = draw(st.sampled_from(sorted(set(OPERATIONS) - LEFT_OUT)))
     payload = json.loads(msgspec.json.encode(draw(instances(OPERATIONS[operation].payload))))
     if operation == "run.start":
-        origin = {"cwd": str(home.project), "python": sys.executable, "environment": {}}
-        payload |= {"workflow": draw(st.sampled_from([*WORKFLOWS, "none"])), "origin": origin}
+        payload |= {"workflow": draw(st.sampled_from([*WORKFLOWS, "none"])), "origin": origin(home)}
         payload["input"] = draw(large | st.just({}))
     if operation == "request.answer":
         payload["answer"] = draw(large | st.just({}))

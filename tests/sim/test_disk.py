@@ -7,6 +7,7 @@ for each call that SQLite makes, and the fault comes at that call.
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
 from pathlib import Path
 
 import apsw
@@ -124,21 +125,28 @@ def calls_of(folder: Path, acts: frozenset[str] = CHANGES) -> int:
     return counted.calls
 
 
+def each_call(
+    tmp_path: Path, acts: frozenset[str] = CHANGES, chance: int = 0
+) -> Iterator[tuple[int, Script]]:
+    """The number of each call that the script makes, with a script of its own to fail there."""
+    (tmp_path / "count").mkdir()
+    for number in range(1, calls_of(tmp_path / "count", acts) + 1):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        yield number, Script(folder, chance)
+
+
 @pytest.mark.parametrize(
     "chance", [0, *(pytest.param(more, marks=pytest.mark.rest) for more in range(1, CHANCES))]
 )
 def test_when_power_fails_at_any_call_what_was_acknowledged_is_there_and_never_a_half(tmp_path, chance):
-    (tmp_path / "count").mkdir()
-    calls = calls_of(tmp_path / "count")
-    assert calls > 3 * COMMITS
-    for number in range(1, calls + 1):
-        folder = tmp_path / str(number)
-        folder.mkdir()
-        script = Script(folder, chance)
-        script.run(Counted(number, PowerFails(), CHANGES))
+    calls = 0
+    for calls, script in each_call(tmp_path, chance=chance):
+        script.run(Counted(calls, PowerFails(), CHANGES))
         script.disk.lose_power()
         script.maybe += script.refused  # the machine went off: nobody was told anything
         script.check()
+    assert calls > 3 * COMMITS
 
 
 @pytest.mark.parametrize(
@@ -151,12 +159,8 @@ def test_when_power_fails_at_any_call_what_was_acknowledged_is_there_and_never_a
     ids=["EIO", "ENOSPC", "ENOSPC that stays"],
 )
 def test_when_any_call_fails_nothing_acknowledged_is_lost_and_nothing_refused_is_there(tmp_path, what, lasts):
-    (tmp_path / "count").mkdir()
     acts = frozenset({"write"}) if isinstance(what, apsw.FullError) else CHANGES
-    for number in range(1, calls_of(tmp_path / "count", acts) + 1):
-        folder = tmp_path / str(number)
-        folder.mkdir()
-        script = Script(folder)
+    for number, script in each_call(tmp_path, acts):
         script.run(Counted(number, what, acts, lasts=lasts))
         script.check()
 
@@ -167,16 +171,12 @@ def test_a_sync_that_fails_and_drops_its_pages_loses_nothing_that_was_acknowledg
 ):
     """After such a failure the kernel calls the pages clean: a later sync says yes and writes nothing of them."""
     syncs = frozenset({"sync"})
-    (tmp_path / "count").mkdir()
-    for number in range(1, calls_of(tmp_path / "count", syncs) + 1):
-        folder = tmp_path / str(number)
-        folder.mkdir()
-        script = Script(folder)
+    for number, script in each_call(tmp_path, syncs):
         script.run(Counted(number, PagesDropped(), syncs), killed=killed)
         # The next daemon goes on with what the page cache shows, and acknowledges more.
         script.is_broken = False
         mount = script.disk.mount()
-        writer = make_spec(folder, vfs=mount.mount_name, synchronous="FULL").writer()
+        writer = make_spec(script.disk.folder, vfs=mount.mount_name, synchronous="FULL").writer()
         script.told = list(keys(writer.tx))
         script._commit(writer, "later")
         mount.dead = True
@@ -229,22 +229,14 @@ def test_after_a_dropped_sync_power_may_fail_at_any_call_of_the_next_daemon_and_
 
 def test_when_any_read_fails_the_store_says_so_or_goes_on_and_what_was_acknowledged_is_there(tmp_path):
     reads = frozenset({"read"})
-    (tmp_path / "count").mkdir()
-    for number in range(1, calls_of(tmp_path / "count", reads) + 1):
-        folder = tmp_path / str(number)
-        folder.mkdir()
-        script = Script(folder)
+    for number, script in each_call(tmp_path, reads):
         script.run(Counted(number, apsw.IOError("EIO"), reads))
         script.check()
 
 
 def test_when_any_read_comes_short_the_store_says_so_or_goes_on_and_what_was_acknowledged_is_there(tmp_path):
     reads = frozenset({"read"})
-    (tmp_path / "count").mkdir()
-    for number in range(1, calls_of(tmp_path / "count", reads) + 1):
-        folder = tmp_path / str(number)
-        folder.mkdir()
-        script = Script(folder)
+    for number, script in each_call(tmp_path, reads):
         script.run(Counted(number, ShortRead(), reads))
         script.check()
 
