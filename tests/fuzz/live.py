@@ -191,13 +191,17 @@ class Watch:
     """Reads what the loop has noted, and keeps the slowest."""
 
     def __init__(self, file: Path) -> None:
-        self._file = file.open()
-        self._file.read()  # of the daemon's start
+        self._file = file
+        self._read_to = file.stat().st_size  # not of the daemon's start
         self.slowest = Slow()
 
     def look(self, sent: list[bytes]) -> None:
         """After these frames."""
-        for line in self._file:
+        with self._file.open() as file:  # anew each time: nothing is left open where a rule does not hold
+            file.seek(self._read_to)
+            lines = file.readlines()
+            self._read_to = file.tell()
+        for line in lines:
             ms, task = line.rstrip().split(" ", 1)
             if float(ms) > self.slowest.ms:
                 self.slowest = Slow(
