@@ -249,6 +249,17 @@ def open_exit(identity: Identity) -> int | None:
     return fd if kept else None
 
 
+def open_child_exit(pid: int) -> int | None:
+    """A descriptor that gets readable when this child, which is not reaped yet, has ended; None where there is none.
+
+    The caller closes it.
+    """
+    try:
+        return os.pidfd_open(pid)
+    except OSError:  # no descriptor is left, or a sandbox refuses the call
+        return None
+
+
 def kill_identity(identity: Identity, signum: int = signal.SIGKILL) -> bool:
     """Signal exactly this process; False when it is gone. `PermissionError` when it is another user's."""
     fd = open_exit(identity)

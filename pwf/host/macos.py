@@ -192,6 +192,12 @@ def open_exit(identity: Identity) -> int | None:
         queue.close()
 
 
+def open_child_exit(pid: int) -> int | None:
+    """A descriptor that gets readable when this child has ended. None: look whether it has."""
+    del pid
+    return None
+
+
 def kill_identity(identity: Identity, signum: int = signal.SIGKILL) -> bool:
     """Signal exactly this process; False when it is gone. The check and the signal are two steps here."""
     if not is_alive(identity):

@@ -41,9 +41,7 @@ class NodeFacts(msgspec.Struct, frozen=True, kw_only=True):
     pure: bool = False  # may start before the step before it is acknowledged, and run again after a crash
     has_effect: bool = False  # must declare an effect; only such a kind may
     publishes: bool = False  # `ctx.publish` is there
-    needs_loop: bool = (
-        False  # runs in an event loop, whatever its function is: its runner can end it at its time
-    )
+    stops_itself: bool = False  # whatever its function is: its runner ends it at its time
     returns_output: bool = False  # the function's value is the output, and its annotation the output's type
     runs_command: bool = False  # the function says which command is run; the output is the command's result
     sets_timer: bool = False  # the function says until when; the output is the time
@@ -87,7 +85,7 @@ KINDS: dict[NodeKind, NodeFacts] = {
     "shell": NodeFacts(
         has_effect=True,
         publishes=True,
-        needs_loop=True,
+        stops_itself=True,
         runs_command=True,
         has_active_timeout=True,
         ends="when its command has ended",

@@ -6,7 +6,7 @@ of its own is left, or it does not claim so. Its last word needs no answer: noth
 dies: the daemon goes on from the last committed transition.
 
 A plain blocking loop. Starting an event loop costs more than a whole run of one step may take, so only
-async functions and commands get one, for themselves.
+async functions get one, for themselves.
 """
 
 from __future__ import annotations

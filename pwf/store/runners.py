@@ -57,7 +57,7 @@ def current_of(run: RunState, node: NodeSpec) -> Current:
         node=run.node,
         timeout_ms=node.timeout_ms,
         applying=manual,
-        stops_itself=node.is_async or KINDS[node.kind].needs_loop,
+        stops_itself=node.is_async or KINDS[node.kind].stops_itself,
     )
 
 

@@ -13,6 +13,7 @@ import msgspec
 import pytest
 
 from pwf.protocol.runner import encode_line
+from pwf.runner.kinds.command import Terminations
 from pwf.workflow.effects import NotApplied, idempotent, manual
 from pwf.workflow.shell import ShellResult
 from pwf.workflow.timing import seconds
@@ -278,6 +279,26 @@ def test_a_background_child_without_the_pipe_does_not_outlive_the_step() -> None
 def test_a_background_child_that_ends_soon_is_waited_for() -> None:
     found = result(shell(["sh", "-c", "(sleep 0.05; echo late) & echo early"]))
     assert (found.stdout, found.leftovers) == ("early\nlate\n", 0)
+
+
+def test_a_command_that_has_closed_its_streams_is_over_when_its_process_ends() -> None:
+    run = shell(["sh", "-c", "exec >&- 2>&-; sleep 0.1; exit 3"])
+    assert "exited with code 3" in message(run)
+
+
+def test_where_no_descriptor_tells_of_its_end_a_command_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pwf.host.open_child_exit", lambda pid: None)
+    assert result(shell(["sh", "-c", "exec 2>&-; echo out; exec >&-; sleep 0.02"])).stdout == "out\n"
+    assert shell(["sleep", "600"], {"stop_grace_ms": 100}, timeout=seconds(0.1)).last.outcome == "timed_out"
+
+
+def test_a_sigterm_that_comes_when_the_command_has_just_ended_ends_the_runner() -> None:
+    pid = os.fork()
+    if pid == 0:
+        with Terminations():
+            os.kill(os.getpid(), signal.SIGTERM)
+        os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == -signal.SIGTERM
 
 
 def test_a_marker_variable_reaches_the_command() -> None:

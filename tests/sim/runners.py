@@ -388,7 +388,7 @@ class SimRunner:
             applied = True
         else:
             applied = False
-        if KINDS[node.kind].needs_loop:
+        if KINDS[node.kind].stops_itself:
             await self._process.breathe(node.timeout_ms / 1_000)
             return Ended("timed_out", settled="unknown" if node.effect == "manual" else None)
         await self._process.breathe(node.timeout_ms / 1_000 * self._chance.choice([0.9, 1.05, 3.0]))

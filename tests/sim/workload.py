@@ -60,7 +60,7 @@ class NodeModel:
         return NodeSpec(
             id=self.id,
             kind=self.kind,
-            is_async=KINDS[self.kind].needs_loop,
+            is_async=KINDS[self.kind].stops_itself,
             timeout_ms=self.timeout_ms,
             retry=retry,
             effect=effect,

@@ -158,7 +158,7 @@ def test_every_room_says_what_it_owns_and_knows() -> None:
         ("from pwf import Workflow", {"trio", "anyio", "rich", "apsw", "asyncio"}),
         ("import pwf.client.sync", {"trio", "anyio", "rich", "apsw", "asyncio"} | PSUTIL),
         (
-            "import pwf.runner.spawn.zygote, pwf.runner.spawn.template",
+            "import pwf.runner.spawn.zygote, pwf.runner.spawn.template, pwf.runner.kinds.command",
             {"apsw", "rich", "jsonschema_rs", "trio"},
         ),
         ("import pwf.actors.daemon", {"pwf.workflow", "pwf.runner", "rich"} | PSUTIL),

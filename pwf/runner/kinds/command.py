@@ -10,14 +10,16 @@ returns when all of it is dead.
 from __future__ import annotations
 
 import contextlib
+import math
 import os
+import select
 import signal
 import subprocess
-from collections.abc import AsyncIterator
-from dataclasses import dataclass, field
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
 
-import trio
-
+from pwf import host
 from pwf.host import Identity
 from pwf.protocol.survivors import Survivor, name_all
 from pwf.runner.base import descendants
@@ -26,6 +28,7 @@ from pwf.runner.kinds.capture import Capture
 
 READ_BYTES = 64 * 1024
 POLL_S = 0.005
+POLL_S_MAX = 3_600.0  # what a poll can be told to wait
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,29 +45,6 @@ class Command:
     grace_s: float
 
 
-@dataclass(slots=True)
-class Running:
-    """A started command: its process, and which of the runner's descendants are not its own."""
-
-    command: Command
-    process: trio.Process
-    beside: descendants.Names
-    open_pipes: int = 2
-    quiet: trio.Event = field(default_factory=trio.Event)  # both pipes have reached their end
-    arrived: int = 0
-
-    def living(self) -> list[Identity]:
-        """The step's processes that still execute."""
-        return descendants.living(self.beside)
-
-    def signal(self, number: signal.Signals) -> None:
-        """Signal the group, and each of the step's processes wherever it is."""
-        if self.process.returncode is None:  # not reaped, so the group's number can't be another's
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(self.process.pid, number)
-        descendants.signal_all(self.living(), number)
-
-
 @dataclass(frozen=True, slots=True)
 class CommandEnd:
     """`exit_code` is negative for a signal; `leftovers`: what had to be killed after it."""
@@ -79,18 +59,60 @@ def run_command(command: Command) -> CommandEnd:
 
     SIGTERM to the runner meanwhile ends the command as a timeout does, and then the runner.
     """
-    end = trio.run(_run, command)
+    with Terminations() as terminations:
+        running = _Running(command, terminations)
+        try:
+            end = running.supervise()
+        finally:
+            running.close()
     descendants.reap()
     command.stdout.close()
     command.stderr.close()
     return end
 
 
-async def _run(command: Command) -> CommandEnd:
-    beside = descendants.snapshot()
-    with trio.open_signal_receiver(signal.SIGTERM) as terminations:
-        process = await trio.lowlevel.open_process(
+class Terminations:
+    """SIGTERM to this process makes `descriptor` readable while a command runs, and ends nothing by itself."""
+
+    def __enter__(self) -> Terminations:
+        self.descriptor, self._write = os.pipe()
+        os.set_blocking(self.descriptor, False)
+        os.set_blocking(self._write, False)
+        self._woke_before = signal.set_wakeup_fd(self._write, warn_on_full_buffer=False)
+        self._handler_before = signal.signal(signal.SIGTERM, _note)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        signal.signal(signal.SIGTERM, self._handler_before)
+        signal.set_wakeup_fd(self._woke_before)
+        owed = self.heard()
+        os.close(self.descriptor)
+        os.close(self._write)
+        if owed:  # it came when the command had ended
+            signal.raise_signal(signal.SIGTERM)
+
+    def heard(self) -> bool:
+        """Whether SIGTERM came. The descriptor tells of every signal that Python handles, so it may be another."""
+        try:
+            return signal.SIGTERM in os.read(self.descriptor, READ_BYTES)
+        except BlockingIOError:
+            return False
+
+
+def _note(*_: object) -> None:
+    """The signal's number is in the pipe."""
+
+
+class _Running:
+    """A started command. `_serve` waits for its output, its end, room for its input, and SIGTERM."""
+
+    def __init__(self, command: Command, terminations: Terminations) -> None:
+        self._command = command
+        self._terminations = terminations
+        self._beside = descendants.snapshot()
+        self._process = process = subprocess.Popen(
             command.argv,
+            bufsize=0,
             stdin=subprocess.DEVNULL if command.stdin is None else subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -98,96 +120,148 @@ async def _run(command: Command) -> CommandEnd:
             env=command.environment,
             process_group=0,
         )
-        running = Running(command, process, beside)
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(_die_with_runner, running, terminations)
-            nursery.start_soon(_feed, running)
-            nursery.start_soon(_read, running, process.stdout, command.stdout)
-            nursery.start_soon(_read, running, process.stderr, command.stderr)
-            end = await _supervise(running)
-            nursery.cancel_scope.cancel()
-    return end
+        assert process.stdout is not None
+        assert process.stderr is not None
+        self._outputs = {
+            process.stdout.fileno(): (process.stdout, command.stdout),
+            process.stderr.fileno(): (process.stderr, command.stderr),
+        }
+        self._arrived = 0
+        self._input = memoryview(command.stdin or b"")
+        self._exit = host.open_child_exit(process.pid)
+        self._poll = select.poll()
+        for descriptor in (*self._outputs, terminations.descriptor):
+            self._poll.register(descriptor, select.POLLIN)
+        if self._exit is not None:
+            self._poll.register(self._exit, select.POLLIN)
+        if process.stdin is not None:
+            os.set_blocking(process.stdin.fileno(), False)
+            self._poll.register(process.stdin.fileno(), select.POLLOUT)
 
+    def close(self) -> None:
+        """Let go of its pipes, whatever it is doing."""
+        for stream in (self._process.stdin, self._process.stdout, self._process.stderr):
+            if stream is not None:
+                stream.close()
+        if self._exit is not None:
+            os.close(self._exit)
 
-async def _supervise(running: Running) -> CommandEnd:
-    with trio.move_on_after(max(0.0, running.command.timeout_s)) as scope:
-        await running.process.wait()
-    if scope.cancelled_caught:
-        await _stop(running, running.command.grace_s)
-        await _drain(running)
-        return CommandEnd(running.process.returncode or 0, timed_out=True)
-    leftovers = await _settle(running)
-    await _drain(running)
-    return CommandEnd(running.process.returncode or 0, timed_out=False, leftovers=leftovers)
+    # --- the order of its end ---
 
+    def supervise(self) -> CommandEnd:
+        """Wait for its end, for as long as it may take, and for all that it has left."""
+        late = not self._until(self._ended, self._command.timeout_s)
+        leftovers: tuple[Survivor, ...] = ()
+        if late:
+            self._stop(self._command.grace_s)
+        else:
+            leftovers = self._settle()
+        self._drain()
+        return CommandEnd(self._process.returncode, timed_out=late, leftovers=leftovers)
 
-async def _settle(running: Running) -> tuple[Survivor, ...]:
-    """After the command's own end: let the rest end by itself for a moment, then kill it; what it was."""
-    with trio.move_on_after(WAIT_S):
-        await running.quiet.wait()
-        await _gone(running)
-        return ()
-    leftovers = name_all(running.living())
-    await _stop(running, 0)
-    return leftovers
+    def _settle(self) -> tuple[Survivor, ...]:
+        """After the command's own end: let the rest end by itself for a moment, then kill it; what it was."""
+        began = time.monotonic()
+        if self._until(self._quiet, WAIT_S) and self._until(self._gone, began + WAIT_S - time.monotonic()):
+            return ()
+        leftovers = name_all(self._living())
+        self._stop(0)
+        return leftovers
 
+    def _drain(self) -> None:
+        """Read what is still in the pipes: to their end, or until nothing comes any more."""
+        before = -1  # else a process that is none of ours holds the pipe open
+        while not self._quiet() and self._arrived != before:
+            before = self._arrived
+            self._until(self._quiet, WAIT_S)
 
-async def _drain(running: Running) -> None:
-    """Read what is still in the pipes: to their end, or until nothing comes any more."""
-    while not running.quiet.is_set():
-        before = running.arrived
-        with trio.move_on_after(WAIT_S):
-            await running.quiet.wait()
-        if running.arrived == before:
-            return  # a process that is none of ours holds the pipe open
+    def _stop(self, grace_s: float) -> None:
+        """SIGTERM, the grace, then SIGKILL until none is left. Takes as long as the kernel needs to end them."""
+        if grace_s > 0:
+            self._signal(signal.SIGTERM)
+            if self._until(self._gone, grace_s):
+                return
+        self._signal(signal.SIGKILL)
+        while not self._until(self._gone, POLL_S * 4):
+            self._signal(signal.SIGKILL)
 
-
-async def _stop(running: Running, grace_s: float) -> None:
-    """SIGTERM, the grace, then SIGKILL until none is left. Takes as long as the kernel needs to end them."""
-    if grace_s > 0:
-        running.signal(signal.SIGTERM)
-        with trio.move_on_after(grace_s):
-            await _gone(running)
-            return
-    while True:
-        running.signal(signal.SIGKILL)
-        with trio.move_on_after(POLL_S * 4):
-            await _gone(running)
-            return
-
-
-async def _gone(running: Running) -> None:
-    await running.process.wait()
-    # The kernel tells nobody when a process that was adopted late ends: look.
-    while not descendants.reap() and running.living():  # noqa: ASYNC110
-        await trio.sleep(POLL_S)
-
-
-async def _die_with_runner(running: Running, terminations: AsyncIterator[int]) -> None:
-    async for _ in terminations:
-        with trio.CancelScope(shield=True):
-            await _stop(running, running.command.grace_s / 2)  # within the time that the daemon gives us
+    def _die_with_runner(self) -> None:
+        """End the command within the time that the daemon gives us, and then this process."""
+        self._stop(self._command.grace_s / 2)
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         os.kill(os.getpid(), signal.SIGTERM)
 
+    # --- what holds of it ---
 
-async def _feed(running: Running) -> None:
-    stream, data = running.process.stdin, running.command.stdin
-    if stream is None or data is None:
-        return
-    async with stream:
-        try:
-            await stream.send_all(data)
-        except trio.BrokenResourceError:
-            return  # the command doesn't want the rest
+    def _ended(self) -> bool:
+        return self._process.poll() is not None
 
+    def _quiet(self) -> bool:
+        return not self._outputs
 
-async def _read(running: Running, stream: trio.abc.ReceiveStream | None, capture: Capture) -> None:
-    assert stream is not None
-    async with stream:
-        while data := await stream.receive_some(READ_BYTES):
-            running.arrived += len(data)
+    def _gone(self) -> bool:
+        """Whether all that it started has ended. Only once it is reaped itself may others be."""
+        return self._ended() and (descendants.reap() or not self._living())
+
+    def _living(self) -> list[Identity]:
+        """The step's processes that still execute."""
+        return descendants.living(self._beside)
+
+    def _signal(self, number: signal.Signals) -> None:
+        """Signal the group, and each of the step's processes wherever it is."""
+        if not self._ended():  # not reaped, so the group's number can't be another's
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self._process.pid, number)
+        descendants.signal_all(self._living(), number)
+
+    # --- what happens ---
+
+    def _until(self, holds: Callable[[], bool], seconds: float) -> bool:
+        """Serve what happens until it holds, or until the time is over. Whether it holds."""
+        deadline = time.monotonic() + seconds
+        # The kernel tells nobody when a process that was adopted late ends, and not everywhere when a child does: look.
+        told = self._exit is not None and holds != self._gone
+        while not holds():
+            left = deadline - time.monotonic()
+            if left <= 0:
+                return False
+            self._serve(min(left, POLL_S_MAX if told else POLL_S))
+        return True
+
+    def _serve(self, wait_s: float) -> None:
+        terminated = False
+        for descriptor, _ in self._poll.poll(math.ceil(wait_s * 1000)):
+            if descriptor in self._outputs:
+                self._read(descriptor)
+            elif descriptor == self._terminations.descriptor:
+                terminated = self._terminations.heard()
+            elif descriptor == self._exit:
+                self._poll.unregister(descriptor)
+            else:
+                self._feed(descriptor)
+        if terminated:
+            self._die_with_runner()
+
+    def _read(self, descriptor: int) -> None:
+        stream, capture = self._outputs[descriptor]
+        data = os.read(descriptor, READ_BYTES)
+        if data:
+            self._arrived += len(data)
             capture.feed(data)
-    running.open_pipes -= 1
-    if running.open_pipes == 0:
-        running.quiet.set()
+        else:
+            self._poll.unregister(descriptor)
+            del self._outputs[descriptor]
+            stream.close()
+
+    def _feed(self, descriptor: int) -> None:
+        stream = self._process.stdin
+        assert stream is not None
+        try:
+            self._input = self._input[os.write(descriptor, self._input) :]
+        except BlockingIOError:
+            return
+        except BrokenPipeError:
+            self._input = self._input[:0]  # the command doesn't want the rest
+        if not self._input:
+            self._poll.unregister(descriptor)
+            stream.close()

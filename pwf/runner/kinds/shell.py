@@ -44,7 +44,7 @@ KIND: NodeKind = "shell"
 
 def run(step: Step) -> Ended:
     """Ask the function for the command, run it, and read what it said."""
-    from pwf.runner.kinds.command import run_command  # imports trio, which runs without commands do without
+    from pwf.runner.kinds.command import run_command  # imports what runs without commands do without
 
     try:
         command = command_of(step, call(step, step.node.fn, step.node.is_async))

@@ -77,13 +77,13 @@ def run_template(descriptor: int, reserved: host.ReservedVariable) -> int:
 
 def preload(workflow: Workflow[Any]) -> None:
     """Import what the nodes' kinds need, once for all runners: an async node would pay 100 ms for trio in each."""
-    loops = any(
-        node.is_async or node.observe_is_async or KINDS[node.kind].needs_loop
-        for node in workflow.nodes.values()
-    )
-    publishes = any(KINDS[node.kind].publishes for node in workflow.nodes.values())
+    nodes = workflow.nodes.values()
+    loops = any(node.is_async or node.observe_is_async for node in nodes)
+    publishes = any(KINDS[node.kind].publishes for node in nodes)
+    commands = any(KINDS[node.kind].runs_command for node in nodes)
     for name in (
         *(("pwf.runner.base.updates",) if publishes else ()),
+        *(("pwf.runner.kinds.command",) if commands else ()),
         *(("trio", "concurrent.futures.thread", "subprocess") if loops else ()),
     ):
         importlib.import_module(name)
