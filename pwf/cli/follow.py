@@ -1,7 +1,8 @@
-"""Following one run to its end: a live tree on a terminal, a line per change elsewhere.
+"""Following one run: a live tree on a terminal, a line per change elsewhere, nothing for programs.
 
 The view comes from a subscription, so a daemon that is restarted meanwhile is seen as a pause. Interrupting
-leaves the run going. With a terminal on both sides, open checkpoints are asked on the spot.
+leaves the run going. With a terminal on both sides, open checkpoints are asked on the spot. `Patience` says when the
+following ends.
 """
 
 from __future__ import annotations
@@ -10,10 +11,11 @@ import sys
 from typing import TYPE_CHECKING, Protocol
 
 from pwf.cli.out import Out
+from pwf.cli.patience import Followed, Patience
 from pwf.errors import Unavailable
 from pwf.present import progress, text
 from pwf.protocol.kinds import REQUESTS
-from pwf.protocol.views import ENDED, RunView, StepView
+from pwf.protocol.views import RunView, StepView
 
 if TYPE_CHECKING:
     from pwf.client.sync import SyncClient
@@ -35,36 +37,46 @@ class Screen(Protocol):
         """Leave the last state standing."""
 
 
-def follow(client: SyncClient, run_id: str, out: Out, *, ask: bool) -> RunView:
-    """Show the run until it has ended; return the last view.
+def follow(client: SyncClient, run_id: str, out: Out, patience: Patience, *, every: bool = False) -> Followed:
+    """Show the run until `patience` is over; return the last view. `every`: with --json, each state as a line.
 
-    `ask`: answer open checkpoints in this terminal. Raises what ends the subscription, and KeyboardInterrupt.
+    Where people are on both sides, and the run is followed to its end, open checkpoints are asked here. Raises what
+    ends the subscription, `Unavailable` when the time ran out before the first view, and KeyboardInterrupt.
     """
     from pwf.cli.ask import Asker
 
     subscription = client.subscribe("run", run_id=run_id)
-    asker = Asker(client, out, subscription) if ask and out.is_terminal and sys.stdin.isatty() else None
-    screen = _screen(out)
+    asks = patience.until == "ended" and out.is_terminal and not out.as_json and sys.stdin.isatty()
+    asker = Asker(client, out, subscription) if asks else None
+    screen = _screen(out, every=every)
     view: RunView | None = None
     seen = 0
     try:
         while True:
             tick = None if view is None else screen.tick_s(view)
-            if client.next_news(subscription, seen, tick):
+            if client.next_news(subscription, seen, patience.left_s(tick)):
                 seen = subscription.news
                 value = subscription.value()
                 assert isinstance(value, RunView)
                 view = value
             elif subscription.ended:
                 raise Unavailable("the daemon ended the view", hint=f"pwf watch {run_id}")
-            if view is None:
-                continue
-            screen.show(view, out.now_ms())
-            if view.summary.status in ENDED:
-                return view
-            if asker is not None and asker.wants(view):
+            if view is not None:
+                screen.show(view, out.now_ms())
+                if patience.is_over(view):
+                    return Followed(view, done=True)
+            if patience.has_run_out:
+                if view is None:
+                    raise Unavailable(
+                        f"the time ran out before run {run_id} could be read", hint="pwf status"
+                    )
+                return Followed(view, done=False)
+            if view is not None and asker is not None and asker.wants(view):
                 screen.suspend()
                 asker.ask(view)
+    except KeyboardInterrupt:
+        come_back(run_id if view is None else view.summary.run_id, out)
+        raise
     finally:
         screen.close()
 
@@ -75,12 +87,37 @@ def come_back(run_id: str, out: Out) -> None:
     out.note(f"\nthe run goes on; come back with:  pwf watch {shown}\nor end it with:  pwf cancel {shown}")
 
 
-def _screen(out: Out) -> Screen:
+def _screen(out: Out, *, every: bool) -> Screen:
+    if out.as_json:
+        return JsonScreen(out, every=every)
     if not out.is_terminal:
         return PlainScreen(out)
     from pwf.cli.live import LiveScreen
 
     return LiveScreen(out)
+
+
+class JsonScreen:
+    """Each state as a line of JSON, or none of them."""
+
+    def __init__(self, out: Out, *, every: bool) -> None:
+        self._out = out
+        self._every = every
+        self._said: RunView | None = None
+
+    def show(self, view: RunView, now_ms: int) -> None:
+        if self._every and view is not self._said:
+            self._said = view
+            self._out.emit(view)
+
+    def tick_s(self, view: RunView) -> float | None:
+        return None
+
+    def suspend(self) -> None:
+        """Nothing holds the terminal."""
+
+    def close(self) -> None:
+        """Nothing holds the terminal."""
 
 
 class PlainScreen:

@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING
 
 from pwf.cli import exits
 from pwf.cli.commands import Commands, client
-from pwf.cli.out import Out
+from pwf.cli.out import Out, UsageError
+from pwf.cli.patience import Patience, add_patience, patience, say_what_to_type
 from pwf.present import text
+from pwf.protocol.views import ENDED
 
 if TYPE_CHECKING:
     from pwf.client.core import CallReply
@@ -22,8 +24,11 @@ def add(commands: Commands) -> None:
         run,
         "start a workflow and watch it to its end",
         example="pwf run hello --set name=Ada\npwf run ./release.py --input @release.json --detach\n"
-        "pwf run nightly --at 2030-01-31T02:00 --key nightly-31 --input '{\"full\": true}'",
-        more="Ctrl-C leaves the run going.",
+        "pwf run nightly --at 2030-01-31T02:00 --key nightly-31 --input '{\"full\": true}'\n"
+        "pwf run nightly --until parked --timeout 2h --json < /dev/null",
+        more="Ctrl-C leaves the run going. The run's id comes first. Without a terminal on stdin nobody can answer:\n"
+        "run then returns with exit code 7 when the run needs a person, and says what to type (unless --until ended).\n"
+        "--json prints lines: the run's id first, its last state at the end.",
     )
     parser.add_argument("workflow", metavar="WORKFLOW", help="a name in .pwf/workflows, or a path to a file")
     parser.add_argument("--input", metavar="JSON|@FILE|-", help="the input: JSON, a file, or - for stdin")
@@ -38,22 +43,19 @@ def add(commands: Commands) -> None:
     parser.add_argument("--key", metavar="IDEMPOTENCY_KEY", help="the same key never starts a second run")
     parser.add_argument("--at", metavar="TIME", help="start later: ISO 8601, or +10m, 2h30m")
     parser.add_argument("--detach", action="store_true", help="return as soon as the run is stored")
+    add_patience(parser, default="the default without a terminal on stdin")
 
 
 def run(options: argparse.Namespace, out: Out) -> int:
+    if options.detach and (options.until or options.timeout):
+        raise UsageError(
+            "--detach does not wait: it goes with neither --until nor --timeout", hint="pwf run --help"
+        )
+    waits = patience(options)
     with client() as daemon:
         reply = _start(daemon, options, out)
-        started = reply.result
-        if options.detach:
-            _say_started(reply, out)
-            return exits.OK
-        try:
-            return follow_to_end(daemon, started.run_id, out, started=reply)
-        except KeyboardInterrupt:
-            from pwf.cli.follow import come_back
-
-            come_back(started.run_id, out)
-            return exits.INTERRUPTED
+        _say_started(reply, out, detached=options.detach)
+        return exits.OK if options.detach else follow_it(daemon, reply.result.run_id, out, waits)
 
 
 def _start(daemon: SyncClient, options: argparse.Namespace, out: Out) -> CallReply:
@@ -92,7 +94,8 @@ def _start(daemon: SyncClient, options: argparse.Namespace, out: Out) -> CallRep
         raise
 
 
-def _say_started(reply: CallReply, out: Out) -> None:
+def _say_started(reply: CallReply, out: Out, *, detached: bool) -> None:
+    """The run's id before anything else, so that a script has it whatever comes; a live tree has it in its head."""
     started = reply.result
     if out.as_json:
         out.emit(
@@ -106,12 +109,10 @@ def _say_started(reply: CallReply, out: Out) -> None:
             }
         )
         return
-    _notes(reply, out)
-    out.print(text.line(started.run_id))
-
-
-def _notes(reply: CallReply, out: Out) -> None:
-    started = reply.result
+    if detached:
+        out.print(text.line(started.run_id))
+    elif not out.is_terminal:
+        out.print(f"run {text.line(started.run_id)}")
     for warning in started.warnings:
         out.note(f"warning: {text.line(warning)}")
     if reply.outcome == "adopted":
@@ -119,21 +120,19 @@ def _notes(reply: CallReply, out: Out) -> None:
         out.note(f"adopted the run that exists{older}: {text.line(started.run_id)} ({started.status})")
 
 
-def follow_to_end(daemon: SyncClient, run_id: str, out: Out, *, started: CallReply | None = None) -> int:
-    """Follow a run, print how it ended; returns the exit code."""
-    if out.as_json:
-        result = daemon.wait(run_id)
-        out.emit(result)
-        return exits.of_status(result.summary.status)
+def follow_it(daemon: SyncClient, run_id: str, out: Out, waits: Patience, *, every: bool = False) -> int:
+    """Follow a run and print where it arrived; returns the exit code. `every`: with --json, each state as a line."""
     from pwf.cli.follow import follow
 
-    if started is not None:
-        _notes(started, out)
-        if not out.is_terminal:
-            out.print(f"run {text.line(run_id)}")
-    view = follow(daemon, run_id, out, ask=True)
-    print_end(daemon, view, out)
-    return exits.of_status(view.summary.status)
+    followed = follow(daemon, run_id, out, waits, every=every)
+    if out.as_json:
+        if not every:
+            out.emit(followed.view)
+    elif followed.done and followed.view.summary.status in ENDED:
+        print_end(daemon, followed.view, out)
+    else:
+        say_what_to_type(followed, out)
+    return followed.code
 
 
 OUTPUT_BYTES_SHOWN = 16 * 1024

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import argparse
-import time
 from typing import TYPE_CHECKING, Any
 
 from pwf.cli import exits
 from pwf.cli.commands import RUN_HELP, Commands, client
-from pwf.cli.out import Out
+from pwf.cli.out import Out, UsageError
+from pwf.cli.patience import add_patience, patience
 from pwf.errors import Unavailable
 from pwf.present import text
 from pwf.present.marks import STATUS_STYLE
+from pwf.protocol.views import NEEDS_PERSON
 
 if TYPE_CHECKING:
     from pwf.client.sync import SyncClient
@@ -25,10 +26,12 @@ def add(commands: Commands) -> None:
         "watch",
         watch,
         "watch a run, or all runs",
-        example="pwf watch @last\npwf watch",
-        more="Without RUN: a live list of runs. Ctrl-C stops watching; runs go on.",
+        example="pwf watch @last\npwf watch\npwf watch @last --until parked --timeout 10m",
+        more="Without RUN: a live list of runs. Ctrl-C stops watching; runs go on. Without a terminal on stdin it\n"
+        "ends with exit code 7 when the run needs a person (unless --until ended).",
     )
     parser.add_argument("run_id", metavar="RUN", nargs="?", help=RUN_HELP)
+    add_patience(parser, default="the default without a terminal on stdin")
     parser = commands.add(
         "wait",
         wait,
@@ -38,44 +41,19 @@ def add(commands: Commands) -> None:
         "7 needs a person, 9 the time ran out.",
     )
     parser.add_argument("run_ids", metavar="RUN", nargs="+", help=RUN_HELP)
-    parser.add_argument(
-        "--until",
-        choices=("ended", "parked"),
-        default="ended",
-        help="parked: also when the run needs a person",
-    )
-    parser.add_argument("--timeout", metavar="DURATION", help="give up after this long (30s, 2h30m)")
+    add_patience(parser, default="the default is ended")
 
 
 def watch(options: argparse.Namespace, out: Out) -> int:
-    try:
-        with client() as daemon:
-            if options.run_id is None:
-                return _watch_all(daemon, out)
-            if out.as_json:
-                return _stream(daemon, options.run_id, out)
-            return _watch_one(daemon, options.run_id, out)
-    except KeyboardInterrupt:
-        if options.run_id is not None:
-            from pwf.cli.follow import come_back
+    if options.run_id is None and (options.until or options.timeout):
+        raise UsageError("--until and --timeout need a RUN", hint="pwf watch @last --until parked")
+    waits = patience(options)
+    with client() as daemon:
+        if options.run_id is None:
+            return _watch_all(daemon, out)
+        from pwf.cli.run import follow_it
 
-            come_back(options.run_id, out)
-        return exits.INTERRUPTED
-
-
-def _watch_one(daemon: SyncClient, run_id: str, out: Out) -> int:
-    from pwf.cli.run import follow_to_end
-
-    return follow_to_end(daemon, run_id, out)
-
-
-def _stream(daemon: SyncClient, run_id: str, out: Out) -> int:
-    """Every state as a line of JSON."""
-    status = "running"
-    for view in daemon.view(run_id):
-        out.emit(view)
-        status = view.summary.status
-    return exits.of_status(status)
+        return follow_it(daemon, options.run_id, out, waits, every=True)
 
 
 def _watch_all(daemon: SyncClient, out: Out) -> int:
@@ -162,20 +140,14 @@ class _LiveList:
 
 
 def wait(options: argparse.Namespace, out: Out) -> int:
-    timeout_s: float | None = None
-    if options.timeout is not None:
-        from pwf.cli.typed import duration_ms
-
-        timeout_s = duration_ms(options.timeout, "--timeout") / 1000
-    deadline = None if timeout_s is None else time.monotonic() + timeout_s
+    waits = patience(options, default="ended")
     results: list[WaitResult] = []
     try:
         with client() as daemon:
             # All must be known before any is waited for; and `@last` is one run, whatever starts meanwhile.
             named = [daemon.call("run.status", run_id=run_id) for run_id in options.run_ids]
             for run_id in [one.summary.run_id for one in named]:
-                left = None if deadline is None else max(0.0, deadline - time.monotonic())
-                result = daemon.wait(run_id, until=options.until, timeout_s=left)
+                result = daemon.wait(run_id, until=waits.until, timeout_s=waits.left_s())
                 results.append(result)
                 _say(result, out)
     except KeyboardInterrupt:
@@ -197,4 +169,7 @@ def _say(result: WaitResult, out: Out) -> None:
     more = "" if result.done else "  (the time ran out)"
     reason = f"  {text.line(summary.reason, 100)}" if summary.reason else ""
     title = text.line(summary.title or summary.workflow, 60)
-    out.print(f"{text.line(summary.run_id)}  {title}  {out.status(summary.status)}{more}{reason}")
+    run_id = text.line(summary.run_id)
+    out.print(f"{run_id}  {title}  {out.status(summary.status)}{more}{reason}")
+    if result.done and summary.status in NEEDS_PERSON:
+        out.note(f"it needs a person; what to type is told by:  pwf explain {run_id}")

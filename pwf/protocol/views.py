@@ -27,6 +27,7 @@ Status = Literal[
     "cancelled",
 ]
 ENDED: frozenset[str] = frozenset({"completed", "failed", "timed_out", "cancelled"})
+NEEDS_PERSON: frozenset[str] = frozenset({"waiting", "paused", "ambiguous", "held"})
 Hold = Literal[
     "paused",
     "source_changed",

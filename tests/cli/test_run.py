@@ -22,7 +22,7 @@ from pwf.present.tree import tree
 from pwf.protocol.graph import NodeSpec, Way, WorkflowGraph
 from pwf.protocol.operations import Explained, Nothing, RunList, StartPayload, WaitPayload, WaitResult
 from pwf.protocol.runner import StepError, Value
-from pwf.protocol.views import UpdateView
+from pwf.protocol.views import NEEDS_PERSON, Explanation, RunView, UpdateView
 from tests.cli.conftest import Pwf, script_run
 from tests.client import samples
 from tests.client.fake_daemon import FakeDaemon
@@ -159,13 +159,77 @@ def test_the_exit_code_tells_how_the_run_ended(pwf: Pwf, daemon: FakeDaemon, sta
     assert pwf("watch", samples.RUN).code == code
 
 
-def test_json_prints_one_object_at_the_end(pwf: Pwf, daemon: FakeDaemon) -> None:
-    script_run(daemon)
-    summary = samples.summary(status="failed")
-    daemon.on("run.wait", lambda request, payload: WaitResult(summary=summary, done=True))
+def test_json_prints_the_run_id_first_and_the_last_view_at_the_end(pwf: Pwf, daemon: FakeDaemon) -> None:
+    script_run(daemon, samples.run_view(), ended("failed"))
     result = pwf("run", "release", "--json")
+    first, last = result.out.splitlines()
     assert result.code == exits.NO
-    assert result.json["summary"]["status"] == "failed"
+    assert json.loads(first) == {
+        "run_id": samples.RUN,
+        "status": "queued",
+        "revision": 1,
+        "adopted": False,
+        "code_is_older": False,
+        "warnings": [],
+    }
+    assert msgspec.json.decode(last, type=RunView).summary.status == "failed"
+
+
+def waiting() -> RunView:
+    why = Explanation(
+        code="request_open",
+        reason="node 'review' asked",
+        changes_when="when it is answered",
+        commands=("pwf answer q1w2e3r4t5y6 JSON", f"pwf cancel {samples.RUN}"),
+    )
+    head = samples.summary(status="waiting", node="review", request_id="q1w2e3r4t5y6")
+    return samples.run_view(summary=head, request=samples.request(), explanation=why)
+
+
+def test_with_nobody_at_stdin_run_ends_where_a_person_is_needed_and_says_what_to_type(
+    pwf: Pwf, daemon: FakeDaemon
+) -> None:
+    script_run(daemon, samples.run_view(), waiting())
+    for words in (("run", "release"), ("watch", samples.RUN)):
+        result = pwf(*words)
+        assert result.code == exits.NEEDS_PERSON
+        assert result.err == (
+            "the run needs a person: node 'review' asked; type one of\n"
+            f"  pwf answer q1w2e3r4t5y6 JSON\n  pwf cancel {samples.RUN}\n"
+            f"and follow it again with:  pwf watch {samples.RUN}\n"
+        )
+    lines = pwf("run", "release", "--json").out.splitlines()
+    assert json.loads(lines[0])["run_id"] == samples.RUN
+    assert json.loads(lines[-1])["explanation"]["commands"][0] == "pwf answer q1w2e3r4t5y6 JSON"
+
+
+@pytest.mark.parametrize("status", sorted(NEEDS_PERSON))
+def test_until_parked_ends_at_every_standstill_that_only_a_person_ends(
+    pwf: Pwf, daemon: FakeDaemon, status: Any
+) -> None:
+    script_run(daemon, samples.run_view(summary=samples.summary(status=status)))
+    assert pwf("run", "release", "--until", "parked").code == exits.NEEDS_PERSON
+
+
+def test_until_ended_waits_on_where_a_person_is_needed(pwf: Pwf, daemon: FakeDaemon) -> None:
+    script_run(daemon, waiting(), ended())
+    assert pwf("run", "release", "--until", "ended").code == exits.OK
+    assert pwf("watch", samples.RUN, "--until", "ended", "--json").code == exits.OK
+
+
+def test_a_run_that_is_not_over_in_time_is_left_with_what_to_type(pwf: Pwf, daemon: FakeDaemon) -> None:
+    script_run(daemon, samples.run_view())
+    result = pwf("run", "release", "--timeout", "100ms")
+    assert result.code == exits.TIME_OUT
+    assert result.err == f"the time ran out; the run goes on; come back with:  pwf watch {samples.RUN}\n"
+    result = pwf("watch", samples.RUN, "--timeout", "100ms", "--json")
+    assert (result.code, json.loads(result.out)["summary"]["status"]) == (exits.TIME_OUT, "running")
+
+
+def test_what_does_not_wait_takes_no_patience(pwf: Pwf, daemon: FakeDaemon) -> None:
+    assert pwf("run", "release", "--detach", "--timeout", "1s").code == exits.USAGE
+    assert pwf("watch", "--until", "parked").code == exits.USAGE
+    assert daemon.requests == []
 
 
 def test_a_failed_run_shows_error_and_traceback_made_safe(pwf: Pwf, daemon: FakeDaemon) -> None:

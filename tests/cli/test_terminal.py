@@ -161,6 +161,26 @@ def test_ctrl_c_leaves_the_run_going_and_says_how_to_come_back(daemon: FakeDaemo
     assert daemon.of("run.cancel") == []
 
 
+def test_leaving_a_watched_run_names_that_run_and_not_the_reference_to_it(
+    daemon: FakeDaemon, terminal: Spawn
+) -> None:
+    script_run(daemon, samples.run_view())
+    child = terminal("watch", "@last", NO_COLOR="1")
+    child.expect("collect")
+    child.sendintr()
+    child.expect(f"come back with:  pwf watch {samples.RUN}")
+    child.expect(f"pwf cancel {samples.RUN}")
+    assert exit_code(child) == exits.INTERRUPTED
+
+
+def test_until_parked_asks_nothing_on_the_spot(daemon: FakeDaemon, terminal: Spawn) -> None:
+    asking(daemon, lambda payload: None)
+    child = terminal("run", "release", "--until", "parked", NO_COLOR="1")
+    child.expect("the run needs a person")
+    assert exit_code(child) == exits.NEEDS_PERSON
+    assert "answer>" not in child.before
+
+
 def test_the_tree_survives_a_lost_connection(daemon: FakeDaemon, terminal: Spawn) -> None:
     views = iter([samples.run_view(), ended(output=samples.value("after all"))])
     script_run(daemon)

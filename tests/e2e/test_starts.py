@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import socket
 import time
 from collections.abc import Iterator
@@ -160,7 +161,9 @@ def test_input_comes_from_a_file_from_stdin_and_from_set(echo: World) -> None:
         echo.home.run(*words, "--input", f"@{path}", "--set", "a.1=true", "--set", "b.c=text"),
         echo.home.run(*words, "--input", "-", text='{"a": [1, true], "b": {"c": "text"}}'),
     ):
-        run_id = __import__("json").loads(done.stdout)["summary"]["run_id"]
+        first, last = map(json.loads, done.stdout.splitlines())
+        assert first["run_id"] == last["summary"]["run_id"]
+        run_id = first["run_id"]
         assert echo.output(run_id) == {"a": [1, True], "b": {"c": "text"}}
 
 

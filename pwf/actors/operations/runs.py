@@ -28,7 +28,7 @@ from pwf.protocol.operations import (
     WaitPayload,
     WaitResult,
 )
-from pwf.protocol.views import ENDED, RunSummary, RunView
+from pwf.protocol.views import ENDED, NEEDS_PERSON, RunSummary, RunView
 from pwf.store.at_run import AtRun, at_run
 from pwf.store.control import Control, cancel, pause, resume
 from pwf.store.definitions import definition_sources
@@ -229,7 +229,7 @@ def _look(tx: Tx, query: _Look) -> WaitResult:
 def _arrived(summary: RunSummary, until: str) -> bool:
     if summary.status in ENDED:
         return True
-    return until == "parked" and summary.status in ("waiting", "paused", "ambiguous", "held")
+    return until == "parked" and summary.status in NEEDS_PERSON
 
 
 HANDLERS: dict[str, OperationHandler] = {
