@@ -17,6 +17,7 @@ from pathlib import Path
 from benchmarks.cache import cache_folder
 
 INSTALL_S_MAX = 420.0
+NEWER_MAX = 10  # minor versions beyond the oldest that are looked for
 SYSTEM_POSTGRES = Path("/usr/lib/postgresql")  # where Debian keeps the programs
 
 
@@ -24,13 +25,29 @@ class CanNotInstall(Exception):
     """The registry or the installer refuses; the message is its last word."""
 
 
-def python_with(name: str, packages: Sequence[str]) -> Path:
-    """The interpreter of a virtual environment that holds the packages; made when it is missing."""
+def python_with(name: str, packages: Sequence[str], python: str = sys.executable) -> Path:
+    """The interpreter of a virtual environment that holds the packages; made from `python` when it is missing."""
 
     def make(folder: Path) -> None:
-        _install(folder, packages)
+        _install(folder, packages, python)
 
-    return made(name, packages, make) / "bin" / "python"
+    return made(name, [*packages, python], make) / "bin" / "python"
+
+
+def python_from(oldest: tuple[int, int]) -> str:
+    """The oldest interpreter on this machine that is new enough: on the path, or one of pyenv's."""
+    pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")) / "versions"
+    for minor in range(oldest[1], oldest[1] + NEWER_MAX):
+        name = f"python{oldest[0]}.{minor}"
+        for folder in (*_path_folders(), *sorted(pyenv.glob(f"{oldest[0]}.{minor}.*/bin"))):
+            if (folder / name).exists() and _answers(folder / name):
+                return str(folder / name)
+    raise CanNotInstall(f"needs Python {oldest[0]}.{oldest[1]} or newer, which is not on this machine")
+
+
+def _answers(python: Path) -> bool:
+    """A shim of pyenv's stands for versions that are not chosen, and only says so."""
+    return subprocess.run([python, "-c", ""], capture_output=True, check=False).returncode == 0
 
 
 def python_with_tree(name: str, tree: Path) -> Path:
@@ -46,8 +63,8 @@ def python_with_tree(name: str, tree: Path) -> Path:
     return made(name, [str(tree), wanted], make) / "bin" / "python"
 
 
-def _install(folder: Path, what: Sequence[str]) -> None:
-    run([sys.executable, "-m", "venv", str(folder)])
+def _install(folder: Path, what: Sequence[str], made_by: str = sys.executable) -> None:
+    run([made_by, "-m", "venv", str(folder)])
     python = str(folder / "bin" / "python")
     run([python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *what])
 

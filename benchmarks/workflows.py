@@ -21,9 +21,36 @@ def ask(ctx):
 """
 
 
-def chain(nodes: int, body: str = "return {i}") -> str:
-    """A workflow of so many compute nodes in a row. `{i}` in the body is the node's number."""
+#: What each action of a measured run does, here and in the peers' scripts: a byte is appended to a file.
+WORK = """
+import os
+def work(i):
+    file = os.open("work", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    os.write(file, b"x")
+    os.close(file)
+    return i
+"""
+#: For each kind of step: how it is declared, and what it does. `{i}` is the step's number.
+KINDS = {
+    "pure": ("compute", "return {i}"),
+    "action": ('action(effect=idempotent("work"))', "return work({i})"),
+    "shell": ('shell(effect=idempotent("work"))', 'return ["true"]'),
+}
+
+
+def chain(nodes: int, body: str = "", *, kind: str = "pure", kept: bool = False) -> str:
+    """A workflow of so many steps of one kind in a row. `kept`: its process may be given the next run.
+
+    `body` stands in place of what the kind does; `{i}` in it is the step's number.
+    """
+    declared, does = KINDS[kind]
     names = [f"n{i}" for i in range(nodes)]
-    parts = [f"\n@flow.compute\ndef {name}(ctx):\n    {body.format(i=i)}\n" for i, name in enumerate(names)]
+    parts = [
+        f"\n@flow.{declared}\ndef {name}(ctx):\n    {(body or does).format(i=i)}\n"
+        for i, name in enumerate(names)
+    ]
     graph = f"\nflow.graph({' >> '.join(names)})\n" if nodes > 1 else ""
-    return 'from pwf import Workflow\nflow = Workflow("chain")\n' + "".join(parts) + graph
+    isolate = ', isolate="keep"' if kept else ""
+    needs = "" if kind == "pure" else f"from pwf import idempotent\n{WORK}"
+    head = f'from pwf import Workflow\n{needs}flow = Workflow("chain"{isolate})\n'
+    return head + "".join(parts) + graph

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import os
 import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -17,7 +18,13 @@ import msgspec
 import psutil
 
 from benchmarks.bench import Bench
-from benchmarks.environments import CanNotInstall, postgres_programs, python_with, restate_server
+from benchmarks.environments import (
+    CanNotInstall,
+    postgres_programs,
+    python_from,
+    python_with,
+    restate_server,
+)
 from benchmarks.rows import Missing, Row, Stat
 from benchmarks.session import Measure
 
@@ -44,7 +51,7 @@ class Told(msgspec.Struct, frozen=True, kw_only=True):
 class Peer:
     """`script` is a module; of ours it imports only what needs nothing but the standard library.
 
-    `needs` gives what is passed to it, or raises `CanNotInstall`.
+    `needs` gives what is passed to it, and `python` the interpreter that it asks for, or they raise `CanNotInstall`.
     """
 
     name: str
@@ -52,6 +59,7 @@ class Peer:
     script: str
     needs: Callable[[], str] = lambda: ""
     part: str = ""
+    python: Callable[[], str] = lambda: sys.executable
 
 
 def peers() -> list[Peer]:
@@ -73,6 +81,7 @@ def peers() -> list[Peer]:
             "benchmarks.peers.run_langgraph",
         ),
         Peer("Huey, SQLite", ("huey",), "benchmarks.peers.run_huey"),
+        Peer("dura", ("dura",), "benchmarks.peers.run_dura", python=partial(python_from, (3, 13))),
     ]
 
 
@@ -83,7 +92,7 @@ def prepare(say: Callable[[str], None]) -> tuple[list[tuple[str, Measure]], list
     for peer in peers():
         say(f"installing {peer.name} …")
         try:
-            python = python_with(peer.script.rpartition(".run_")[2], peer.packages)
+            python = python_with(peer.script.rpartition(".run_")[2], peer.packages, peer.python())
             found.append((peer.name, partial(measure, peer, python, peer.needs())))
         except CanNotInstall as refusal:
             missing.append(Missing(name=peer.name, why=f"can not be installed: {refusal}"))

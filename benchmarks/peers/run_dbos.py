@@ -17,7 +17,7 @@ import sys
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, chdir, closing, contextmanager
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -91,6 +91,25 @@ class Workflows:
             return sum(step(i) for i in range(n))
 
         @DBOS.step()
+        def action(i: int) -> int:  # as `WORK` in benchmarks/workflows.py
+            file = os.open("work", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+            os.write(file, b"x")
+            os.close(file)
+            return i
+
+        @DBOS.workflow()
+        def actions(n: int) -> int:
+            return sum(action(i) for i in range(n))
+
+        @DBOS.step()
+        def shell(_: int) -> int:
+            return subprocess.run(["true"], capture_output=True, check=True).returncode
+
+        @DBOS.workflow()
+        def shells(n: int) -> int:
+            return sum(shell(i) for i in range(n))
+
+        @DBOS.step()
         async def async_step(i: int) -> int:
             return i
 
@@ -101,7 +120,7 @@ class Workflows:
                 await asyncio.sleep(5)
             return await async_step(2)
 
-        self.steps, self.hold = steps, hold
+        self.steps, self.actions, self.shells, self.hold = steps, actions, shells, hold
 
 
 @contextmanager
@@ -125,7 +144,8 @@ def main() -> None:
     with folder() as where, ExitStack() as stack:
         server = stack.enter_context(serving(Path(asked.needs), where)) if asked.part == "postgres" else None
         place = Place(asked.part, where, server)
-        direct(place, asked.times, quick=asked.quick)
+        with chdir(where):  # where the actions write
+            direct(place, asked.times, quick=asked.quick)
         if asked.part != "wal":
             queue_latency(place, asked.times, quick=asked.quick)
             backlog(place, asked.times, (1_000,) if asked.quick else (1_000, 100_000))
@@ -137,26 +157,35 @@ def main() -> None:
 
 def direct(place: Place, times: int, *, quick: bool) -> None:
     """One step, one after the other; ten steps, from one caller and from eight."""
-    latencies = [closed_loop(place, 1, 50 if quick else 200, 1)[1] for _ in range(times)]
+    latencies = [closed_loop(place, "steps", 1, 50 if quick else 200, 1)[1] for _ in range(times)]
     tell_latency("called directly", latencies)
     runs = 10 if quick else 40
-    tell_best(
-        {
-            f"called by {callers}": [
-                closed_loop(place, STEPS, runs, callers)[0] * STEPS for _ in range(times)
-            ]
-            for callers in (1, 8)
-        }
-    )
+    for kind, steps, question in (
+        ("steps", "ten steps", "durable_steps"),
+        ("actions", "ten actions", "effect_steps"),
+        ("shells", "ten shell steps", "effect_steps"),
+    ):
+        named = "" if kind == "steps" else f"{steps}, "
+        tell_best(
+            {
+                f"{named}called by {callers}": [
+                    closed_loop(place, kind, STEPS, runs, callers)[0] * STEPS for _ in range(times)
+                ]
+                for callers in (1, 8)
+            },
+            steps=steps,
+            question=question,
+        )
 
 
-def closed_loop(place: Place, steps: int, runs: int, callers: int) -> tuple[float, list[float]]:
+def closed_loop(place: Place, kind: str, steps: int, runs: int, callers: int) -> tuple[float, list[float]]:
     """Runs a second, and the seconds of each, on a fresh database."""
     with launched(place.fresh()) as workflows, ThreadPoolExecutor(callers) as pool:
+        workflow = getattr(workflows, kind)
 
         def one(_: int) -> float:
             begin = time.perf_counter()
-            workflows.steps(steps)
+            workflow(steps)
             return time.perf_counter() - begin
 
         one(0)

@@ -63,12 +63,13 @@ def tell_latency(what: str, runs: Sequence[Sequence[float]], *, compared: bool =
         tell("start_to_finish", f"{what}, {name}", values, "ms", better="less", subject=subject)
 
 
-def tell_best(rates: dict[str, list[float]]) -> None:
-    """Ten-step rates by way of calling; the best of them is what others are compared with."""
+def tell_best(
+    rates: dict[str, list[float]], *, steps: str = "ten steps", question: str = "durable_steps"
+) -> None:
+    """Rates by way of calling; the best of them is what others are compared with."""
     best = max(rates, key=lambda what: statistics.median(rates[what]))
     for what, values in rates.items():
-        subject = "ten steps, best rate" if what == best else ""
-        tell("durable_steps", what, values, "steps/s", subject=subject)
+        tell(question, what, values, "steps/s", subject=f"{steps}, best rate" if what == best else "")
 
 
 def percentile(values: Sequence[float], share: float) -> float:

@@ -17,6 +17,8 @@ NAMES = (
     "limits",
     "start_to_finish",
     "durable_steps",
+    "kept",
+    "effect_steps",
     "accepting",
     "admissions",
     "group_commit",

@@ -24,7 +24,7 @@ QUESTION = "recovery"
 RUNNERS = 16
 SIZES = ((1_000, 1.0), (10_000, 5.0))  # runs, target in seconds
 STEPPING = 1_000
-STEPPED_S = 5.0
+STEPPED_S = 1.8
 MODEL = "modelmodel12"
 PATIENCE_S = 120.0
 POLL_S = 0.005
@@ -32,7 +32,7 @@ POLL_S = 0.005
 HOLDING = """
 import os, time
 from pwf import Workflow
-flow = Workflow("hold")
+flow = Workflow("hold"{isolate})
 
 @flow.compute
 def first(ctx):
@@ -54,12 +54,16 @@ def measure(bench: Bench) -> Iterator[Row]:
         times, base = _settled(bench, runs)
         yield _row(f"{runs:,} runs settled", times, base, target, x=runs)
     runs = bench.pick(STEPPING, 100)
-    with bench.folder() as folder:
-        crash = Crash(folder, runs)
-        crash.go()
-        stepped = bench.sample(partial(crash.recover, _all_ended), warm_up=0)
     subject = f"{runs:,} killed runs recovered"
-    yield _row(f"{runs:,} runs one step further", stepped, None, STEPPED_S, subject=subject)
+    yield _row(f"{runs:,} runs one step further", stepped(bench, runs), None, STEPPED_S, subject=subject)
+
+
+def stepped(bench: Bench, runs: int, *, kept: bool = False) -> Stat:
+    """Seconds until each of so many killed runs has made a further step. `kept`: its process may be given the next."""
+    with bench.folder() as folder:
+        crash = Crash(folder, runs, kept=kept)
+        crash.go()
+        return bench.sample(partial(crash.recover, _all_ended), warm_up=0)
 
 
 def _row(
@@ -103,8 +107,9 @@ def _start_s(daemon: Daemon) -> float:
 class Crash:
     """A store as a crash left it, with so many runs in their second step; `recover` starts from a copy each time."""
 
-    def __init__(self, folder: Path, runs: int) -> None:
+    def __init__(self, folder: Path, runs: int, *, kept: bool = False) -> None:
         self.folder, self.runs = folder, runs
+        self._text = HOLDING.replace("{isolate}", ', isolate="keep"' if kept else "")
         self.daemon = Daemon(folder, max_runners=RUNNERS)
         self._left = folder / "left"
         self._make()
@@ -115,7 +120,7 @@ class Crash:
 
     def _make(self) -> None:
         with self.daemon as daemon, daemon.client() as client:
-            path = daemon.workflow(HOLDING)
+            path = daemon.workflow(self._text)
             client.start(path, path, run_id=MODEL)
             while not _in_second_step(daemon):
                 time.sleep(0.01)

@@ -66,20 +66,38 @@ def test_a_server_of_a_script_that_is_given_up_ends_with_it(tmp_path: Path) -> N
 def test_a_peer_that_can_not_be_installed_is_reported_and_the_others_are_measured(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def python(name: str, _packages: Sequence[str]) -> Path:
+    def python(name: str, _packages: Sequence[str], _made_by: str) -> Path:
         if name == "huey":
             raise CanNotInstall("no matching distribution")
         return Path(sys.executable)
 
     monkeypatch.setattr(driving, "python_with", python)
     monkeypatch.setattr(
-        driving, "peers", lambda: [peer for peer in peers() if not peer.part and peer.name != "Restate"]
+        driving,
+        "peers",
+        lambda: [peer for peer in peers() if not peer.part and peer.name not in ("Restate", "dura")],
     )
     found, missing = prepare(lambda _: None)
     assert [name for name, _ in found] == ["LangGraph, SQLite saver"]
     assert [(one.name, one.why) for one in missing] == [
         ("Huey, SQLite", "can not be installed: no matching distribution")
     ]
+
+
+def test_an_interpreter_that_only_says_it_is_not_chosen_is_passed_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shims, real = tmp_path / "shims", tmp_path / "versions" / "3.13.0" / "bin"
+    for folder, code in ((shims, 1), (real, 0)):
+        folder.mkdir(parents=True)
+        (folder / "python3.13").write_text(f"#!/bin/sh\nexit {code}\n")
+        (folder / "python3.13").chmod(0o700)
+    monkeypatch.setenv("PATH", str(shims))
+    monkeypatch.setenv("PYENV_ROOT", str(tmp_path))
+    assert environments.python_from((3, 13)) == str(real / "python3.13")
+    (real / "python3.13").unlink()
+    with pytest.raises(CanNotInstall, match=r"needs Python 3\.13 or newer"):
+        environments.python_from((3, 13))
 
 
 def test_a_half_made_environment_is_thrown_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
