@@ -284,3 +284,38 @@ flow.graph(send >> pay)
         {"node": "send", "mode": "idempotent", "observe": False},
         {"node": "pay", "mode": "manual", "observe": True},
     ]
+
+
+READY_MADE = """
+import subprocess
+from pwf.effects.command import RunCommand
+from pwf.effects.files import WriteFile
+from pwf.effects.git import GitCommit
+
+flow = Workflow("flow")
+
+@flow.action(effect=idempotent("init"))
+def init(ctx):
+    subprocess.run(["git", "init", "--quiet", ctx.input], check=True)
+    for name in ("name", "email"):
+        subprocess.run(["git", "-C", ctx.input, "config", f"user.{name}", "a@example.org"], check=True)
+
+@WriteFile.prepared("write")
+def written(ctx):
+    return WriteFile(path=Path(ctx.input) / "file", data="1")
+
+@GitCommit.prepared("commit")
+def change(ctx):
+    return GitCommit(paths=["file"], message="one", repository=ctx.input)
+
+write = flow.action(effect=written.effect, id="write")(lambda ctx: written.apply(ctx))
+commit = flow.action(effect=change.effect, id="commit")(lambda ctx: change.apply(ctx))
+flow.graph(init >> write >> commit)
+"""
+
+
+@pytest.mark.rest
+def test_ready_made_effects_pass_with_real_effects(lab: Lab) -> None:
+    found = lab(READY_MADE, "--effects", "real", "--input", '"{scratch}"', "--crashes", "16")
+    told = {code: one for (code, _), one in found.findings.items() if code != "outside_differs"}
+    assert not told, "a commit has its time in it, so that what is outside differs; nothing else does"

@@ -24,6 +24,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "protocol": BASE | {"host"},
     "store": BASE | {"protocol"},
     "workflow": BASE | {"protocol"},
+    "effects": BASE | {"protocol", "workflow"},
     "runner": BASE | {"protocol", "workflow", "host", "discovery", "watch", "version"},
     "actors": BASE | {"protocol", "store", "host", "config", "discovery", "watch", "version"},
     "client": BASE | {"protocol", "host", "config", "discovery", "watch", "version"},

@@ -1,4 +1,4 @@
-"""Every example of docs/authoring.md is executed, and does what the guide says."""
+"""Every example of docs/authoring.md and docs/effects.md is executed, and does what the page says."""
 
 from __future__ import annotations
 
@@ -14,25 +14,26 @@ from pwf.workflow.load import find_workflow
 from tests.workflow.author import load, namespace_of
 from tests.workflow.walk import walk
 
-GUIDE = Path(__file__).parents[2] / "docs" / "authoring.md"
+DOCS = Path(__file__).parents[2] / "docs"
+GUIDE = DOCS / "authoring.md"
 
 
 class Example(NamedTuple):
-    """A block of the guide: what its comment asks for, its text, and the text block after it."""
+    """A block of a page: what its comment asks for, its text, and the text block after it."""
 
-    line: int
+    place: str
     kind: str
     wanted: dict[str, Any]
     text: str
     shown: str
 
 
-def examples() -> list[Example]:
-    guide = GUIDE.read_text()
+def examples(page: Path) -> list[Example]:
+    guide = page.read_text()
     pattern = r"<!-- (run|refused|fragment)(.*?) -->\n```python\n(.*?)```\n(?:\n```text\n(.*?)```)?"
     found = [
         Example(
-            guide.count("\n", 0, match.start()) + 1,
+            f"{page.stem} line {guide.count(chr(10), 0, match.start()) + 1}",
             match[1],
             ast.literal_eval(match[2].strip().replace("null", "None") or "{}"),
             match[3],
@@ -44,10 +45,10 @@ def examples() -> list[Example]:
     return found
 
 
-EXAMPLES = examples()
+EXAMPLES = [*examples(GUIDE), *examples(DOCS / "effects.md")]
 
 
-@pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: f"line {example.line}")
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.place)
 def test_an_example_of_the_guide(example: Example, tmp_path: Path) -> None:
     if example.kind == "refused":
         with pytest.raises(GraphError) as caught:

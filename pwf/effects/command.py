@@ -1,0 +1,109 @@
+"""A command that leaves a receipt, for what has no way to be asked.
+
+Before the command begins, a file says so; after it has succeeded, its receipt does. So a command that never began is
+told from one that has ended well. Of one that died in between nobody knows, unless it writes its receipt itself.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import msgspec
+
+from pwf.effects.prepared import Request
+from pwf.workflow.effects import NotApplied, Observation, applied, not_applied, unknown
+
+OUTPUT_CHARS_MAX = 16 * 1024
+
+
+class CommandFailed(Exception):
+    """The command ended with another exit code than 0: what it did before that, nobody knows."""
+
+
+class CommandDone(msgspec.Struct, frozen=True, kw_only=True):
+    """The output: the end of what the command printed, or what it wrote into its receipt itself."""
+
+    receipt: str
+    stdout: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunCommand(Request[CommandDone]):
+    """Run `words` once; the receipt is a file in the folder `receipts`, named by the effect's key.
+
+    The command finds the file's path in `PWF_RECEIPT` and the key in `PWF_EFFECT_KEY`. It may write the receipt itself
+    (under another name, then renamed), at the moment from which it counts as done. `undone_exit_codes`: those by
+    which it says that it has done nothing.
+    """
+
+    words: Sequence[str]
+    receipts: str | os.PathLike[str]
+    undone_exit_codes: Sequence[int] = ()
+    cwd: str | os.PathLike[str] | None = None
+    env: Mapping[str, str] = field(default_factory=dict)
+
+    def apply(self, key: str) -> CommandDone:
+        """Run it. `NotApplied` when it could not begin, or says so; another exit code leaves it unknown."""
+        receipt, begun = self._receipt(key), self._begun(key)
+        try:
+            _write(begun, "")
+        except OSError as error:
+            raise NotApplied(f"the folder of receipts can't be written: {error}") from error
+        environment = {**os.environ, **self.env, "PWF_RECEIPT": str(receipt), "PWF_EFFECT_KEY": key}
+        try:
+            done = subprocess.run(
+                list(self.words),
+                cwd=self.cwd,
+                env=environment,
+                stdout=subprocess.PIPE,
+                text=True,
+                check=False,
+            )
+        except OSError as error:
+            begun.unlink()
+            raise NotApplied(f"{self.words[0]} could not be run: {error}") from error
+        if done.returncode in self.undone_exit_codes:
+            begun.unlink()
+            raise NotApplied(f"{self.words[0]} did nothing: exit code {done.returncode}")
+        if done.returncode:
+            raise CommandFailed(f"{self.words[0]} failed: exit code {done.returncode}")
+        if not receipt.exists():
+            _write(receipt, done.stdout[-OUTPUT_CHARS_MAX:])
+        return self._done(receipt)
+
+    def observe(self, key: str) -> Observation:
+        """A receipt: it happened. Not even begun: it did not. Begun and no receipt: nobody knows."""
+        receipt = self._receipt(key)
+        if receipt.exists():
+            return applied(self._done(receipt), ref=str(receipt))
+        return unknown() if self._begun(key).exists() else not_applied()
+
+    def _receipt(self, key: str) -> Path:
+        return Path(self.receipts).absolute() / hashlib.sha256(key.encode()).hexdigest()[:32]
+
+    def _begun(self, key: str) -> Path:
+        return self._receipt(key).with_suffix(".begun")
+
+    def _done(self, receipt: Path) -> CommandDone:
+        text = receipt.read_bytes()[: 4 * OUTPUT_CHARS_MAX].decode("utf-8", "replace")
+        return CommandDone(receipt=str(receipt), stdout=text)
+
+
+def _write(path: Path, text: str) -> None:
+    """The file has all of the text or isn't there, also after the machine has died."""
+    new = path.with_suffix(".new")
+    with open(new, "w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(new, path)
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)

@@ -1,0 +1,130 @@
+"""An HTTP request that the server takes once: an `Idempotency-Key` header, and a place to read back what became of it.
+
+A request that surely did not reach the server, or that it refused, was not applied. Of an answer that got lost nobody
+knows; the read-back asks.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import socket
+import ssl
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import IO, Any
+
+import msgspec
+
+from pwf.effects.prepared import Request
+from pwf.errors import InvalidArgument
+from pwf.values import canonical
+from pwf.workflow.effects import NotApplied, Observation, applied, not_applied, unknown
+
+KEY_HEADER = "Idempotency-Key"
+ANSWER_BYTES_MAX = 1024 * 1024
+UNREACHED = (ConnectionRefusedError, socket.gaierror, ssl.SSLCertVerificationError)  # before a byte was sent
+#: 408 and 425 may have been processed all the same; 409 says of some servers that the first one is still in work.
+UNDECIDED = frozenset({408, 409, 425})
+
+
+class HttpAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """The output. `body` is the decoded JSON, or the text where it is none; None when it was empty.
+
+    `complete` is false, and `body` None, when the answer is longer than 1 MiB.
+    """
+
+    status: int
+    body: Any = None
+    complete: bool = True
+
+
+@dataclass(frozen=True, kw_only=True)
+class HttpRequest(Request[HttpAnswer]):
+    """Send `body` (bytes, or a value as JSON) to `url`.
+
+    The key goes as `Idempotency-Key`. The server must honour it for as long as an attempt may be repeated: a request
+    that is still on its way when the read-back says 404 may arrive later, and meets its key then. `read_back`: where to
+    ask, `{key}` stands for the key; 2xx means that it happened (its answer becomes the output), 404 that it did not.
+    Without `read_back` a lost answer is for a person.
+    """
+
+    url: str
+    body: Any = None
+    method: str = "POST"
+    headers: Mapping[str, str] = field(default_factory=dict)
+    read_back: str | None = None
+    timeout_s: float = 30.0
+
+    def apply(self, key: str) -> HttpAnswer:
+        """Send it. `NotApplied` when nobody could be reached, and when the server refused (4xx)."""
+        data = (
+            self.body
+            if isinstance(self.body, bytes) or self.body is None
+            else canonical(self.body, what="the body")
+        )
+        headers = {"Content-Type": "application/json", **self.headers} if data is not None else self.headers
+        if any(name.lower() == KEY_HEADER.lower() for name in self.headers):
+            raise InvalidArgument(
+                f"the header {KEY_HEADER} is the effect's own", hint="leave it out of headers="
+            )
+        try:
+            return self._ask(self.url, self.method, data, {**headers, KEY_HEADER: key})
+        except urllib.error.HTTPError as error:
+            if 400 <= error.code < 500 and error.code not in UNDECIDED:
+                raise NotApplied(f"{self.url} refused: {error.code} {error.reason}") from error
+            raise
+        except urllib.error.URLError as error:
+            if isinstance(error.reason, UNREACHED):
+                raise NotApplied(f"{self.url} could not be reached: {error.reason}") from error
+            raise
+
+    def observe(self, key: str) -> Observation:
+        """Ask `read_back`. Anything but a clear answer tells nothing."""
+        if self.read_back is None:
+            return unknown()
+        url = self.read_back.replace("{key}", urllib.parse.quote(key, safe=""))
+        try:
+            return applied(self._ask(url, "GET", None, self.headers), ref=url)
+        except urllib.error.HTTPError as error:
+            return not_applied() if error.code == 404 else unknown()
+        except (OSError, http.client.HTTPException):
+            return unknown()
+
+    def _ask(self, url: str, method: str, data: bytes | None, headers: Mapping[str, str]) -> HttpAnswer:
+        request = urllib.request.Request(url, data=data, headers=dict(headers), method=method)
+        try:
+            answer = _OPENER.open(request, timeout=self.timeout_s)
+        except urllib.error.HTTPError as error:
+            error.close()  # its status says enough
+            raise
+        with answer:
+            text = answer.read(ANSWER_BYTES_MAX + 1)
+            complete = len(text) <= ANSWER_BYTES_MAX
+            return HttpAnswer(
+                status=answer.status, body=_decoded(text) if complete else None, complete=complete
+            )
+
+
+class _NoRedirects(urllib.request.HTTPRedirectHandler):
+    """A redirect would send the request again without its body, or to somebody who does not know the key."""
+
+    def redirect_request(
+        self, req: urllib.request.Request, fp: IO[bytes], code: int, msg: str, headers: Any, newurl: str
+    ) -> None:
+        return None
+
+
+_OPENER = urllib.request.build_opener(_NoRedirects)
+
+
+def _decoded(text: bytes) -> Any:
+    if not text:
+        return None
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text.decode("utf-8", "replace")

@@ -1,0 +1,109 @@
+"""SQL on your own database, exactly once: a row with the effect's key is in the transaction of the statements.
+
+The row is the proof: it is there if and only if the transaction was committed. A second try meets it, does nothing, and
+gets the output of the first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import closing, suppress
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from pwf.effects.prepared import Request
+from pwf.workflow.effects import NotApplied, Observation, applied, not_applied, unknown
+
+TABLE = "pwf_effects"
+
+
+class SqlDone(msgspec.Struct, frozen=True, kw_only=True):
+    """The output: of each statement, how many rows it changed (-1: not known), and what the last one returned."""
+
+    changed: tuple[int, ...]
+    rows: tuple[tuple[Any, ...], ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class SqlTransaction(Request[SqlDone]):
+    """Run `statements`, each with its parameters, in one transaction of your SQLite or PostgreSQL database.
+
+    `connect` opens a DB-API connection (`sqlite3.connect`, `psycopg.connect`), which is closed afterwards. Whoever it
+    connects as must be allowed to make the table `pwf_effects`, or it must be there. What the last statement returns
+    must be JSON.
+    """
+
+    connect: Callable[[], Any]
+    statements: Sequence[tuple[str, Sequence[Any]]]
+
+    def apply(self, key: str) -> SqlDone:
+        """Run them, or give the output of the try that did. Everything that fails before COMMIT is `NotApplied`."""
+        with closing(self._opened()) as database:
+            try:
+                done = _claim(database, key) or self._run(database, key)
+            except Exception as error:
+                with suppress(Exception):  # the connection may be gone, and its transaction with it
+                    database.rollback()
+                raise NotApplied(f"the transaction was rolled back: {error}") from error
+            database.commit()
+            return done
+
+    def observe(self, key: str) -> Observation:
+        """Try to take the key, which waits for a transaction of the old connection to end, and give it back."""
+        try:
+            with closing(self._opened()) as database:
+                done = _claim(database, key)
+                database.rollback()
+        except Exception:  # noqa: BLE001 - each driver has errors of its own
+            return unknown()
+        return not_applied() if done is None else applied(done, ref=key)
+
+    def _opened(self) -> Any:
+        try:
+            database = self.connect()
+        except Exception as error:
+            raise NotApplied(f"the database could not be opened: {error}") from error
+        if _is_sqlite(database):
+            database.isolation_level = None  # `_claim` begins the transaction itself
+        return database
+
+    def _run(self, database: Any, key: str) -> SqlDone:
+        cursor = database.cursor()
+        changed: list[int] = []
+        rows: tuple[tuple[Any, ...], ...] = ()
+        for statement, parameters in self.statements:
+            cursor.execute(statement, parameters)
+            rows = tuple(tuple(row) for row in cursor.fetchall()) if cursor.description else ()
+            changed.append(cursor.rowcount)
+        output = msgspec.json.encode(SqlDone(changed=tuple(changed), rows=rows)).decode()
+        mark = _mark(database)
+        cursor.execute(f"UPDATE {TABLE} SET output = {mark} WHERE effect_key = {mark}", (output, key))
+        return msgspec.json.decode(output, type=SqlDone)  # what a second try would read
+
+
+def _claim(database: Any, key: str) -> SqlDone | None:
+    """Begin a transaction that holds the key's row. What was done under the key, or None: nothing was."""
+    cursor, mark = database.cursor(), _mark(database)
+    if _is_sqlite(database):
+        cursor.execute("BEGIN IMMEDIATE")
+        cursor.execute(f"SELECT max(name) FROM sqlite_master WHERE type = 'table' AND name = '{TABLE}'")
+    else:
+        cursor.execute(f"SELECT to_regclass('{TABLE}')")
+    if cursor.fetchone()[0] is None:
+        cursor.execute(f"CREATE TABLE {TABLE}(effect_key TEXT PRIMARY KEY, output TEXT)")
+    cursor.execute(f"INSERT INTO {TABLE}(effect_key) VALUES ({mark}) ON CONFLICT DO NOTHING", (key,))
+    if cursor.rowcount == 1:
+        return None
+    cursor.execute(f"SELECT output FROM {TABLE} WHERE effect_key = {mark}", (key,))
+    return msgspec.json.decode(cursor.fetchone()[0], type=SqlDone)
+
+
+def _mark(database: Any) -> str:
+    """What stands for a parameter."""
+    return "?" if _is_sqlite(database) else "%s"
+
+
+def _is_sqlite(database: Any) -> bool:
+    return type(database).__module__.partition(".")[0] == "sqlite3"

@@ -1,0 +1,1 @@
+"""Ready-made effects, each against the real thing."""

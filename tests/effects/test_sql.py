@@ -1,0 +1,150 @@
+"""`SqlTransaction`: exactly once, in a SQLite file and in a real PostgreSQL server where there is one."""
+
+from __future__ import annotations
+
+import functools
+import os
+import shutil
+import sqlite3
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pwf.effects.sql import SqlTransaction
+from pwf.workflow.effects import NotApplied
+from tests.effects.killed import KEY, is_told_right_wherever_it_is_killed
+
+Connect = Callable[[], Any]
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def connect(request: pytest.FixtureRequest, tmp_path: Path) -> Connect:
+    """Opens the user's database, which has a table `tally`."""
+    connect: Connect = functools.partial(sqlite3.connect, tmp_path / "data.db")
+    if request.param == "postgresql":
+        connect = request.getfixturevalue("postgresql")
+    with closing(connect()) as database:
+        database.execute("CREATE TABLE tally(name TEXT UNIQUE, n INTEGER)")
+        database.commit()
+    return connect
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Path]:
+    """The socket's folder of a server of our own, which is started for these tests."""
+    found = shutil.which("initdb") or next(map(str, Path("/usr/lib/postgresql").glob("*/bin/initdb")), None)
+    if found is None:
+        pytest.skip("there is no PostgreSQL here (Debian: apt install postgresql)")
+    pytest.importorskip("psycopg", reason="psycopg can't be imported")
+    folder = Path(tempfile.mkdtemp(prefix="pwf-pg-", dir="/tmp"))  # a socket's path is short
+    who: dict[str, Any] = {}
+    if os.getuid() == 0:  # a server that must not run as root
+        who = {"user": "nobody", "extra_groups": []}
+        shutil.chown(folder, "nobody")
+    binaries = Path(found).resolve().parent
+    quiet: dict[str, Any] = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "cwd": folder, **who}
+    try:
+        made = [
+            binaries / "initdb",
+            "-D",
+            folder / "data",
+            "-U",
+            "pwf",
+            "-A",
+            "trust",
+            "-N",
+            "-E",
+            "UTF8",
+            "--locale=C",
+        ]
+        subprocess.run(made, check=True, **quiet)
+        options = f"-c listen_addresses='' -c fsync=off -k {folder}"
+        control = [binaries / "pg_ctl", "-D", folder / "data", "-w", "-o", options]
+        subprocess.run([*control, "start"], check=True, **quiet)
+        yield folder
+        subprocess.run([*control, "-m", "immediate", "stop"], check=True, **quiet)
+    finally:
+        shutil.rmtree(folder)
+
+
+@pytest.fixture
+def postgresql(server: Path) -> Connect:
+    import psycopg
+
+    with psycopg.connect(host=str(server), user="pwf", dbname="postgres", autocommit=True) as database:
+        database.execute("DROP TABLE IF EXISTS tally, pwf_effects")
+    return lambda: psycopg.connect(host=str(server), user="pwf", dbname="postgres")
+
+
+def rows(connect: Connect, table: str = "tally") -> list[tuple[Any, ...]]:
+    with closing(connect()) as database:
+        return [tuple(row) for row in database.execute(f"SELECT * FROM {table}").fetchall()]
+
+
+def adds(connect: Connect, name: str = "a") -> SqlTransaction:
+    return SqlTransaction(
+        connect=connect,
+        statements=[
+            (f"INSERT INTO tally VALUES ('{name}', 1)", ()),
+            (f"UPDATE tally SET n = n + 1 WHERE name = '{name}' RETURNING n", ()),
+        ],
+    )
+
+
+def test_a_second_try_does_nothing_and_gets_the_output_of_the_first(connect: Connect) -> None:
+    done = adds(connect).apply(KEY)
+    assert (done.changed, done.rows) == ((1, 1), ((2,),))
+    assert adds(connect).apply(KEY) == adds(connect).observe(KEY).output == done
+    assert rows(connect) == [("a", 2)]
+
+
+def test_wherever_it_is_killed_it_is_told_right_and_happens_exactly_once(connect: Connect) -> None:
+    def make(number: int) -> SqlTransaction:
+        with closing(connect()) as database:
+            database.execute(
+                "CREATE TABLE IF NOT EXISTS pwf_effects(effect_key TEXT PRIMARY KEY, output TEXT)"
+            )
+            database.execute("DELETE FROM pwf_effects")
+            database.execute("DELETE FROM tally")
+            database.commit()
+        return adds(connect)
+
+    is_told_right_wherever_it_is_killed(make, lambda number: len(rows(connect)))
+
+
+def test_a_statement_that_fails_takes_everything_back_and_has_not_happened(connect: Connect) -> None:
+    adds(connect).apply("run1:save:2")
+    with pytest.raises(NotApplied, match="rolled back"):
+        adds(connect).apply(KEY)
+    assert adds(connect).observe(KEY).verdict == "not_applied"
+    assert [key for key, _ in rows(connect, "pwf_effects")] == ["run1:save:2"]
+
+
+def test_a_transaction_that_still_goes_on_is_unknown_and_never_denied(connect: Connect) -> None:
+    def impatient() -> Any:
+        database = connect()
+        is_file = isinstance(database, sqlite3.Connection)
+        database.execute("PRAGMA busy_timeout = 0" if is_file else "SET lock_timeout = 50")
+        return database
+
+    with closing(connect()) as database:
+        database.execute("CREATE TABLE pwf_effects(effect_key TEXT PRIMARY KEY, output TEXT)")
+        database.commit()
+        database.execute(f"INSERT INTO pwf_effects VALUES ('{KEY}', NULL)")
+        assert adds(impatient).observe(KEY).verdict == "unknown"
+        database.rollback()
+    assert adds(impatient).observe(KEY).verdict == "not_applied"
+
+
+def test_a_database_that_is_not_there_has_had_nothing_done_to_it_and_tells_nothing() -> None:
+    def nowhere() -> Any:
+        raise OSError("no route")
+
+    with pytest.raises(NotApplied, match="no route"):
+        SqlTransaction(connect=nowhere, statements=[]).apply(KEY)
+    assert SqlTransaction(connect=nowhere, statements=[]).observe(KEY).verdict == "unknown"
