@@ -1,6 +1,7 @@
 """Custody of processes: recorded before work starts, given up when they are proved dead, for entities of every kind.
 
-What becomes of the entity itself, its kind decides (`kinds`).
+What becomes of the entity itself, its kind decides (`kinds`). Who is to signal a process reads its row by a command:
+the transaction has checked the daemon's epoch, and what a later daemon launches is another generation.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ from pwf.store.custody_rows import Q
 from pwf.store.entity_kinds import RunnerGone
 from pwf.store.kinds import KINDS
 from pwf.store.tx import Tx, subject
+
+STRETCH_MAX = 200  # rows that are read at once
 
 
 class Standing(msgspec.Struct, frozen=True, kw_only=True):
@@ -38,10 +41,34 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
+class Stretch(msgspec.Struct, frozen=True, kw_only=True):
+    """Some of what stands; `more`: there may be others `after` this entity."""
+
+    found: tuple[Standing, ...]
+    after: int
+    more: bool
+
+
+def standing_stretch(tx: Tx, after: int) -> Stretch:
+    """The processes of the entities after this one that are not proved gone; the last stretch has those without a row.
+
+    Those without a supervisor are what recovery must settle.
+    """
+    found = _standing(tx, after, STRETCH_MAX)
+    if len(found) == STRETCH_MAX:
+        return Stretch(found=tuple(found), after=found[-1].entity_no, more=True)
+    return Stretch(found=(*found, *_unattended(tx)), after=after, more=False)
+
+
 def standing_runners(tx: Tx, _: None = None) -> tuple[Standing, ...]:
-    """Every process that is not proved gone: those without a supervisor are what recovery must settle."""
+    """All of them."""
+    return (*_standing(tx, 0, -1), *_unattended(tx))
+
+
+def _standing(tx: Tx, after: int, limit: int) -> list[Standing]:
     found = []
-    for entity_no, kind, name, generation, pid, tick, boot_id, session in tx.all(Q.standing):
+    rows = tx.all(Q.standing, {"after": after, "limit": limit})
+    for entity_no, kind, name, generation, pid, tick, boot_id, session in rows:
         try:
             identity = msgspec.convert(
                 {"pid": pid, "start_tick": tick, "boot_id": boot_id, "session": session}, Identity
@@ -51,12 +78,15 @@ def standing_runners(tx: Tx, _: None = None) -> tuple[Standing, ...]:
         found.append(
             Standing(entity_no=entity_no, kind=kind, name=name, generation=generation, identity=identity)
         )
-    for kind in KINDS.values():
-        for entity_no, name, generation in tx.all(kind.unattended) if kind.unattended else ():
-            found.append(
-                Standing(entity_no=entity_no, kind=kind.name, name=name, generation=generation, identity=None)
-            )
-    return tuple(found)
+    return found
+
+
+def _unattended(tx: Tx) -> list[Standing]:
+    return [
+        Standing(entity_no=entity_no, kind=kind.name, name=name, generation=generation, identity=None)
+        for kind in KINDS.values()
+        for entity_no, name, generation in (tx.all(kind.unattended) if kind.unattended else ())
+    ]
 
 
 def runner_gone(tx: Tx, command: RunnerGone) -> None:

@@ -23,9 +23,10 @@ DELETE FROM runners WHERE entity_no = :entity_no AND generation = :generation
 DELETE FROM content_holds WHERE entity_no = :entity_no AND generation <= :generation
 
 -- name: standing
--- Every process: as many as there is capacity, and those that an earlier daemon left.
+-- A stretch of the processes: there are as many as there is capacity, and those that an earlier daemon left.
 SELECT p.entity_no, e.kind, e.name, p.generation, p.pid, p.start_tick, p.boot_id, p.session
 FROM runners p CROSS JOIN entities e ON e.entity_no = p.entity_no
+WHERE p.entity_no > :after ORDER BY p.entity_no LIMIT :limit
 
 -- name: void_runners
 -- In a copy, no process is ours.

@@ -282,6 +282,14 @@ BUGS = (
     ),
     Bug(
         "custody",
+        "the rows of runners are read without the fence",
+        "pwf/actors/runs/recovery.py",
+        "self._store.write(standing_stretch, after)",
+        "self._store.read(standing_stretch, after)",
+        ("actors/test_recovery_loop.py",),
+    ),
+    Bug(
+        "custody",
         "an outcome is committed before the runner is proved dead",
         "pwf/store/runner_end.py",
         "    elif (timed_out or died) and command.proved:",

@@ -9,9 +9,9 @@ from typing import Any
 
 import pwf.actors.base.store_actor
 import pwf.actors.operations.daemon
-import pwf.actors.runs.recovery
 import pwf.actors.runs.scheduler
 import pwf.store.batch
+import pwf.store.custody
 import pwf.store.database
 import pwf.store.queue
 import pwf.store.receipts
@@ -28,7 +28,7 @@ SMALL: tuple[tuple[ModuleType, str], ...] = (
     (pwf.actors.base.store_actor, "BATCH_MAX"),
     (pwf.actors.runs.scheduler, "INBOX_MAX"),
     (pwf.actors.runs.scheduler, "TAKE_MAX"),
-    (pwf.actors.runs.recovery, "SETTLED_MAX"),
+    (pwf.store.custody, "STRETCH_MAX"),
     (pwf.store.queue, "ADMIT_BATCH"),
     (pwf.store.queue, "DUE_BATCH"),
     (pwf.store.retention, "LOOK_MAX"),

@@ -115,7 +115,7 @@ class Process:
     kill_s: float = 0.0  # from the signal to its end
     killed: bool = False
     died: bool = False  # of its own step, or of a stranger's hand
-    life: int = 0  # the daemon that had it started
+    epoch: int = 0  # of the daemon that had it started
     promised: str = ""  # the run that it was taken for, and is still to be told of
     at_work: bool = False  # it was told to begin; before that it only waits
 

@@ -30,7 +30,7 @@ POLL_S = 0.1
 class SimCustody:
     """Proof by the process table of the simulated machine."""
 
-    def __init__(self, world: Any, chance: random.Random, life: int) -> None:
+    def __init__(self, world: Any, chance: random.Random, life: Any) -> None:
         self._world = world
         self._chance = chance
         self._life = life
@@ -58,7 +58,9 @@ class SimCustody:
                     ours = process.marker == marker or process.identity.is_same(runner)
                     self._world.auditor.check(ours, f"no stranger is killed for {marker}: {process}")
                     self._perhaps_survive(process)
-                    process.died |= process.life > self._life  # an earlier daemon, which does not know yet
+                    later = process.epoch > self._life.epoch
+                    rule = f"no daemon signals what a later one has started: {process}"
+                    self._world.auditor.check(not later, rule)
                     process.kill()
                 with trio.move_on_after(POLL_S):
                     await found[0].ended.wait()
@@ -199,7 +201,7 @@ class SimPool:
         self._world = world
         self.life = life
         self._chance = world.stream(f"pool:{life.number}")
-        self.custody = SimCustody(world, self._chance, life.number)
+        self.custody = SimCustody(world, self._chance, life)
         self.held: dict[HeldRunner, None] = {}
         self.waiting: dict[TemplateKey, list[HeldRunner]] = {}
         self._loaded: set[str] = set()
@@ -272,7 +274,7 @@ class SimPool:
     def _start(self, marker: str) -> HeldRunner:
         """A process that waits for its launch."""
         process = self._world.machine.add_process(marker)
-        process.life = self.life.number
+        process.epoch = self.life.epoch
         if self._chance.random() < self._world.rate("slow_kill"):
             process.kill_s = self._chance.random() * 4.0
         ours, theirs = memory_stream_pair()

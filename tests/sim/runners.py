@@ -402,6 +402,7 @@ class SimRunner:
             self._world.apply(self._process, node, self._key)
             return True
         child = self._world.machine.add_process(self._process.marker)
+        child.epoch = self._process.epoch
         child.at_work = True
         delay_s = self._chance.random() * 2.0
         key = self._key

@@ -2,7 +2,8 @@
 
 Owns the proofs that are under way. Promises: whatever stands in the store as a runner, and has no supervisor here, is
 proved dead and settled; a run that is just being admitted is never taken for one; what fails in one pass is done by a
-later one. It is a loop, not a pass at start.
+later one. It is a loop, not a pass at start. Must never signal on the word of a plain read: a daemon that was taken
+over from would read the rows of its successor's runners. So rows are read under the fence, like a write.
 In: time, a wake-up (a supervisor failed). Out: questions to the Scheduler and to the pool, commands to the store.
 If it dies: the Scheduler ends, and with it the daemon; the next one recovers.
 """
@@ -23,7 +24,7 @@ from pwf.actors.processes.runner_pool import RunnerPool
 from pwf.actors.runs.unreadable import past_unreadable
 from pwf.errors import OutcomeUnknown, Unavailable
 from pwf.host import Identity
-from pwf.store.custody import Standing, runners_gone, standing_runners
+from pwf.store.custody import Standing, Stretch, runners_gone, standing_stretch
 from pwf.store.entity_kinds import RunnerGone
 from pwf.store.launch import LaunchTerms
 
@@ -31,7 +32,6 @@ from pwf.store.launch import LaunchTerms
 
 REREAD_S = 5.0  # between two passes
 UNAVAILABLE_S = 0.5  # pause after the store could not be read
-SETTLED_MAX = 200  # ends settled in one transaction
 LOOK_AGAIN_S = (
     1.0  # for a further proof of processes that could not be shown dead: they are looked at for ever
 )
@@ -82,31 +82,39 @@ class Recovery:
         async with trio.open_nursery() as nursery:
             while True:
                 try:
-                    orphans = await self._orphans()
+                    await self._pass(nursery)
                 except OutcomeUnknown:
                     raise
                 except Unavailable as error:
                     self._log.warning("recovery.unavailable", code=error.code)
                     await trio.sleep(UNAVAILABLE_S)
                     continue
-                for start in range(0, len(orphans), SETTLED_MAX):
-                    batch = orphans[start : start + SETTLED_MAX]
-                    self._under_way.update(map(_key, batch))
-                    nursery.start_soon(self._settle, batch)
                 await self._watch.wait(REREAD_S)
 
-    async def _orphans(self) -> list[Standing]:
-        """Every runner that has no supervisor, and is not being settled already."""
-        known = self._live() | self._under_way
-        standing = await past_unreadable(
-            self._store, self._log, lambda: self._store.read(standing_runners, None)
-        )
-        now = await self._supervised()
-        known |= now.live | self._under_way  # before and after: one may have ended while we read
-        present = set(map(_key, standing))
-        self._failed = (self._failed & present) | now.failed
+    async def _pass(self, nursery: trio.Nursery) -> None:
+        """Look at every row once, and settle what has no supervisor and is not being settled already."""
+        present: set[Key] = set()
+        after, more = 0, True
+        while more:
+            known = self._live() | self._under_way
+            stretch = await self._read(after)
+            now = await self._supervised()
+            known |= now.live | self._under_way  # before and after: one may have ended while we read
+            self._failed |= now.failed
+            present |= now.failed
+            present.update(map(_key, stretch.found))
+            orphans = [found for found in stretch.found if _key(found) not in known]
+            if orphans:
+                self._under_way.update(map(_key, orphans))
+                nursery.start_soon(self._settle, orphans)
+            after, more = stretch.after, stretch.more
+        self._failed &= present
         self._unproved &= present
-        return [found for found in standing if _key(found) not in known]
+
+    async def _read(self, after: int) -> Stretch:
+        return await past_unreadable(
+            self._store, self._log, lambda: self._store.write(standing_stretch, after)
+        )
 
     async def _settle(self, batch: list[Standing]) -> None:
         """Prove a batch of runners dead, together, and settle their runs in one transaction."""
