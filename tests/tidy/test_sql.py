@@ -33,7 +33,6 @@ ALLOWED = {
     "queue.new_starts": "in the order of admission, cut off by LIMIT; nothing is skipped",
     "restore": "reads everything by purpose, in files that no daemon serves",
     "read_runs.effects_newest": "from the newest on, cut off by LIMIT",
-    "custody_rows.standing": "one row for each process: as many as there is capacity",
     "run_rules": "reads everything by purpose, when a person asks, on the reader",
     "soundness": "reads everything by purpose, when a person asks, on the reader",
     "verify": "reads everything by purpose, when a person asks, on the reader",
