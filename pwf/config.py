@@ -60,6 +60,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     runner_memory_bytes: Annotated[int, msgspec.Meta(ge=64 * MIB)] | None = None
     template_idle_s: Annotated[float, msgspec.Meta(ge=1, le=86_400)] = 600.0
     zygote_idle_s: Annotated[float, msgspec.Meta(ge=1, le=86_400)] = 1_800.0
+    runs_per_process: Annotated[int, msgspec.Meta(ge=1, le=1_000_000)] = 50  # under isolate="keep"
     max_templates: Annotated[int, msgspec.Meta(ge=1, le=64)] = 8
     retention_days: Annotated[int, msgspec.Meta(ge=0, le=36_500)] = 30  # 0 keeps everything
     max_state_size: Annotated[int, msgspec.Meta(ge=16 * MIB)] | None = None  # bytes; then nothing starts

@@ -16,6 +16,9 @@ from pwf.values import shortened
 
 type_ = type
 EffectMode = Literal["idempotent", "manual"]
+Isolate = Literal[
+    "fork", "spawn", "keep"
+]  # a forked process for each run, one by exec, one that may have further runs
 
 DEFAULT_TIMEOUT_MS = 15 * 60 * 1000
 DEFAULT_MAX_STEPS = 100
@@ -89,7 +92,7 @@ class WorkflowGraph(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     max_steps: int = DEFAULT_MAX_STEPS
     input_schema: dict[str, Any] | None = None
     titled: bool = False  # has a `title=` function, which the first runner evaluates
-    isolate: Literal["fork", "spawn"] = "fork"
+    isolate: Isolate = "fork"
     source: Literal["pinned", "verify"] = "pinned"
     files: tuple[str, ...] = ()  # globs, relative to the project root
 

@@ -28,8 +28,12 @@ RUNNER_FRAME_BYTES_MAX = 8 * 1024 * 1024
 UPDATES_MAX = 64  # current items a run (design, section 11)
 UPDATE_BYTES_MAX = 64 * 1024  # of each
 EXIT_UNFIT = 78  # of a runner that could not become its run's: no step has begun (sysexits.h: configuration)
+NOT_KEPT_CHARS_MAX = 500
 REF_CHARS_MAX = 1_024  # of an effect's external reference
 MARKER_VARIABLE = "PWF_RUN_MARKER"  # `run_marker`, in every process of a runner
+WAITING_MARKER = (
+    "pwf:waiting:0"  # of a runner that has no run yet, or none just now, in the form of a run's marker
+)
 
 # Whatever a step's code writes on its runner's socket, each number fits its column, and each digest may be one.
 Count = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
@@ -125,6 +129,7 @@ class Launch(_Message, frozen=True, kw_only=True, forbid_unknown_fields=True, ta
     output_folder: str = ""  # where the runner keeps what its steps print; empty: nowhere
     memory_bytes_max: int | None = None
     stop_grace_ms: int = 1_000  # SIGTERM to SIGKILL
+    runs_per_process: int = 1  # that it may have, this one included; more than one under isolate="keep" alone
     marker: str = ""  # what all of the run bears from here on; empty: it is in the environment already
 
 
@@ -223,9 +228,16 @@ class PutChunk(_Message, frozen=True, kw_only=True, forbid_unknown_fields=True, 
 
 
 class Leaving(_Message, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="leaving"):
-    """The runner's last word. `childless`: the kernel says that no descendant is left (subreaper and no child)."""
+    """The runner's last word of a run. `childless`: the kernel says that no descendant is left (subreaper, no child).
+
+    `stays`: the process is as it was before the run, bears the marker of one that waits, and waits for a further
+    `Launch`; answers that still come are of this run, and are skipped. Else it exits, and `not_kept` says what kept it
+    from staying, where that was asked for.
+    """
 
     childless: bool = False
+    stays: bool = False
+    not_kept: Annotated[str, msgspec.Meta(max_length=NOT_KEPT_CHARS_MAX)] = ""
 
 
 # --- the values socket: blocking request and answer -----------------------------------------------------------

@@ -70,6 +70,7 @@ class Engine:
         self._made: tuple[str, bytes] = ("", b"")  # the last larger output of this runner, by digest
         self._title: str | None = None
         self._surroundings = Surroundings()
+        self.stained = ""  # what of this run no further one may have in its process
         # The position, and what holds for it alone.
         self._node = launch.node
         self._visit = launch.visit
@@ -88,6 +89,8 @@ class Engine:
             if self._printed is not None:
                 self._printed.begin(self._attempt)
             end = self._execute(step)
+            if isinstance(end, Ended) and end.outcome != "completed":
+                self.stained = f"step {self._node!r} {end.outcome.replace('_', ' ')}"
             self._settle(step)
             with limits.lifted():  # the limit is the steps', not ours
                 going_on = self._propose(step, end)
@@ -98,6 +101,8 @@ class Engine:
         """What the step leaves besides its end: processes, its surroundings, its updates, what it printed."""
         if self._survivors is not None:
             step.survivors += self._survivors.end(min(WAIT_S, max(0.0, step.remaining_s)))
+            if step.survivors:
+                self.stained = f"step {step.node.id!r} left a process behind"
         if self._printed is not None:
             step.printed_bytes = self._printed.end()  # whose files are not the step's to have left open
         if self._surroundings.restore(step.node.id) and self._printed is not None:

@@ -1,7 +1,7 @@
 """One run generation from its `Launch` to its `Leaving`: what the process becomes before the engine, and how it leaves.
 
-Promises: nothing of the workflow runs before the process bears the run's marker; a runner whose daemon is gone ends
-itself with all its descendants.
+Promises: nothing of the workflow runs before the process bears the run's marker; a process that stays for a further run
+is as it was, and bears no run's marker; a runner whose daemon is gone ends itself with all its descendants.
 """
 
 from __future__ import annotations
@@ -13,14 +13,16 @@ from collections.abc import Callable
 from typing import Any
 
 from pwf.protocol.crashlab import LAB_VARIABLE
-from pwf.protocol.runner import EXIT_UNFIT, Launch, Leaving
+from pwf.protocol.runner import EXIT_UNFIT, WAITING_MARKER, Launch, Leaving
 from pwf.runner.base import descendants, forking, limits
+from pwf.runner.base.forking import reseed_all
 from pwf.runner.base.printed import Printed
-from pwf.runner.base.signals import watch_signals
+from pwf.runner.base.signals import Heard, watch_signals
 from pwf.runner.base.survivors import Survivors
 from pwf.runner.base.wire import DaemonGone, ValueReader, Wire
 from pwf.runner.engine import Engine
 from pwf.runner.hangup import HangUpWatcher, end_process
+from pwf.runner.sameness.keeping import Keeping
 from pwf.workflow.workflow import Workflow
 
 
@@ -30,11 +32,12 @@ def run_runner(
     ends: tuple[int, int],
     workflow: Workflow[Any],
     become: Callable[[str], None],
+    keeping: Keeping | None = None,
 ) -> None:
-    """Execute one generation: from its `Launch` to `Leaving`. Called once, in a process of its own.
+    """Execute one generation: from its `Launch` to `Leaving`; with `keeping` further ones. Called once in a process.
 
     `ends`: where its stdout and its stderr are read.
-    `become` makes this process bear the run's marker; nothing of the workflow has run before.
+    `become` makes this process bear a run's marker; nothing of the workflow has run before.
 
     Returns when the run is parked or has ended, when this runner is stale, or when the daemon is gone before
     the launch; once launched, the loss of the daemon kills this process and all its descendants.
@@ -47,20 +50,82 @@ def run_runner(
     if launch.marker:
         become(launch.marker)
     wire.will_tick()
-    printed = Printed(ends, launch.output_folder, launch.output_bytes_max)
-    printed.begin(launch.attempt)
-    watcher = HangUpWatcher(messages, end_process, wire.tick, printed)
+    printed = Printed(ends)
+    watcher = HangUpWatcher(messages, end_process, wire.tick, printed, wakes=keeping is not None)
+    runner = _Runner(messages, wire, ValueReader(values), workflow, printed, become, keeping)
     try:
-        _enter(launch)
-        watch_signals(messages, launch.output_folder)
-        if launch.generation > 1:
-            printed.forget_from(launch.attempt)
-        _engine(wire, ValueReader(values), workflow, launch, printed).run()
-        wire.send(Leaving(childless=descendants.end_all()))
+        while runner.serve(launch):
+            launch = wire.next_launch()
+            become(launch.marker)
+            reseed_all()
+            if not wire.will_tick():
+                watcher.wake()
     except DaemonGone:
         end_process()
     finally:
         watcher.stop()
+
+
+class _Runner:
+    """What serves the runs of one process, one after the other."""
+
+    def __init__(
+        self,
+        messages: socket.socket,
+        wire: Wire,
+        values: ValueReader,
+        workflow: Workflow[Any],
+        printed: Printed,
+        become: Callable[[str], None],
+        keeping: Keeping | None,
+    ) -> None:
+        self._messages = messages
+        self._heard: Heard | None = None
+        self._wire = wire
+        self._values = values
+        self._workflow = workflow
+        self._printed = printed
+        self._become = become
+        self._keeping = keeping
+
+    def serve(self, launch: Launch) -> bool:
+        """One run, to its last word. Whether this process stays for a further one."""
+        keeping = self._keeping
+        self._printed.enter(launch.output_folder, launch.output_bytes_max)
+        self._printed.begin(launch.attempt)
+        _enter(launch)
+        self._watch(launch.output_folder)
+        if launch.generation > 1:
+            self._printed.forget_from(launch.attempt)
+        if keeping is not None:
+            keeping.begin()
+        engine = _engine(self._wire, self._values, self._workflow, launch, self._printed)
+        engine.run()
+        if keeping is None or not keeping.has_further(launch.runs_per_process):
+            self._wire.send(Leaving(childless=descendants.end_all()))
+            return False
+        return self._stay(keeping, engine)
+
+    def _watch(self, output_folder: str) -> None:
+        if self._heard is None:
+            self._heard = Heard()
+            if output_folder or self._keeping is not None:
+                watch_signals(self._messages, self._heard)
+            if self._keeping is not None:
+                self._heard.hook_added = self._keeping.heard_audit_hook
+        self._heard.output_folder = output_folder
+
+    def _stay(self, keeping: Keeping, engine: Engine) -> bool:
+        """Say the last word, and whether this process stays."""
+        alone = descendants.reap()
+        childless = descendants.end_all()
+        why_not = engine.stained or ("" if alone else "it left a child process") or keeping.why_not()
+        if why_not or not childless or LAB_VARIABLE in os.environ:
+            self._wire.send(Leaving(childless=childless, not_kept=why_not))
+            return False
+        self._become(WAITING_MARKER)  # before it says so: whoever takes it next finds no trace of this run
+        self._wire.send(Leaving(childless=True, stays=True))
+        return True
 
 
 def _engine(

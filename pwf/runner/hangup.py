@@ -26,7 +26,7 @@ _HANG_UP = select.POLLHUP | select.POLLERR | getattr(select, "POLLRDHUP", 0)
 class HangUpWatcher:
     """Calls `end` once when the other side of `connection` closes, unless it was stopped before.
 
-    `tick` is called every few milliseconds until it says no.
+    `tick` is called every few milliseconds until it says no, and again from `wake` on.
     """
 
     def __init__(
@@ -35,11 +35,14 @@ class HangUpWatcher:
         end: Callable[[], None],
         tick: Callable[[], bool] = lambda: False,
         printed: Printed | None = None,
+        *,
+        wakes: bool = False,
     ) -> None:
         self._end = end
         self._tick = tick
         self._printed = printed
         self._stopped = False
+        self._wake = os.eventfd(0) if wakes else -1
         # A bare thread: starting one costs a third of threading.Thread, and a step's code doesn't see it.
         _thread.start_new_thread(self._watch, (connection.fileno(),))
 
@@ -47,8 +50,14 @@ class HangUpWatcher:
         """Ignore what happens from now on. The thread itself ends with the process."""
         self._stopped = True
 
+    def wake(self) -> None:
+        """Tick again."""
+        os.eventfd_write(self._wake, 1)
+
     def _watch(self, descriptor: int) -> None:
         poll = select.poll()
+        if self._wake >= 0:
+            poll.register(self._wake, select.POLLIN)
         poll.register(descriptor, getattr(select, "POLLRDHUP", 0))
         for end in self._printed.ends if self._printed is not None else ():
             poll.register(end, select.POLLIN)
@@ -60,7 +69,10 @@ class HangUpWatcher:
             if self._stopped:
                 return
             for ready, _ in found:
-                if not self._take(ready):
+                if ready == self._wake:
+                    os.eventfd_read(ready)
+                    wait = TICK_MS
+                elif not self._take(ready):
                     poll.unregister(ready)
             if wait is not None and not self._tick():
                 wait = None

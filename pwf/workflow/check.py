@@ -8,11 +8,11 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from pathlib import PurePosixPath
-from typing import Any
+from typing import Any, get_args
 
 from pwf.errors import InvalidArgument
 from pwf.ids import check_id
-from pwf.protocol.graph import EffectSpec, NodeSpec, WorkflowGraph
+from pwf.protocol.graph import EffectSpec, Isolate, NodeSpec, WorkflowGraph
 from pwf.protocol.kinds import KINDS
 from pwf.workflow.callables import is_async, misfit
 from pwf.workflow.faults import Faults
@@ -75,10 +75,15 @@ def _check_workflow(flow: Written, faults: Faults) -> dict[str, Any] | None:
         add(error.message, error.hint)
     if type(flow.max_steps) is not int or not 1 <= flow.max_steps <= STEPS_LIMIT:
         add(f"has max_steps={flow.max_steps!r:.40}", f"give a whole number from 1 to {STEPS_LIMIT:,}")
-    for option, known in (("isolate", ("fork", "spawn")), ("source", ("pinned", "verify"))):
+    for option, known in (("isolate", get_args(Isolate)), ("source", ("pinned", "verify"))):
         value = getattr(flow, option)
         if value not in known:
             add(f"has {option}={value!r:.40}", nearest(str(value), known))
+    if flow.isolate == "keep" and flow.source == "verify":
+        add(
+            "has isolate='keep' and source='verify', which looks at the files before each run",
+            "leave one of them out",
+        )
     if len(flow.files) > FILES_MAX:
         add(f"has {len(flow.files)} entries in files=", f"give at most {FILES_MAX} globs")
     for pattern in flow.files:

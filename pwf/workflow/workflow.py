@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Generic, Literal, TypeVar, overload
 
 from pwf.errors import GraphError, InvalidValue
-from pwf.protocol.graph import DEFAULT_MAX_STEPS, WorkflowGraph
+from pwf.protocol.graph import DEFAULT_MAX_STEPS, Isolate, WorkflowGraph
 from pwf.workflow.check import checked
 from pwf.workflow.context import Context
 from pwf.workflow.decorators import Decorators
@@ -25,9 +25,9 @@ class Workflow(Decorators[InputT], Generic[InputT]):
 
     `input`: the type of the input (or a JSON Schema); any JSON where none is given. `title(ctx)` names a run
     for people. `max_steps` bounds loops. `isolate="spawn"`: each run gets a fresh process, for modules that
-    are not safe to fork. `source="verify"`: hold runs whose files changed, in place of finishing on the
-    recorded text. `files`: globs, relative to the project root, of data files that are recorded with the code
-    and read by `ctx.file`.
+    are not safe to fork. `isolate="keep"`: a run may get the process of the run before, where that is found as it
+    was. `source="verify"`: hold runs whose files changed, in place of finishing on the recorded text. `files`:
+    globs, relative to the project root, of data files that are recorded with the code and read by `ctx.file`.
     """
 
     @overload
@@ -38,7 +38,7 @@ class Workflow(Decorators[InputT], Generic[InputT]):
         input: dict[str, Any] | None = None,
         title: Callable[[Context[Any]], str] | None = None,
         max_steps: int = DEFAULT_MAX_STEPS,
-        isolate: Literal["fork", "spawn"] = "fork",
+        isolate: Isolate = "fork",
         source: Literal["pinned", "verify"] = "pinned",
         files: Sequence[str] = (),
     ) -> None: ...
@@ -50,7 +50,7 @@ class Workflow(Decorators[InputT], Generic[InputT]):
         input: type[InputT],
         title: Callable[[Context[InputT]], str] | None = None,
         max_steps: int = DEFAULT_MAX_STEPS,
-        isolate: Literal["fork", "spawn"] = "fork",
+        isolate: Isolate = "fork",
         source: Literal["pinned", "verify"] = "pinned",
         files: Sequence[str] = (),
     ) -> None: ...
@@ -61,7 +61,7 @@ class Workflow(Decorators[InputT], Generic[InputT]):
         input: Any = None,
         title: Callable[[Context[Any]], str] | None = None,
         max_steps: int = DEFAULT_MAX_STEPS,
-        isolate: Literal["fork", "spawn"] = "fork",
+        isolate: Isolate = "fork",
         source: Literal["pinned", "verify"] = "pinned",
         files: Sequence[str] = (),
     ) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from pwf.protocol.graph import Isolate
 from pwf.workflow.context import Context
 from pwf.workflow.nodes import Node
 from pwf.workflow.routes import Way
@@ -22,7 +23,7 @@ class Written:
     input: Any
     title: Callable[[Context[Any]], str] | None
     max_steps: int
-    isolate: Literal["fork", "spawn"]
+    isolate: Isolate
     source: Literal["pinned", "verify"]
     files: tuple[str, ...]
     nodes: list[Node[Any]] = field(default_factory=list)

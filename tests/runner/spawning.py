@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import array
 import os
+import select
 import socket
 import subprocess
 import sys
@@ -228,17 +229,19 @@ class RunnerPeer:
             os.close(end)
         self.identity = identity
 
-    def launch(self, graph: WorkflowGraph, root: str = "/") -> None:
+    def launch(self, graph: WorkflowGraph, root: str = "/", *, given: object = None, **more: Any) -> None:
+        data = msgspec.json.encode(given)
         launch = Launch(
             run_id="run",
             generation=1,
             graph=graph,
-            input=Value(json=msgspec.Raw(b"null"), size=4),
+            input=Value(json=msgspec.Raw(data), size=len(data)),
             node=graph.start,
             visit=1,
             attempt=1,
             root=root,
             marker=self.marker,
+            **more,
         )
         self.messages.sendall(encode_line([launch]))
 
@@ -267,6 +270,11 @@ class RunnerPeer:
     @property
     def is_alive(self) -> bool:
         return host.is_alive(self.identity)
+
+    def ends(self) -> bool:
+        """Whether it ends by itself, and soon."""
+        descriptor = host.open_exit(self.identity)
+        return descriptor is None or bool(select.select([descriptor], [], [], WAIT_S)[0])
 
 
 def bundle_of_text(root: Path, text: str, **modules: str) -> SourceBundle:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from pwf.protocol.signalled import take_signalled
-from pwf.runner.base.signals import watch_signals
+from pwf.runner.base.signals import Heard, watch_signals
 from tests.runner.forked import forked
 
 HARMLESS = signal.SIGURG  # ignored, unless somebody wants it
@@ -25,7 +25,9 @@ def noted(home: Path, deed: Callable[[int], object]) -> int:
     ours, theirs = socket.socketpair()
 
     def step() -> None:
-        watch_signals(theirs, str(home / "output" / "run"))
+        heard = Heard()
+        heard.output_folder = str(home / "output" / "run")
+        watch_signals(theirs, heard)
         deed(daemon)
 
     with ours, theirs:

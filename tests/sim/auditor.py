@@ -14,8 +14,8 @@ from typing import Any
 import apsw
 import trio
 
-from pwf.actors.processes.template import WAITING_MARKER
 from pwf.protocol.frames import Request, Response
+from pwf.protocol.runner import WAITING_MARKER
 from tests.sim import deaths
 from tests.sim.holds import Holds
 from tests.sim.ledger import Ledger

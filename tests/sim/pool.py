@@ -13,10 +13,10 @@ from trio.testing import memory_stream_pair
 
 from pwf.actors.processes.custody import suspects
 from pwf.actors.processes.standing_by import TemplateKey, template_key
-from pwf.actors.processes.template import WAITING_MARKER
 from pwf.errors import EnvironmentMissing, LoadFailed, RunnerCrashed
 from pwf.host import Bearer
 from pwf.host.identity import Identity
+from pwf.protocol.runner import WAITING_MARKER
 from pwf.protocol.spawn import Resolved
 from tests.sim.machine import Process
 from tests.sim.runners import SimRunner

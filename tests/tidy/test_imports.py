@@ -48,7 +48,7 @@ RANKS = {
         "wiring",
         "daemon",
     ),
-    "runner": ("base", "kinds", "hangup", "engine", "lab", "generation", "load", "spawn"),
+    "runner": ("base", "sameness", "kinds", "hangup", "engine", "lab", "generation", "load", "spawn"),
 }
 #: Only `pwf daemon` starts the actors, and `pwf state restore` works on a home that no daemon serves.
 EXCEPTIONS = {("cli/daemon.py", "actors"), ("cli/commands.py", "actors"), ("cli/state.py", "actors")}

@@ -292,6 +292,11 @@ WORKFLOWS: dict[str, tuple[str, list[str], list[str]]] = {
     "a name with a space": ("'my flow'", ["the name 'my flow'"], ["letters"]),
     "no steps": ("'s', max_steps=0", ["max_steps=0"], ["whole number"]),
     "a mistyped isolation": ("'s', isolate='spwan'", ["isolate='spwan'"], ["'spawn'"]),
+    "a kept process whose files are compared": (
+        "'s', isolate='keep', source='verify'",
+        ["isolate='keep' and source='verify'"],
+        ["leave one"],
+    ),
     "a mistyped source rule": ("'s', source='verified'", ["source='verified'"], ["'verify'"]),
     "an absolute glob": ("'s', files=['/etc/*']", ["'/etc/*'"], ["below the project root"]),
     "a glob that climbs": ("'s', files=['../x']", ["'../x'"], ["below the project root"]),

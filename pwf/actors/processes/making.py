@@ -21,11 +21,12 @@ from pwf.actors.processes.custody import CustodyHandle
 from pwf.actors.processes.link import Exits, LinkClosed
 from pwf.actors.processes.runner_process import RunnerProcess
 from pwf.actors.processes.standing_by import TemplateKey
-from pwf.actors.processes.template import WAITING_MARKER, Sockets, Spawner, Template, open_sockets
+from pwf.actors.processes.template import Sockets, Spawner, Template, open_sockets
 from pwf.actors.processes.warm import LoadBundle, Slot, WarmProcesses
 from pwf.actors.processes.zygote import Zygote
 from pwf.errors import LoadFailed, PwfError, RunnerCrashed, Unavailable
 from pwf.host import Identity
+from pwf.protocol.runner import WAITING_MARKER
 from pwf.protocol.spawn import Resolved
 
 # --- limits ---------------------------------------------------------------------------------------------------

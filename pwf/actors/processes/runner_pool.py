@@ -19,7 +19,6 @@ from pwf.actors.processes.link import Exits
 from pwf.actors.processes.making import Acquire, EventLog, Makers, PoolInbox, ResolveFile
 from pwf.actors.processes.runner_process import RunnerProcess
 from pwf.actors.processes.standing_by import template_key
-from pwf.actors.processes.template import WAITING_MARKER
 from pwf.actors.processes.warm import (
     IDLE_S,
     LOAD_DEADLINE_S,
@@ -30,6 +29,7 @@ from pwf.actors.processes.warm import (
     WarmProcesses,
 )
 from pwf.host import Identity
+from pwf.protocol.runner import WAITING_MARKER
 from pwf.protocol.spawn import Resolved
 
 # --- limits ---------------------------------------------------------------------------------------------------

@@ -22,6 +22,7 @@ from pwf.actors.processes.runner_process import RunnerProcess
 from pwf.actors.processes.standing_by import Loaded, StandingBy
 from pwf.errors import RunnerCrashed
 from pwf.host import Identity
+from pwf.protocol.runner import WAITING_MARKER
 from pwf.protocol.spawn import Forked, ForkRunners
 from pwf.watch import Watched
 
@@ -31,7 +32,6 @@ WAITING_HURRIED_MAX = 4
 FILES_FEW_MAX = 100  # a look at one takes a microsecond; at more than these
 LOOKED_AT_NS = 50_000_000  # a look so short ago is enough: nobody edits and starts within that
 TOGETHER_MIN = 2  # so many are forked at once while more than one is wanted: each costs less then
-WAITING_MARKER = "pwf:waiting:0"  # of a runner that has no run yet, in the form of a run's marker
 
 
 class Sockets(NamedTuple):

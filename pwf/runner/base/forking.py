@@ -117,6 +117,14 @@ def reseed() -> None:
         numpy_random.seed()
 
 
+def reseed_all() -> None:
+    """The same for Python's own generator, which sees to it at a fork alone."""
+    random = sys.modules.get("random")
+    if random is not None:
+        random.seed()
+    reseed()
+
+
 def bound_loading() -> None:
     """Bound the memory that loading may take."""
     _, hard = resource.getrlimit(resource.RLIMIT_DATA)

@@ -38,6 +38,10 @@ class Printed:
         for end in ends:
             self._arrived.register(end, select.POLLIN)
 
+    def enter(self, folder: str, limit: int) -> None:
+        """What is printed from here on is another run's."""
+        self._folder, self._limit = folder, limit
+
     def forget_from(self, attempt: int) -> None:
         """Remove what an earlier runner left of attempts that were never committed, whose numbers come again."""
         with contextlib.suppress(OSError):

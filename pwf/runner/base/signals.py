@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import socket
 import sys
+from collections.abc import Callable
 from typing import Any
 
 from pwf import host
@@ -17,7 +18,15 @@ from pwf.protocol.signalled import note_signalled
 _STARTS = frozenset({"subprocess.Popen", "os.system", "os.exec", "os.posix_spawn"})
 
 
-def watch_signals(messages: socket.socket, output_folder: str) -> None:
+class Heard:
+    """Where a signal is noted, and what to do when a step adds an audit hook. One for each process."""
+
+    def __init__(self) -> None:
+        self.output_folder = ""
+        self.hook_added: Callable[[], None] = lambda: None
+
+
+def watch_signals(messages: socket.socket, heard: Heard) -> None:
     """From here on, for as long as this process lives. `messages`: its other end is the daemon's."""
     known: list[int] = []
 
@@ -30,16 +39,17 @@ def watch_signals(messages: socket.socket, output_folder: str) -> None:
     def hear(event: str, arguments: tuple[Any, ...]) -> None:
         if event == "os.kill":
             if arguments[1] and arguments[0] == daemon():
-                note_signalled(output_folder, daemon())
+                note_signalled(heard.output_folder, daemon())
+        elif event == "sys.addaudithook":
+            heard.hook_added()
         elif event in _STARTS:
             with contextlib.suppress(
                 Exception
             ):  # whatever the step passes: it hears of its own mistakes alone
                 if _names(repr(arguments[:2]), daemon()):
-                    note_signalled(output_folder, daemon())
+                    note_signalled(heard.output_folder, daemon())
 
-    if output_folder:
-        sys.addaudithook(hear)
+    sys.addaudithook(hear)
 
 
 def _names(words: str, pid: int) -> bool:

@@ -69,6 +69,16 @@ class Wire:
             raise ProtocolError(f"expected launch as the first frame, got {type(message).__name__}")
         return message
 
+    def next_launch(self) -> Launch:
+        """Block for the first frame of a further run. Answers that still come of the last one are skipped."""
+        self._seq = self._uploads = 0
+        self._waiting.clear()
+        self._stored.clear()
+        self.stop = None
+        while not isinstance(message := self._receive(blocking=True), Launch):
+            pass
+        return message
+
     def take_seq(self) -> int:
         """The number of the next transition."""
         self._seq += 1
@@ -97,9 +107,11 @@ class Wire:
             else:
                 self._ticks = IDLE_TICKS_MAX
 
-    def will_tick(self) -> None:
-        """Somebody calls `tick` every few milliseconds from now on, until it says no."""
-        self._ticks = IDLE_TICKS_MAX
+    def will_tick(self) -> bool:
+        """Somebody calls `tick` every few milliseconds from now on, until it says no. False: nobody has till now."""
+        with self._sending:
+            before, self._ticks = self._ticks, IDLE_TICKS_MAX
+        return before > 0
 
     def hold_nothing(self) -> None:
         """Send each transition at once from now on, whoever ticks."""

@@ -229,6 +229,17 @@ def execute_root(path: str, text: bytes, texts: Mapping[str, bytes]) -> ModuleTy
     return module
 
 
+def project_modules() -> dict[str, ModuleType]:
+    """The modules of this process that were loaded here, by their names."""
+    ours = (SourceLoader, ExtensionLoader)
+    modules = list(sys.modules.items())
+    return {
+        name: one
+        for name, one in modules
+        if isinstance(getattr(getattr(one, "__spec__", None), "loader", None), ours)
+    }
+
+
 def _answer_to_stem(module: ModuleType, stem: str) -> None:
     """Let helpers import the workflow's file by its name, where nothing else has that name."""
     if not stem.isidentifier() or stem in sys.modules:

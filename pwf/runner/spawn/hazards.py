@@ -6,15 +6,14 @@ that run at exit. One sentence each, as a person would want it in a log.
 
 from __future__ import annotations
 
-import atexit
 import signal
-import sys
 import time
 import weakref
 from dataclasses import dataclass
 from typing import Any
 
 from pwf import host
+from pwf.runner.sameness.process import exit_handlers, finalizers
 
 #: The kinds of descriptors that may stay: opened by Python itself, and harmless to share.
 _HARMLESS = ("/dev/urandom", "/dev/null")
@@ -60,8 +59,8 @@ def look() -> State:
         handlers={signum: signal.getsignal(signum) for signum in signal.valid_signals()},
         kernel_signals=host.signal_state(),
         wakeup=wakeup,
-        exit_handlers=_exit_handlers(),
-        finalizers=_finalizers(),
+        exit_handlers=exit_handlers(),
+        finalizers=finalizers(),
     )
 
 
@@ -89,16 +88,6 @@ def hazards(before: State, after: State, has_children: bool) -> str | None:
     if after.finalizers > before.finalizers:
         found.append(f"it left {_count(after.finalizers - before.finalizers, 'finalizer')} to run at exit")
     return "; ".join(found) or None
-
-
-def _exit_handlers() -> int:
-    # Importing `logging` registers one: `logging.shutdown`, which a runner calls when it leaves.
-    return int(atexit._ncallbacks()) - ("logging" in sys.modules)
-
-
-def _finalizers() -> int:
-    registry: dict[Any, Any] = getattr(weakref.finalize, "_registry", {})
-    return sum(1 for info in registry.values() if info.atexit)
 
 
 def _signal_name(signum: int) -> str:

@@ -21,14 +21,17 @@ import msgspec
 from pwf import host
 from pwf.errors import PwfError
 from pwf.protocol.kinds import KINDS
-from pwf.protocol.runner import MARKER_VARIABLE
+from pwf.protocol.runner import MARKER_VARIABLE, WAITING_MARKER
 from pwf.protocol.spawn import RUNNER_DESCRIPTORS, Forked, ForkRunners, Load, Loaded, ToSpawner
 from pwf.runner.base import forking
 from pwf.runner.base.failure import bounded, user_traceback
 from pwf.runner.generation import run_runner
 from pwf.runner.load.children import load_with_children
 from pwf.runner.load.loaded import loaded_files
+from pwf.runner.load.loading import project_modules
 from pwf.runner.load.pinned import tree_of
+from pwf.runner.sameness.keeping import Keeping
+from pwf.runner.sameness.modules import ProjectState
 from pwf.runner.spawn import hazards
 from pwf.runner.spawn.channel import SpawnSocket, stream_socket
 from pwf.runner.spawn.reaping import Children, kill_descendants
@@ -66,10 +69,12 @@ def run_template(descriptor: int, reserved: host.ReservedVariable) -> int:
         control.send(answer)
         return 0
     preload(workflow)
+    keeps = workflow.to_graph().isolate == "keep"
+    project = ProjectState(project_modules) if keeps else None
     gc.collect()
     gc.freeze()  # what is loaded lives as long as the process: never walk it again, so that its pages stay shared
     gc.disable()
-    template = _Template(control, workflow, reserved)
+    template = _Template(control, workflow, reserved, project)
     control.send(answer)
     serve(control, template.children, template.handle)
     return 0
@@ -111,11 +116,13 @@ class _Template:
         control: SpawnSocket,
         workflow: Workflow[Any],
         reserved: host.ReservedVariable,
+        project: ProjectState | None,
     ) -> None:
         self.children = Children()
         self._control = control
         self._workflow = workflow
         self._reserved = reserved
+        self._project = project
 
     def handle(self, request: ToSpawner, descriptors: list[int]) -> None:
         """Fork a runner for each set of descriptors that came along.
@@ -147,14 +154,15 @@ class _Template:
         numbers = forking.detach(own, WAITING_NAME)
         forking.reseed()
         gc.enable()
-        return run(numbers, self._workflow, self._become)
+        keeping = Keeping(self._project) if self._project is not None else None
+        return run(numbers, self._workflow, self._become, keeping)
 
     def _become(self, marker: str) -> None:
-        """Bear the run's marker, in the environment as loading the workflow has left it."""
+        """Bear the run's marker, in the environment as loading the workflow has left it; between two, that of none."""
         if not self._reserved.write(marker) and self._reserved.room >= 0:
             raise OSError(f"the marker has more than {self._reserved.room} bytes")
         bear(marker)
-        host.set_process_name(RUNNER_NAME)
+        host.set_process_name(WAITING_NAME if marker == WAITING_MARKER else RUNNER_NAME)
 
 
 def bear(marker: str) -> None:
@@ -162,9 +170,14 @@ def bear(marker: str) -> None:
     os.environ[MARKER_VARIABLE] = marker
 
 
-def run(numbers: Sequence[int], workflow: Workflow[Any], become: Callable[[str], None] = bear) -> int:
+def run(
+    numbers: Sequence[int],
+    workflow: Workflow[Any],
+    become: Callable[[str], None] = bear,
+    keeping: Keeping | None = None,
+) -> int:
     """Be the runner: from its `Launch` to its end. `numbers`: messages, values, reading ends of stdout and stderr."""
     messages, values, out, err = numbers
     with stream_socket(messages) as messages_socket, stream_socket(values) as values_socket:
-        run_runner(messages_socket, values_socket, (out, err), workflow, become)
+        run_runner(messages_socket, values_socket, (out, err), workflow, become, keeping)
     return 0
