@@ -1,4 +1,4 @@
-"""What the writer thread does: one batch of commands in one transaction, and what follows when SQLite fails.
+"""What the writer does: one batch of commands in one transaction, and what follows when SQLite fails.
 
 Owns the writer connection. Promises (design, section 6):
 - each command fails alone; a batch is answered only after its COMMIT. Savepoints are set only when a command that
@@ -9,7 +9,7 @@ Owns the writer connection. Promises (design, section 6):
 - when the disk is full the ballast is released first, so that the second try finds room.
 
 An unexpected exception of a handler is its caller's to bear: its savepoint is undone and the caller gets the
-exception itself, so that the caller's supervision decides. Blocking calls, one thread.
+exception itself, so that the caller's supervision decides. Blocking calls, one thread at a time (`loop_share`).
 """
 
 from __future__ import annotations
@@ -100,25 +100,53 @@ class Writer:
         self._tried_pages = 0  # length of the WAL at the last checkpoint
         self._jobs: Sequence[Job] = ()
         self._answers: list[JobResult] = []
-        self._open = False
+        #: A batch's transaction is open.
+        self.is_open = False
+        self._uncommitted: apsw.Error | None = None  # a COMMIT has failed, and nobody has dealt with it yet
         self._broken: StoreBroken | None = None
         self._changed: set[str] = set()
+        self._busy = BusyWait(warn)
+        connection.set_busy_handler(self._busy)
         connection.set_wal_hook(self._count_wal)
         if not self._build_ballast():
             self._note_disk_full("there is no room for the ballast")
 
     # --- a batch ------------------------------------------------------------------------------------------
 
-    def execute(self, jobs: Sequence[Job]) -> None:
-        """Begin, and run every job; the transaction stays open for `commit`."""
-        self._jobs, self._answers, self._changed = jobs, [], set()
+    def execute_at_once(self, jobs: Sequence[Job], may_run: Callable[[Job], bool]) -> bool:
+        """Begin without waiting, and run the first jobs, up to one that may not; whether that were all of them.
+
+        `execute` is for the rest, also where nothing has happened: the database is locked, or something must be undone.
+        """
+        self._take(jobs)
+        self._busy.waits = False
+        self.tx.is_hurried = True
         try:
             self._begin()
-        except apsw.Error as error:
-            self._answers = [JobResult(error=self._translate(error)) for _ in jobs]
+            self.is_open = True
+            self._run_plainly(may_run)
+        except (NeedsUndo, _TransactionEnded, apsw.Error):
             self._end()
+        finally:
+            self._busy.waits = True
+            self.tx.is_hurried = False
+        if self._broken is not None:
+            self._end()
+        return self._is_executed
+
+    def execute(self, jobs: Sequence[Job]) -> None:
+        """Begin, or go on after `execute_at_once`, and run every job; the transaction stays open for `commit`."""
+        if self._is_executed:
             return
-        self._open = True
+        if not self.is_open:
+            self._take(jobs)
+            try:
+                self._begin()
+            except apsw.Error as error:
+                self._answers = [JobResult(error=self._translate(error)) for _ in jobs]
+                self._end()
+                return
+            self.is_open = True
         try:
             self._run_together()
         except (_TransactionEnded, apsw.Error) as error:
@@ -129,24 +157,42 @@ class Writer:
             self._end()
             self._answers = [JobResult(error=self._unavailable()) for _ in jobs]
 
+    def try_commit(self) -> bool:
+        """Commit what is open. False: it has failed, and `commit` deals with that."""
+        try:
+            self._statement("COMMIT").fetchall()
+        except apsw.Error as error:
+            self._uncommitted = error
+            return False
+        self.is_open = False
+        self._changed.update(self.tx.changed_keys)
+        return True
+
+    @property
+    def may_commit(self) -> bool:
+        """Whether a COMMIT is due. One that has failed is never tried again: its outcome is not known."""
+        return self.is_open and self._uncommitted is None
+
     def commit(self) -> Batch:
-        """Commit what `execute` left open; only now may anybody be answered."""
-        if self._open:
-            try:
-                self._statement("COMMIT").fetchall()
-                self._open = False
-                self._changed.update(self.tx.changed_keys)
-            except apsw.Error as error:
-                if _did_not_fit(error, self._connection):
-                    # What did not fit was the commit's own record, so it did not happen; and what follows
-                    # overwrites its remains.
-                    self._note_disk_full(str(error))
-                    self._end()
-                    self._run_one_by_one()
-                else:
-                    unknown = self._commit_failed(error)
-                    self._end()
-                    self._answers = [JobResult(error=OutcomeUnknown(unknown)) for _ in self._jobs]
+        """Commit what `execute` left open, unless that was tried; only now may anybody be answered."""
+        if self.may_commit:
+            self.try_commit()
+        error, self._uncommitted = self._uncommitted, None
+        if error is not None:
+            if _did_not_fit(error, self._connection):
+                # What did not fit was the commit's own record, so it did not happen; and what follows
+                # overwrites its remains.
+                self._note_disk_full(str(error))
+                self._end()
+                self._run_one_by_one()
+            else:
+                unknown = self._commit_failed(error)
+                self._end()
+                self._answers = [JobResult(error=OutcomeUnknown(unknown)) for _ in self._jobs]
+        return self.batch()
+
+    def batch(self) -> Batch:
+        """What has come of a batch that is over."""
         self.tx.changed_keys.clear()
         return Batch(self._answers, frozenset(self._changed), self.tx.disk_full, self._broken)
 
@@ -155,21 +201,35 @@ class Writer:
         self.execute(jobs)
         return self.commit()
 
+    @property
+    def _is_executed(self) -> bool:
+        return self.is_open and len(self._answers) == len(self._jobs)
+
+    def _take(self, jobs: Sequence[Job]) -> None:
+        self._jobs, self._answers, self._changed = jobs, [], set()
+
     def _run_together(self) -> None:
         """Every job in this transaction: without savepoints, and again with them when something must be undone."""
-        holds = self._holds_claim()
         try:
-            self.tx.sets_savepoints = False
-            self._answers = [self._run_part(job, holds) for job in self._jobs]
+            self._run_plainly(_always)
             return
         except NeedsUndo:
-            pass
-        finally:
-            self.tx.sets_savepoints, self.tx.needs_undo = True, False
-        self._statement("ROLLBACK").fetchall()
+            self._statement("ROLLBACK").fetchall()
         self._begin()
         holds = self._holds_claim()
         self._answers = [self._run_part(job, holds) for job in self._jobs]
+
+    def _run_plainly(self, may_run: Callable[[Job], bool]) -> None:
+        """The jobs that have not run, without savepoints, up to one that may not run."""
+        holds = self._holds_claim()
+        self.tx.sets_savepoints = False
+        try:
+            for job in self._jobs[len(self._answers) :]:
+                if not may_run(job):
+                    break
+                self._answers.append(self._run_part(job, holds))
+        finally:
+            self.tx.sets_savepoints, self.tx.needs_undo = True, False
 
     def _run_one_by_one(self) -> None:
         self._answers = []
@@ -232,7 +292,7 @@ class Writer:
 
     def _end(self) -> None:
         """Roll back whatever is still open; an error here means only that SQLite did it already."""
-        self._open = False
+        self.is_open = False
         self.tx.changed_keys.clear()
         if self._connection.in_transaction:
             try:
@@ -320,7 +380,7 @@ class Writer:
         tries again.
         """
         mode = apsw.SQLITE_CHECKPOINT_TRUNCATE if cut else apsw.SQLITE_CHECKPOINT_PASSIVE
-        self._connection.set_busy_handler(None)  # a foreign reader must not hold up the writer
+        self._busy.waits = False  # a foreign reader must not hold up the writer
         whole = False
         try:
             self._wal_pages, copied = self._connection.wal_checkpoint(mode=mode)
@@ -332,7 +392,7 @@ class Writer:
         except apsw.Error as error:
             self._warn("store.checkpoint_failed", error=str(error), wal_bytes=self.wal_bytes)
         finally:
-            self._connection.set_busy_handler(BusyWait(self._warn))
+            self._busy.waits = True
         self._tried_pages = self._wal_pages
         return whole
 
@@ -379,6 +439,10 @@ class Writer:
             self._tried_pages = 0  # the WAL has started anew
         self._wal_pages = pages
         return apsw.SQLITE_OK
+
+
+def _always(_: Job) -> bool:
+    return True
 
 
 def _first(error: BaseException) -> BaseException:

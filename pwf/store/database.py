@@ -199,12 +199,15 @@ class BusyWait:
     """SQLite's busy handler: waits for a foreign lock, says so once, gives up after `limit_s`."""
 
     def __init__(self, warn: Warn, limit_s: float = BUSY_LIMIT_S) -> None:
+        self.waits = True  # False for the moment: what finds a lock fails at once
         self._warn = warn
         self._limit_s = limit_s
         self._started = 0.0
         self._warned = False
 
     def __call__(self, tries: int) -> bool:
+        if not self.waits:
+            return False
         now = time.monotonic()
         if tries == 0:
             self._started, self._warned = now, False

@@ -30,6 +30,7 @@ def save_definition(tx: Tx, command: SaveDefinition) -> bool:
     definition = command.definition
     if tx.one(Q.known, {"definition_id": definition.definition_id}) is not None:
         return False
+    tx.lengthy()  # sources and data files may have some MiB
     for source in definition.sources:
         store_content(tx, command.texts[source.digest])
     tx.run(

@@ -1,7 +1,8 @@
-"""Where the store's blocking calls run: on two dedicated threads.
+"""Where the store's blocking calls run: what is short in the event loop's thread, the rest in two of the store's own.
 
-`ThreadExecutor` is the real one: one thread owns the writer connection, another the reader's; a batch costs one
-hop there and one back. A third connection is the event loop's own, for reads that cost less than a hop.
+`ThreadExecutor` is the real one. The writer's connection is used in the loop's thread by the rule of `loop_share`, and
+else in the writer's; another thread owns the reader's. A third connection is the event loop's own, for reads that
+cost less than a hop.
 `Executor` is the port: under a virtual clock the tests run the same code in the caller's task
 (`tests/store/inline_executor.py`), and one suite runs on both.
 """
@@ -25,6 +26,7 @@ from pwf.ids import Ids
 from pwf.store.ballast import Ballast
 from pwf.store.batch import Batch, Job, Writer
 from pwf.store.database import Warn, no_warning, open_reader, open_writer
+from pwf.store.loop_share import LoopShare
 from pwf.store.reading import Reader, Reading
 from pwf.store.tx import Tx
 
@@ -78,7 +80,7 @@ class Executor(Protocol):
     ) -> None: ...
 
     async def run(self, jobs: Sequence[Job]) -> Batch:
-        """Run a batch to its commit. Shielded: once begun, its outcome will be known."""
+        """Run a batch to its commit. Shielded: once begun, its outcome will be known. Perhaps no checkpoint."""
         ...
 
     async def call(self, function: Callable[[Writer], R]) -> R:
@@ -109,8 +111,9 @@ class Executor(Protocol):
 class ThreadExecutor:
     """The real executor."""
 
-    def __init__(self, spec: StoreSpec) -> None:
+    def __init__(self, spec: StoreSpec, share: LoopShare | None = None) -> None:
         self._spec = spec
+        self._share = share or LoopShare()
         self._write_thread = _Worker("pwf-store-writer")
         self._read_thread = _Worker("pwf-store-reader")
         self._gate = _Gate()
@@ -149,8 +152,11 @@ class ThreadExecutor:
         self._stop_threads()
 
     async def run(self, jobs: Sequence[Job]) -> Batch:
-        writer = self._writer
-        return await self._write_thread.call(lambda: writer.run(jobs))
+        if self._write_thread.is_idle:
+            batch = self._share.run(self._writer, jobs)
+            if batch is not None:
+                return batch
+        return await self._write_thread.call(lambda: self._run_on(jobs))
 
     async def call(self, function: Callable[[Writer], R]) -> R:
         writer = self._writer
@@ -201,6 +207,10 @@ class ThreadExecutor:
 
     async def cut(self) -> bool:
         return await self._write_thread.call(self._cut)
+
+    def _run_on(self, jobs: Sequence[Job]) -> Batch:
+        self._writer.execute(jobs)
+        return self._share.commit(self._writer)
 
     def _read_now(self, handler: Callable[[Tx, Any], R], query: object, reading: Reading) -> R:
         with self._gate.reading():
@@ -261,6 +271,12 @@ class _Worker:
         self._name = name
         self._calls: queue.SimpleQueue[_Call | None] = queue.SimpleQueue()
         self._token: trio.lowlevel.TrioToken
+        self._owed = 0  # calls whose end the loop has not heard of
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether it has nothing to do, and begins nothing before the next `call`. Asked by the loop's thread."""
+        return self._owed == 0
 
     def start(self) -> None:
         """Start the thread. It dies with the process, and ends at `stop`."""
@@ -286,6 +302,7 @@ class _Worker:
             given_up()
             return trio.lowlevel.Abort.SUCCEEDED
 
+        self._owed += 1
         self._calls.put(call)
         await trio.lowlevel.wait_task_rescheduled(abort)
         if call.error is not None:
@@ -299,8 +316,13 @@ class _Worker:
             except BaseException as error:  # noqa: BLE001 - carried over to the task that called
                 call.error = error
             with suppress(trio.RunFinishedError):  # nobody is left to tell
-                self._token.run_sync_soon(call.wake)
+                self._token.run_sync_soon(self._end, call)
             del call
+
+    def _end(self, call: _Call) -> None:
+        self._owed -= 1
+        if call.task is not None:
+            trio.lowlevel.reschedule(call.task)
 
 
 class _Call:
@@ -311,7 +333,3 @@ class _Call:
         self.task: trio.lowlevel.Task | None = task
         self.value: Any = None
         self.error: BaseException | None = None
-
-    def wake(self) -> None:
-        if self.task is not None:
-            trio.lowlevel.reschedule(self.task)

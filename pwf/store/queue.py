@@ -26,6 +26,7 @@ from pwf.store.tx import Tx
 
 Q = load_queries(__file__)
 
+LENGTHY_ROWS = 16  # that become due together: some milliseconds
 DUE_BATCH = 500  # rows that become due in one transaction; more follow in the next
 ADMIT_BATCH = 64
 ALONE_AFTER_MS = 60_000  # due for so long, a run that is to be alone keeps others back
@@ -231,6 +232,8 @@ def fire_due(tx: Tx) -> int:
     rows = tx.all(Q.due_by_wall, {"is_new": False, "wall_ms": now.wall_ms, "limit": DUE_BATCH})
     rows += tx.all(Q.due_by_wall, {"is_new": True, "wall_ms": now.wall_ms, "limit": DUE_BATCH})
     rows += tx.all(Q.due_by_elapsed, {"elapsed_ms": now.elapsed_ms, "limit": DUE_BATCH})
+    if len(rows) > LENGTHY_ROWS:
+        tx.lengthy()
     for run_no, run_id in rows:
         alone(tx, run_id, partial(_fire, tx, run_no, run_id))
     return len(rows)

@@ -16,6 +16,7 @@ from pwf.store.custody_rows import holds_lease, runner_is_ending
 from pwf.store.queries import load_queries
 from pwf.store.state import RunState, encode, load_run
 from pwf.store.tx import Tx
+from pwf.values import CHUNK_BYTES
 
 Q = load_queries(__file__)
 
@@ -142,6 +143,8 @@ def publish_updates(tx: Tx, command: PublishUpdates) -> int:
     fence = command.fence
     if not holds_lease(tx, fence.entity_no, fence.generation, fence.token):
         raise ClaimLost(f"run {fence.run_id} has another owner by now")
+    if sum(len(bytes(update.data)) for update in command.updates) > CHUNK_BYTES:
+        tx.lengthy()
     dropped = 0
     for update in command.updates:
         params = {"run_id": fence.run_id, "kind": update.kind, "key": update.key}

@@ -28,7 +28,7 @@ DAEMON_NO = 0  # the daemon's entity; that of a run has the run's number
 
 
 class NeedsUndo(Exception):
-    """A part must be undone, and no savepoint was set: the batch is run again with them."""
+    """A part must be undone, and no savepoint was set, or it can't be done in a hurry: the batch is run again."""
 
 
 class Tx:
@@ -41,6 +41,7 @@ class Tx:
         "changed_keys",
         "disk_full",
         "ids",
+        "is_hurried",
         "needs_undo",
         "now",
         "sets_savepoints",
@@ -56,6 +57,8 @@ class Tx:
         #: mostly written nothing, so they are set only in a batch where something has to be undone (`NeedsUndo`).
         self.sets_savepoints = True
         self.needs_undo = False
+        #: In the event loop's thread, where nothing may take long.
+        self.is_hurried = False
         self._connection = connection
         # One cursor for all: a new one per statement costs more than the statement.
         self._cursor = connection.cursor()
@@ -124,6 +127,12 @@ class Tx:
             self._execute("ROLLBACK TO part").fetchall()
             self._execute("RELEASE part").fetchall()
         elif self._connection.total_changes() != mark:
+            self.needs_undo = True
+            raise NeedsUndo
+
+    def lengthy(self) -> None:
+        """What follows takes more than a few milliseconds. In a hurry it raises `NeedsUndo`: begin anew elsewhere."""
+        if self.is_hurried:
             self.needs_undo = True
             raise NeedsUndo
 

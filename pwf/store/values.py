@@ -71,6 +71,8 @@ def store_value(tx: Tx, data: bytes) -> tuple[bytes | None, str | None]:
 
 def store_content(tx: Tx, data: bytes) -> str:
     """Keep bytes of any size (a source file, a larger value) under their digest, which is returned."""
+    if len(data) > CHUNK_BYTES:
+        tx.lengthy()
     name = digest(data)
     if _complete_size(tx, name) is None:
         _refuse_while_full(tx)
@@ -97,6 +99,8 @@ def load_content(tx: Tx, name: str) -> bytes:
     size = _complete_size(tx, name)
     if size is None:
         raise NotFound(f"there is no value {name}")
+    if size > CHUNK_BYTES:
+        tx.lengthy()
     data = b"".join(_checked_chunk(tx, name, index) for index in range(_chunk_count(size)))
     if len(data) != size or digest(data) != name:
         raise ValueDamaged(f"value {name} is damaged", hint="restore the database from a backup")

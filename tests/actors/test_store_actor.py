@@ -14,7 +14,7 @@ from pwf.store.batch import WAL_OWED_BYTES, HeldClaim
 from pwf.store.executor import ThreadExecutor
 from pwf.store.tx import DAEMON_NO
 from tests.store.faults import FaultyDisk
-from tests.store.inline_executor import InlineExecutor, seeded_pause
+from tests.store.inline_executor import InlineExecutor, always_in_loop, seeded_pause
 from tests.store.support import Warnings, keys, make_spec, put, put_then_raise, small_ballast
 
 pytestmark = pytest.mark.trio
@@ -54,11 +54,11 @@ def inline(tmp_path, points):
     return StoreActor(InlineExecutor(make_spec(tmp_path), points))
 
 
-@pytest.fixture(params=["threads", "inline"])
+@pytest.fixture(params=["threads", "loop", "inline"])
 def actor(request, tmp_path):
     spec = make_spec(tmp_path)
-    if request.param == "threads":
-        return StoreActor(ThreadExecutor(spec))
+    if request.param != "inline":
+        return StoreActor(ThreadExecutor(spec, always_in_loop() if request.param == "loop" else None))
     return StoreActor(InlineExecutor(spec, seeded_pause(random.Random(5), 0.001)))
 
 
@@ -322,12 +322,12 @@ def disk():
     return FaultyDisk()
 
 
-@pytest.fixture
-def faulty(tmp_path, disk):
+@pytest.fixture(params=["thread", "loop"])
+def faulty(request, tmp_path, disk):
     spec = make_spec(
         tmp_path, vfs=disk.name, synchronous="FULL", ballast=small_ballast(tmp_path), warn=Warnings()
     )
-    return StoreActor(InlineExecutor(spec))
+    return StoreActor(InlineExecutor(spec, share=always_in_loop() if request.param == "loop" else None))
 
 
 async def test_a_commit_that_fails_ends_the_actor_and_tells_the_callers(faulty, disk, tmp_path):

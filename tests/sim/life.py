@@ -109,7 +109,7 @@ class SimExecutor(InlineExecutor):
                 return batch
 
     async def _pause_at(self, point: str) -> None:
-        if point == "executed" and not self._writer._open and not self._life.dead:
+        if point == "executed" and not self._writer.is_open and not self._life.dead:
             self._life.world.auditor.look(self._life)  # what ran one by one is committed, and may be read
         await self._life.pause(point)
         if self._life.world.gremlin.locks:  # what follows finds it so

@@ -1,4 +1,4 @@
-"""One suite for both executors: the real threads, and the inline one in virtual time."""
+"""One suite for both executors: the real one, working in its threads or in the loop's, and the inline one."""
 
 import random
 import threading
@@ -12,7 +12,7 @@ import trio.testing
 from pwf.errors import NotFound, Rejected, StoreRefused, Unavailable
 from pwf.store.batch import WAL_IDLE_BYTES, WAL_PAUSE_BYTES, Job, Writer
 from pwf.store.executor import ThreadExecutor
-from tests.store.inline_executor import InlineExecutor, seeded_pause
+from tests.store.inline_executor import InlineExecutor, always_in_loop, seeded_pause
 from tests.store.support import keys, put, put_then_raise
 from tests.store.test_reading import ENDLESS
 
@@ -21,10 +21,10 @@ pytestmark = pytest.mark.trio
 LIMIT_S = 5.0
 
 
-@pytest.fixture(params=["threads", "inline"])
+@pytest.fixture(params=["threads", "loop", "inline"])
 def executor(request, spec):
-    if request.param == "threads":
-        return ThreadExecutor(spec)
+    if request.param != "inline":
+        return ThreadExecutor(spec, always_in_loop() if request.param == "loop" else None)
     return InlineExecutor(spec, seeded_pause(random.Random(7), 0.001))
 
 
@@ -154,9 +154,9 @@ async def test_settling_makes_a_checkpoint_when_one_is_due(executor, spec):
 # --- threads alone --------------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def threads(spec):
-    return ThreadExecutor(spec)
+@pytest.fixture(params=["thread", "loop"])
+def threads(request, spec):
+    return ThreadExecutor(spec, always_in_loop() if request.param == "loop" else None)
 
 
 async def test_a_cancelled_reader_leaves_at_once_and_its_read_is_stopped(threads):

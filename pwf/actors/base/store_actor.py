@@ -211,5 +211,7 @@ class StoreActor:
         self._note_space(batch.disk_full, again=False)
         if batch.broken is not None:
             raise batch.broken
+        # Those who were answered, and whose socket has something, go first: they may have more for the next batch.
+        await trio.lowlevel.checkpoint()
         owed = await self._executor.settle(idle=self._inbox.empty)
         self._cut_at = min(self._cut_at, trio.current_time() + CUT_RETRY_S) if owed else math.inf

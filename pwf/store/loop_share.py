@@ -1,0 +1,163 @@
+"""The event loop's share of a batch: which part of the store's work its own thread does. The whole rule stands here.
+
+Why: to hand a batch to the writer's thread and back costs two hops, and while both threads execute Python they wait for
+one another's interpreter lock. A short command costs less than that; so does a COMMIT while the disk is fast.
+
+A batch begins in the loop's thread. It goes on in the writer's, in the same transaction, and never comes back, when
+
+1. the writer's thread has work: the connection is used by one thread at a time;
+2. the database is locked by another process: the loop does not wait for a lock;
+3. the next command is not `SHORT`, or finds that it will take long (`Tx.lengthy`): large values, many due rows;
+4. the loop has spent `TURN_S` on this batch;
+5. something must be undone, or a COMMIT has failed: what follows may be anything, a full disk's ballast included;
+6. COMMITs are slow (`Pace`). Then commands still begin here, and only COMMITs wait for the disk elsewhere.
+
+Checkpoints, ballast, rescue and closing are calls of their own, always in the writer's thread.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from pwf.store.at_run import at_run
+from pwf.store.batch import Batch, Job, Writer
+from pwf.store.control import cancel, hold_run, pause, resume
+from pwf.store.custody import runner_gone, runners_gone
+from pwf.store.daemon import release, renew
+from pwf.store.effects import recover_effect
+from pwf.store.home import claim_home, last_owner
+from pwf.store.launch import runner_started
+from pwf.store.queue import admit, rebase, start_admitted
+from pwf.store.receipts import drop_receipts
+from pwf.store.requests import answer
+from pwf.store.restart import look_restart, restart_run
+from pwf.store.retention import drop_definitions, drop_environments, prune_tree, record_prune
+from pwf.store.runners import publish_updates
+from pwf.store.runs import start_run
+from pwf.store.space import compact
+from pwf.store.transitions import apply_messages
+from pwf.store.unreadable import park_unreadable
+from pwf.store.values import drop_values, put_chunk
+
+TURN_S = 0.002  # that the loop gives to the commands of one batch: as long as four fast COMMITs
+COMMITS_SEEN = 16  # the last ones, by which the disk is judged
+FAST_S = 0.0005  # a hop there and back, and the wait for the interpreter lock that comes with it, cost up to that much
+HELD_S_MAX = 0.016  # that the last COMMITs may have held the loop for together: 1 ms each
+APART_S_MIN = (
+    1.0  # COMMITs stay in the writer's thread so long, that a disk of changing speed rarely holds the loop
+)
+
+#: Commands of a few rows by their keys. What is in neither table goes to the writer's thread.
+SHORT: frozenset[Callable[..., Any]] = frozenset(
+    {
+        admit,
+        answer,
+        apply_messages,
+        cancel,
+        hold_run,
+        look_restart,
+        pause,
+        publish_updates,
+        record_prune,
+        recover_effect,
+        release,
+        renew,
+        restart_run,
+        resume,
+        runner_gone,
+        runner_started,
+        start_admitted,
+        start_run,
+    }
+)
+
+#: Commands that walk through many rows or large values, or run once.
+LONG: frozenset[Callable[..., Any]] = frozenset(
+    {
+        claim_home,
+        compact,
+        drop_definitions,
+        drop_environments,
+        drop_receipts,
+        drop_values,
+        last_owner,
+        park_unreadable,
+        prune_tree,
+        put_chunk,
+        rebase,
+        runners_gone,
+    }
+)
+
+
+def is_short(job: Job) -> bool:
+    """Whether a job may run in the loop's thread."""
+    return (job.command.handler if job.handler is at_run else job.handler) in SHORT
+
+
+class Pace:
+    """Judges the disk by its last COMMITs: `in_loop` says whose thread makes the next one.
+
+    At first it is the writer's. The loop takes over once the median of `COMMITS_SEEN` is below `FAST_S`. It gives up as
+    soon as they have held it for `HELD_S_MAX`: of a disk that takes 5 ms, four do; of one that hangs, one. While they
+    are made in the writer's thread each of them is a probe, so no other is needed.
+    """
+
+    def __init__(self) -> None:
+        self.in_loop = False
+        self._took: deque[float] = deque(maxlen=COMMITS_SEEN)
+        self._apart_until = 0.0
+
+    def note(self, took_s: float, now_s: float) -> None:
+        """A COMMIT has ended, and took so long."""
+        self._took.append(took_s)
+        if self.in_loop:
+            if sum(self._took) > HELD_S_MAX:
+                self.in_loop, self._apart_until = False, now_s + APART_S_MIN
+                self._took.clear()
+        elif len(self._took) < COMMITS_SEEN or now_s < self._apart_until:
+            return
+        elif statistics.median_low(self._took) < FAST_S:
+            self.in_loop = True
+            self._took.clear()
+
+
+class LoopShare:
+    """Decides for one executor. Used by one thread at a time, as the writer is. `clock`: seconds that go forward."""
+
+    def __init__(
+        self, *, clock: Callable[[], float] = time.perf_counter, may_run: Callable[[Job], bool] = is_short
+    ) -> None:
+        self.pace = Pace()
+        self._clock = clock
+        self._may_run = may_run
+        self._until = 0.0
+
+    def run(self, writer: Writer, jobs: Sequence[Job]) -> Batch | None:
+        """In the loop's thread: do what may be done there. None: the writer's thread has to execute and `commit` it."""
+        if not self._may_run(jobs[0]):
+            return None
+        self._until = self._clock() + TURN_S
+        if writer.execute_at_once(jobs, self._may_go_on) and self.pace.in_loop and self._commit(writer):
+            return writer.batch()
+        return None
+
+    def commit(self, writer: Writer) -> Batch:
+        """In the writer's thread, after `Writer.execute`."""
+        if writer.may_commit:
+            self._commit(writer)
+        return writer.commit()
+
+    def _may_go_on(self, job: Job) -> bool:
+        return self._clock() < self._until and self._may_run(job)
+
+    def _commit(self, writer: Writer) -> bool:
+        began = self._clock()
+        done = writer.try_commit()
+        ended = self._clock()
+        self.pace.note(ended - began, ended)
+        return done
