@@ -26,7 +26,7 @@ from typing import Any
 from pwf.store.at_run import at_run
 from pwf.store.batch import Batch, Job, Writer
 from pwf.store.control import cancel, hold_run, pause, resume
-from pwf.store.custody import runner_gone, runners_gone
+from pwf.store.custody import runner_gone, runners_gone, standing_stretch
 from pwf.store.daemon import release, renew
 from pwf.store.effects import recover_effect
 from pwf.store.home import claim_home, last_owner
@@ -90,6 +90,7 @@ LONG: frozenset[Callable[..., Any]] = frozenset(
         put_chunk,
         rebase,
         runners_gone,
+        standing_stretch,
     }
 )
 
