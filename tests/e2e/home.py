@@ -102,8 +102,8 @@ class Home:
         return done
 
     def json(self, *words: str, code: int | None = 0) -> Any:
-        """Type a command with --json; its one object."""
-        return json.loads(self.run(*words, "--json", code=code).stdout)
+        """Type a command with --json; its object, or the last of several: one stands on each line."""
+        return json.loads(self.run(*words, "--json", code=code).stdout.splitlines()[-1])
 
     def start(self, workflow: str, *words: str) -> str:
         """Start a run and leave it; its id."""
