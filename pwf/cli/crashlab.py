@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import functools
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -59,12 +60,12 @@ def add(commands: Commands) -> None:
 
 
 def crashlab(options: argparse.Namespace, out: Out) -> int:
-    from pwf.cli import typed
+    from pwf.cli.reading import run_input
     from pwf.crashlab.lab import Settings, run_lab
 
     settings = Settings(
         workflow=options.workflow,
-        input=typed.run_input(options.input, options.set),
+        read_input=functools.partial(run_input, options.input, options.set),
         given=_given(options.answer, "--answer") | _given(options.output, "--output"),
         real=options.effects == "real",
         paths_max=options.paths,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pwf.cli import exits
 from pwf.cli.commands import Commands, client
@@ -37,7 +37,7 @@ def add(commands: Commands) -> None:
         metavar="KEY=VALUE",
         action="append",
         default=[],
-        help="set a part of the input (a.b=VALUE; JSON where it parses, else text); may be repeated",
+        help="set a part of the input (a.b=VALUE), read as its declared type says; may be repeated",
     )
     parser.add_argument("--id", metavar="ID", help="the run's id; an equal run that has it is adopted")
     parser.add_argument("--key", metavar="IDEMPOTENCY_KEY", help="the same key never starts a second run")
@@ -63,7 +63,6 @@ def _start(daemon: SyncClient, options: argparse.Namespace, out: Out) -> CallRep
 
     from pwf.cli import typed
     from pwf.client.origin import origin
-    from pwf.errors import InvalidInput
     from pwf.protocol.operations import StartPayload
     from pwf.values import canonical
 
@@ -78,20 +77,40 @@ def _start(daemon: SyncClient, options: argparse.Namespace, out: Out) -> CallRep
     payload = StartPayload(
         workflow=options.workflow,
         origin=origin(daemon.places),
-        input=msgspec.Raw(canonical(typed.run_input(options.input, options.set), what="input")),
+        input=msgspec.Raw(canonical(_input(daemon, options), what="input")),
         run_id=options.id,
         at_ms=None if options.at is None else typed.at_ms(options.at, out.now_ms(), out.note),
     )
     try:
         return daemon.exchange("run.start", payload, key=options.key)
-    except InvalidInput as error:
-        if options.set and 'not of type "string"' in error.message:
-            quoted = "what reads as JSON is JSON; to pass it as text, quote it:  --set 'version=\"1\"'"
-            raise InvalidInput(error.message, hint=quoted) from error
-        raise
     except KeyboardInterrupt:
         out.note("\ninterrupted before the daemon answered; look for the run with:  pwf ls")
         raise
+
+
+def _input(daemon: SyncClient, options: argparse.Namespace) -> Any:
+    from pwf.cli.reading import run_input
+
+    return run_input(
+        options.input, options.set, _input_schema(daemon, options.workflow) if options.set else None
+    )
+
+
+def _input_schema(daemon: SyncClient, workflow: str) -> dict[str, Any] | None:
+    """What the workflow declares. None where its file can't be loaded: the start says why, or is a repeat."""
+    from pwf.client.origin import origin
+    from pwf.errors import PwfError
+    from pwf.protocol.operations import WorkflowDescription, WorkflowRef
+
+    try:
+        described: WorkflowDescription = daemon.call(
+            "workflow.describe", WorkflowRef(workflow=workflow, origin=origin(daemon.places))
+        )
+    except PwfError as error:
+        if exits.of_error(error.code) in (exits.UNSOUND, exits.NOT_FOUND):
+            return None
+        raise
+    return described.graph.input_schema
 
 
 def _say_started(reply: CallReply, out: Out, *, detached: bool) -> None:

@@ -1,6 +1,4 @@
-"""What people type: JSON, @files, `--set a.b=VALUE`, times and durations. Each mistake says what was
-expected.
-"""
+"""What people type: JSON, @files, times and durations. Each mistake says what was expected."""
 
 from __future__ import annotations
 
@@ -19,7 +17,6 @@ from pwf.values import VALUE_BYTES_MAX, check_size, parse
 _UNIT_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h|d)")
 DURATION_MS_MAX = 100 * 365 * 86_400_000
-_MISSING = object()
 
 
 def json_argument(typed: str, what: str) -> Any:
@@ -47,14 +44,6 @@ def json_argument(typed: str, what: str) -> Any:
         return _parse(data, f"{what} file {str(path)!r}", "fix the file; it must hold one JSON value")
     hint = f"put text in double quotes inside single ones: '{_quoted(typed)}'; or use @FILE"
     return _parse(_encoded(typed, what), what, hint)
-
-
-def run_input(typed: str | None, sets: list[str]) -> Any:
-    """The input of a run: `--input`, with each `--set` put into it in order."""
-    value = None if typed is None else json_argument(typed, "--input")
-    for item in sets:
-        value = _set(value, item)
-    return value
 
 
 def at_ms(typed: str, now_ms: int, note: Callable[[str], object]) -> int:
@@ -117,56 +106,6 @@ def _duration(typed: str) -> int | None:
         return None
     total = sum(float(number) * _UNIT_MS[unit] for number, unit in parts)
     return None if total > DURATION_MS_MAX else int(total)
-
-
-def _set(value: Any, item: str) -> Any:
-    path, equals, typed = item.partition("=")
-    if not equals or not path:
-        raise UsageError(
-            f"--set {item!r} has no KEY=VALUE", hint="for example --set version=1.2 or --set a.b=true"
-        )
-    keys = [key.replace("\0", ".") for key in path.replace("\\.", "\0").split(".")]
-    if "" in keys:
-        raise UsageError(f"--set {item!r} has an empty key", hint="write a dot inside a key as \\.")
-    if value is None:
-        value = {}
-    _put(value, keys, _scalar(typed), item)
-    return value
-
-
-def _put(value: Any, keys: list[str], new: Any, item: str) -> None:
-    at: Any = value
-    for depth, key in enumerate(keys):
-        last = depth == len(keys) - 1
-        slot: Any = key
-        if isinstance(at, list):
-            if not key.isdecimal() or int(key) >= len(at):
-                raise UsageError(
-                    f"--set {item!r}: {'.'.join(keys[:depth]) or 'the input'} is a list of {len(at)}, "
-                    f"which has no place {key!r}",
-                    hint="use an index that exists",
-                )
-            slot = int(key)
-        elif not isinstance(at, dict):
-            raise UsageError(
-                f"--set {item!r}: {'.'.join(keys[:depth]) or 'the input'} is not an object",
-                hint="check --input",
-            )
-        if last:
-            at[slot] = new
-            return
-        below = at[slot] if isinstance(at, list) else at.get(slot, _MISSING)
-        if below is _MISSING:
-            below = at[slot] = {}
-        at = below
-
-
-def _scalar(typed: str) -> Any:
-    """JSON where it parses, else the text itself."""
-    try:
-        return parse(typed)
-    except PwfError:
-        return typed
 
 
 def _parse(data: bytes, what: str, hint: str) -> Any:

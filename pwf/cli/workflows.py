@@ -134,8 +134,8 @@ def graph(options: argparse.Namespace, out: Out) -> int:
 
         out.print(svg(described.graph))
     else:
+        from pwf.present.form import input_lines
         from pwf.present.graph_text import draw
-        from pwf.present.schema_text import input_lines
 
         out.print(draw(described.graph))
         out.print("\n".join(text.line(line) for line in input_lines(described.graph.input_schema)))

@@ -44,7 +44,9 @@ class Settings:
     """What the user asked for. `given`: answers and stand-in outputs by node, one for each visit."""
 
     workflow: str
-    input: object = None
+    read_input: Callable[[dict[str, Any] | None], Any] = lambda schema: (
+        None
+    )  # what was typed, under this schema
     given: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
     real: bool = False
     paths_max: int = 6
@@ -82,7 +84,8 @@ class _Lab:
         described: WorkflowDescription = home.client.call("workflow.describe", ref)
         self._graph: WorkflowGraph = described.graph
         self._check_given()
-        self._input = settings.input
+        self._given = settings.read_input(self._graph.input_schema)
+        self._input = self._given
         self._driver = Driver(home, self._graph, path, origin, self._input, stand_ins=not settings.real)
         self._crashed: list[tuple[LabRun, Baseline]] = []
         self._left_out = 0
@@ -166,7 +169,7 @@ class _Lab:
         try:
             return self._driver.batch([crash])[0]
         except InvalidInput:
-            if self._settings.input is not None:
+            if self._given is not None:
                 raise
         self._input = self._driver.input = experiments.sample_input(self._graph)
         self._tell(f"the input is made from its type: {as_json(self._input)}")
@@ -224,7 +227,7 @@ class _Lab:
                 yield group
 
     def _alone(self, crash: Crash) -> bool:
-        if self._settings.real and "{scratch}" not in as_json(self._settings.input):
+        if self._settings.real and "{scratch}" not in as_json(self._given):
             return True
         timeout = min(self._graph.node(point.node).timeout_ms or ALONE_MS for point in crash.points)
         return crash.victim == "daemon" and timeout < ALONE_MS

@@ -17,7 +17,7 @@ from pwf.protocol.kinds import KINDS
 from pwf.workflow.callables import is_async, misfit
 from pwf.workflow.faults import Faults
 from pwf.workflow.nodes import Node, NodeDef, Waited
-from pwf.workflow.schema import ANNOTATION_ERRORS, annotation_of, decoder_of, schema_of
+from pwf.workflow.schema import ANNOTATION_ERRORS, annotation_of, closed, decoder_of, schema_of
 from pwf.workflow.shell import ShellResult
 from pwf.workflow.source import first_line
 from pwf.workflow.suggest import nearest
@@ -99,7 +99,7 @@ def _check_workflow(flow: Written, faults: Faults) -> dict[str, Any] | None:
     if flow.input is None:
         return None
     try:
-        return schema_of(flow.input)
+        return closed(flow.input, schema_of(flow.input))
     except InvalidArgument as error:
         add(f"has an input that can not be used: {error.message}", error.hint)
         return None
@@ -137,6 +137,8 @@ def _types_of(node: Node[Any], faults: Faults) -> tuple[Any, dict[str, Any] | No
         if returns is None:
             return None, None
         schema = schema_of(returns, written=facts.returns_output)
+        if facts.asks:
+            schema = closed(returns, schema)
     except InvalidArgument as error:
         faults.node(node, f"has a result that can not be kept: {error.message}", error.hint)
         return None, None

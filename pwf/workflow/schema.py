@@ -48,6 +48,40 @@ def schema_of(type_: Any, *, written: bool = False) -> dict[str, Any]:
     return schema
 
 
+def closed(type_: Any, schema: dict[str, Any]) -> dict[str, Any]:
+    """The schema of what people give: an object that was made from a type has no fields but its type's.
+
+    A type's own schema lets any more pass, which its decoder then drops: a mistyped name would be lost in silence. A
+    schema that an author wrote stays as it is.
+    """
+    return schema if isinstance(type_, dict) else _close(schema)
+
+
+_MAPS, _LISTS, _SINGLE = (
+    ("properties", "$defs"),
+    ("anyOf", "oneOf", "prefixItems"),
+    ("items", "additionalProperties"),
+)
+
+
+def _close(part: Any) -> Any:
+    if not isinstance(part, dict):
+        return part
+    found = dict(part)
+    for key in _MAPS:
+        if isinstance(part.get(key), dict):
+            found[key] = {name: _close(inner) for name, inner in part[key].items()}
+    for key in _LISTS:
+        if isinstance(part.get(key), list):
+            found[key] = [_close(inner) for inner in part[key]]
+    for key in _SINGLE:
+        if key in part:
+            found[key] = _close(part[key])
+    if "properties" in part and "allOf" not in part:
+        found.setdefault("additionalProperties", False)
+    return found
+
+
 TYPES_HINT = (
     "use a msgspec Struct, a dataclass, a TypedDict, Literal, an enum, str, int, float, bool, list or dict"
 )

@@ -307,15 +307,63 @@ SCHEMA = {
 def test_a_value_that_does_not_fit_is_told_where(value: bytes, where: str) -> None:
     schemas = Schemas()
     with pytest.raises(InvalidInput) as caught:
-        schemas.check_input(SCHEMA, value)
+        schemas.check_input("w", SCHEMA, value)
     assert where in caught.value.message
     with pytest.raises(InvalidAnswer):
-        schemas.check_answer(SCHEMA, value)
+        schemas.check_answer("q", SCHEMA, value)
 
 
 def test_a_value_that_fits_or_has_no_schema_passes() -> None:
-    Schemas().check_input(SCHEMA, b'{"version":"1"}')
-    Schemas().check_input(None, b"anything")
+    Schemas().check_input("w", SCHEMA, b'{"version":"1"}')
+    Schemas().check_input("w", None, b"anything")
+
+
+TYPED = {
+    "$ref": "#/$defs/I",
+    "$defs": {
+        "I": {
+            "type": "object",
+            "properties": {
+                "version": {"type": "string"},
+                "at": {"anyOf": [{"$ref": "#/$defs/P"}, {"type": "null"}]},
+            },
+            "additionalProperties": False,
+        },
+        "P": {
+            "type": "object",
+            "properties": {"city": {}},
+            "required": ["city"],
+            "additionalProperties": False,
+        },
+    },
+}
+
+
+@pytest.mark.parametrize(
+    ("value", "told"),
+    [
+        (b'{"vresion":"1"}', "there is no field 'vresion', did you mean 'version'? (at $)"),
+        (b'{"zzz":"1"}', "there is no field 'zzz' (at $)"),
+        (
+            b'{"at":{"citty":1}}',
+            "there is no field 'citty', did you mean 'city'? (at $.at); \"city\" is a required",
+        ),
+    ],
+)
+def test_a_field_that_a_type_lacks_is_refused_with_the_nearest_name(value: bytes, told: str) -> None:
+    with pytest.raises(InvalidInput) as caught:
+        Schemas().check_input("w", TYPED, value)
+    assert told in caught.value.message
+    assert caught.value.hint == "pwf graph w shows its input"
+
+
+def test_where_no_input_is_given_all_fields_have_their_defaults() -> None:
+    assert Schemas().check_input("w", TYPED, b"null") == b"{}"
+    assert Schemas().check_input("w", {"type": ["object", "null"]}, b"null") == b"null"
+    with pytest.raises(InvalidInput, match='"version" is a required property'):
+        Schemas().check_input("w", SCHEMA, b"null")
+    with pytest.raises(InvalidInput, match='null is not of type "string"'):
+        Schemas().check_input("w", {"type": "string"}, b"null")
 
 
 @pytest.mark.parametrize(
@@ -323,11 +371,11 @@ def test_a_value_that_fits_or_has_no_schema_passes() -> None:
 )
 def test_a_schema_that_is_none_or_points_outside_is_the_workflows_fault(schema: dict[str, Any]) -> None:
     with pytest.raises(GraphError):
-        Schemas().check_input(schema, b"1")
+        Schemas().check_input("w", schema, b"1")
 
 
 def test_faults_that_are_told_are_bounded() -> None:
     value = b'{"parts":[' + b'"x",' * 50 + b'"x"],"version":"1"}'
     with pytest.raises(InvalidInput) as caught:
-        Schemas().check_input(SCHEMA, value)
+        Schemas().check_input("w", SCHEMA, value)
     assert caught.value.message.count("at $.parts") == FAULTS_SHOWN_MAX

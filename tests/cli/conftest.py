@@ -84,6 +84,7 @@ def terminal(daemon: FakeDaemon, tmp_path: Path) -> Iterator[Spawn]:
 def script_run(daemon: FakeDaemon, *views: Any) -> None:
     """`run.start` is accepted; the run's subscription sends these views one after another."""
     daemon.on("run.start", lambda request, payload: samples.started())
+    daemon.on("workflow.describe", lambda request, payload: samples.described())
     daemon.on("view.subscribe", lambda request, payload: Nothing())
 
     def push(request: Any, payload: Any) -> None:

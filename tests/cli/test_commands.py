@@ -446,18 +446,6 @@ def test_effects_are_listed(pwf: Pwf, daemon: FakeDaemon) -> None:
 # --- workflows and state ------------------------------------------------------------------------------------
 
 
-def described() -> ops.WorkflowDescription:
-    return ops.WorkflowDescription(
-        graph=samples.graph(),
-        root="/p",
-        path="/p/release.py",
-        definition_id="d" * 64,
-        interpreter="/py",
-        sources=("/p/release.py",),
-        warnings=("/p/release.py:3: reads other.txt as it is",),
-    )
-
-
 def test_workflows_lists_what_loads_and_what_does_not(pwf: Pwf, daemon: FakeDaemon, tmp_path: Path) -> None:
     good = ops.WorkflowLine(
         name="release", path=str(tmp_path / "r.py"), scope="project", doc="Ships.\nMore.", nodes=4
@@ -483,7 +471,7 @@ def test_check_prints_errors_and_warnings_of_each_file_and_exits_with_one(
             return GraphError("/p/bad.py:7: node 'a' has two ways out for completed", hint="remove one")
         if payload.workflow == "gone.py":
             return LoadFailed("no module named 'x'", hint="install it")
-        return described()
+        return samples.described()
 
     daemon.on("workflow.describe", describe)
     result = pwf("check", "good.py", "bad.py", "gone.py")
@@ -503,7 +491,7 @@ def test_check_prints_errors_and_warnings_of_each_file_and_exits_with_one(
 
 @pytest.mark.parametrize("format", ["text", "mermaid", "svg"])
 def test_graph_draws_in_each_format(pwf: Pwf, daemon: FakeDaemon, format: str) -> None:
-    daemon.on("workflow.describe", lambda request, payload: described())
+    daemon.on("workflow.describe", lambda request, payload: samples.described())
     shown = pwf("graph", "release", "--format", format).out
     assert all(node in shown for node in ("collect", "review", "ship", "apologise"))
 
@@ -526,6 +514,7 @@ def test_an_input_of_the_wrong_type_is_usage(pwf: Pwf, daemon: FakeDaemon) -> No
     daemon.on(
         "run.start", lambda request, payload: InvalidInput("input.version: expected str", hint="see the type")
     )
+    daemon.on("workflow.describe", lambda request, payload: samples.described())
     assert pwf("run", "hello", "--set", "version=1").code == exits.USAGE
 
 

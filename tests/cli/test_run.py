@@ -15,7 +15,7 @@ import pytest
 from pwf.cli import exits
 from pwf.cli.follow import PlainScreen
 from pwf.cli.out import Out
-from pwf.errors import NotFound
+from pwf.errors import LoadFailed, NotFound
 from pwf.present.outline import outline
 from pwf.present.progress import plain
 from pwf.present.tree import tree
@@ -77,6 +77,27 @@ def test_a_run_is_followed_to_its_output(pwf: Pwf, daemon: FakeDaemon) -> None:
     assert "✓ completed in 4.0s\n" in result.out
     assert json.loads(result.out[result.out.index("{\n") :]) == {"tag": "v1.2"}
     assert bytes(started_with(daemon).input) == b'{"version":1.2}'
+
+
+def test_a_set_text_is_read_as_the_workflow_declares_it(pwf: Pwf, daemon: FakeDaemon) -> None:
+    script_run(daemon)
+    schema = {"type": "object", "properties": {"version": {"type": "string"}}}
+    daemon.on("workflow.describe", lambda request, payload: samples.described(input_schema=schema))
+    pwf("run", "release", "--set", "version=1.40", "--detach")
+    assert bytes(started_with(daemon).input) == b'{"version":"1.40"}'
+
+
+def test_a_start_without_set_asks_for_no_description(pwf: Pwf, daemon: FakeDaemon) -> None:
+    script_run(daemon)
+    pwf("run", "release", "--input", "1", "--detach")
+    assert [request.operation for request in daemon.requests] == ["run.start"]
+
+
+def test_where_the_file_does_not_load_the_start_says_so(pwf: Pwf, daemon: FakeDaemon) -> None:
+    daemon.on("workflow.describe", lambda request, payload: LoadFailed("x.py:1: SyntaxError"))
+    daemon.on("run.start", lambda request, payload: LoadFailed("x.py:1: SyntaxError", hint="fix it"))
+    result = pwf("run", "release", "--set", "version=1")
+    assert (result.code, result.err) == (exits.UNSOUND, "pwf: x.py:1: SyntaxError\nhint: fix it\n")
 
 
 def test_input_id_key_and_time_reach_the_daemon(pwf: Pwf, daemon: FakeDaemon) -> None:

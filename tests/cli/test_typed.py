@@ -13,7 +13,9 @@ from typing import Any
 
 import pytest
 
-from pwf.cli.typed import at_ms, duration_ms, json_argument, past_ms, run_input
+from pwf.cli.out import UsageError
+from pwf.cli.reading import run_input
+from pwf.cli.typed import at_ms, duration_ms, json_argument, past_ms
 from pwf.errors import PwfError, ValueTooLarge
 
 HOSTILE: list[str] = json.loads((Path(__file__).parents[1] / "data/strings/blns.json").read_text())
@@ -52,7 +54,7 @@ def test_input_is_what_was_given_with_each_set_put_into_it(
         (None, ["=1"], "has no KEY=VALUE"),
         (None, ["a..b=1"], "empty key"),
         ("[1]", ["5=1"], "a list of 1, which has no place '5'"),
-        ("3", ["a=1"], "the input is not an object"),
+        ("3", ["a=1"], "the whole is not an object"),
         ('{"a": 1}', ["a.b=1"], "a is not an object"),
         ("{", [], "--input is not JSON"),
         ('{"a":1,"a":2}', [], "stands twice"),
@@ -67,6 +69,87 @@ def test_a_wrong_input_is_one_clear_error(given: str | None, sets: list[str], sa
     assert caught.value.hint
 
 
+SCHEMA = {
+    "$ref": "#/$defs/I",
+    "$defs": {
+        "I": {
+            "type": "object",
+            "properties": {
+                "version": {"type": "string"},
+                "top": {"type": "integer", "default": 10},
+                "share": {"type": "number"},
+                "dry": {"type": "boolean"},
+                "kind": {"enum": ["beta", "stable"]},
+                "level": {"enum": [1, 2]},
+                "note": {"anyOf": [{"type": "string"}, {"type": "null"}]},
+                "either": {"type": ["integer", "string"]},
+                "tags": {"type": "array", "items": {"type": "string"}},
+                "limits": {"type": "object", "additionalProperties": {"type": "string"}},
+                "at": {"anyOf": [{"$ref": "#/$defs/P"}, {"type": "null"}]},
+                "any": {},
+            },
+        },
+        "P": {"type": "object", "properties": {"city": {"type": "string"}}},
+    },
+}
+
+
+@pytest.mark.parametrize(
+    ("typed", "value"),
+    [
+        ("version=1.4", {"version": "1.4"}),
+        ("version=1.40", {"version": "1.40"}),
+        ("version=true", {"version": "true"}),
+        ('version="1.4"', {"version": "1.4"}),
+        ("version={}", {"version": "{}"}),
+        ("top=3", {"top": 3}),
+        ("share=0.50", {"share": 0.5}),
+        ("dry=yes", {"dry": True}),
+        ("dry=FALSE", {"dry": False}),
+        ("kind=beta", {"kind": "beta"}),
+        ("level=2", {"level": 2}),
+        ("note=null", {"note": None}),
+        ("note=5", {"note": "5"}),
+        ("either=5", {"either": 5}),
+        ("either=5x", {"either": "5x"}),
+        ('tags=["a"]', {"tags": ["a"]}),
+        ("limits.cpu=4", {"limits": {"cpu": "4"}}),
+        ("at.city=007", {"at": {"city": "007"}}),
+        ("any=1.40", {"any": "1.40"}),
+        ("any=1.4", {"any": 1.4}),
+        ("any=1e400", {"any": "1e400"}),
+        ("unknown=5", {"unknown": 5}),
+    ],
+)
+def test_the_declared_type_decides_how_a_text_is_read(typed: str, value: Any) -> None:
+    assert run_input(None, [typed], SCHEMA) == value
+
+
+@pytest.mark.parametrize(
+    ("typed", "said"),
+    [
+        ("top=ten", "--set top: 'ten' does not fit; it takes whole number"),
+        ("top=1.5", "--set top: '1.5' does not fit; it takes whole number"),
+        ("dry=perhaps", "--set dry: 'perhaps' does not fit; it takes yes or no"),
+        ("kind=alpha", '--set kind: \'alpha\' does not fit; it takes "beta" | "stable"'),
+        ("level=3", "--set level: '3' does not fit; it takes 1 | 2"),
+        ("tags=a", "--set tags: 'a' does not fit; it takes list of text"),
+    ],
+)
+def test_a_text_that_its_type_has_no_room_for_is_refused_with_what_it_takes(typed: str, said: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        run_input(None, [typed], SCHEMA)
+    assert caught.value.message == said
+    assert (caught.value.hint or "").startswith("for example ")
+
+
+@pytest.mark.parametrize("words", HOSTILE)
+def test_a_text_stays_as_it_was_typed_where_text_is_declared(words: str) -> None:
+    quoted = json.dumps(words)
+    assert run_input(None, [f"version={quoted}"], SCHEMA) == {"version": words}
+    assert run_input(None, [f"version=x{words}"], SCHEMA) == {"version": f"x{words}"}
+
+
 @pytest.mark.parametrize("words", HOSTILE)
 def test_any_text_can_be_set(words: str) -> None:
     value = run_input(None, [f"key={words}"])["key"]
@@ -75,6 +158,7 @@ def test_any_text_can_be_set(words: str) -> None:
     except ValueError:
         expected = words
     assert value in (expected, words)
+    assert not isinstance(value, float) or json.dumps(value) == words.strip()
 
 
 def test_input_from_a_file_and_from_stdin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from pwf.protocol.graph import Case, EffectSpec, NodeSpec, Way, WorkflowGraph
-from pwf.protocol.operations import DaemonStatus, RunStarted
+from pwf.protocol.operations import DaemonStatus, RunStarted, WorkflowDescription
 from pwf.protocol.runner import Value
 from pwf.protocol.views import Explanation, RequestView, RunSummary, RunView, StepView
 
@@ -130,6 +130,19 @@ def run_view(**changes: Any) -> RunView:
 def started(**changes: Any) -> RunStarted:
     facts: dict[str, Any] = {"run_id": RUN, "status": "queued", "revision": 1}
     return RunStarted(**{**facts, **changes})
+
+
+def described(**changes: Any) -> WorkflowDescription:
+    """`changes` are of the graph."""
+    return WorkflowDescription(
+        graph=msgspec.structs.replace(graph(), **changes),
+        root="/p",
+        path="/p/release.py",
+        definition_id="d" * 64,
+        interpreter="/py",
+        sources=("/p/release.py",),
+        warnings=("/p/release.py:3: reads other.txt as it is",),
+    )
 
 
 def status(**changes: Any) -> DaemonStatus:

@@ -215,7 +215,7 @@ def test_the_daemon_takes_exactly_what_the_runner_can_decode(pair: tuple[Any, An
         assume(False)
     data = as_kept(schema, canonical(value))
     try:
-        Schemas().check_input(schema, data)
+        data = Schemas().check_input("w", schema, data)  # null may become {}
         taken = True
     except InvalidInput:
         taken = False
@@ -236,7 +236,7 @@ def test_the_daemon_takes_exactly_what_the_runner_can_decode(pair: tuple[Any, An
 
 def refused(type_: Any, text: bytes) -> bool:
     try:
-        Schemas().check_input(schema_of(type_), as_kept(schema_of(type_), text))
+        Schemas().check_input("w", schema_of(type_), as_kept(schema_of(type_), text))
     except InvalidInput:
         return True
     return False

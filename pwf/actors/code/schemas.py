@@ -1,11 +1,13 @@
 """Values checked against JSON Schemas, with the place of each fault.
 
 Owns a cache of compiled schemas. Promises: a fault names where in the value it is (`$.version`), and at most
-`FAULTS_SHOWN_MAX` are told. Pure computation on bounded values (a frame is at most 1 MiB).
+`FAULTS_SHOWN_MAX` are told; a field that a type lacks is told with the nearest name. Pure computation on bounded
+values.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections import OrderedDict
 from typing import Any
 
@@ -18,6 +20,7 @@ from pwf.values import canonical, parse, shortened
 
 VALIDATORS_MAX = 128
 FAULTS_SHOWN_MAX = 5
+NOTHING, EMPTY = b"null", b"{}"
 WHOLE_MAX = 2.0**64  # a larger float stays one: as digits nobody would know it again
 
 
@@ -30,25 +33,34 @@ class Schemas:
     def __init__(self) -> None:
         self._validators: OrderedDict[bytes, Any] = OrderedDict()
 
-    def check_input(self, schema: dict[str, Any] | None, value: bytes) -> bytes:
-        """The input (canonical JSON) as it is kept. Raise `InvalidInput` that says where in it the fault is."""
+    def check_input(self, workflow: str, schema: dict[str, Any] | None, value: bytes) -> bytes:
+        """The input (canonical JSON) as it is kept. Raise `InvalidInput` that says where in it the fault is.
+
+        Where nothing was given (null), and the type is an object, that is one of which all fields are left out.
+        """
         value = as_kept(schema, value)
         faults = self._faults(schema, value)
+        if faults and value == NOTHING:
+            without = self._faults(schema, EMPTY)
+            if all(fault.kind.name == "required" for fault in without):
+                value, faults = EMPTY, without
         if faults:
             raise InvalidInput(
-                "the input does not fit: " + "; ".join(faults), hint="pwf graph WORKFLOW shows its input"
+                f"the input does not fit: {_told(schema, faults)}",
+                hint=f"pwf graph {workflow} shows its input",
             )
         return value
 
-    def check_answer(self, schema: dict[str, Any] | None, value: bytes) -> None:
+    def check_answer(self, request_id: str, schema: dict[str, Any] | None, value: bytes) -> None:
         """Raise `InvalidAnswer` that says where in the answer the fault is."""
         faults = self._faults(schema, value)
         if faults:
             raise InvalidAnswer(
-                "the answer does not fit: " + "; ".join(faults), hint="pwf requests shows what is asked"
+                f"the answer does not fit: {_told(schema, faults)}",
+                hint=f"pwf answer {request_id} shows what is asked",
             )
 
-    def _faults(self, schema: dict[str, Any] | None, value: bytes) -> list[str]:
+    def _faults(self, schema: dict[str, Any] | None, value: bytes) -> list[Any]:
         if schema is None:
             return []
         key = msgspec.json.encode(schema, order="deterministic")
@@ -57,13 +69,50 @@ class Schemas:
             validator = self._validators[key] = _compiled(schema)
             if len(self._validators) > VALIDATORS_MAX:
                 self._validators.popitem(last=False)
-        faults: list[str] = []
-        for fault in validator.iter_errors(parse(value)):
-            if len(faults) == FAULTS_SHOWN_MAX:
-                faults.append("…")
-                break
-            faults.append(f"{_said(fault.message)} (at {_where(fault.instance_path)})")
-        return faults
+        return list(itertools.islice(validator.iter_errors(parse(value)), FAULTS_SHOWN_MAX + 1))
+
+
+def _told(schema: dict[str, Any] | None, faults: list[Any]) -> str:
+    """The first faults in words, each with its place."""
+    told = [words for fault in faults for words in _words(schema, fault)]
+    return "; ".join(told[:FAULTS_SHOWN_MAX] + ["…"] * (len(told) > FAULTS_SHOWN_MAX))
+
+
+def _words(schema: dict[str, Any] | None, fault: Any) -> list[str]:
+    where = f"(at {_where(fault.instance_path)})"
+    if fault.kind.name == "additionalProperties":
+        known = _fields_beside(schema, fault.schema_path)
+        return [
+            f"there is no field {_said(name)!r}{_nearest(name, known)} {where}"
+            for name in fault.kind.unexpected
+        ]
+    if (
+        fault.kind.name == "anyOf"
+    ):  # what is wrong with the one alternative that the value may have been meant for
+        meant = [
+            one for one in fault.kind.context if not any(_is_of_another_type(fault, inner) for inner in one)
+        ]
+        if len(meant) == 1:
+            return [words for inner in meant[0] for words in _words(schema, inner)]
+    return [f"{_said(fault.message)} {where}"]
+
+
+def _is_of_another_type(fault: Any, inner: Any) -> bool:
+    return inner.kind.name in ("type", "enum", "const") and inner.instance_path == fault.instance_path
+
+
+def _fields_beside(schema: Any, path: list[str | int]) -> list[str]:
+    """The fields of the object whose `additionalProperties` lies at this path of the schema."""
+    for step in path[:-1]:
+        schema = schema[step]
+    return list(schema.get("properties", ()))
+
+
+def _nearest(name: str, known: list[str]) -> str:
+    import difflib  # only for a mistake
+
+    near = difflib.get_close_matches(name, known, n=1)
+    return f", did you mean {near[0]!r}?" if near else ""
 
 
 def as_kept(schema: dict[str, Any] | None, value: bytes) -> bytes:

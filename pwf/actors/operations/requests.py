@@ -7,8 +7,6 @@ none answers a checkpoint unless the configuration lets it (`people`).
 
 from __future__ import annotations
 
-from typing import Any
-
 from pwf.actors.base.apart import apart
 from pwf.actors.code.schemas import as_kept
 from pwf.actors.operations.services import Answer, Asked, OperationHandler, Services, canonical_of
@@ -17,7 +15,7 @@ from pwf.protocol.operations import AnswerPayload, EffectListPayload, RecoverPay
 from pwf.store.at_run import AtRun, at_run
 from pwf.store.effects import RecoverEffect, recover_effect
 from pwf.store.read_runs import effect_list, request_list
-from pwf.store.requests import AnswerRequest, answer, request_facts
+from pwf.store.requests import AnswerRequest, RequestFacts, answer, request_facts
 
 
 async def list_requests(services: Services, asked: Asked[RequestListPayload]) -> Answer:
@@ -34,7 +32,7 @@ async def answer_request(services: Services, asked: Asked[AnswerPayload]) -> Ans
     facts = await services.store.read(request_facts, payload.request_id)
     # Another kind is refused, whatever its schema.
     checks = facts.status == "pending" and REQUESTS[facts.kind].plain
-    value = await apart(len(value), lambda: _kept(services, facts.schema, value, checks=checks))
+    value = await apart(len(value), lambda: _kept(services, facts, value, checks=checks))
     done = await services.store.write(
         answer,
         AnswerRequest(
@@ -49,11 +47,11 @@ async def answer_request(services: Services, asked: Asked[AnswerPayload]) -> Ans
     return Answer(done.unwrap(), done.adopted)
 
 
-def _kept(services: Services, schema: dict[str, Any] | None, value: bytes, *, checks: bool) -> bytes:
+def _kept(services: Services, facts: RequestFacts, value: bytes, *, checks: bool) -> bytes:
     """The answer as it is kept; `InvalidAnswer` when it does not fit."""
-    value = as_kept(schema, value)
+    value = as_kept(facts.schema, value)
     if checks:
-        services.schemas.check_answer(schema, value)
+        services.schemas.check_answer(facts.request_id, facts.schema, value)
     return value
 
 

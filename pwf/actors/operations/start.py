@@ -42,7 +42,7 @@ async def start(services: Services, asked: Asked[StartPayload]) -> Answer:
     receipt = start_receipt(asked, value, looked.root)
     try:
         known = looked.get()
-        value = await _checked(services, known, value)
+        value = await _checked(services, payload.workflow, known, value)
     except PwfError as error:
         # A repeat gets its first answer even when the file no longer loads.
         return await first_answer(services.store, receipt, RunStarted, error)
@@ -62,10 +62,10 @@ async def start(services: Services, asked: Asked[StartPayload]) -> Answer:
     return _started(await services.scheduler.start(command), known)
 
 
-async def _checked(services: Services, known: Known, value: bytes) -> bytes:
+async def _checked(services: Services, workflow: str, known: Known, value: bytes) -> bytes:
     """The input as it is kept, once it fits what the workflow declares."""
     schema = known.definition.graph.input_schema
-    return await apart(len(value), lambda: services.schemas.check_input(schema, value))
+    return await apart(len(value), lambda: services.schemas.check_input(workflow, schema, value))
 
 
 def start_receipt(asked: Asked[StartPayload], value: bytes, root: Path) -> ReceiptKey:
@@ -117,7 +117,7 @@ async def restart(services: Services, asked: Asked[Nothing]) -> Answer:
     command = StartRun(
         code=known.code,
         environment=known.environment,
-        input=await _checked(services, known, facts.input),
+        input=await _checked(services, facts.path, known, facts.input),
         priority=facts.priority,
         restarted_from=run_id,
         restart_root=facts.restart_root,

@@ -6,7 +6,7 @@ from typing import Literal
 
 import msgspec
 
-from pwf.present.schema_text import input_lines
+from pwf.present.form import input_lines
 
 
 class Place(msgspec.Struct):
@@ -29,15 +29,15 @@ class Input(msgspec.Struct):
 def test_each_field_shows_its_type_and_whether_it_is_required() -> None:
     (schema,), components = msgspec.json.schema_components([Input], ref_template="#/$defs/{name}")
     lines = input_lines({**schema, "$defs": components})
-    assert lines[:3] == ["input:", "  version: string, required", '  kind: "a" | "b", required']
-    assert "  places: array of object = []" in lines
-    assert "  top: integer = 10" in lines
-    assert "  note: string or null = null" in lines
+    assert lines[:3] == ["input:", "  version: text, required", '  kind: "a" | "b", required']
+    assert "  places: list of object = []" in lines
+    assert "  top: whole number = 10" in lines
+    assert "  note: text or null = null" in lines
 
 
 def test_a_workflow_without_an_input_type_takes_any_json() -> None:
     assert input_lines(None) == ["input: any JSON"]
-    assert input_lines({"type": "string"}) == ["input: string"]
+    assert input_lines({"type": "string"}) == ["input: text"]
 
 
 def test_a_schema_that_refers_to_itself_ends() -> None:

@@ -1,0 +1,166 @@
+"""What a JSON Schema asks of a person, in words: fields, types, choices, defaults, and what may be left out.
+
+Promises: any schema gives bounded lines, also one that is odd or refers to itself. Reading what is typed is the
+command line's (`pwf/cli/reading.py`), by the same alternatives.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from pwf.values import shortened
+
+DEPTH_MAX = 4
+REFERENCES_MAX = 50
+DEFAULT_SHOWN = 60
+
+TYPES = {
+    "string": "text",
+    "boolean": "yes or no",
+    "integer": "whole number",
+    "number": "number",
+    "array": "list",
+    "object": "object",
+    "null": "null",
+}
+
+
+def input_lines(schema: dict[str, Any] | None) -> list[str]:
+    """Like `version: text, required` and `top: whole number = 10`; nested fields are indented."""
+    if schema is None:
+        return ["input: any JSON"]
+    fields = _fields(schema, schema, 1)
+    return ["input:", *fields] if fields else [f"input: {words(schema, schema)}"]
+
+
+def form_lines(schema: dict[str, Any] | None) -> list[str]:
+    """What an answer must be: a line for each field, or one for a plain value."""
+    if schema is None:
+        return ["any JSON, or text"]
+    return [line.removeprefix("  ") for line in _fields(schema, schema, 1)] or [words(schema, schema)]
+
+
+def form_line(schema: dict[str, Any] | None) -> str:
+    """The same in one line."""
+    return "; ".join(line for line in form_lines(schema) if not line.startswith(" "))
+
+
+def example(schema: dict[str, Any] | None) -> str:
+    """What can be typed after `pwf answer REQUEST`, to show how; for a shell."""
+    if schema is None:
+        return "'any text, or JSON'"
+    fields = fields_of(schema, schema)
+    if not fields:
+        return _sample(schema, schema)
+    needed = [name for name in fields if name in _required(schema, schema)] or list(fields)[:1]
+    return " ".join(f"{name}={_sample(fields[name], schema)}" for name in needed)
+
+
+def alternatives(part: Any, root: dict[str, Any]) -> list[dict[str, Any]]:
+    """The types that a value may have, references followed. Empty: any JSON."""
+    found: list[dict[str, Any]] = []
+    pending = [part]
+    for _ in range(REFERENCES_MAX):
+        if not pending:
+            return found
+        one = pending.pop(0)
+        if not isinstance(one, dict):
+            return []
+        several = one.get("anyOf", one.get("oneOf"))
+        kind = one.get("type")
+        if isinstance(one.get("$ref"), str):
+            pending.insert(0, resolved(one["$ref"], root))
+        elif isinstance(several, list):
+            pending = [*several, *pending]
+        elif isinstance(kind, list):
+            found += [{**one, "type": name} for name in kind]
+        elif kind is None and "enum" not in one and "const" not in one and "properties" not in one:
+            return []
+        else:
+            found.append(one)
+    return found
+
+
+def resolved(reference: str, root: dict[str, Any]) -> Any:
+    """What a `#/…` reference stands for; an empty schema where it leads nowhere."""
+    found: Any = root
+    for key in reference.removeprefix("#/").split("/"):
+        key = key.replace("~1", "/").replace("~0", "~")
+        found = found.get(key, {}) if isinstance(found, dict) else {}
+    return found
+
+
+def fields_of(part: Any, root: dict[str, Any]) -> dict[str, Any]:
+    """The fields of the first alternative that is an object with fields."""
+    return next((one["properties"] for one in alternatives(part, root) if _has_fields(one)), {})
+
+
+def choices(one: dict[str, Any]) -> list[Any] | None:
+    """The values of an alternative that lists them."""
+    if isinstance(one.get("enum"), list):
+        return list(one["enum"])
+    return [one["const"]] if "const" in one else None
+
+
+def words(part: Any, root: dict[str, Any]) -> str:
+    """The type, for people."""
+    found = [_word(one, root) for one in alternatives(part, root)]
+    return " or ".join(dict.fromkeys(found)) or "any JSON"
+
+
+def _word(one: dict[str, Any], root: dict[str, Any]) -> str:
+    listed = choices(one)
+    if listed is not None:
+        return " | ".join(json.dumps(value, ensure_ascii=False) for value in listed)
+    kind = one.get("type", "object")
+    if kind == "array" and "items" in one:
+        return f"list of {words(one['items'], root)}"
+    return TYPES.get(str(kind), str(kind))
+
+
+def _has_fields(one: dict[str, Any]) -> bool:
+    return isinstance(one.get("properties"), dict) and bool(one["properties"])
+
+
+def _required(part: Any, root: dict[str, Any]) -> set[str]:
+    return next((set(one.get("required", ())) for one in alternatives(part, root) if _has_fields(one)), set())
+
+
+def _fields(part: Any, root: dict[str, Any], depth: int) -> list[str]:
+    lines = []
+    required = _required(part, root)
+    for name, field in fields_of(part, root).items():
+        line = f"{'  ' * depth}{name}: {words(field, root)}"
+        if name in required:
+            line += ", required"
+        elif isinstance(field, dict) and "default" in field:
+            line += f" = {shortened(json.dumps(field['default'], ensure_ascii=False), DEFAULT_SHOWN)}"
+        else:
+            line += ", may be left out"
+        lines.append(line)
+        if depth < DEPTH_MAX:
+            lines += _fields(field, root, depth + 1)
+    return lines
+
+
+def _sample(part: Any, root: dict[str, Any]) -> str:
+    for one in alternatives(part, root):
+        listed = choices(one)
+        if listed:
+            first = listed[0]
+            return first if isinstance(first, str) and first.isidentifier() else f"'{json.dumps(first)}'"
+        sample = _SAMPLES.get(str(one.get("type")))
+        if sample is not None:
+            return sample
+    return "'JSON'"
+
+
+_SAMPLES = {
+    "string": "'some text'",
+    "boolean": "yes",
+    "integer": "1",
+    "number": "1.5",
+    "array": "'[]'",
+    "object": "'{}'",
+}
