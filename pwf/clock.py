@@ -1,6 +1,6 @@
 """Time as a parameter. Nothing else in pwf asks the system for the time.
 
-Three readings, all in whole milliseconds (design, section 6):
+Three readings, all in whole milliseconds:
 - `awake` stops while the machine sleeps: leases and active time;
 - `elapsed` counts sleep, within one boot: relative waits;
 - `wall` is what people see, and may step: absolute times, and relative waits across boots.

@@ -71,5 +71,5 @@ def check_key(text: str, what: str = "idempotency key") -> str:
 
 
 def is_node_id(text: str) -> bool:
-    """Whether `text` may name a node (design, section 5)."""
+    """Whether `text` may name a node."""
     return _NODE_ID.fullmatch(text) is not None

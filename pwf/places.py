@@ -1,4 +1,4 @@
-"""Where pwf keeps things (design, section 15), and which home is meant.
+"""Where pwf keeps things, and which home is meant.
 
 `PWF_HOME` overrides all; otherwise XDG. The lock file records the socket's path, and clients read it there.
 """

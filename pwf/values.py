@@ -17,7 +17,7 @@ import msgspec
 from pwf.errors import InvalidValue, ValueTooLarge
 
 DEPTH_MAX = 100
-INLINE_BYTES_MAX = 4 * 1024  # up to here a value stands in its row (design, section 6)
+INLINE_BYTES_MAX = 4 * 1024  # up to here a value stands in its row
 VALUE_BYTES_MAX = 64 * 1024 * 1024
 CHUNK_BYTES = 256 * 1024
 SHOWN_MAX = 80  # characters of a name that a message shows

@@ -1,4 +1,4 @@
-"""Where a command was typed: what a run takes over from the client that starts it (design, section 5)."""
+"""Where a command was typed: what a run takes over from the client that starts it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Frames of `pwf.client.v1`: NDJSON, one object of at most 1 MiB a line (design, section 8).
+"""Frames of `pwf.client.v1`: NDJSON, one object of at most 1 MiB a line.
 
 Sans-I/O: `FrameSplitter` turns bytes into lines, `decode_*` turns a line into a struct. A request whose fields have
 wrong types is a `Misfit`, which is answered. Anything else than a known frame raises `ProtocolError`; who reads

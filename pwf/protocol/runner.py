@@ -25,7 +25,7 @@ from pwf.protocol.raw import OptionalRaw
 from pwf.protocol.survivors import Survivor
 
 RUNNER_FRAME_BYTES_MAX = 8 * 1024 * 1024
-UPDATES_MAX = 64  # current items a run (design, section 11)
+UPDATES_MAX = 64  # current items a run
 UPDATE_BYTES_MAX = 64 * 1024  # of each
 EXIT_UNFIT = 78  # of a runner that could not become its run's: no step has begun (sysexits.h: configuration)
 NOT_KEPT_CHARS_MAX = 500

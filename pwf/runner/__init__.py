@@ -1,4 +1,5 @@
-"""The processes that execute workflow code: one run generation each, which proposes every step's end to the daemon.
+"""The processes that execute workflow code: one run generation at a time, which proposes each step's end to the daemon.
 
-Rooms in order, each using only those before it: base, kinds, `hangup` and `engine`, lab, `generation`, load, spawn.
+Rooms in order, each using only those before it: base, kinds, `sameness` (a process as it was before), `hangup` and
+`engine`, lab, `generation` (from a launch to the leaving), load, spawn.
 """

@@ -1,4 +1,4 @@
-"""Space that is kept back for the day the disk is full (design, section 6).
+"""Space that is kept back for the day the disk is full.
 
 A file of 16 MiB, really allocated, lies beside the database. When SQLite runs out of space the store releases
 it, so that cancel, outcomes of running steps, prune and checkpoints still find room; it is built again before

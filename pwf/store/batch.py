@@ -1,6 +1,6 @@
 """What the writer does: one batch of commands in one transaction, and what follows when SQLite fails.
 
-Owns the writer connection. Promises (design, section 6):
+Owns the writer connection. Promises:
 - each command fails alone; a batch is answered only after its COMMIT. Savepoints are set only when a command that
   raised has written something: then the whole batch is rolled back and run again, with one for each command;
 - when SQLite itself ended the transaction, nothing more runs in that batch, and then its commands run

@@ -21,11 +21,11 @@ SELECT hold, status, count(*) FROM runs WHERE hold IS NOT NULL GROUP BY hold, st
 SELECT count(*), min(created_wall_ms) FROM requests WHERE status = 'pending'
 
 -- name: ambiguous
--- Effects whose outcome nobody knows.
+-- Effects whose outcome nobody knows. The second condition is that of the partial index, which SQLite wants repeated.
 SELECT count(*) FROM effects WHERE status = 'ambiguous' AND status IN ('applying', 'ambiguous')
 
 -- name: applying_manual
--- Manual effects that are being applied at this moment.
+-- Manual effects that are being applied at this moment. The second condition is the partial index's, as above.
 SELECT r.run_id, e.node, e.visit, e.part FROM effects e JOIN runs r ON r.run_no = e.entity_no
 WHERE e.status = 'applying' AND e.status IN ('applying', 'ambiguous') AND e.mode = 'manual' AND r.status = 'running'
 

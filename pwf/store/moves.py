@@ -40,7 +40,7 @@ class Stored(NamedTuple):
 
 NOTHING = Stored()
 
-DEATHS_MAX = 3  # of a step that takes its process with it and has no `retry` (design, section 7)
+DEATHS_MAX = 3  # of a step that takes its process with it and has no `retry`
 DEATH_BACKOFF_MS = (0, 1_000)
 
 

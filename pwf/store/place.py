@@ -1,4 +1,7 @@
-"""Where a run stands: due, with a runner, waiting for an answer, held, ended. `place` is the one way to put it there.
+"""Where a run stands: due, with a runner, waiting for an answer, held, ended. `place` is the way to put it there.
+
+Three places write the status without it, each in a statement of its own: `runs` (a new run), `queue` (an admission that
+has no runner yet) and `broken` (a row that nobody can load).
 
 Promises: a run has a row in the queue only while it is due or live; who waits for the queue, or for what becomes of the
 run, is told.

@@ -30,9 +30,7 @@ LENGTHY_ROWS = 16  # that become due together: some milliseconds
 DUE_BATCH = 500  # rows that become due in one transaction; more follow in the next
 ADMIT_BATCH = 64
 ALONE_AFTER_MS = 60_000  # due for so long, a run that is to be alone keeps others back
-GOING_ON_MAX = (
-    7  # in a row while a new start waits: every eighth admission is the oldest one's (design, section 7)
-)
+GOING_ON_MAX = 7  # in a row while a new start waits: every eighth admission is the oldest one's
 
 
 class Standby(msgspec.Struct, frozen=True, kw_only=True):

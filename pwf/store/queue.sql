@@ -37,6 +37,7 @@ ORDER BY q.priority DESC, q.due_wall_ms LIMIT :limit
 
 -- name: suspected
 -- Runs over which daemons died twice: each is admitted alone. Their rows in the queue, the first due first.
+-- `daemon_deaths > 0` repeats the condition of the partial index, without which SQLite does not take it.
 SELECT q.state, q.due_wall_ms, q.priority, q.run_no, r.run_id, r.definition_id, r.environment_id
 FROM runs r JOIN run_queue q ON q.run_no = r.run_no
 WHERE r.daemon_deaths > 0 AND r.daemon_deaths >= 2 AND q.state IN ('live', 'ready')

@@ -1,4 +1,4 @@
-"""Receipts: a repeated command gets its first answer (design, section 8).
+"""Receipts: a repeated command gets its first answer.
 
 A receipt is written in the transaction of its command, for every outcome that a repeat must give again
 (accepted, rejected, conflict …), never for an exception or `unavailable`. It lives as long as the run that it

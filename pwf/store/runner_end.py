@@ -18,9 +18,9 @@ from pwf.store.runners import leave_unknown, only_observes
 from pwf.store.state import Graph, RunState, encode, graph_of, load_run
 from pwf.store.tx import Tx
 
-CRASHES_MAX = 3  # runner ends in a row without progress, then the hold no_progress (design, section 7)
+CRASHES_MAX = 3  # runner ends in a row without progress, then the hold no_progress
 CRASH_BACKOFF_MS = (0, 0, 1_000)
-DAEMON_DEATHS_MAX = 7  # twice among others, then five times alone (design, section 7)
+DAEMON_DEATHS_MAX = 7  # twice among others, then five times alone
 
 
 def settle_run(tx: Tx, command: RunnerGone) -> None:

@@ -130,7 +130,7 @@ def _start(tx: Tx, command: StartRun) -> tuple[RunStarted, bool]:
     if is_next or not later:  # else whoever waits for the nearest time goes on waiting for it
         tx.changed("queue")
     tx.changed("run:" + run_id)
-    started = RunStarted(
+    started = RunStarted(  # as it was accepted, whatever the same transaction makes of it next (an admission, mostly)
         run_id=run_id,
         status="queued",
         revision=revision,

@@ -187,7 +187,7 @@ CREATE TABLE run_queue(
   due_wall_ms INTEGER NOT NULL,
   due_elapsed_ms INTEGER,                         -- set for relative waits; then it decides
   due_boot_id TEXT,
-  is_new INTEGER NOT NULL CHECK (is_new IN (0, 1))  -- never launched: what goes on comes before it (design, section 7)
+  is_new INTEGER NOT NULL CHECK (is_new IN (0, 1))  -- never launched: what goes on comes before it
 ) STRICT;
 CREATE INDEX run_queue_going_on ON run_queue(priority DESC, due_wall_ms) WHERE state = 'ready' AND is_new = 0;
 CREATE INDEX run_queue_new ON run_queue(priority DESC, due_wall_ms) WHERE state = 'ready' AND is_new = 1;

@@ -119,7 +119,7 @@ class RunState(msgspec.Struct):
 
     @property
     def shown_status(self) -> str:
-        """The status that every client sees (design, section 13)."""
+        """The status that every client sees."""
         return shown_status(self.status, self.hold)
 
 

@@ -1,4 +1,4 @@
--- Entities: the one row that every protected write goes through first (design, section 6).
+-- Entities: the one row that every protected write goes through first.
 
 -- name: fence
 -- The one-statement fence: compare what the caller brings, count the write.

@@ -1,4 +1,4 @@
-"""Each class of failure is told apart, and recorded where a person looks (design, section 14).
+"""Each class of failure is told apart, and recorded where a person looks.
 
 `source_changed` is shown by test_code.py, `claim_lost` and `unavailable` by the tests of store and listener.
 """

@@ -1,4 +1,4 @@
-"""A run executes the bytes that were recorded, whatever stands in the files by then (design, section 5; C1)."""
+"""A run executes the bytes that were recorded, whatever stands in the files by then (C1)."""
 
 from __future__ import annotations
 

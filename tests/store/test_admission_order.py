@@ -1,4 +1,4 @@
-"""Admission order (design, section 7): what goes on comes before what is new, and new starts don't starve."""
+"""Admission order: what goes on comes before what is new, and new starts don't starve."""
 
 from __future__ import annotations
 

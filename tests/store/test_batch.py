@@ -1,4 +1,4 @@
-"""Batches: savepoints, one COMMIT, and what follows when SQLite fails (design, section 6)."""
+"""Batches: savepoints, one COMMIT, and what follows when SQLite fails."""
 
 import time
 

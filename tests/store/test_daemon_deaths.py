@@ -1,4 +1,4 @@
-"""A step over which the daemon dies again and again does not repeat without end (design, section 7)."""
+"""A step over which the daemon dies again and again does not repeat without end."""
 
 import pytest
 

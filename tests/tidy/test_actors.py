@@ -1,4 +1,4 @@
-"""Actors share nothing (design, section 3), as far as a text can show it: no locks, no tasks in another's nursery,
+"""Actors share nothing, as far as a text can show it: no locks, no tasks in another's nursery,
 messages that nobody can change, and files that read in one order."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Dependencies point one way (design, section 4), and short commands import nothing heavy."""
+"""Dependencies point one way, and short commands import nothing heavy."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from typing import Protocol
 
 import trio
 
-REREAD_S = 5.0  # a lost wake-up costs at most this (design, section 3)
+REREAD_S = 5.0  # a lost wake-up costs at most this
 ANY_RUN = "runs"  # to watch: a change of any run
 
 

@@ -27,7 +27,7 @@ from pwf.protocol.survivors import Survivor, name_all
 
 REPORT_FIRST_S = 0.25  # a runner so short-lived costs no descriptor: whoever reaps it says so
 STATUS_WAIT_S = 0.25  # from the end of the process to the report of whoever reaped it
-LEAVE_S = 1.0  # design, section 7: one second to exit after being asked
+LEAVE_S = 1.0  # one second to exit after being asked
 NO_DESCRIPTOR = -1
 DESCRIPTOR_WAIT_S = 0.1
 

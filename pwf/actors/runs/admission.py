@@ -21,7 +21,7 @@ from pwf.store.queue import admit, look, rebase
 
 # --- limits ---------------------------------------------------------------------------------------------------
 
-REREAD_S = 5.0  # a lost wake-up costs at most this (design, section 3)
+REREAD_S = 5.0  # a lost wake-up costs at most this
 LOOK_S = 0.05  # from a wake-up that finds every seat taken to the look at what is due
 UNAVAILABLE_S = 0.5  # pause after the store could not take an admission
 

@@ -1,6 +1,6 @@
 """Which files are the project's own, and so are pinned with a run.
 
-Owns the one rule (design, section 5): a file under the project's root or beside the workflow's file,
+Owns the one rule: a file under the project's root or beside the workflow's file,
 outside virtual environments, site-packages and hidden folders (`.pwf` excepted). Python's own library and
 pwf itself are never part of a project, wherever they stand (a project may be the folder that pwf is
 developed in).

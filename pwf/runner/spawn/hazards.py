@@ -1,4 +1,4 @@
-"""Whether loading a workflow left something that a fork would break or share (design, section 7).
+"""Whether loading a workflow left something that a fork would break or share.
 
 Looked for: kernel threads, open descriptors, children, changed signal handlers or masks, exit handlers, finalizers
 that run at exit. One sentence each, as a person would want it in a log.
