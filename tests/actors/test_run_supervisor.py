@@ -222,17 +222,13 @@ async def test_a_runner_that_could_not_become_its_runs_is_no_failed_try(setting,
 class Stuck(Process):
     """It is stopped, and takes nothing that it is told."""
 
-    class Pipe:
-        async def send_all(self, _data: bytes) -> None:
-            await trio.sleep_forever()
-
-        async def aclose(self) -> None: ...
-
-        def close(self) -> None: ...
-
     def __init__(self, number: int) -> None:
         super().__init__(number)
-        self.stream.send_stream = self.Pipe()  # type: ignore[assignment]
+
+        async def send_all(_data: bytes) -> None:
+            await trio.sleep_forever()
+
+        self.stream.send_all = send_all  # type: ignore[method-assign]
 
 
 async def test_a_runner_that_takes_no_launch_and_is_ended_for_it_is_no_failed_try(

@@ -32,6 +32,7 @@ from pwf.store.read_runs import RunQuery, run_view
 from pwf.store.runs import StartRun
 from pwf.store.verify import verify
 from tests.actors.no_log import NoLog
+from tests.actors.runner_stream import runner_streams
 from tests.actors.test_pruner import TrioClock
 from tests.store.inline_executor import InlineExecutor
 from tests.store.world import MANUAL, World, graph, linear, node, value
@@ -50,9 +51,9 @@ class Process:
 
     def __init__(self, number: int) -> None:
         self.identity = Identity(pid=number, start_tick=number, boot_id="boot-1", session=number)
-        self.stream, self.theirs = memory_stream_pair()
+        self.stream, self.theirs = runner_streams()
         self.values, _ = memory_stream_pair()
-        self.on_exit: Callable[[], None] | None = None
+        self.on_exit: Callable[[], object] | None = None
         self.has_left = False
         self.prints = SimpleNamespace(folder="", attempt=0, limit=0)
         self.survivors = ()
@@ -69,11 +70,10 @@ class Process:
         return True
 
     async def aclose(self) -> None:
-        await self.stream.aclose()
+        self.stream.close()
 
     def close(self) -> None:
-        self.stream.send_stream.close()
-        self.stream.receive_stream.close()
+        self.stream.close()
 
     async def told(self) -> bytes:
         """What the daemon has said until it hung up."""

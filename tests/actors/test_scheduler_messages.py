@@ -184,7 +184,6 @@ async def test_messages_to_a_supervisor_that_has_ended_are_of_no_use_and_no_harm
     await trio.sleep(0.1)
     assert live.handle.is_over
     live.handle.stop()
-    live.handle.exited()
     await scheduler.stop_run("mine", LATER)
     await trio.sleep(0.1)
     assert (await statuses(setting))["mine"] == "completed"

@@ -66,3 +66,32 @@ async def test_a_patient_stream_hears_all_that_comes_and_waits_once_it_has_heard
         stream.close()
         with pytest.raises(trio.ClosedResourceError):
             await stream.receive_some()
+
+
+async def test_an_interruption_ends_a_wait_for_more_and_every_later_one_and_loses_nothing(ends: Ends) -> None:
+    stream, theirs = ends
+    async with trio.open_nursery() as nursery:
+
+        async def receive() -> None:
+            with pytest.raises(trio.ClosedResourceError):
+                await stream.receive_some()
+
+        nursery.start_soon(receive)
+        await trio.testing.wait_all_tasks_blocked()
+        stream.interrupt()
+    theirs.sendall(b"abc")
+    assert await stream.receive_some() == b"abc"
+    with pytest.raises(trio.ClosedResourceError):
+        await stream.receive_some()
+
+
+async def test_what_does_not_fit_at_once_is_sent_within_the_time_or_not_at_all(
+    ends: Ends, autojump_clock: trio.testing.MockClock
+) -> None:
+    stream, theirs = ends
+    assert await stream.send_within(b"abc", 1.0)
+    assert theirs.recv(10) == b"abc"
+    assert not await stream.send_within(bytes(10_000_000), 1.0)
+    theirs.close()
+    with pytest.raises(trio.BrokenResourceError):
+        await stream.send_within(b"abc", 1.0)

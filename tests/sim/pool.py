@@ -18,6 +18,7 @@ from pwf.host import Bearer
 from pwf.host.identity import Identity
 from pwf.protocol.runner import WAITING_MARKER
 from pwf.protocol.spawn import Resolved
+from tests.actors.runner_stream import RunnerStream
 from tests.sim.machine import Process
 from tests.sim.runners import SimRunner
 
@@ -97,11 +98,11 @@ class HeldRunner:
         self._process = process
         self.identity = process.identity
         self.marker = process.marker
-        self.stream = DaemonEnd(world, pool, stream)
+        self.stream = DaemonEnd(pool, stream)
         self.values = values
         self.prints = SimpleNamespace(folder="", attempt=0, limit=0)
         self.survivors = ()
-        self.on_exit: Callable[[], None] | None = None
+        self.on_exit: Callable[[], object] | None = None
         process.on_ended = self._tell_exit
 
     def promise(self, marker: str) -> None:
@@ -149,24 +150,17 @@ class HeldRunner:
         self._pool.held.pop(self, None)
 
 
-class DaemonEnd:
+class DaemonEnd(RunnerStream):
     """The daemon's end of a runner's message stream. It may die before or after it says something."""
 
-    def __init__(self, world: Any, pool: SimPool, stream: Any) -> None:
-        self._world = world
+    def __init__(self, pool: SimPool, stream: Any) -> None:
+        super().__init__(stream)
         self._life = pool.life
-        self._stream = stream
 
     async def send_all(self, data: bytes) -> None:
         self._life.perhaps_crash("before send")
-        await self._stream.send_all(data)
+        await super().send_all(data)
         self._life.perhaps_crash("after send")
-
-    async def receive_some(self, most: int | None = None) -> bytes:
-        return bytes(await self._stream.receive_some(most))
-
-    def close(self) -> None:
-        _close(self._stream)
 
 
 def _close(stream: Any) -> None:

@@ -25,6 +25,7 @@ class SocketStream(trio.abc.Stream):
         self.socket = connection
         self._at_once = 0
         self._patient = patient
+        self._interrupted = False
         self._emptied = False  # by the last receive, as far as it could see
 
     async def receive_some(self, max_bytes: int | None = None) -> bytes:
@@ -52,6 +53,8 @@ class SocketStream(trio.abc.Stream):
 
     async def _wait_readable(self) -> None:
         self._at_once = 0
+        if self._interrupted:
+            raise trio.ClosedResourceError
         try:
             await trio.lowlevel.wait_readable(self.socket)
         except (OSError, ValueError) as error:  # ValueError: it has no descriptor any more
@@ -67,6 +70,21 @@ class SocketStream(trio.abc.Stream):
                 await trio.lowlevel.wait_writable(self.socket)
             except OSError as error:
                 raise self._fault() from error
+
+    async def send_within(self, data: bytes, seconds: float) -> bool:
+        """As `send_all`. False: that would have taken longer. Mostly it takes no time, and costs no scope for it."""
+        try:
+            sent = self.socket.send(data)
+        except BlockingIOError:
+            sent = 0
+        except OSError as error:
+            raise self._fault() from error
+        if sent < len(data):
+            with trio.move_on_after(seconds):
+                await self.send_all(memoryview(data)[sent:])
+                return True
+            return False
+        return True
 
     async def send_with(self, data: bytes, descriptors: Sequence[int]) -> None:
         """Send everything, the descriptors with its first byte. Raises as `receive_some`."""
@@ -85,6 +103,12 @@ class SocketStream(trio.abc.Stream):
     async def wait_send_all_might_not_block(self) -> None:
         """Until there is room."""
         await trio.lowlevel.wait_writable(self.socket)
+
+    def interrupt(self) -> None:
+        """Whoever waits on it gets `trio.ClosedResourceError`, and so does who would wait to receive later."""
+        self._interrupted = True
+        if self.socket.fileno() >= 0:
+            trio.lowlevel.notify_closing(self.socket)
 
     async def aclose(self) -> None:
         """Close; whoever waits on it gets `trio.ClosedResourceError`. Does not wait, but is a checkpoint."""

@@ -56,7 +56,7 @@ class RunnerProcess:
         self.values = SocketStream(values)
         self.prints = prints
         self.stands_by = False  # it waits for a run, and nobody has it
-        self.on_exit: Callable[[], None] | None = None  # for its holder
+        self.on_exit: Callable[[], object] | None = None  # for its holder
         self._exits = exits
         self._custody = custody
         self._report: ExitReport = exits.expect(identity)

@@ -3,16 +3,16 @@
 Owns: the runner's protocol, its deadlines, its end. Promises: custody is stored before the runner begins; what the
 runner says is answered only after its commit; capacity is given back only when the process and all that it started
 are proved dead, or the run is held because that can't be shown. Must never touch a run by anything but the fence.
-In: the runner's messages; `Stop` (a cancel, a pause --now, the drain's end), `Exited`. Out: commands to the store,
-replies; what is published of it, and a wake-up for the Scheduler, which reads that then.
+In: the runner's messages; `Stop` (a cancel, a pause --now, the drain's end). Out: commands to the store, replies; what
+is published of it, and a wake-up for the Scheduler, which reads that then.
 If it dies: the run's lease is an orphan, and recovery settles it from the last boundary.
 """
 
 from __future__ import annotations
 
 import enum
+import math
 from collections.abc import Awaitable, Callable
-from functools import partial
 from typing import TypeVar
 
 import msgspec
@@ -81,33 +81,37 @@ class Stop(msgspec.Struct, frozen=True):
     """End the runner now. What it left open is settled from the last boundary."""
 
 
-class Exited(msgspec.Struct, frozen=True):
-    """Its process has ended."""
-
-
 # --- the handle -----------------------------------------------------------------------------------------------
 
 
 class SupervisorHandle:
-    """What the Scheduler and the process hold of it. What stands here is published by the supervisor.
+    """What the Scheduler holds of it. What stands here is published by the supervisor.
 
     A message that comes late, or finds the inbox full of its like, is of no use to anybody.
     """
 
-    def __init__(self, inbox: Mailbox[Stop | Exited]) -> None:
+    def __init__(self, inbox: Mailbox[Stop]) -> None:
         self._inbox = inbox
-        self.is_gone = False  # the runner is proved dead; what is left is to say so to the store
+        self.wake: Callable[[], None] | None = None  # what it waits for, while it speaks with its runner
+        self.is_proved = False  # the runner is proved dead; what is left is to say so to the store
+        self.leaves_nothing: RunnerProcess | None = None  # it has said so, and that it leaves
         self.is_over = False  # the supervisor has ended
         self.has_failed = False  # by a fault of our own, which counts like a runner's crash
         self.launched_from: Launchable | None = None
 
+    @property
+    def is_gone(self) -> bool:
+        """Whether nothing is there of the runner any more.
+
+        One that has left, and left nothing behind, needs no proof: its last word may still be on its way to the disk.
+        """
+        return self.is_proved or (self.leaves_nothing is not None and self.leaves_nothing.has_left)
+
     def stop(self) -> None:
         """End the runner now. May be called more than once, and too late."""
         self._inbox.put_now(Stop())
-
-    def exited(self) -> None:
-        """The process has ended."""
-        self._inbox.put_now(Exited())
+        if self.wake is not None:
+            self.wake()
 
 
 # --- the actor ------------------------------------------------------------------------------------------------
@@ -122,7 +126,7 @@ class Phase(enum.IntEnum):
 
 
 class RunSupervisor:
-    """The actor: one task, and in it one that reads the inbox while the runner is spoken with."""
+    """The actor: one task, which a `Stop` wakes while it waits for its runner."""
 
     def __init__(
         self,
@@ -141,12 +145,14 @@ class RunSupervisor:
         self._world = world
         self._process = process  # one that stood by, and was launched with the admission
         self._known = known
-        self._inbox: Mailbox[Stop | Exited] = Mailbox(INBOX_MAX, "the supervisor")
+        self._inbox: Mailbox[Stop] = Mailbox(INBOX_MAX, "the supervisor")
         self._phase = Phase.LAUNCHING
         self._current: Current | None = None  # None: not launched, or the runner has its last answer
-        self._deadline = float("inf")
-        self._receiving: trio.CancelScope | None = None
-        self._values_wanted: Callable[[], None] | None = None
+        self._deadline = math.inf
+        self._splitter = FrameSplitter(RUNNER_FRAME_BYTES_MAX)
+        self._values_wanted = (
+            False  # there is something that the runner may read by digest: mostly there is nothing
+        )
         self._stop_wanted = False
         self._leaves = False  # the runner's own word
         self._childless = False  # and that nothing of it stays
@@ -154,6 +160,7 @@ class RunSupervisor:
         self._survivors: tuple[Survivor, ...] = ()
         self._timed_out: int | None = None  # the attempt
         self._hung_up = self._died = False  # the runner, in the middle of a step
+        self._fault: StepError | None = None  # what was wrong with what it said
         self.handle = SupervisorHandle(self._inbox)
 
     async def run(self) -> None:
@@ -183,30 +190,6 @@ class RunSupervisor:
         self._world.wake()
         return found
 
-    # --- messages of others ---
-
-    async def _listen(self) -> None:
-        """The task that hears them while the runner is spoken with."""
-        while True:
-            for message in await self._inbox.take(INBOX_MAX):
-                self._handle(message)
-
-    def _handle(self, message: Stop | Exited) -> None:
-        if isinstance(message, Stop):
-            self._stop()
-        else:
-            self._note_exit()
-
-    def _stop(self) -> None:
-        self._stop_wanted = True
-        if self._receiving is not None:
-            self._receiving.cancel()
-
-    def _note_exit(self) -> None:
-        """A runner that has left, and left nothing behind, needs no proof: its last word may still be on its way."""
-        if self._childless and self._process is not None and self._process.has_left:
-            self._free_capacity()
-
     # --- one generation ---
 
     async def _live(self, known: Launchable) -> None:
@@ -231,7 +214,7 @@ class RunSupervisor:
     def _free_capacity(self) -> None:
         """The runner is proved dead. What is left is for the store to say, for which nobody else need wait."""
         if not self.handle.is_gone:
-            self.handle.is_gone = True
+            self.handle.is_proved = True
             self._world.wake()
 
     async def _end(self, process: RunnerProcess) -> bool:
@@ -293,22 +276,21 @@ class RunSupervisor:
         process.prints.folder = self._world.terms.output_of(self._fence.run_id)
         process.prints.limit = self._world.config.max_output_bytes
         self._enter(launched.current)
-        process.on_exit = self.handle.exited
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._listen)
-            serve = partial(serve_values, process.values, self._world.store, self._fence.run_id)
-            self._values_wanted = partial(nursery.start_soon, serve)
-            if has_values(launched.launch):
-                self._want_values()
-            error = await self._converse(process, encode_line([launched.launch]))
-            nursery.cancel_scope.cancel()
-        return error
+        process.on_exit = self._world.wake
+        self._values_wanted = has_values(launched.launch)
+        self.handle.wake = process.stream.interrupt
+        await self._converse(process, encode_line([launched.launch]))
+        self._hears_stop()
+        return self._fault
 
     def _is_to_stop(self) -> bool:
-        """Hear what came before there was a runner to speak with."""
-        for message in self._inbox.take_now():
-            self._handle(message)
+        """Whether no step may begin: before there is a runner to speak with, a drain counts, too."""
         self._stop_wanted |= self._world.draining()
+        return self._hears_stop()
+
+    def _hears_stop(self) -> bool:
+        """Read the inbox. Whether the runner is to be ended."""
+        self._stop_wanted |= bool(self._inbox.take_now())
         return self._stop_wanted
 
     async def _launch(self, process: RunnerProcess) -> Launched | Parked | None:
@@ -319,63 +301,70 @@ class RunSupervisor:
         except ClaimLost:
             return None
 
-    def _want_values(self) -> None:
-        """From now on there is something that the runner may read: most never have any."""
-        start, self._values_wanted = self._values_wanted, None
-        if start is not None:
-            start()
-
-    async def _converse(self, process: RunnerProcess, launch: bytes) -> StepError | None:
-        splitter = FrameSplitter(RUNNER_FRAME_BYTES_MAX)
+    async def _converse(self, process: RunnerProcess, launch: bytes) -> None:
+        """Until there is nothing more to say. Only where values may be read does a second task serve them."""
         if self._is_to_stop():
-            return None
+            return
         self._phase = Phase.TOLD
-        if not await self._send(process, launch):
-            return None
-        while True:
-            data = await self._receive(process)
-            if not data:  # it has ended, its time is over, or it is to be stopped
-                self._hung_up = data is not None
-                return None
-            try:
-                messages = [decode_from_runner(line) for line in splitter.feed(data)]
-                leaves = self._note_leaving(messages)
-                replies = await self._handle_words(messages)
-            except ProtocolError as error:
-                self._world.log.error("runner.protocol", run_id=self._fence.run_id, error=str(error))
-                said = f"the runner sent something unknown: {error}"
-                return StepError(code="protocol_rejected", message=said)
-            except ClaimLost:
-                return None
-            if leaves:
-                return None
-            if replies and not await self._send(process, encode_line(replies)):
-                return None
+        goes_on = await self._send(process, launch)
+        while goes_on and not self._values_wanted:
+            goes_on = await self._exchange(process)
+        if not goes_on:
+            return
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(serve_values, process.values, self._world.store, self._fence.run_id)
+            while await self._exchange(process):
+                pass
+            nursery.cancel_scope.cancel()
+
+    async def _exchange(self, process: RunnerProcess) -> bool:
+        """Take what the runner says, and answer it. False: nothing more is to be heard, or said."""
+        data = await self._receive(process)
+        if not data:  # it has ended, its time is over, or it is to be stopped
+            self._hung_up = data is not None
+            return False
+        try:
+            messages = [decode_from_runner(line) for line in self._splitter.feed(data)]
+            leaves = self._note_leaving(messages)
+            replies = await self._handle_words(messages)
+        except ProtocolError as error:
+            self._world.log.error("runner.protocol", run_id=self._fence.run_id, error=str(error))
+            said = f"the runner sent something unknown: {error}"
+            self._fault = StepError(code="protocol_rejected", message=said)
+            return False
+        except ClaimLost:
+            return False
+        return not leaves and (not replies or await self._send(process, encode_line(replies)))
 
     async def _receive(self, process: RunnerProcess) -> bytes | None:
-        """The next bytes; empty at the end of the stream; None when the runner is to be ended."""
-        if self._stop_wanted:
+        """The next bytes; empty at the end of the stream; None when the runner is to be ended.
+
+        A `Stop` interrupts the wait. A scope for the time costs more than the receiving, and most steps have no limit.
+        """
+        if self._hears_stop():
             return None
-        with trio.CancelScope(deadline=self._deadline) as scope:
-            self._receiving = scope
-            try:
-                return bytes(await process.stream.receive_some(RECEIVE_BYTES))
-            except (trio.BrokenResourceError, trio.ClosedResourceError):
-                return b""
-            finally:
-                self._receiving = None
-        if not self._stop_wanted and self._current is not None:
+        stream, data = process.stream, None
+        try:
+            if self._deadline == math.inf:
+                data = await stream.receive_some(RECEIVE_BYTES)
+            else:
+                with trio.CancelScope(deadline=self._deadline):
+                    data = await stream.receive_some(RECEIVE_BYTES)
+        except (trio.BrokenResourceError, trio.ClosedResourceError):
+            data = b""
+        if self._hears_stop():
+            return None
+        if data is None and self._current is not None:
             self._timed_out = self._current.attempt
-        return None
+        return data
 
     async def _send(self, process: RunnerProcess, data: bytes) -> bool:
         try:
-            with trio.move_on_after(self._world.config.lease_s):  # a stopped runner must not stop us
-                await process.stream.send_all(data)
-                return True
+            return await process.stream.send_within(
+                data, self._world.config.lease_s
+            )  # a stopped one must not stop us
         except (trio.BrokenResourceError, trio.ClosedResourceError):
             return True  # it has ended; what it said before that is still to be read
-        return False
 
     # --- messages of the runner ---
 
@@ -384,7 +373,10 @@ class RunSupervisor:
         for message in messages:
             if isinstance(message, Leaving):
                 self._leaves, self._childless = True, message.childless
-                self._note_exit()
+                if message.childless:
+                    self.handle.leaves_nothing = self._process
+                    if self.handle.is_gone:  # it was faster than its word
+                        self._world.wake()
                 return True
         return False
 
@@ -398,7 +390,7 @@ class RunSupervisor:
             elif isinstance(message, Publish):
                 updates.append(message)
             elif isinstance(message, PutChunk):
-                self._want_values()
+                self._values_wanted = True
                 replies += await self._apply(steps)  # in order: a chunk may belong to a later step
                 steps = []
                 replies += await self._put(message)
@@ -424,7 +416,7 @@ class RunSupervisor:
         self._current = current
         if self._process is not None:
             self._process.prints.attempt = current.attempt
-        self._deadline = float("inf")
+        self._deadline = math.inf
         if current.timeout_ms is not None:
             grace_s = TIMEOUT_GRACE_S
             if current.stops_itself:
