@@ -224,6 +224,7 @@ class Daemon:
         config, at = self._config, self._at
         pool = RunnerPool(
             log=self._log,
+            runners_max=config.max_runners,
             templates_max=config.max_templates,
             idle_s=config.template_idle_s,
             zygote_idle_s=config.zygote_idle_s,

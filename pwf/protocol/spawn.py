@@ -20,6 +20,7 @@ from pwf.protocol.graph import WorkflowDefinition, WorkflowGraph
 from pwf.protocol.survivors import Survivor
 
 RUNNER_DESCRIPTORS = 6  # messages and values; where stdout and stderr are read; where they are written
+FORKED_MAX = 16  # runners that are forked for one request
 SPAWN_FRAME_BYTES_MAX = 96 * 1024 * 1024  # 64 MiB of pinned data files, the sources, and room
 
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import trio
 
-from pwf.actors.processes import template as templates
-from pwf.actors.processes.template import WAITING_HURRIED_MAX, Template
+from pwf.actors.processes.runner_pool import RUNNERS_MAX as WAITING_HURRIED_MAX
+from pwf.actors.processes.template import Template
 from tests.actors.pool_world import Project, running_pool, the_template, until_dead, waiting_runners
 
 pytestmark = pytest.mark.trio
@@ -67,7 +67,7 @@ async def test_several_that_are_wanted_are_asked_for_together(
             assert await project.output() == 1
         await waiting_runners(pool, WAITING_HURRIED_MAX - 1)
     assert asked
-    assert min(asked) >= templates.TOGETHER_MIN, asked
+    assert min(asked) >= WAITING_HURRIED_MAX // 2, asked
 
 
 async def test_of_several_that_can_not_all_be_forked_those_that_were_are_used(

@@ -95,6 +95,7 @@ class Makers:
         *,
         may_fork: bool,
         load_deadline_s: float,
+        waiting_max: int,
         log: EventLog | None,
     ) -> None:
         self.runners: set[RunnerProcess] = set()  # all that live
@@ -104,6 +105,7 @@ class Makers:
         self._custody = custody
         self._may_fork = may_fork
         self._load_deadline_s = load_deadline_s
+        self._waiting_max = waiting_max
         self._log = log
         self._loading = trio.CapacityLimiter(LOADING_MAX)
 
@@ -165,6 +167,7 @@ class Makers:
                 slot.fill(template)
                 self._warm.drop_template(message.key)
                 return
+            template.hurried_max = self._waiting_max
             self._warm.publish(message.key, slot, template)
             await self._keep_standing_by(slot, template)
 
@@ -186,6 +189,8 @@ class Makers:
         while template.is_open:
             missing = template.missing if template.is_usable else 0
             if missing and template.is_used and await self._fork_ahead(slot, template, missing):
+                if missing > 1:  # so many were taken within the time of the hurry: it goes on
+                    template.hurries_until = trio.current_time() + HURRY_S
                 continue
             await template.standing_by.looked_at.wait(math.inf)
             await trio.lowlevel.checkpoint()  # the run that has just begun is told first

@@ -19,6 +19,7 @@ from pwf.actors.processes.link import Exits
 from pwf.actors.processes.making import Acquire, EventLog, Makers, PoolInbox, ResolveFile
 from pwf.actors.processes.runner_process import RunnerProcess
 from pwf.actors.processes.standing_by import template_key
+from pwf.actors.processes.template import WAITING_HURRIED_MAX
 from pwf.actors.processes.warm import (
     IDLE_S,
     LOAD_DEADLINE_S,
@@ -37,6 +38,7 @@ from pwf.protocol.spawn import Resolved
 INBOX_MAX = 256
 TAKE_MAX = 64
 RESOLVE_DEADLINE_S = 30.0
+RUNNERS_MAX = 4  # as the configuration has it where it says nothing
 
 
 # --- the actor and its handle in one --------------------------------------------------------------------------
@@ -45,7 +47,7 @@ RESOLVE_DEADLINE_S = 30.0
 class RunnerPool:
     """`run` is the actor's task; the other public methods are its handle, for any task.
 
-    `fork` False gives every run a fresh process.
+    `fork` False gives every run a fresh process. `runners_max`: how many runs there may be at once.
     """
 
     def __init__(
@@ -53,6 +55,7 @@ class RunnerPool:
         *,
         log: EventLog | None = None,
         fork: bool = host.SAFE_TO_FORK,
+        runners_max: int = RUNNERS_MAX,
         templates_max: int = TEMPLATES_MAX,
         zygotes_max: int = ZYGOTES_MAX,
         idle_s: float = IDLE_S,
@@ -75,6 +78,7 @@ class RunnerPool:
             self._custody.handle,
             may_fork=fork,
             load_deadline_s=load_deadline_s,
+            waiting_max=min(runners_max, WAITING_HURRIED_MAX),
             log=log,
         )
 

@@ -23,15 +23,14 @@ from pwf.actors.processes.standing_by import Loaded, StandingBy
 from pwf.errors import RunnerCrashed
 from pwf.host import Identity
 from pwf.protocol.runner import WAITING_MARKER
-from pwf.protocol.spawn import Forked, ForkRunners
+from pwf.protocol.spawn import FORKED_MAX, Forked, ForkRunners
 from pwf.watch import Watched
 
 FORK_TIMEOUT_S = 10.0
 WAITING_MAX = 1  # runners that wait for a run
-WAITING_HURRIED_MAX = 4
+WAITING_HURRIED_MAX = FORKED_MAX  # no more than there is capacity
 FILES_FEW_MAX = 100  # a look at one takes a microsecond; at more than these
 LOOKED_AT_NS = 50_000_000  # a look so short ago is enough: nobody edits and starts within that
-TOGETHER_MIN = 2  # so many are forked at once while more than one is wanted: each costs less then
 
 
 class Sockets(NamedTuple):
@@ -105,6 +104,7 @@ class Template:
         self.runners: set[RunnerProcess] = set()
         self.is_used = False
         self.hurries_until = 0.0
+        self.hurried_max = WAITING_HURRIED_MAX
         self._link = link
         self._exits = exits
         link.when_closed(self.standing_by.close)
@@ -133,13 +133,14 @@ class Template:
     @property
     def wanted(self) -> int:
         """How many runners should wait for a run now."""
-        return WAITING_HURRIED_MAX if trio.current_time() < self.hurries_until else WAITING_MAX
+        return self.hurried_max if trio.current_time() < self.hurries_until else WAITING_MAX
 
     @property
     def missing(self) -> int:
-        """How many to fork now, so that as many wait as are wanted."""
-        missing = self.wanted - len(self.standing_by)
-        return missing if missing >= min(TOGETHER_MIN, self.wanted) else 0
+        """How many to fork now, so that as many wait as are wanted: half of them together, as each costs less then."""
+        wanted = self.wanted
+        missing = wanted - len(self.standing_by)
+        return missing if missing >= max(1, wanted // 2) else 0
 
     async def fork_runners(self, sockets: Sequence[Sockets]) -> tuple[Identity, ...]:
         """Fork runners, each of which gets its messages and values sockets: at least one, perhaps fewer than these.

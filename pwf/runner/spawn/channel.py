@@ -14,6 +14,7 @@ import msgspec
 
 from pwf.errors import FrameTooLarge, ProtocolError
 from pwf.protocol.spawn import (
+    FORKED_MAX,
     RUNNER_DESCRIPTORS,
     SPAWN_FRAME_BYTES_MAX,
     FromSpawner,
@@ -22,7 +23,7 @@ from pwf.protocol.spawn import (
     to_spawner,
 )
 
-DESCRIPTORS_MAX = 4 * RUNNER_DESCRIPTORS  # with one frame: so many runners are forked at once
+DESCRIPTORS_MAX = FORKED_MAX * RUNNER_DESCRIPTORS  # with one frame
 _HEAD = 4
 _ROOM = socket.CMSG_SPACE(DESCRIPTORS_MAX * array.array("i").itemsize)
 # Without the flag a descriptor would be open in what another thread starts meanwhile; macOS has no such flag.
