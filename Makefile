@@ -35,7 +35,7 @@ test-all: compiled
 
 # One seed: `.venv/bin/python -m tests.sim SEED`, with its trace.
 simulate: setup
-	$(BIN)/python -m tests.sim --campaign $(or $(SEEDS),20000) --from $(or $(FROM),1) --jobs $(or $(JOBS),1) --every-branch
+	$(BIN)/python -m tests.sim --campaign $(or $(SEEDS),20000) --from $(or $(FROM),1) $(if $(JOBS),--jobs $(JOBS)) --every-branch
 
 lint: setup
 	$(BIN)/ruff check .

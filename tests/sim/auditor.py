@@ -36,8 +36,8 @@ _RUN = """SELECT r.run_id, r.workflow, r.status, r.hold, r.node, r.visit, r.atte
   (SELECT count(*) FROM requests WHERE run_id = r.run_id AND status = 'pending')
 FROM runs r JOIN entities e ON e.entity_no = r.run_no LEFT JOIN run_queue q ON q.run_no = r.run_no
 LEFT JOIN runners p ON p.entity_no = r.run_no WHERE r.run_id = ?"""
-_NAME = "coalesce('run:' || r.run_id, 'daemon')"
-_ENTITIES = "entities e LEFT JOIN runs r ON r.run_no = e.entity_no"
+_STANDINGS = """SELECT coalesce('run:' || r.run_id, 'daemon'), e.revision, e.generation
+FROM entities e LEFT JOIN runs r ON r.run_no = e.entity_no"""
 _ATTEMPTS = """SELECT a.attempt, a.node, a.visit, a.status, a.output, a.generation, a.output_digest,
   CASE WHEN a.error IS NOT NULL THEN json_extract(CAST(a.error AS TEXT), '$.code') END
 FROM attempts a JOIN runs r ON r.run_no = a.run_no WHERE r.run_id = ? ORDER BY a.attempt"""
@@ -106,9 +106,9 @@ class Auditor:
         if life is not None and life.scheduler is not None:
             used, capacity = life.scheduler.used, self._world.mix.capacity
             self.check(used <= capacity, f"{used} runners are no more than the capacity of {capacity}")
-        for entity_id, revision, generation in self.rows(
-            f"SELECT {_NAME}, e.revision, e.generation FROM {_ENTITIES}"
-        ):
+        present = set()
+        for entity_id, revision, generation in self.rows(_STANDINGS):
+            present.add(entity_id)
             before = self._revisions.get(entity_id, (0, 0))
             if (revision, generation) != before:
                 fenced = life is not None and 0 < life.epoch < self._epoch
@@ -120,7 +120,7 @@ class Auditor:
                 self._revisions[entity_id] = (revision, generation)
                 if entity_id.startswith("run:"):
                     self._look_at_run(entity_id[4:])
-        self._look_at_removed({row[0] for row in self.rows(f"SELECT {_NAME} FROM {_ENTITIES}")})
+        self._look_at_removed(present)
         self.waits.looked()
 
     def _look_at_removed(self, present: set[str]) -> None:
@@ -215,6 +215,10 @@ class Auditor:
         self._was_taken_over |= life is None or len(self._world.alive) > 1
         self._epoch = max(epoch, self._epoch)
 
+    def _is_claimed_anew(self) -> bool:
+        """Whether the store has a claim that its daemon has not learned of yet."""
+        return bool(self.rows("SELECT 1 FROM entities WHERE entity_no = 0 AND generation > ?", self._epoch))
+
     def daemon_died(self, life: Any, group: BaseExceptionGroup[Any]) -> None:
         """A daemon may die of a disk that is broken just now or of a lost claim, and of nothing else."""
         for error in _leaves(group):
@@ -251,7 +255,7 @@ class Auditor:
 
     def refused(self, request: Request, response: Response) -> None:
         """A client was told that nothing happened: it sends again."""
-        fenced = response.outcome == "unavailable" or self._was_taken_over
+        fenced = response.outcome == "unavailable" or self._was_taken_over or self._is_claimed_anew()
         self.check(fenced, f"only a daemon that was taken over from says claim_lost: {response}")
 
     def shown(self, run_id: str, document: dict[str, Any]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from types import ModuleType
 from typing import Any
 
@@ -13,6 +14,7 @@ import pwf.actors.runs.scheduler
 import pwf.store.batch
 import pwf.store.custody
 import pwf.store.database
+import pwf.store.migrate
 import pwf.store.queue
 import pwf.store.receipts
 import pwf.store.retention
@@ -49,12 +51,17 @@ def _never_waits(_wait: object, _tries: int) -> bool:
     return False
 
 
+#: The schema is the same at each of a thousand starts.
+_normal = cache(pwf.store.migrate._normal)
+
+
 @contextmanager
 def drawn(mix: Mix) -> Iterator[None]:
     """The product has the bounds of this seed."""
     wanted: list[tuple[Any, str, Any]] = [
         (NewerCode, "_handle_look", _never_newer),
         (pwf.store.database.BusyWait, "__call__", _never_waits),
+        (pwf.store.migrate, "_normal", _normal),
         (pwf.store.batch, "WAL_IDLE_BYTES", mix.checkpoint_bytes),
         (pwf.store.batch, "WAL_BUSY_BYTES", mix.checkpoint_bytes * 4),
         (pwf.store.batch, "WAL_PAUSE_BYTES", mix.checkpoint_bytes * 8),

@@ -11,7 +11,6 @@ import sys
 from typing import Any
 
 import msgspec
-import trio
 
 from pwf.protocol.frames import Request, Response
 from pwf.protocol.operations import (
@@ -23,6 +22,7 @@ from pwf.protocol.operations import (
     RunList,
     VerifyResult,
 )
+from tests.sim.virtual_time import sleep
 from tests.sim.workload import CHOICES, LARGE
 
 ORIGIN = Origin(cwd="/", python=sys.executable)
@@ -83,7 +83,7 @@ class SimClient:
                 return response
             if response is not None:
                 self._world.auditor.refused(request, response)
-            await trio.sleep(RETRY_S * self._chance.random() + 0.1)
+            await sleep(RETRY_S * self._chance.random() + 0.1)
         return None
 
     async def read(self, operation: str, payload: object, kind: Any, run_id: str | None = None) -> Any:
@@ -99,7 +99,7 @@ class SimClient:
         """Act at random until faults are over."""
         names = [name for name, weight in OPERATIONS for _ in range(weight)]
         while not self._world.calm:
-            await trio.sleep(self._chance.random() * 2.0)
+            await sleep(self._chance.random() * 2.0)
             await getattr(self, "_" + self._chance.choice(names))()
 
     def _any_run(self, *, ended: bool = False) -> str | None:

@@ -1,4 +1,4 @@
-"""What a seed must fix besides its own draws: trio's scheduler and the hash seed.
+"""What a seed must fix besides its own draws: trio's scheduler, the hash seed and the garbage collector.
 
 Owns the only use of trio's private switch (trio is pinned below 0.36 in pyproject.toml, and a test holds that the
 switch still works). Ids and times come from the world's own sources.
@@ -6,6 +6,7 @@ switch still works). Ids and times come from the world's own sources.
 
 from __future__ import annotations
 
+import gc
 import os
 import random
 import sys
@@ -28,6 +29,17 @@ def pinned_scheduler(seed: int) -> Iterator[None]:
     finally:
         scheduler._ALLOW_DETERMINISTIC_SCHEDULING = allowed  # type: ignore[misc]
         scheduler._r.setstate(state)
+
+
+@contextmanager
+def no_collection() -> Iterator[None]:
+    """Collect garbage afterwards only: what a cycle keeps open is closed at a time that no seed decides."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+        gc.collect()
 
 
 def hash_seed_is_fixed() -> bool:

@@ -71,20 +71,21 @@ def _put(content: bytearray, offset: int, data: bytes | None) -> None:
 class Disk:
     """The files in `folder`."""
 
-    def __init__(self, folder: Path, chance: random.Random) -> None:
+    def __init__(self, folder: Path, chance: random.Random, *, loses_power: bool = True) -> None:
         self.folder = folder
         self.images: dict[str, _Image] = {}
         self.removed: dict[str, bytes] = {}  # files whose removal is not durable yet
         self.losses = self.entries_lost = 0
         self._chance = chance
+        self._loses_power = loses_power
 
-    def mount(self) -> Mount:
-        """A view for one daemon."""
-        return Mount(self)
+    def mount(self, *, fails: bool = True) -> Mount:
+        """A view for one daemon. `fails`: whether some of its calls will."""
+        return Mount(self, fails=fails)
 
     def image(self, path: str) -> _Image | None:
         """The tracked file at `path`; made at its first use."""
-        if Path(path).name not in TRACKED:
+        if not self._loses_power or Path(path).name not in TRACKED:
             return None
         found = self.images.get(path)
         if found is None:
@@ -103,6 +104,7 @@ class Disk:
 
     def lose_power(self) -> None:
         """Put the files into the state after a power loss. No connection may be open."""
+        assert self._loses_power
         self.losses += 1
         for path, image in list(self.images.items()):
             content = image.after_power_loss(self._chance)
@@ -124,15 +126,16 @@ class Disk:
 class Mount(apsw.VFS):
     """One daemon's file system. `fail` is asked at every call and raises what should happen."""
 
-    def __init__(self, disk: Disk) -> None:
+    def __init__(self, disk: Disk, *, fails: bool = True) -> None:
         self.disk = disk
+        self._file = _FailingFile if fails else _File
         self.mount_name = f"sim-disk-{next(_numbers)}"
         self.dead = False
         self.fail: Callable[[str, str], None] = _no_failure
         super().__init__(self.mount_name, "")
 
     def xOpen(self, name, flags):
-        return _File(self, name, flags)
+        return self._file(self, name, flags)
 
     def xDelete(self, filename, syncdir):
         if self.dead:
@@ -201,6 +204,10 @@ class _File(apsw.VFSFile):
             self._image.sync()
             if not listed:
                 self._mount.disk.removed.clear()  # SQLite syncs the folder with a new file
+
+
+class _FailingFile(_File):
+    """Reads are asked for, too. They are many, so this costs something."""
 
     def xRead(self, amount, offset):
         try:

@@ -16,6 +16,7 @@ import trio
 from tests.sim.deaths import Wounds
 from tests.sim.disk import PagesDropped, PowerFails, ShortRead
 from tests.sim.machine import Process
+from tests.sim.virtual_time import sleep
 
 HOUR_MS = 3_600_000
 DAEMONS_MAX = 3
@@ -69,7 +70,7 @@ class Gremlin:
 
     async def _every(self, kind: str, act: Callable[[], None]) -> None:
         while not self._world.calm:
-            await trio.sleep(self._chance.expovariate(1 / self._world.mix.rate(kind)))
+            await sleep(self._chance.expovariate(1 / self._world.mix.rate(kind)))
             if not self._world.calm:
                 act()
 
@@ -171,7 +172,7 @@ class Gremlin:
             process.survive(self._chance.choice([3.0, 20.0]))
 
     async def _later(self, seconds: float, act: Callable[[], None]) -> None:
-        await trio.sleep(seconds)
+        await sleep(seconds)
         act()
 
     # --- the disk -----------------------------------------------------------------------------------------

@@ -44,6 +44,7 @@ from tests.sim.deaths import Wounds
 from tests.sim.pool import SimPool
 from tests.sim.reached import commands, move
 from tests.sim.spoilers import Spoiler
+from tests.sim.virtual_time import sleep
 from tests.store import arrows
 from tests.store.inline_executor import InlineExecutor
 
@@ -154,7 +155,7 @@ class FlakyChanges:
             self._some = trio.Event()
             keys, self._pending = frozenset(self._pending), set()
             if self._chance.random() < self._world.rate("wake_late"):
-                await trio.sleep(self._chance.random() * 4.0)
+                await sleep(self._chance.random() * 4.0)
             doubled = self._chance.random() < self._world.rate("wake_doubled")
             if self._chance.random() >= self._world.rate("wake_lost"):
                 self._listener(keys)
@@ -209,24 +210,25 @@ class SimDoor:
     async def say_goodbye(self) -> None:
         return None
 
-    def begin(self, request: Request, answered: trio.Event, answers: list[Response]) -> trio.CancelScope:
+    def begin(self, request: Request, answers: list[Response]) -> tuple[trio.Event, trio.CancelScope]:
         """Handle a request on a connection of its own; its answer goes into `answers`, if it comes.
 
-        When the daemon is just ending, nobody hears it.
+        The event: there is an answer, or the connection has ended with its daemon. When the daemon is just ending,
+        nobody hears the request.
         """
-        scope = trio.CancelScope()
+        scope, heard = trio.CancelScope(), self._until_over()
 
         async def serve() -> None:
             with scope:
                 response = await self._serve_request(request, Caller(1, _no_events, peer=PERSON))
                 self._life.perhaps_crash("before answer")
                 answers.append(response)
-                answered.set()
+                self._tell(heard)
                 self._life.perhaps_crash("after answer")
 
         if self._tasks is not None:
             self._tasks.start_soon(serve)
-        return scope
+        return heard, scope
 
     async def serve(self, request: Request, caller: Caller) -> Response | None:
         """The same for a caller that hears events; None when the daemon is over before it has answered."""
@@ -234,16 +236,26 @@ class SimDoor:
 
         async def answer() -> None:
             answers.append(await self._serve_request(request, caller))
-            answered.set()
+            self._tell(heard)
 
-        answered = trio.Event()
+        heard = self._until_over()
         if self._tasks is None:
             return None
         self._tasks.start_soon(answer)
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(until, nursery, self._life.over)
-            nursery.start_soon(until, nursery, answered)
+        await heard.wait()
         return answers[0] if answers else None
+
+    def _until_over(self) -> trio.Event:
+        """An event that is set at the end of the daemon at the latest."""
+        heard = trio.Event()
+        self._life.connections.add(heard)
+        if self._life.over.is_set():
+            heard.set()
+        return heard
+
+    def _tell(self, heard: trio.Event) -> None:
+        heard.set()
+        self._life.connections.discard(heard)
 
 
 def lose_wake_ups(scheduler: SchedulerHandle, world: Any, chance: random.Random) -> SchedulerHandle:
@@ -267,14 +279,14 @@ class Life:
         self.dead = False
         self.serving = False
         self.over = trio.Event()
+        self.connections: set[trio.Event] = set()  # that wait for an answer
         self.epoch = 0
         self.scheduler: SchedulerHandle | None = None
         self.wounds = Wounds()
         self.snapshots: set[apsw.Connection] = set()  # that a reader holds
-        self.mount = world.disk.mount()
+        self.mount = world.disk.mount(fails=world.mix.disk_fails)
         self.mount.fail = partial(world.gremlin.touch_disk, self.wounds)
         self._chance = world.stream(f"life:{number}")
-        self._crashed = trio.Event()
         self._scope = trio.CancelScope()
         self._stopping = trio.Event()
         self.stalled_until = 0.0
@@ -288,7 +300,6 @@ class Life:
         if not self.dead:
             self.dead = self.mount.dead = True
             self.serving = False
-            self._crashed.set()
             self._scope.cancel()
             self.pool.close_all()
 
@@ -309,12 +320,9 @@ class Life:
         self.world.auditor.time_passes()
         if point == "committed" and not self.dead:  # else the power has failed within the commit
             self.world.auditor.look(self)
-        wait_s = self._chance.random() * self.world.mix.pause_s
-        with trio.move_on_after(wait_s):
-            await self._crashed.wait()
+        await sleep(self._chance.random() * self.world.mix.pause_s)
         while not self.dead and trio.current_time() < self.stalled_until:
-            with trio.move_on_after(STALL_LOOK_S):
-                await self._crashed.wait()
+            await sleep(STALL_LOOK_S)
         if self.serving and self._chance.random() < self.world.rate("crash_at_point"):
             self.world.fault("crash", life=self.number, at=point)
             self.crash()
@@ -345,6 +353,8 @@ class Life:
             for snapshot in self.snapshots:
                 snapshot.close()
             self.over.set()
+            for heard in self.connections:  # the kernel closes them
+                heard.set()
             self.mount.unregister()
         return outcome
 
@@ -431,12 +441,6 @@ PERSON = Identity(pid=2, start_tick=1, boot_id="sim", session=2)
 
 async def _of_a_person(peer: Identity) -> list[Relative]:
     return [Relative(peer, None)]
-
-
-async def until(nursery: trio.Nursery, event: trio.Event) -> None:
-    """Wait, then end what else the nursery does."""
-    await event.wait()
-    nursery.cancel_scope.cancel()
 
 
 async def _no_events(event: Any) -> None:

@@ -13,6 +13,7 @@ import trio
 
 from pwf.clock import Now
 from pwf.host.identity import Identity
+from tests.sim.virtual_time import sleep
 
 FIRST_PID = 1_000
 
@@ -159,6 +160,6 @@ class Process:
 
     async def breathe(self, seconds: float = 0.0) -> None:
         """Let time pass; a stopped process goes on only when it is continued."""
-        await trio.sleep(seconds)
+        await sleep(seconds)
         while not self.running.is_set():
             await self.running.wait()

@@ -79,6 +79,16 @@ class Mix:
         assert fault in STRENGTHS, fault
         return self.rates.get(fault, 0.0)
 
+    @property
+    def loses_power(self) -> bool:
+        """Whether the machine may go off."""
+        return bool(self.rate("call_fault_every_s") or self.rate("power_share"))
+
+    @property
+    def disk_fails(self) -> bool:
+        """Whether a call of the disk may fail."""
+        return any(self.rate(fault) for fault in ("call_fault_every_s", "disk_full_every_s", "io_error"))
+
     def __str__(self) -> str:
         shape = ", ".join(f"{f.name}={getattr(self, f.name)}" for f in fields(self) if f.name != "rates")
         return f"{shape}; faults: " + (", ".join(f"{k}={v}" for k, v in self.rates.items()) or "none")

@@ -21,6 +21,7 @@ from pwf.protocol.spawn import Resolved
 from tests.actors.runner_stream import RunnerStream
 from tests.sim.machine import Process
 from tests.sim.runners import SimRunner
+from tests.sim.virtual_time import sleep
 
 REFUSALS = (LoadFailed, EnvironmentMissing, RunnerCrashed)
 PROOF_TIMEOUT_S = 5.0
@@ -211,7 +212,7 @@ class SimPool:
 
     async def resolve(self, interpreter: str, path: str, root: str, environment: dict[str, str]) -> Resolved:
         """What a resolver would say of the seed's workflow."""
-        await trio.sleep(self._chance.random() * 0.02)
+        await sleep(self._chance.random() * 0.02)
         model = self._world.models[Path(path).stem]
         return Resolved(call=0, definition=model.definition, texts=model.texts, watch={})
 
@@ -227,7 +228,7 @@ class SimPool:
         isolate: str = "fork",
     ) -> HeldRunner:
         """A new process that waits for its launch."""
-        await trio.sleep(self._chance.random() * 0.05)
+        await sleep(self._chance.random() * 0.05)
         if bundle_key not in self._loaded:
             bundle = await load_bundle()
             self._world.auditor.check(bundle.definition_id == bundle_key, "the bundle is of its definition")
@@ -240,7 +241,7 @@ class SimPool:
             self._world.auditor.holds.launch_refused(marker.split(":")[1], refusal.code)
             raise refusal("it can't be launched just now")
         held = self._start(marker)
-        await trio.sleep(self._chance.random() * 0.02)
+        await sleep(self._chance.random() * 0.02)
         self.stand_by(template_key(interpreter, bundle_key, environment))
         return held
 

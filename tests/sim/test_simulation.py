@@ -20,6 +20,7 @@ from pwf.store.batch import Job
 from tests.sim import branches
 from tests.sim.__main__ import main as simulation
 from tests.sim.branches import BRANCHES
+from tests.sim.campaign import Wanted, campaign
 from tests.sim.determinism import HASH_SEED, pinned_scheduler
 from tests.sim.disk import Disk
 from tests.sim.machine import Machine
@@ -41,7 +42,7 @@ def simulate(*arguments: object) -> subprocess.CompletedProcess[str]:
 @pytest.mark.parametrize("seconds", [SAMPLE_S, pytest.param(LONG_SAMPLE_S, marks=pytest.mark.rest)])
 def test_fresh_seeds_break_no_rule(seconds):
     first = time.time_ns() // 1_000_000 % 1_000_000_000
-    done = simulate("--campaign", 5_000, "--from", first, "--seconds", seconds)
+    done = simulate("--campaign", 5_000, "--from", first, "--seconds", seconds, "--jobs", 1)
     print(done.stdout)  # each failing seed, with the command that replays it
     assert done.returncode == 0, done.stdout + done.stderr
 
@@ -52,7 +53,7 @@ def test_a_campaign_prints_each_failing_seed_with_the_command_that_replays_it(mo
         return Result(seed=seed, mix=draw_mix(random.Random(seed)), violation=broken)
 
     monkeypatch.setenv("PYTHONHASHSEED", HASH_SEED)
-    monkeypatch.setattr("tests.sim.__main__.run_seed", run)
+    monkeypatch.setattr("tests.sim.campaign.run_seed", run)
     monkeypatch.setattr("tests.sim.__main__.with_fixed_hash_seed", lambda arguments: None)
     assert simulation(["--campaign", "10", "--from", "5"]) == 1
     said = capsys.readouterr().out
@@ -71,13 +72,24 @@ def test_a_campaign_that_misses_a_marked_branch_fails_and_names_it(monkeypatch, 
         result.reached.branches.update(branch.name for branch in BRANCHES[1:])
         return result
 
-    monkeypatch.setattr("tests.sim.__main__.run_seed", run)
+    monkeypatch.setattr("tests.sim.campaign.run_seed", run)
     monkeypatch.setattr("tests.sim.__main__.with_fixed_hash_seed", lambda arguments: None)
     assert simulation(["--campaign", "2"]) == 0
     assert simulation(["--campaign", "2", "--every-branch"]) == 1
     said = capsys.readouterr().out
     assert f"NEVER REACHED: {BRANCHES[0].name}\n" in said
     assert f"           2  {BRANCHES[1].name}\n" in said
+
+
+def test_an_interrupted_campaign_reports_what_was_done_until_then(monkeypatch, capsys):
+    def run(seed):
+        if seed == 7:
+            raise KeyboardInterrupt
+        return Result(seed=seed, mix=draw_mix(random.Random(seed)))
+
+    monkeypatch.setattr("tests.sim.campaign.run_seed", run)
+    assert campaign(Wanted(first=1, count=100, jobs=2)) == 130
+    assert "6 seeds from 1, 0 failed" in capsys.readouterr().out
 
 
 def test_every_mark_has_its_place_in_the_product():

@@ -13,6 +13,7 @@ import trio
 
 from pwf.actors.operations.caller import Caller
 from pwf.protocol.frames import Event, Request
+from tests.sim.virtual_time import sleep
 
 FOLLOWED_MAX = 4
 CATCH_UP_S = 70.0  # after the last change: a lost wake-up is made good by a re-read within a minute
@@ -69,7 +70,7 @@ class Watcher:
             life = self._world.life
             if life is not None and life.serving:
                 await self._connected(life)
-            await trio.sleep(0.2)
+            await sleep(0.2)
 
     async def _connected(self, life: Any) -> None:
         """Follow on one connection, until its daemon is over."""
@@ -77,7 +78,7 @@ class Watcher:
         by_id: dict[str, Followed] = {}
 
         async def take(event: Event) -> None:
-            await trio.sleep(self._chance.random() * 0.2)
+            await sleep(self._chance.random() * 0.2)
             if life.dead:
                 raise trio.ClosedResourceError
             by_id[event.subscription].take(event)
@@ -88,7 +89,7 @@ class Watcher:
                 runs = sorted(self._world.auditor.acknowledged - self._world.auditor.pruned)
                 if runs and len(by_id) < FOLLOWED_MAX:
                     await self._subscribe(life, caller, by_id, self._chance.choice(runs))
-                await trio.sleep(self._chance.random() * 5.0 + 0.1)
+                await sleep(self._chance.random() * 5.0 + 0.1)
         finally:
             caller.end()
 
@@ -105,7 +106,8 @@ class Watcher:
 
     async def check_at_rest(self) -> None:
         """What is followed now is shown as it stands in the file."""
-        await trio.sleep(CATCH_UP_S)
+        if self._followed:
+            await sleep(CATCH_UP_S)
         for followed in self._followed:
             if not followed.ended:
                 self._world.auditor.shown_at_rest(followed.run_id, followed.document)

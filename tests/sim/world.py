@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any
 
 import trio
-from trio.testing import MockClock
 
 from pwf.config import Config
 from pwf.protocol.frames import Request, Response
@@ -25,14 +24,15 @@ from pwf.store.database import open_writer
 from tests.sim import bounds, branches
 from tests.sim.auditor import Auditor, Violation
 from tests.sim.clients import SimClient
-from tests.sim.determinism import pinned_scheduler, stream_of
+from tests.sim.determinism import no_collection, pinned_scheduler, stream_of
 from tests.sim.disk import Disk
 from tests.sim.faults import Gremlin
-from tests.sim.life import Life, until
+from tests.sim.life import Life
 from tests.sim.machine import Machine, Process
 from tests.sim.mix import Mix, draw_mix
 from tests.sim.outside import Outside
 from tests.sim.reached import Reached
+from tests.sim.virtual_time import VirtualTime, sleep
 from tests.sim.watcher import Watcher
 from tests.sim.workload import draw_workflow
 
@@ -84,7 +84,7 @@ class World:
         reuse = self.stream("pids")
         self.machine.reuses = lambda: reuse.random() < self.rate("pid_reuse")
         self.outside = Outside()
-        self.disk = Disk(folder, self.stream("disk"))
+        self.disk = Disk(folder, self.stream("disk"), loses_power=self.mix.loses_power)
         self.auditor = Auditor(self)
         self.life: Life | None = None
         self.lives = 0
@@ -152,25 +152,22 @@ class World:
     async def ask(self, request: Request) -> Response | None:
         """Send a request to whoever serves; None when no answer came."""
         chance = self._network
-        await trio.sleep(chance.random() * 0.02)
+        await sleep(chance.random() * 0.02)
         if chance.random() < self.rate("late_message"):
-            await trio.sleep(chance.random() * 5.0)
+            await sleep(chance.random() * 5.0)
         life = self.life
         if life is None or not life.serving:
             return None
         answers: list[Response] = []
-        answered = trio.Event()
-        scope = life.door.begin(request, answered, answers)
+        answered, scope = life.door.begin(request, answers)
         if chance.random() < self.rate("request_doubled"):
-            life.door.begin(request, trio.Event(), answers)
+            life.door.begin(request, answers)
         if chance.random() < self.rate("disconnect"):
-            await trio.sleep(chance.random() * 0.1)
+            await sleep(chance.random() * 0.1)
             scope.cancel()
             self.fault("disconnect", request=request.request_id)
             return None
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(until, nursery, life.over)
-            nursery.start_soon(until, nursery, answered)
+        await answered.wait()
         if not answers or chance.random() < self.rate("reply_lost"):
             return None
         return answers[0]
@@ -181,10 +178,10 @@ class World:
         chance = self.stream("restarts")
         while True:
             await self.live_once()
-            await trio.sleep(chance.random() * RESTART_S_MAX)
+            await sleep(chance.random() * RESTART_S_MAX)
             while self.life is not None:  # a second daemon serves
                 await self.life.over.wait()
-                await trio.sleep(0.1)
+                await sleep(0.1)
 
     async def live_once(self) -> None:
         """One life of the daemon, and what its end means for the disk."""
@@ -245,7 +242,7 @@ class World:
         async with trio.open_nursery() as clients:
             for number in range(self.mix.clients):
                 clients.start_soon(SimClient(self, f"c{number}").run)
-            await trio.sleep(self.mix.fault_s)
+            await sleep(self.mix.fault_s)
             self.note("calm")
             self.calm = True
             self.calm_since_ms = self.machine.true_ms
@@ -254,9 +251,9 @@ class World:
     async def _come_to_an_end(self) -> None:
         janitor = SimClient(self, "janitor")
         with trio.move_on_after(CALM_S_MAX) as patience:
-            while not await janitor.tidy():  # noqa: ASYNC110 - it acts, and looks again
-                await trio.sleep(TIDY_S)
-            await trio.sleep(20.0)
+            while not await janitor.tidy():
+                await sleep(TIDY_S)
+            await sleep(20.0)
             await self._watcher.check_at_rest()
             await janitor.verify()
             self.auditor.at_rest()
@@ -290,8 +287,8 @@ def _run_in(seed: int, folder: Path, tell: Callable[[str], None] | None) -> Resu
     branches.install()
     branches.reached.clear()
     try:
-        with bounds.drawn(world.mix), pinned_scheduler(seed):
-            trio.run(world.run, clock=MockClock(autojump_threshold=0))
+        with no_collection(), bounds.drawn(world.mix), pinned_scheduler(seed):
+            trio.run(world.run, clock=VirtualTime())
     except Exception as error:  # noqa: BLE001 - a fault of the simulation itself is a failed seed too
         result.violation = _first_violation(error) or "".join(traceback.format_exception(error))[-2_000:]
     finally:
