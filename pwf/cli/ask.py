@@ -1,8 +1,7 @@
 """Asking an open checkpoint on the spot.
 
 The terminal and the daemon are watched together: a request that somebody else answers meanwhile is let go
-at once. The answer is JSON; where the request's schema leaves no doubt, plain text, `yes` and `no` are
-taken too.
+at once. What is typed is read as `pwf answer` reads it (`pwf/cli/reading.py`).
 """
 
 from __future__ import annotations
@@ -10,16 +9,16 @@ from __future__ import annotations
 import os
 import select
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from pwf.cli.out import Out
+from pwf.cli.reading import read_line
 from pwf.errors import Conflict, InvalidAnswer, NotFound, PwfError, Rejected
-from pwf.present import text
+from pwf.present import form, text
 from pwf.protocol.kinds import REQUESTS
 from pwf.protocol.views import RequestView, RunView
-from pwf.values import parse
 
 if TYPE_CHECKING:
     from pwf.client.core import Subscription
@@ -27,7 +26,6 @@ if TYPE_CHECKING:
 
 PROMPT = "answer> "
 LINE_BYTES_MAX = 1024 * 1024
-_YES_NO = {"yes": True, "y": True, "true": True, "no": False, "n": False, "false": False}
 
 
 class Asker:
@@ -62,12 +60,10 @@ class Asker:
                 return
             if not typed.strip():
                 self._left_open.add(request.request_id)
-                self._out.print(
-                    f"left open; answer it with:  pwf answer {text.line(request.request_id)} JSON"
-                )
+                self._out.print(f"left open; answer it with:  pwf answer {text.line(request.request_id)}")
                 return
             try:
-                self._client.answer(request.request_id, read_answer(typed, request.schema))
+                self._client.answer(request.request_id, read_line(typed, request.schema))
             except (NotFound, Conflict, Rejected) as error:
                 self._out.print(f"not taken: {text.line(error.message)}")
                 self._left_open.add(request.request_id)
@@ -75,7 +71,7 @@ class Asker:
             except InvalidAnswer as error:
                 self._out.print(self._out.paint(text.block(error.message), "red"))
             except PwfError as error:
-                if error.code not in ("invalid_value", "invalid_argument", "value_too_large"):
+                if error.code not in ("usage", "invalid_value", "invalid_argument", "value_too_large"):
                     raise
                 self._out.print(self._out.paint(text.block(error.message), "red"))
                 self._out.print(f"hint: {text.line(error.hint or 'answer with one JSON value')}")
@@ -84,11 +80,9 @@ class Asker:
                 return
 
     def _show(self, request: RequestView) -> None:
-        prompt = self._client.read_value(request.run_id, request.prompt)
         self._out.print()
-        self._out.print(self._out.paint(f"? {text.line(request.node)} asks", "yellow"))
-        self._out.print(indent(prompt_text(prompt)))
-        self._out.print(self._out.paint(f"  {expected(request.schema)}; an empty line leaves it open", "dim"))
+        show_question(self._client, request, self._out)
+        self._out.print(self._out.paint("  an empty line leaves it open", "dim"))
 
     def _read_line(self, request: RequestView) -> str | None:
         """The typed line; empty at end of input; None when the request was settled elsewhere."""
@@ -124,50 +118,13 @@ class Asker:
         return now is None or now.request_id != request.request_id or now.status != "pending"
 
 
-def read_answer(typed: str, schema: dict[str, Any] | None) -> Any:
-    """The JSON value that was typed; text and yes/no where the schema says so. Raises `InvalidValue`."""
-    kind = resolved(schema)
-    words = typed.strip()
-    if kind.get("type") == "boolean" and words.lower() in _YES_NO:
-        return _YES_NO[words.lower()]
-    try:
-        return parse(words, what="the answer")
-    except PwfError as error:
-        if kind.get("type") == "string" or words in kind.get("enum", ()):
-            return words
-        error.hint = "put text in double quotes" if schema is None else expected(schema)
-        raise
-
-
-def expected(schema: dict[str, Any] | None) -> str:
-    """What the answer should be, in words."""
-    kind = resolved(schema)
-    if "enum" in kind:
-        shown = ", ".join(text.json_line(msgspec.json.encode(choice)) for choice in kind["enum"])
-        return f"one of {shown}"
-    words = {
-        "boolean": "yes or no",
-        "string": "text",
-        "integer": "a whole number",
-        "number": "a number",
-        "array": "a JSON array",
-        "null": "null",
-    }
-    if kind.get("type") == "object":
-        fields = [text.line(str(name), 40) for name in kind.get("properties", {})]
-        return "a JSON object" + (f" with {', '.join(fields)}" if fields else "")
-    return words.get(str(kind.get("type")), "any JSON value")
-
-
-def resolved(schema: dict[str, Any] | None) -> dict[str, Any]:
-    """The schema, with a reference at its top followed."""
-    if not isinstance(schema, dict):
-        return {}
-    reference = schema.get("$ref")
-    if isinstance(reference, str) and reference.startswith("#/$defs/"):
-        found = schema.get("$defs", {}).get(reference.removeprefix("#/$defs/"))
-        return found if isinstance(found, dict) else {}
-    return schema
+def show_question(client: SyncClient, request: RequestView, out: Out) -> None:
+    """The whole question, and what it takes."""
+    prompt = client.read_value(request.run_id, request.prompt)
+    out.print(out.paint(f"? {text.line(request.node)} asks", "yellow"))
+    out.print(indent(prompt_text(prompt)))
+    for line in form.form_lines(request.schema):
+        out.print(out.paint(f"    {text.line(line)}", "dim"))
 
 
 def prompt_text(data: bytes) -> str:

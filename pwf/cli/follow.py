@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 from pwf.cli.out import Out
 from pwf.cli.patience import Followed, Patience
 from pwf.errors import Unavailable
-from pwf.present import progress, text
-from pwf.protocol.kinds import REQUESTS
+from pwf.present import form, progress, text
 from pwf.protocol.views import RunView, StepView
 
 if TYPE_CHECKING:
@@ -174,11 +173,8 @@ class PlainScreen:
             position = f"due {summary.due_ms}"
         elif view.request is not None and summary.status == "waiting":
             asked = text.brief(view.request.prompt, 200)
-            request_id = text.line(view.request.request_id)
-            lines = [
-                f"? {text.line(view.request.node)} asks: {asked}",
-                f"  {REQUESTS[view.request.kind].how(request_id)}",
-            ]
+            lines = [f"? {text.line(view.request.node)} asks: {asked}"]
+            lines += [f"  {name:<6} {line}" for name, line in form.answer_lines(view.request)]
             position = f"request {view.request.request_id}"
         elif summary.status in ("paused", "ambiguous", "held"):
             lines = [progress.plain(line) for line in progress.reason_lines(view, now_ms)]

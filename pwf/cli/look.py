@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, get_args
 from pwf.cli import exits
 from pwf.cli.commands import RUN_HELP, Commands, client, page_limit
 from pwf.cli.out import Out
-from pwf.present import text
+from pwf.present import form, text
 from pwf.present.marks import STATUS_STYLE
 
 if TYPE_CHECKING:
     from pwf.client.sync import SyncClient
-    from pwf.protocol.views import EventView, RunSummary
+    from pwf.protocol.views import EventView, RequestView, RunSummary
 
 HEADS = ["RUN", "WORKFLOW", "STATUS", "NODE", "AGE", "NOTE"]
 ID_CELLS = 24
@@ -137,9 +137,10 @@ def show(options: argparse.Namespace, out: Out) -> int:
 def explain(options: argparse.Namespace, out: Out) -> int:
     with client() as daemon:
         explained = daemon.call("run.status", run_id=options.run_id)
-    if out.as_json:
-        out.emit(explained)
-        return exits.OK
+        if out.as_json:
+            out.emit(explained)
+            return exits.OK
+        asked = _asked(daemon, explained.summary)
     summary, why = explained.summary, explained.explanation
     title = text.line(summary.title or summary.workflow, 60)
     out.print(f"{out.paint(title, 'bold')}  {text.line(summary.run_id)}  {out.status(summary.status)}")
@@ -152,9 +153,24 @@ def explain(options: argparse.Namespace, out: Out) -> int:
                 f"  ({text.clock_time(why.changes_at_ms, now_ms)}, {text.until(why.changes_at_ms, now_ms)})"
             )
         out.print(f"changes:  {when}")
+    if asked is not None:
+        out.print(f"asks:     {text.brief(asked.prompt, 200)}")
+        for name, line in form.answer_lines(asked)[:-1]:
+            out.print(f"{name + ':' if name else '':<8}  {line}")
+        out.print(f"type:     {form.answer_lines(asked)[-1][1]}")
     for number, command in enumerate(why.commands):
         out.print(f"{'type:' if number == 0 else '':<8}  {text.line(command)}")
     return exits.OK
+
+
+def _asked(daemon: SyncClient, summary: RunSummary) -> RequestView | None:
+    """The open question of a run."""
+    if summary.request_id is None:
+        return None
+    from pwf.protocol.operations import RequestListPayload
+
+    found = daemon.call("request.list", RequestListPayload(request=summary.request_id)).requests[0]
+    return found if found.status == "pending" else None
 
 
 def events(options: argparse.Namespace, out: Out) -> int:

@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 import argparse
+from typing import TYPE_CHECKING
 
 from pwf.cli import exits
 from pwf.cli.commands import Commands, client, page_limit
-from pwf.cli.out import Out
-from pwf.present import text
+from pwf.cli.out import Out, UsageError, print_error
+from pwf.errors import PwfError, Rejected
+from pwf.present import form, text
 
-EXAMPLE = """pwf answer q7f '{"verdict": "ship"}'
-pwf answer run:@last true
-pwf answer q7f @answer.json"""
+if TYPE_CHECKING:
+    from pwf.client.core import CallReply
+    from pwf.client.sync import SyncClient
+    from pwf.protocol.views import RequestView
+
+EXAMPLE = """pwf answer q7f                            # shows the question and what it takes
+pwf answer @last yes
+pwf answer q7f ship=no why='the tests hang'
+pwf answer run:@last '{"ship": true}'
+pwf answer q7f @answer.json --set why=late"""
 
 
 def add(commands: Commands) -> None:
@@ -25,10 +34,17 @@ def add(commands: Commands) -> None:
         answer,
         "answer a question",
         example=EXAMPLE,
-        more="REQUEST is a request's id, a unique prefix of it, or run:RUN for the open question of a run.",
+        more="REQUEST is a request's id, a unique prefix of it, @last for the question that was asked last, or\n"
+        "run:RUN for the open question of a run. The declared type says how the answer is read: plain words, yes and\n"
+        "no, FIELD=VALUE for the fields of an object, or JSON.",
     )
     parser.add_argument("request_id", metavar="REQUEST", help="the question")
-    parser.add_argument("answer", metavar="JSON", help="the answer: JSON, @FILE, or - for stdin")
+    parser.add_argument(
+        "answer", metavar="ANSWER", nargs="*", help="words, FIELD=VALUE, JSON, @FILE, or - for JSON on stdin"
+    )
+    parser.add_argument(
+        "--set", metavar="FIELD=VALUE", action="append", default=[], help="set a field of it; may be repeated"
+    )
     parser.add_argument(
         "--revision",
         metavar="N",
@@ -53,6 +69,7 @@ def requests(options: argparse.Namespace, out: Out) -> int:
         out.note("no requests" if options.all else "no open requests")
         return exits.OK
     now_ms = out.now_ms()
+    heads = ["REQUEST", "RUN", "NODE", "STATUS", "AGE", "WAITS", "TAKES", "PROMPT"]
     rows: list[list[str]] = []
     for request in listed.requests:
         deadline = "for ever" if request.deadline_ms is None else text.until(request.deadline_ms, now_ms)
@@ -61,35 +78,89 @@ def requests(options: argparse.Namespace, out: Out) -> int:
                 text.line(request.request_id, 24),
                 text.line(request.run_id, 24),
                 f"{text.line(request.workflow, 24)}.{text.line(request.node, 24)}",
-                request.kind,
                 request.status,
                 text.age(request.created_ms, now_ms),
                 deadline if request.status == "pending" else "-",
+                text.line(form.form_line(request.schema), 40),
                 text.brief(request.prompt, 120),
             ]
         )
-    out.table(["REQUEST", "RUN", "NODE", "KIND", "STATUS", "AGE", "WAITS", "PROMPT"], rows)
+    out.table(heads, rows)
+    pending = next((request for request in listed.requests if request.status == "pending"), None)
+    if pending is not None:
+        out.note(f"answer the first with:  {form.answer_lines(pending)[-1][1]}")
     return exits.OK
 
 
 def answer(options: argparse.Namespace, out: Out) -> int:
     import msgspec
 
-    from pwf.cli.typed import json_argument
+    from pwf.cli.reading import read_answer
+    from pwf.protocol.operations import AnswerPayload, RequestListPayload
+    from pwf.values import canonical
+
+    with client() as daemon:
+        asked = daemon.call("request.list", RequestListPayload(request=options.request_id)).requests[0]
+        if not options.answer and not options.set:
+            return _ask(daemon, asked, options, out)
+        value = read_answer(options.answer, options.set, asked.schema)
+        payload = AnswerPayload(
+            request_id=asked.request_id, answer=msgspec.Raw(canonical(value, what="the answer"))
+        )
+        reply = daemon.exchange("request.answer", payload, expected_revision=options.revision)
+    _say(reply, out)
+    return exits.OK
+
+
+def _ask(daemon: SyncClient, asked: RequestView, options: argparse.Namespace, out: Out) -> int:
+    """Without an answer: the question and what it takes; where somebody can type, the answer is read here."""
+    import msgspec
+
+    from pwf.cli.ask import show_question
+    from pwf.cli.patience import is_at_terminal
+    from pwf.cli.reading import read_line
     from pwf.protocol.operations import AnswerPayload
     from pwf.values import canonical
 
-    value = json_argument(options.answer, "the answer")
-    payload = AnswerPayload(
-        request_id=options.request_id, answer=msgspec.Raw(canonical(value, what="the answer"))
-    )
-    with client() as daemon:
-        reply = daemon.exchange("request.answer", payload, expected_revision=options.revision)
+    request_id = text.line(asked.request_id)
+    if asked.status != "pending":
+        raise Rejected(f"request {request_id} is {asked.status}", hint=f"pwf show {asked.run_id}")
+    if out.as_json or not (out.is_terminal and is_at_terminal()):
+        if not out.as_json:
+            show_question(daemon, asked, out)
+        raise UsageError("no answer was given", hint=form.answer_lines(asked)[-1][1])
+    show_question(daemon, asked, out)
+    while typed := _line():
+        try:
+            value = canonical(read_line(typed, asked.schema), what="the answer")
+            payload = AnswerPayload(request_id=asked.request_id, answer=msgspec.Raw(value))
+            reply = daemon.exchange("request.answer", payload, expected_revision=options.revision)
+        except PwfError as error:
+            if exits.of_error(error.code) != exits.USAGE:
+                raise
+            print_error(error, as_json=False)
+            continue
+        _say(reply, out)
+        return exits.OK
+    out.print(f"left open; answer it with:  pwf answer {request_id}")
+    return exits.NEEDS_PERSON
+
+
+def _line() -> str:
+    """What was typed; nothing at the end of input."""
+    try:
+        return input("answer> ").strip()
+    except EOFError:
+        return ""
+
+
+def _say(reply: CallReply, out: Out) -> None:
+    import msgspec
+
     answered = reply.result
     if out.as_json:
         out.emit({**msgspec.to_builtins(answered), "adopted": reply.outcome == "adopted"})
-        return exits.OK
+        return
     already = "already answered so" if reply.outcome == "adopted" else "answered"
     run = f"run {text.line(answered.run_id)}  {out.status(answered.status)}"
     out.print(f"{already}  {text.line(answered.request_id)}  {run}")
-    return exits.OK

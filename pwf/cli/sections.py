@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from pwf.cli.out import Out
-from pwf.present import progress, text
-from pwf.protocol.kinds import REQUESTS
+from pwf.present import form, progress, text
 from pwf.protocol.views import RunView
 
 VALUE_CELLS = 300
@@ -114,7 +113,8 @@ def _request(view: RunView, now_ms: int, out: Out) -> None:
     _fact("prompt", text.brief(request.prompt, min(VALUE_CELLS, out.width - 16)), out)
     deadline = "waits for ever" if request.deadline_ms is None else text.until(request.deadline_ms, now_ms)
     _fact("deadline", deadline, out)
-    _fact("type", REQUESTS[request.kind].how(text.line(request.request_id)), out)
+    for name, line in form.answer_lines(request):
+        _fact(name, line, out)
 
 
 def _effects(view: RunView, out: Out) -> None:

@@ -9,6 +9,9 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from pwf.present import text
+from pwf.protocol.kinds import REQUESTS
+from pwf.protocol.views import RequestView
 from pwf.values import shortened
 
 DEPTH_MAX = 4
@@ -55,6 +58,17 @@ def example(schema: dict[str, Any] | None) -> str:
         return _sample(schema, schema)
     needed = [name for name in fields if name in _required(schema, schema)] or list(fields)[:1]
     return " ".join(f"{name}={_sample(fields[name], schema)}" for name in needed)
+
+
+def answer_lines(request: RequestView) -> list[tuple[str, str]]:
+    """What an open question takes, and a command that answers it: names and safe lines."""
+    request_id = text.line(request.request_id)
+    facts = REQUESTS[request.kind]
+    if not facts.plain:
+        return [("type", facts.how(request_id))]
+    takes = [text.line(line) for line in form_lines(request.schema)]
+    lines = [("takes", takes[0]), *(("", line) for line in takes[1:])]
+    return [*lines, ("type", f"pwf answer {request_id} {text.line(example(request.schema))}")]
 
 
 def alternatives(part: Any, root: dict[str, Any]) -> list[dict[str, Any]]:

@@ -101,7 +101,7 @@ KINDS: dict[NodeKind, NodeFacts] = {
 }
 
 REQUESTS: dict[RequestKind, RequestFacts] = {
-    "checkpoint": RequestFacts(answered_by="client", command="pwf answer {request} JSON", plain=True),
+    "checkpoint": RequestFacts(answered_by="client", command="pwf answer {request}", plain=True),
     "agent": RequestFacts(answered_by="session", command="pwf submit {request} JSON"),
     "assistant": RequestFacts(answered_by="session"),
     "decision": RequestFacts(answered_by="person", command="pwf decide {request} CHOICE"),

@@ -248,8 +248,9 @@ class Explained(_Body, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class RequestListPayload(_Body, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Oldest first."""
+    """Oldest first. `request`: only this one, whatever its status, as `AnswerPayload.request_id` names it."""
 
+    request: Name | None = None
     statuses: Annotated[tuple[Literal["pending", "settled", "cancelled"], ...], Filter] = ("pending",)
     limit: int = LIST_PAGE
 
@@ -259,7 +260,9 @@ class RequestList(_Body, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class AnswerPayload(_Body, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """`request_id` may be a unique prefix, or a run reference with an open request (`run:ID`)."""
+    """`request_id` may be a unique prefix, `@last` (the open one that was asked last), or a run reference with an open
+    request (`run:ID`).
+    """
 
     request_id: Name
     answer: msgspec.Raw

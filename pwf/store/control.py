@@ -83,7 +83,7 @@ def _resume(tx: Tx, command: Control) -> tuple[RunChanged, bool]:
         if run.status == "waiting":
             request = tx.one(Q.open_request, {"run_id": run.run_id})
             name = request[0] if request else "REQUEST"
-            raise Rejected(f"run {run.run_id} only waits for its request", hint=f"pwf answer {name} JSON")
+            raise Rejected(f"run {run.run_id} only waits for its request", hint=f"pwf answer {name}")
         return _changed(run, "it is not held"), True
     _may_resume(run, command)
     with changing(tx, run, expected_revision=command.expected_revision):

@@ -25,6 +25,7 @@ from pwf.protocol.views import ENDED, EffectView, RequestView, RunSummary, RunVi
 from pwf.store.events import events_after
 from pwf.store.explain import Load, OpenRequest, Standing, explain
 from pwf.store.queries import load_queries
+from pwf.store.requests import resolve_request
 from pwf.store.runs import RunEnvironment
 from pwf.store.state import RunState, graph_of, load_run, shown_status
 from pwf.store.tx import Row, Tx
@@ -369,7 +370,11 @@ def run_events(tx: Tx, query: EventsQuery) -> EventPage:
 
 
 def request_list(tx: Tx, query: RequestListPayload) -> RequestList:
-    """Requests, oldest first."""
+    """Requests, oldest first; or the one that is named."""
+    if query.request is not None:
+        row = tx.one(Q.one_request, {"request_id": resolve_request(tx, query.request)})
+        assert row is not None, "it was resolved just now"
+        return RequestList(requests=(_request(row),))
     limit = max(1, min(query.limit, PAGE_MAX))
     rows = [
         row

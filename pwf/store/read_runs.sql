@@ -103,6 +103,14 @@ FROM requests q JOIN runs r ON r.run_id = q.run_id
 LEFT JOIN contents cp ON cp.digest = q.prompt_digest LEFT JOIN contents ca ON ca.digest = q.answer_digest
 WHERE q.status = :status ORDER BY q.created_wall_ms LIMIT :limit
 
+-- name: one_request
+-- One question.
+SELECT q.request_id, q.run_id, r.workflow, q.node, q.kind, q.status, q.prompt, q.prompt_digest, cp.size, q.schema,
+  q.created_wall_ms, q.settled_wall_ms, q.answer, q.answer_digest, ca.size, q.answered_by, q.deadline_wall_ms
+FROM requests q JOIN runs r ON r.run_id = q.run_id
+LEFT JOIN contents cp ON cp.digest = q.prompt_digest LEFT JOIN contents ca ON ca.digest = q.answer_digest
+WHERE q.request_id = :request_id
+
 -- name: open_request
 -- What a run waits for.
 SELECT request_id, kind, deadline_wall_ms FROM requests WHERE run_id = :run_id AND status = 'pending'

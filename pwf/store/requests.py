@@ -35,15 +35,21 @@ class RequestFacts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def request_facts(tx: Tx, ref: str) -> RequestFacts:
-    """What must be known to validate an answer. `ref`: an id, a unique prefix, or `run:REF` for what a run asks."""
-    request_id = _resolve(tx, ref)
+    """What must be known to validate an answer. `ref`: see `resolve_request`."""
+    request_id = resolve_request(tx, ref)
     row = tx.one(Q.request, {"request_id": request_id})
     assert row is not None
     schema = None if row[6] is None else msgspec.json.decode(row[6])
     return RequestFacts(request_id=row[0], run_id=row[1], kind=row[4], status=row[5], schema=schema)
 
 
-def _resolve(tx: Tx, ref: str) -> str:
+def resolve_request(tx: Tx, ref: str) -> str:
+    """The request's id. `ref`: an id, a unique prefix, `@last`, or `run:REF` for what a run asks."""
+    if ref == "@last":
+        row = tx.one(Q.last_open)
+        if row is None:
+            raise NotFound("no question is open", hint="pwf requests --all lists those that were")
+        return str(row[0])
     if ref.startswith("run:"):
         run_id = resolve_ref(tx, ref[4:])
         row = tx.one(Q.open_of_run, {"run_id": run_id})

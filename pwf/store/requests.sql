@@ -13,6 +13,10 @@ SELECT request_id FROM requests WHERE request_id >= :low AND request_id < :high 
 -- The question that a run waits for.
 SELECT request_id FROM requests WHERE run_id = :run_id AND status = 'pending'
 
+-- name: last_open
+-- The open question that was asked last.
+SELECT request_id FROM requests WHERE status = 'pending' ORDER BY created_wall_ms DESC LIMIT 1
+
 -- name: settle
 -- The one answer. Zero rows: somebody else was first.
 UPDATE requests SET status = 'settled', answer = :answer, answer_crc32 = :answer_crc32,

@@ -19,7 +19,6 @@ from pwf.cli.main import build_parser, main
 from pwf.errors import (
     Conflict,
     GraphError,
-    InvalidAnswer,
     InvalidInput,
     LoadFailed,
     NotFound,
@@ -403,27 +402,6 @@ def test_lists_and_views_say_what_a_run_restarts(pwf: Pwf, daemon: FakeDaemon) -
     shown = pwf("show", "k3").out
     assert "k2  (number 2 since k1)" in shown
     assert "restarted as k4" in " ".join(shown.split())
-
-
-def test_requests_are_listed_and_answered(pwf: Pwf, daemon: FakeDaemon) -> None:
-    daemon.on("request.list", lambda request, payload: ops.RequestList(requests=(samples.request(),)))
-    shown = pwf("requests").out
-    for part in ("q1w2e3r4t5y6", "release.review", "for ever", "Ship it?"):
-        assert part in shown
-    given: list[Any] = []
-
-    def take(request: Any, payload: Any) -> Any:
-        given.append((payload.request_id, bytes(payload.answer)))
-        return ops.Answered(request_id="q1w2e3r4t5y6", run_id=samples.RUN, status="queued", revision=4)
-
-    daemon.on("request.answer", take)
-    assert pwf("answer", "q1", '{"b": 1, "a": null}').code == exits.OK
-    assert given == [("q1", b'{"a":null,"b":1}')]
-    daemon.on("request.answer", lambda request, payload: InvalidAnswer("3 is not one of …"))
-    assert pwf("answer", "q1", "3").code == exits.USAGE
-    not_json = pwf("answer", "q1", "ship it")
-    assert not_json.code == exits.USAGE
-    assert "'\"ship it\"'" in not_json.err
 
 
 def test_effects_are_listed(pwf: Pwf, daemon: FakeDaemon) -> None:

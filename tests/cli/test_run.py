@@ -65,7 +65,8 @@ def test_each_change_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
         "▶ review: started",
         f"  files  {'━' * 18}{'─' * 6}  3/4 files  75%",
         "? review asks: Ship it?",
-        "  pwf answer q1w2e3r4t5y6 JSON",
+        "  takes  any JSON, or text",
+        "  type   pwf answer q1w2e3r4t5y6 'any text, or JSON'",
     ]
 
 
@@ -201,7 +202,7 @@ def waiting() -> RunView:
         code="request_open",
         reason="node 'review' asked",
         changes_when="when it is answered",
-        commands=("pwf answer q1w2e3r4t5y6 JSON", f"pwf cancel {samples.RUN}"),
+        commands=("pwf answer q1w2e3r4t5y6", f"pwf cancel {samples.RUN}"),
     )
     head = samples.summary(status="waiting", node="review", request_id="q1w2e3r4t5y6")
     return samples.run_view(summary=head, request=samples.request(), explanation=why)
@@ -216,12 +217,12 @@ def test_with_nobody_at_stdin_run_ends_where_a_person_is_needed_and_says_what_to
         assert result.code == exits.NEEDS_PERSON
         assert result.err == (
             "the run needs a person: node 'review' asked; type one of\n"
-            f"  pwf answer q1w2e3r4t5y6 JSON\n  pwf cancel {samples.RUN}\n"
+            f"  pwf answer q1w2e3r4t5y6\n  pwf cancel {samples.RUN}\n"
             f"and follow it again with:  pwf watch {samples.RUN}\n"
         )
     lines = pwf("run", "release", "--json").out.splitlines()
     assert json.loads(lines[0])["run_id"] == samples.RUN
-    assert json.loads(lines[-1])["explanation"]["commands"][0] == "pwf answer q1w2e3r4t5y6 JSON"
+    assert json.loads(lines[-1])["explanation"]["commands"][0] == "pwf answer q1w2e3r4t5y6"
 
 
 @pytest.mark.parametrize("status", sorted(NEEDS_PERSON))

@@ -243,7 +243,7 @@ def test_resume_of_a_run_that_only_waits_names_the_answer(world):
     run_id = waiting(world)
     with pytest.raises(Rejected, match="only waits for its request") as caught:
         world.resume(run_id)
-    assert caught.value.hint == f"pwf answer {world.request_of(run_id)} JSON"
+    assert caught.value.hint == f"pwf answer {world.request_of(run_id)}"
 
 
 def test_resume_of_an_ambiguous_effect_names_recover(world):

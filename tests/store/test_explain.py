@@ -163,7 +163,7 @@ def test_an_open_request_names_the_answer_and_that_it_waits_for_ever(world):
     why = world.why(runner.run_id)
     assert why.code == "request_open"
     assert "waits for ever" in why.changes_when
-    assert why.commands[0] == f"pwf answer {world.request_of(runner.run_id)} JSON"
+    assert why.commands[0] == f"pwf answer {world.request_of(runner.run_id)}"
     world.pause(runner.run_id)
     paused = world.why(runner.run_id)
     assert paused.code == "paused"

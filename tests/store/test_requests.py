@@ -65,6 +65,27 @@ def test_an_answer_without_a_case_fails_the_run_with_value_and_cases(world):
     assert "no case for 'later'; its cases are 'ship', 'revise'" in world.view(run_id).summary.reason
 
 
+def test_a_question_is_found_by_prefix_by_run_and_as_the_last_that_is_open(world):
+    with pytest.raises(NotFound, match="no question is open"):
+        request_facts_of(world, "@last")
+    first = ask(world)
+    world.clock.forward(1)
+    second = ask(world)
+    asked = {run_id: world.request_of(run_id) for run_id in (first, second)}
+    for ref, run_id in ((asked[first][:8], first), (f"run:{first}", first), ("@last", second)):
+        (found,) = world.read(request_list, RequestListPayload(request=ref)).requests
+        assert (found.request_id, found.run_id) == (asked[run_id], run_id)
+        assert request_facts_of(world, ref).request_id == asked[run_id]
+    world.answer(second, "ship")
+    assert request_facts_of(world, "@last").request_id == asked[first]
+    (settled,) = world.read(request_list, RequestListPayload(request=asked[second])).requests
+    assert settled.status == "settled"
+
+
+def request_facts_of(world, ref):
+    return world.read(request_facts, ref)
+
+
 def test_the_same_answer_again_is_adopted(world):
     run_id = ask(world)
     world.answer(run_id, "ship")
