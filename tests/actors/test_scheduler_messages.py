@@ -11,6 +11,7 @@ from trio.testing import wait_all_tasks_blocked
 
 from pwf.actors.base.mailbox import ask
 from pwf.actors.runs.run_supervisor import INBOX_MAX as WISHES_MAX
+from pwf.actors.runs.run_supervisor import SupervisorHandle
 from pwf.actors.runs.scheduler import INBOX_MAX, Look, StopRun, WhoIsSupervised
 from pwf.config import Config
 from pwf.errors import Unavailable
@@ -232,3 +233,43 @@ async def test_a_scheduler_that_has_ended_refuses_and_starts_are_still_stored(
         await scheduler.stop_run("mine", LATER)
     await scheduler.start(command)
     assert (await statuses(setting))["mine"] == "queued"
+
+
+# --- what supervisors publish ---------------------------------------------------------------------------------
+
+
+async def test_the_end_of_a_supervisor_that_finds_the_inbox_full_is_seen_at_the_next_turn(
+    setting, nursery, autojump_clock
+):
+    command = setting.command(linear(1), run_id="mine")
+    scheduler = await begin(setting, nursery)
+    ready = setting.pool.stand_by()
+    await scheduler.start(command)
+    await ready.serve(leaves=False)
+    fill(setting)
+    ready.leave()
+    await trio.sleep(1)
+    assert scheduler.free == scheduler.capacity
+    assert scheduler.live_leases() == ()
+
+
+async def test_a_turn_reads_what_those_publish_that_have_changed_and_nobody_else(
+    setting, nursery, autojump_clock, monkeypatch
+):
+    setting.config = Config(max_runners=32)
+    scheduler = await begin(setting, nursery)
+    for number in range(30):
+        setting.pool.stand_by()
+        await scheduler.start(setting.command(linear(1), run_id=f"run{number}"))
+    await trio.sleep(1)
+    assert len(scheduler.live_leases()) == 30
+    read: list[Any] = []
+    published = SupervisorHandle.is_gone
+    looks = property(lambda handle: (read.append(handle), published.fget(handle))[1])
+    monkeypatch.setattr(SupervisorHandle, "is_gone", looks)
+    await hand_over(setting, Look())
+    await wait_all_tasks_blocked()
+    assert read == []
+    setting.actor._woken.wake(scheduler.live_leases()[0][:2])
+    await wait_all_tasks_blocked()
+    assert len(read) == 1

@@ -10,9 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Protocol
+from typing import Generic, Protocol, TypeVar
 
 import trio
+
+K = TypeVar("K")
 
 REREAD_S = 5.0  # a lost wake-up costs at most this
 ANY_RUN = "runs"  # to watch: a change of any run
@@ -43,6 +45,28 @@ class Watch:
         woken = self._event.is_set()
         if woken:
             self._event = trio.Event()
+        return woken
+
+
+class Woken(Generic[K]):
+    """Which of several have published something new since one reader looked: each once, so there is room for all.
+
+    `wake` wakes the reader, and may be lost when it is awake anyway.
+    """
+
+    def __init__(self, wake: Callable[[], object]) -> None:
+        self._wake = wake
+        self._woken: dict[K, None] = {}
+
+    def wake(self, who: K) -> None:
+        """What `who` publishes has changed."""
+        self._woken[who] = None
+        self._wake()
+
+    def take(self) -> tuple[K, ...]:
+        """For the reader: who it was, in order."""
+        woken = tuple(self._woken)
+        self._woken.clear()
         return woken
 
 

@@ -18,8 +18,7 @@ from pwf.actors.base.mailbox import Mailbox
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     """What the Scheduler publishes. `used`: launches and live runners, those still being proved dead included.
 
-    `going_on`: admissions in a row that were no new start. `stopped` says why nothing is admitted. `leases`: (run,
-    generation, token) of every run whose supervisor is alive.
+    `going_on`: admissions in a row that were no new start. `stopped` says why nothing is admitted.
     `is_settled`: nothing is admitted any more, and nothing of what was is left here.
     """
 
@@ -27,7 +26,6 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     admissions: int = 0
     going_on: int = 0
     stopped: str | None = None
-    leases: tuple[tuple[int, int, str], ...] = ()
     is_settled: bool = False
 
 

@@ -40,7 +40,7 @@ class Supervision:
     log: Log
     terms: LaunchTerms
     draining: Callable[[], bool]
-    wake: Callable[[], object]  # the Scheduler: what is published has changed
+    wake: Callable[[tuple[int, int]], None]  # the Scheduler: what is published of this generation has changed
 
 
 class Launchable(NamedTuple):

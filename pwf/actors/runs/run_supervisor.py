@@ -13,6 +13,7 @@ from __future__ import annotations
 import enum
 import math
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import TypeVar
 
 import msgspec
@@ -143,6 +144,7 @@ class RunSupervisor:
             token=admission.token,
         )
         self._world = world
+        self._wake = partial(world.wake, (admission.entity_no, admission.generation))
         self._process = process  # one that stood by, and was launched with the admission
         self._known = known
         self._inbox: Mailbox[Stop] = Mailbox(INBOX_MAX, "the supervisor")
@@ -182,12 +184,12 @@ class RunSupervisor:
                 self._process.close()  # whatever became of it: one that stood by may never have been served
             self._inbox.close()
             self.handle.is_over = True
-            self._world.wake()
+            self._wake()
 
     async def _look_up(self) -> Launchable:
         """What nobody has launched for a while. The Scheduler remembers it."""
         found = self.handle.launched_from = await look_up(self._world.store, self._admission)
-        self._world.wake()
+        self._wake()
         return found
 
     # --- one generation ---
@@ -215,7 +217,7 @@ class RunSupervisor:
         """The runner is proved dead. What is left is for the store to say, for which nobody else need wait."""
         if not self.handle.is_gone:
             self.handle.is_proved = True
-            self._world.wake()
+            self._wake()
 
     async def _end(self, process: RunnerProcess) -> bool:
         """Whether the runner, and all that it started, is proved dead: asked to end first, then ended."""
@@ -276,7 +278,7 @@ class RunSupervisor:
         process.prints.folder = self._world.terms.output_of(self._fence.run_id)
         process.prints.limit = self._world.config.max_output_bytes
         self._enter(launched.current)
-        process.on_exit = self._world.wake
+        process.on_exit = self._wake
         self._values_wanted = has_values(launched.launch)
         self.handle.wake = process.stream.interrupt
         await self._converse(process, encode_line([launched.launch]))
@@ -376,7 +378,7 @@ class RunSupervisor:
                 if message.childless:
                     self.handle.leaves_nothing = self._process
                     if self.handle.is_gone:  # it was faster than its word
-                        self._world.wake()
+                        self._wake()
                 return True
         return False
 

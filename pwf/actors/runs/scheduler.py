@@ -12,13 +12,14 @@ publishes (`Snapshot`). If it dies: the daemon ends, and the next one recovers.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 
 import msgspec
 import trio
 from trio_util import AsyncValue
 
-from pwf.actors.base.changes import Changes
+from pwf.actors.base.changes import Changes, Woken
 from pwf.actors.base.logging import Log
 from pwf.actors.base.mailbox import Mailbox, Message, ask
 from pwf.actors.base.store_actor import StoreHandle
@@ -78,6 +79,7 @@ class Look(msgspec.Struct, frozen=True):
     """A wake-up: something that a supervisor publishes has changed. May be lost when there is other mail."""
 
 
+Lease = tuple[int, int, str]  # an entity, its generation and the token
 In = OfferClosed | StopRun | WhoIsSupervised | Rebased | Drain | StopAll | Look
 
 
@@ -93,6 +95,7 @@ class SchedulerHandle:
         inbox: Mailbox[In],
         offers: Offers,
         snapshot: AsyncValue[Snapshot],
+        leases: Mapping[Key, Lease],
         admission: Admission,
         capacity: int,
     ) -> None:
@@ -102,6 +105,7 @@ class SchedulerHandle:
         self._inbox = inbox
         self._offers = offers
         self._snapshot = snapshot
+        self._leases = leases
 
     @property
     def snapshot(self) -> Snapshot:
@@ -128,9 +132,9 @@ class SchedulerHandle:
         """What a run's reason depends on besides its rows."""
         return Load(used=self.used, capacity=self.capacity, stopped=self._offers.why_stopped)
 
-    def live_leases(self) -> tuple[tuple[int, int, str], ...]:
-        """(run, generation, token) of every run whose supervisor is alive."""
-        return self.snapshot.leases
+    def live_leases(self) -> tuple[Lease, ...]:
+        """Those of every run whose supervisor is alive."""
+        return tuple(self._leases.values())
 
     async def start(self, command: StartRun) -> Done[RunStarted]:
         """Start a run: while there is a seat it is admitted, and even launched, in the same transaction.
@@ -179,10 +183,6 @@ class _Live:
         self.seat: Seat | None = seat
         self.known = known  # what it was launched from
 
-    @property
-    def lease(self) -> tuple[int, int, str]:
-        return self.admission.entity_no, self.admission.generation, self.admission.token
-
 
 class Scheduler:
     """The actor."""
@@ -205,6 +205,9 @@ class Scheduler:
         self._launchables = Launchables()
         self._published: AsyncValue[Snapshot] = AsyncValue(Snapshot())
         self._live: dict[Key, _Live] = {}
+        self._leases: dict[Key, Lease] = {}  # of these
+        self._used = 0  # seats of these
+        self._woken: Woken[Key] = Woken(lambda: self._inbox.put_now(Look()))
         self._failed: set[Key] = set()  # of supervisors, since recovery asked last
         self._admissions = 0
         self._going_on = 0  # admissions in a row that were no new start
@@ -218,7 +221,7 @@ class Scheduler:
             log=log,
             terms=terms,
             draining=lambda: self._published.value.stopped is not None,
-            wake=lambda: self._inbox.put_now(Look()),
+            wake=self._woken.wake,
         )
         offers = Offers(
             store,
@@ -237,13 +240,17 @@ class Scheduler:
             pool,
             terms,
             log,
-            live=lambda: frozenset(
-                (entity_no, generation) for entity_no, generation, _ in self.handle.live_leases()
-            ),
+            live=lambda: frozenset(self._leases),
             supervised=lambda: ask(self._inbox, WhoIsSupervised()),
         )
         self.handle = SchedulerHandle(
-            store, self._inbox, offers, self._published, self._admission, config.max_runners
+            store,
+            self._inbox,
+            offers,
+            self._published,
+            MappingProxyType(self._leases),
+            self._admission,
+            config.max_runners,
         )
 
     async def run(
@@ -280,6 +287,8 @@ class Scheduler:
                 message.offer.close()
         self._capacity.close()
         self._live.clear()
+        self._leases.clear()
+        self._used = 0
         self._publish()
 
     # --- handlers ---
@@ -355,37 +364,39 @@ class Scheduler:
         if _is_stopped(admission, (stop for _, stop in self._stops)):
             supervisor.handle.stop()
         live = _Live(admission, supervisor.handle, seat, known=known is not None)
-        self._live[admission.entity_no, admission.generation] = live
+        key = admission.entity_no, admission.generation
+        self._live[key], self._leases[key] = live, (*key, admission.token)
+        self._used += 1
         nursery.start_soon(supervisor.run)
 
     def _look(self) -> None:
-        """Read what the supervisors publish."""
-        over: list[Key] = []
-        for key, live in self._live.items():
+        """Read what those supervisors publish that have said that it has changed."""
+        for key in self._woken.take():
+            live = self._live.get(key)
+            if live is None:
+                continue
             handle = live.handle
             if live.seat is not None and (handle.is_gone or handle.is_over):
                 self._capacity.give_back([live.seat])
                 live.seat = None
+                self._used -= 1
                 self._admission.wake()
             if not live.known and handle.launched_from is not None:
                 live.known = True
                 self._launchables.learn(handle.launched_from)
             if handle.is_over:
-                over.append(key)
-        for key in over:
-            if self._live.pop(key).handle.has_failed:
-                self._failed.add(key)
-                self._recovery.wake()
+                del self._live[key], self._leases[key]
+                if handle.has_failed:
+                    self._failed.add(key)
+                    self._recovery.wake()
 
     def _publish(self) -> None:
-        live = self._live.values()
         self._published.value = Snapshot(
-            used=sum(one.seat is not None for one in live),
+            used=self._used,
             admissions=self._admissions,
             going_on=self._going_on,
             stopped=self._stopped,
-            leases=tuple(one.lease for one in live),
-            is_settled=self._stopped is not None and not live and self._capacity.is_back,
+            is_settled=self._stopped is not None and not self._live and self._capacity.is_back,
         )
 
 
