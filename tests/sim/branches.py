@@ -32,6 +32,7 @@ class Branch(NamedTuple):
 
 
 BATCH = "pwf.store.batch:Writer."
+SHARE = "pwf.store.loop_share:"
 END = "pwf.store.runner_end:"
 SUPERVISOR = "pwf.actors.runs.run_supervisor:RunSupervisor."
 SCHEDULER = "pwf.actors.runs.scheduler:Scheduler."
@@ -66,6 +67,26 @@ BRANCHES = (
     Branch("a checkpoint is held up by a reader", BATCH + "checkpoint", "self._is_pinned = True"),
     Branch("a checkpoint fails", BATCH + "checkpoint", 'self._warn("store.checkpoint_failed"', nth=2),
     Branch("the WAL is cut off", BATCH + "checkpoint", "self._tried_pages = ", "cut and not self._wal_pages"),
+    # --- the loop's share of a batch ---
+    Branch("a batch is committed in the loop's thread", SHARE + "LoopShare.run", "return writer.batch()"),
+    Branch(
+        "a batch begins in the loop's thread and goes on in the writer's",
+        BATCH + "execute",
+        "self._run_together()",
+        "bool(self._answers)",
+    ),
+    Branch("a command turns out to take long", "pwf.store.tx:Tx.lengthy", "self.needs_undo = True"),
+    Branch(
+        "the loop finds the database locked",
+        BATCH + "execute_at_once",
+        "self._end()",
+        "not self.is_open and not self._answers",
+    ),
+    Branch(
+        "a COMMIT fails in the loop's thread", BATCH + "execute", "return", "self._uncommitted is not None"
+    ),
+    Branch("a slow disk has its COMMITs in the writer's thread", SHARE + "Pace.note", "self.in_loop, self"),
+    Branch("COMMITs are the loop's again", SHARE + "Pace.note", "self.in_loop = True"),
     # --- what a runner says ---
     Branch("two steps end in one command", "pwf.store.change:Change.__exit__", "tx.count_writes("),
     Branch("a message is a repeat", "pwf.store.transitions:_replay", "row = tx.one("),

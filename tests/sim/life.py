@@ -40,10 +40,11 @@ from pwf.store.daemon import ClaimEpoch
 from pwf.store.database import FileGuard
 from pwf.store.executor import StoreSpec
 from pwf.store.home import ClaimHome, claim_home
+from pwf.store.loop_share import FAST_S, LoopShare
 from tests.sim.deaths import Wounds
 from tests.sim.pool import SimPool
 from tests.sim.reached import commands, move
-from tests.sim.spoilers import Spoiler
+from tests.sim.spoilers import Spoiler, may_run
 from tests.sim.virtual_time import sleep
 from tests.store import arrows
 from tests.store.inline_executor import InlineExecutor
@@ -85,7 +86,7 @@ class SimExecutor(InlineExecutor):
     """The inline store, whose process may die at each of its points; SQLite's lock keeps two daemons apart."""
 
     def __init__(self, spec: StoreSpec, life: Life) -> None:
-        super().__init__(spec, self._pause_at)
+        super().__init__(spec, self._pause_at, loop_share(life))
         self._life = life
         self._spoiler = Spoiler(life.world, life, life.world.stream(f"spoiler:{life.number}"))
 
@@ -128,6 +129,24 @@ class SimExecutor(InlineExecutor):
     async def __aexit__(self, *error: Any) -> None:
         self._life.world.auditor.detach()
         await super().__aexit__(*error)
+
+
+def loop_share(life: Life) -> LoopShare | None:
+    """What the loop's thread does itself, by the seed; None: nothing. Now and then a look at the clock takes longer."""
+    slow = life.world.mix.slow_commits
+    chance = life.world.stream(f"pace:{life.number}")
+    if slow is None:
+        return None
+    looked_s = 0.0
+
+    def clock() -> float:
+        nonlocal looked_s
+        looked_s += 5 * FAST_S if chance.random() < slow else chance.random() * FAST_S
+        return trio.current_time() + looked_s
+
+    share = LoopShare(clock=clock, may_run=may_run)
+    share.pace.in_loop = chance.random() < 0.5
+    return share
 
 
 class FlakyChanges:

@@ -72,6 +72,7 @@ class Mix:
     pause_s: float  # the longest pause of the store at each of its points
     checkpoint_bytes: int  # of the WAL, before it is copied into the database
     bounds: int | None  # of inboxes, batches and pages, where they are not the product's own
+    slow_commits: float | None  # how many, where the loop has its share of batches; None: all is the writer's
     rates: dict[str, float] = field(default_factory=dict)
 
     def rate(self, fault: str) -> float:
@@ -113,5 +114,6 @@ def draw_mix(chance: random.Random) -> Mix:
         pause_s=chance.choice([0.0, 0.005, 0.05]),
         checkpoint_bytes=chance.choice([64 * 1024, 4 * 1024 * 1024]),
         bounds=chance.choice([None, None, None, 1, 2]),
+        slow_commits=chance.choice([None, 0.0, 0.02, 0.3]),
         rates=rates,
     )
