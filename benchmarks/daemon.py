@@ -32,10 +32,21 @@ _started: set[Daemon] = set()
 
 
 class Daemon:
-    """`home` may hold a store already. Use it as a context, or `start` and `stop` it any number of times."""
+    """`home` may hold a store already. Use it as a context, or `start` and `stop` it any number of times.
 
-    def __init__(self, folder: Path, *, max_runners: int = 4, settings: str = "") -> None:
+    `program`: what Python runs as `pwf`.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        max_runners: int = 4,
+        settings: str = "",
+        program: tuple[str, ...] = ("-m", "pwf.cli.main"),
+    ) -> None:
         self.folder = folder
+        self.program = program
         self.home = folder / "home"
         self.home.mkdir(mode=0o700, parents=True, exist_ok=True)
         text = f"max_runners = {max_runners}\n{settings}"
@@ -68,7 +79,7 @@ class Daemon:
         """Start the process, and do not wait for it."""
         with (self.home / "daemon.log").open("ab") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "pwf.cli.main", "daemon"],
+                [sys.executable, *self.program, "daemon"],
                 env=self.environment,
                 cwd="/",
                 stdin=subprocess.DEVNULL,

@@ -22,6 +22,7 @@ NAMES = (
     "accepting",
     "admissions",
     "group_commit",
+    "slow_disk",
     "recovery",
     "memory",
     "value_size",

@@ -222,8 +222,8 @@ class Writer:
     def _run_plainly(self, may_run: Callable[[Job], bool]) -> None:
         """The jobs that have not run, without savepoints, up to one that may not run."""
         holds = self._holds_claim()
-        self.tx.sets_savepoints = False
         try:
+            self.tx.sets_savepoints = False
             for job in self._jobs[len(self._answers) :]:
                 if not may_run(job):
                     break

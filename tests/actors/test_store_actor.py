@@ -1,6 +1,7 @@
 """StoreActor: group commit, answers after the commit, cancelled callers, changed keys, failure."""
 
 import random
+from collections import Counter
 
 import apsw
 import pytest
@@ -222,6 +223,64 @@ async def test_nobody_is_answered_before_the_commit(inline, points, nursery, tmp
     points.open("executed")
     await quiet()
     assert answered == ["a"]
+
+
+# --- the loop's share, and a slow disk ------------------------------------------------------------------------
+
+
+async def test_between_two_batches_of_the_loop_others_have_their_turn(tmp_path, nursery, monkeypatch):
+    monkeypatch.setattr(store_actor, "BATCH_MAX", 8)
+    store = await nursery.start(StoreActor(ThreadExecutor(make_spec(tmp_path), always_in_loop())).run)
+    turns, seen = [0], []
+
+    async def others():
+        while True:
+            await trio.lowlevel.checkpoint()
+            turns[0] += 1
+
+    def look(tx, key):
+        seen.append(turns[0])
+        return put(tx, key)
+
+    async with trio.open_nursery() as callers:
+        for number in range(32):
+            callers.start_soon(store.write, look, f"{number:02}")
+    seen.clear()
+    nursery.start_soon(others)
+    async with trio.open_nursery() as callers:
+        for number in range(32, 64):
+            callers.start_soon(store.write, look, f"{number:02}")
+    # trio runs those who are ready in any order: at one turn the store is the last, at the next the first
+    assert max(Counter(seen).values()) <= 2 * 8
+
+
+@pytest.mark.parametrize("in_loop", [False, True])
+async def test_a_renewal_waits_for_no_more_commits_of_a_slow_disk_than_there_were_commands_before_it(
+    tmp_path, nursery, monkeypatch, autojump_clock, in_loop
+):
+    monkeypatch.setattr(store_actor, "BATCH_MAX", 8)
+    monkeypatch.setattr(store_actor, "INBOX_MAX", 16)
+    writers, commit_s = 64, 0.005
+
+    async def pause(point):
+        await trio.sleep(commit_s if point == "committed" else 0)
+
+    share = always_in_loop() if in_loop else None
+    store = await nursery.start(StoreActor(InlineExecutor(make_spec(tmp_path), pause, share)).run)
+
+    async def write_on(writer):
+        for number in range(100_000):
+            await store.write(put, f"{writer}-{number}")
+
+    async with trio.open_nursery() as others:
+        for writer in range(writers):
+            others.start_soon(write_on, writer)
+        for number in range(10):
+            await trio.sleep(0.05)
+            asked = trio.current_time()
+            await store.write(put, f"renewal {number}")
+            assert trio.current_time() - asked <= (writers / 8 + 2) * commit_s
+        others.cancel_scope.cancel()
 
 
 # --- cancelled callers ----------------------------------------------------------------------------------------

@@ -19,7 +19,7 @@ from pathlib import Path
 from tests.planted.bugs import BUGS, Bug
 
 ROOT = Path(__file__).parents[2]
-COPIED = ("pwf", "tests", "docs", "pyproject.toml")
+COPIED = ("pwf", "tests", "benchmarks", "docs", "pyproject.toml")
 UNIT_S_MAX = 600
 
 

@@ -50,6 +50,14 @@ CUSTODY_TESTS = (
 VALUE_TESTS = ("store/test_values.py", "store/test_verify.py")
 RETENTION_TESTS = ("store/test_retention.py", "actors/test_pruner.py")
 VIEW_TESTS = ("actors/test_views.py",)
+LOOP_TESTS = (
+    "store/test_loop_share.py",
+    "store/test_loop_batches.py",
+    "store/test_executor.py",
+    "actors/test_mailbox.py",
+    "actors/test_store_actor.py",
+    "benchmarks/test_slow_disk.py",
+)
 
 TX_SQL, QUEUE_SQL, MOVES_SQL = "pwf/store/tx.sql", "pwf/store/queue.sql", "pwf/store/moves.sql"
 SUPERVISOR = "pwf/actors/runs/run_supervisor.py"
@@ -385,6 +393,71 @@ BUGS = (
         "WHERE ended_wall_ms IS NOT NULL AND ended_wall_ms < :before_ms",
         "WHERE ended_wall_ms IS NOT NULL AND created_wall_ms < :before_ms",
         RETENTION_TESTS,
+    ),
+    # --- the loop's share of a batch ---
+    Bug(
+        "loop",
+        "a batch of the loop is acknowledged before its commit",
+        "pwf/store/loop_share.py",
+        "and self.pace.in_loop and self._commit(writer):",
+        "and (self.pace.in_loop or self._commit(writer)):",
+        LOOP_TESTS,
+    ),
+    Bug(
+        "loop",
+        "a commit that failed in the loop is acknowledged",
+        "pwf/store/batch.py",
+        "            self._uncommitted = error\n            return False\n",
+        "            self._uncommitted = error\n            return True\n",
+        LOOP_TESTS,
+    ),
+    Bug(
+        "loop",
+        "a commit that failed in the loop is tried again in the writer's thread",
+        "pwf/store/batch.py",
+        "        return self.is_open and self._uncommitted is None\n",
+        "        return self.is_open\n",
+        LOOP_TESTS,
+    ),
+    Bug(
+        "loop",
+        "a batch runs in the loop while the writer's thread has the connection",
+        "pwf/store/executor.py",
+        "        if self._write_thread.is_idle:\n",
+        "        if self._write_thread is not None:\n",
+        LOOP_TESTS,
+    ),
+    Bug(
+        "loop",
+        "the loop waits for a foreign lock",
+        "pwf/store/batch.py",
+        "        self._busy.waits = False\n        self.tx.is_hurried = True\n",
+        "        self.tx.is_hurried = True\n",
+        LOOP_TESTS,
+    ),
+    Bug(
+        "loop",
+        "on a slow disk a renewal is let into the store's full inbox one batch too late, again and again",
+        "pwf/actors/base/mailbox.py",
+        "        while self._senders and len(items) < self._bound:\n",
+        "        if self._senders and len(items) < self._bound:\n",
+        LOOP_TESTS,
+    ),
+    Bug(
+        "loop",
+        "batch follows batch in the loop's thread, and nobody else has a turn",
+        "pwf/actors/base/store_actor.py",
+        "        await trio.lowlevel.checkpoint()\n        owed",
+        "        owed",
+        LOOP_TESTS,
+    ),
+    Bug(
+        "loop",
+        "a disk that has become slow is never left",
+        "pwf/store/loop_share.py",
+        "if sum(self._took) > HELD_S_MAX:",
+        "if min(self._took) > HELD_S_MAX:",
+        LOOP_TESTS,
     ),
     # --- views ---
     Bug(

@@ -1,0 +1,105 @@
+"""On a disk whose sync takes 5 ms the event loop waits for a few commits at first, and for none after them."""
+
+from __future__ import annotations
+
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+from trio.abc import Instrument
+
+from benchmarks.slow_disk import SlowDisk
+from pwf.actors.base.store_actor import StoreActor
+from pwf.store.executor import ThreadExecutor
+from pwf.store.loop_share import APART_S_MIN, COMMITS_SEEN, HELD_S_MAX, LoopShare
+from tests.store.support import make_spec, put
+
+pytestmark = pytest.mark.trio
+
+SYNC_S = 0.005
+FIRST = int(HELD_S_MAX / SYNC_S) + 1  # commits, until it is found to be slow
+WRITES = 60
+CALLBACK_S_MAX = 0.010
+WRITER = "pwf-store-writer"
+
+
+class Waits(Instrument):
+    """How long each step of a task has waited: wall time beside the thread's own processor time."""
+
+    def __init__(self) -> None:
+        self.disk = 0.0  # told by whoever sleeps in the loop's thread
+        self.longest = 0.0
+
+    def before_task_step(self, task: trio.lowlevel.Task) -> None:
+        self.disk = 0.0
+
+    def after_task_step(self, task: trio.lowlevel.Task) -> None:
+        self.longest = max(self.longest, self.disk)
+
+
+class Ground:
+    """A store on a slow disk, whose clock the test sets forward."""
+
+    def __init__(self, folder: Path) -> None:
+        self.loop = threading.current_thread().name
+        self.waits = Waits()
+        self.disk = SlowDisk(0.0, name=f"slow-{folder.name}", sleep=self._sleep)
+        self.forward_s = 0.0
+        self.share = LoopShare(clock=lambda: self.forward_s, may_run=lambda job: True)
+        spec = make_spec(folder, vfs=self.disk.name, synchronous="FULL")
+        self.actor = StoreActor(ThreadExecutor(spec, self.share))
+        self._number = 0
+
+    def _sleep(self, seconds: float) -> None:
+        """The disk takes its time; the share's clock sees that, and nothing of what the machine does meanwhile."""
+        self.forward_s += seconds
+        if threading.current_thread().name == self.loop:
+            self.waits.disk += seconds
+        time.sleep(seconds)
+
+    async def write(self, count: int) -> int:
+        """So many commands, one after the other; how many syncs the loop's thread has made for them."""
+        before = self.disk.syncs[self.loop]
+        for _ in range(count):
+            self._number += 1
+            await self.actor.handle.write(put, str(self._number))
+        return self.disk.syncs[self.loop] - before
+
+
+@pytest.fixture
+async def ground(tmp_path: Path, nursery: Any) -> Ground:
+    ground = Ground(tmp_path)
+    await nursery.start(ground.actor.run)
+    trio.lowlevel.add_instrument(ground.waits)
+    return ground
+
+
+async def test_a_disk_that_becomes_slow_holds_the_loop_for_a_few_commits_and_never_again(ground: Ground):
+    await ground.write(COMMITS_SEEN)
+    assert await ground.write(WRITES) == WRITES, "a fast disk's commits are the loop's"
+    ground.disk.sync_s = SYNC_S
+    assert await ground.write(WRITES) == FIRST
+    ground.waits.longest = 0.0
+    assert await ground.write(WRITES) == 0
+    assert ground.waits.longest < CALLBACK_S_MAX
+
+
+async def test_a_disk_that_is_fast_again_is_the_loops_again(ground: Ground):
+    await ground.write(COMMITS_SEEN)
+    ground.disk.sync_s = SYNC_S
+    await ground.write(2 * COMMITS_SEEN)
+    ground.disk.sync_s = 0.0
+    assert await ground.write(2 * COMMITS_SEEN) == 0, "not at once"
+    ground.forward_s += APART_S_MIN
+    await ground.write(1)
+    assert await ground.write(WRITES) == WRITES
+
+
+async def test_a_disk_that_was_slow_from_the_start_never_holds_the_loop(ground: Ground):
+    ground.disk.sync_s = SYNC_S
+    assert await ground.write(WRITES) == 0
+    assert ground.waits.longest == 0.0
+    assert ground.disk.syncs[WRITER] >= WRITES
