@@ -1,25 +1,34 @@
-"""`pwf effects` and `pwf recover`: the ledger of side effects, and a person's verdict on an ambiguous one."""
+"""`pwf effects` and `pwf recover`: the ledger of side effects, and a person's word on one whose outcome is unknown."""
 
 from __future__ import annotations
 
 import argparse
+from typing import TYPE_CHECKING
 
 from pwf.cli import exits
-from pwf.cli.commands import RUN_HELP, Commands, client, page_limit
+from pwf.cli.commands import RUN_HELP, Commands, Parser, client, page_limit
 from pwf.cli.out import Out, UsageError
 from pwf.present import text
 
-#: As in `EffectListPayload`; a test holds both equal.
-STATUSES = ("applying", "applied", "rejected", "failed", "ambiguous", "cancelled")
+if TYPE_CHECKING:
+    from pwf.client.sync import SyncClient
+    from pwf.protocol.effects import EffectDetail
+    from pwf.protocol.views import EffectView, StepView
 
-EXAMPLE = """pwf recover @last observe
-pwf recover 3kq applied --output '{"tag": "v1.2"}'
-pwf recover 3kq retry"""
+#: As in `EffectStatus`; a test holds both equal.
+STATUSES = ("applying", "applied", "rejected", "failed", "ambiguous", "cancelled", "abandoned")
+VERDICTS = ("happened", "not-happened", "observe", "give-up")
+TAIL_BYTES = 1_000  # of what an attempt has printed
+WORDS = """happened: it did; the node's output is --output. not-happened: it did not; the node runs again.
+observe: ask the node's observe function again. give-up: nobody will know; the attempt has failed, without retry."""
 
 
 def add(commands: Commands) -> None:
     parser = commands.add(
-        "effects", effects, "list side effects", example="pwf effects\npwf effects --status ambiguous"
+        "effects", effects, "list side effects, show one, or say what became of it", example=LIST_EXAMPLE
+    )
+    parser.add_argument(
+        "--ambiguous", action="store_true", help="only those whose outcome nobody knows, oldest first"
     )
     parser.add_argument(
         "--status",
@@ -30,20 +39,36 @@ def add(commands: Commands) -> None:
         help="only these; may be repeated",
     )
     parser.add_argument("--limit", metavar="N", type=page_limit, default=100, help="at most so many (100)")
+    inner = Commands(parser.add_subparsers(dest="inner", metavar="COMMAND", required=False), commands.root)
+    parser = inner.add(
+        "show", show, "show all that is known of one effect", example="pwf effects show 3kq:pay:1"
+    )
+    parser.add_argument("key", metavar="KEY", help="the effect's key: RUN:NODE:VISIT")
+    parser = inner.add(
+        "resolve", resolve, "say what became of an effect", example=RESOLVE_EXAMPLE, more=WORDS
+    )
+    parser.add_argument("key", metavar="KEY", help="the effect's key: RUN:NODE:VISIT")
+    _add_word(parser)
     parser = commands.add(
-        "recover",
-        recover,
-        "decide an ambiguous effect",
-        example=EXAMPLE,
-        more="applied: it happened, go on with --output. retry: it did not happen, run it again.\n"
-        "observe: ask the node's observe function again.",
+        "recover", recover, "say what became of a run's ambiguous effect", example=RECOVER_EXAMPLE, more=WORDS
     )
     parser.add_argument("run_id", metavar="RUN", help=RUN_HELP)
-    parser.add_argument("verdict", choices=("applied", "retry", "observe"), help="what is known about it")
-    parser.add_argument("--output", metavar="JSON|@FILE|-", help="with applied: the node's output (null)")
-    parser.add_argument(
-        "--effect", metavar="KEY", help="the effect, where the run has several (pwf effects --json)"
-    )
+    _add_word(parser)
+
+
+LIST_EXAMPLE = "pwf effects --ambiguous\npwf effects show 3kq:pay:1"
+RESOLVE_EXAMPLE = """pwf effects resolve 3kq:pay:1 happened --output '{"tag": "v1.2"}' --ref 4711
+pwf effects resolve 3kq:pay:1 not-happened --note "the bank has nothing\""""
+RECOVER_EXAMPLE = """pwf recover @last observe
+pwf recover 3kq happened --output '{"tag": "v1.2"}'
+pwf recover 3kq not-happened"""
+
+
+def _add_word(parser: Parser) -> None:
+    parser.add_argument("verdict", choices=VERDICTS, help="what is known about it")
+    parser.add_argument("--output", metavar="JSON|@FILE|-", help="with happened: the node's output (null)")
+    parser.add_argument("--ref", metavar="R", help="with happened: what it is known by outside")
+    parser.add_argument("--note", metavar="TEXT", help="why you say so; kept with the effect")
     parser.add_argument(
         "--revision",
         metavar="N",
@@ -53,12 +78,11 @@ def add(commands: Commands) -> None:
 
 
 def effects(options: argparse.Namespace, out: Out) -> int:
-    from pwf.protocol.operations import EffectListPayload
+    from pwf.protocol.effects import EffectListPayload
 
+    statuses = tuple(dict.fromkeys([*options.status, *(["ambiguous"] if options.ambiguous else [])]))
     with client() as daemon:
-        listed = daemon.call(
-            "effect.list", EffectListPayload(statuses=tuple(options.status), limit=options.limit)
-        )
+        listed = daemon.call("effect.list", EffectListPayload(statuses=statuses, limit=options.limit))
     if out.as_json:
         out.emit(listed)
         return exits.OK
@@ -68,8 +92,7 @@ def effects(options: argparse.Namespace, out: Out) -> int:
     now_ms = out.now_ms()
     rows = [
         [
-            text.line(effect.run_id, 24),
-            text.line(effect.node, 24) + (f" ×{effect.visit}" if effect.visit > 1 else ""),
+            text.line(effect.effect_key, 80),
             text.line(effect.type, 24),
             effect.mode,
             effect.status,
@@ -80,40 +103,122 @@ def effects(options: argparse.Namespace, out: Out) -> int:
         for effect in listed.effects
     ]
     styles = ["magenta" if effect.status == "ambiguous" else None for effect in listed.effects]
-    out.table(["RUN", "NODE", "TYPE", "MODE", "STATUS", "TRIES", "AGE", "REF"], rows, list(styles))
+    out.table(["KEY", "TYPE", "MODE", "STATUS", "TRIES", "AGE", "REF"], rows, list(styles))
+    if any(effect.status == "ambiguous" for effect in listed.effects):
+        out.note("what is known of one, and what each word would do:  pwf effects show KEY")
     return exits.OK
 
 
+def show(options: argparse.Namespace, out: Out) -> int:
+    from pwf.protocol.effects import EffectRef
+
+    with client() as daemon:
+        found = daemon.call("effect.get", EffectRef(effect_key=options.key))
+        if out.as_json:
+            out.emit(found)
+            return exits.OK
+        _show(found, daemon, out)
+    return exits.OK
+
+
+def _show(found: EffectDetail, daemon: SyncClient, out: Out) -> None:
+    effect, now_ms = found.effect, out.now_ms()
+    facts = {
+        "effect": text.line(effect.effect_key),
+        "type": f"{text.line(effect.type)}  ({effect.mode})",
+        "status": out.paint(effect.status, "magenta") if effect.status == "ambiguous" else effect.status,
+        "known": text.line(found.known),
+        "run": f"{text.line(found.run.run_id)}  {text.line(found.run.workflow)}  {out.status(found.run.status)}",
+        "request": f"made by {text.line(found.made_at)}  (its input: pwf show {text.line(found.run.run_id)})",
+        "begun": f"{text.ago(effect.reserved_ms or None, now_ms)}, {text.count(effect.attempts, 'attempt')}",
+        "settled": None if effect.settled_ms is None else text.ago(effect.settled_ms, now_ms),
+        "reference": effect.ref,
+        "said by": effect.settled_by,
+        "note": effect.note,
+    }
+    for name, value in facts.items():
+        if value is not None:
+            out.print(f"{name:<10} {text.line(value) if name in ('reference', 'said by', 'note') else value}")
+    for step in found.steps:
+        _show_step(step, found, daemon, out)
+    for word in found.words:
+        out.print(f"\n{out.paint(text.line(word.command), 'bold')}\n  {text.line(word.does)}")
+
+
+def _show_step(step: StepView, found: EffectDetail, daemon: SyncClient, out: Out) -> None:
+    began = text.ago(step.started_ms, out.now_ms())
+    line = f"\nattempt {step.attempt}  {step.status}, in generation {step.generation}, begun {began}"
+    out.print(line + (f": {text.line(step.summary)}" if step.error is not None else ""))
+    if not step.printed_bytes and step.status != "active":
+        return
+    for stream, size in _sizes(found, step, daemon).items():
+        for printed in _tail(found.run.run_id, step.attempt, stream, size, daemon):
+            out.print(out.paint(f"  {stream}  {printed}", "dim"))
+
+
+def _sizes(found: EffectDetail, step: StepView, daemon: SyncClient) -> dict[str, int]:
+    from pwf.protocol.operations import PrintedPayload
+
+    listed = daemon.call("run.printed", PrintedPayload(attempt=step.attempt), run_id=found.run.run_id)
+    sizes = {"out": 0, "err": 0}
+    for one in listed.steps:
+        sizes = {"out": one.out_bytes or 0, "err": one.err_bytes or 0}
+    return sizes
+
+
+def _tail(run_id: str, attempt: int, stream: str, size: int, daemon: SyncClient) -> list[str]:
+    """The end of what an attempt has printed there, by lines."""
+    from pwf.protocol.operations import ReadPrinted
+
+    if not size:
+        return []
+    wanted = ReadPrinted(attempt=attempt, stream=stream, offset=max(0, size - TAIL_BYTES))  # type: ignore[arg-type]
+    piece = daemon.call("run.read_printed", wanted, run_id=run_id)
+    return [text.line(line) for line in piece.data.decode("utf-8", "replace").splitlines()]
+
+
+def resolve(options: argparse.Namespace, out: Out) -> int:
+    from pwf.protocol.effects import read_effect_key
+
+    _check(options, "pwf effects resolve --help")
+    options.run_id = read_effect_key(options.key)[0]
+    return _say(options, options.key, out)
+
+
 def recover(options: argparse.Namespace, out: Out) -> int:
+    """The short form: the run's only ambiguous effect is shown, and the word is about that one and no later one."""
+    _check(options, "pwf recover --help")
+    with client() as daemon:
+        view = daemon.call("run.view", run_id=options.run_id)
+    found: list[EffectView] = [effect for effect in view.effects if effect.status == "ambiguous"]
+    if len(found) != 1:
+        return _say(options, None, out)  # the daemon says so
+    (effect,) = found
+    began = text.ago(effect.reserved_ms or None, out.now_ms())
+    out.note(f"{text.line(effect.type)}: effect {text.line(effect.effect_key)}, begun {began}")
+    return _say(options, effect.effect_key, out)
+
+
+def _check(options: argparse.Namespace, hint: str) -> None:
+    for name in ("output", "ref"):
+        if getattr(options, name) is not None and options.verdict != "happened":
+            raise UsageError(f"--{name} goes only with happened", hint=hint)
+
+
+def _say(options: argparse.Namespace, key: str | None, out: Out) -> int:
     import msgspec
 
     from pwf.cli.control import _change
     from pwf.cli.typed import json_argument
-    from pwf.protocol.operations import RecoverPayload
+    from pwf.protocol.effects import ResolvePayload
     from pwf.values import canonical
 
-    if options.output is not None and options.verdict != "applied":
-        raise UsageError("--output goes only with applied", hint="pwf recover --help")
     value = None if options.output is None else json_argument(options.output, "--output")
-    key = options.effect or _shown(options.run_id, out)
-    payload = RecoverPayload(
-        verdict=options.verdict, output=msgspec.Raw(canonical(value, what="the output")), effect_key=key
+    payload = ResolvePayload(
+        verdict=options.verdict.replace("-", "_"),
+        effect_key=key,
+        output=msgspec.Raw(canonical(value, what="the output")),
+        ref=options.ref,
+        note=options.note,
     )
-    return _change("effect.recover", payload, options, out)
-
-
-def _shown(run_id: str, out: Out) -> str | None:
-    """The run's only ambiguous effect, which is shown, so that the word is about this one and no later one.
-
-    None where there is none or several: the daemon then says so.
-    """
-    with client() as daemon:
-        view = daemon.call("run.view", run_id=run_id)
-    found = [effect for effect in view.effects if effect.status == "ambiguous"]
-    if len(found) != 1:
-        return None
-    effect = found[0]
-    began = text.ago(effect.reserved_ms or None, out.now_ms())
-    out.note(f"{text.line(effect.type)}: effect {text.line(effect.effect_key)}, begun {began}")
-    key: str = effect.effect_key
-    return key
+    return _change("effect.resolve", payload, options, out)

@@ -217,7 +217,7 @@ def _print_pruned(found: PruneResult, out: Out) -> None:
     trees = "" if found.trees == found.runs else f" in {text.count(found.trees, 'tree')} of restarts"
     out.print(f"{verb} {text.count(found.runs, 'run')}{trees} that ended before {when}")
     for reason, count in sorted(found.kept.items()):
-        out.print(f"kept {text.count(count, 'run')}: {text.line(reason)} (pwf effects --status ambiguous)")
+        out.print(f"kept {text.count(count, 'run')}: {text.line(reason)} (pwf effects --ambiguous)")
     if not found.dry_run:
         out.print(
             f"removed {text.count(found.values, 'value')} that nothing needs; gave back {text.size(found.freed_bytes)}"

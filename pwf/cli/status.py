@@ -56,7 +56,7 @@ def _print(found: DaemonStatus, out: Out) -> None:
         oldest = text.duration(found.request_oldest_ms or 0)
         facts["requests"] = f"{found.requests_open} open, the oldest for {oldest} (pwf requests)"
     if found.effects_ambiguous:
-        facts["effects"] = f"{found.effects_ambiguous} ambiguous (pwf effects --status ambiguous)"
+        facts["effects"] = f"{found.effects_ambiguous} ambiguous (pwf effects --ambiguous)"
     facts["store"] = f"{text.size(found.store_bytes)}, log {text.size(found.wal_bytes)}"
     runners_bytes = sum(runner.memory_bytes for runner in found.live)
     facts["memory"] = f"{text.size(found.memory_bytes)}, runners {text.size(runners_bytes)}"

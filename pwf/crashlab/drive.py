@@ -17,8 +17,9 @@ from pwf.crashlab.observe import LabRun, Parked, look_back
 from pwf.crashlab.samples import stray
 from pwf.errors import Conflict, InvalidAnswer, NotFound, Rejected
 from pwf.protocol.crashlab import LabPlan, LabRecord, decode_record, encode_plan
+from pwf.protocol.effects import ResolvePayload
 from pwf.protocol.graph import WorkflowGraph
-from pwf.protocol.operations import Explained, Origin, RecoverPayload, StartPayload
+from pwf.protocol.operations import Explained, Origin, StartPayload
 from pwf.protocol.views import ENDED, RunSummary, RunView
 from pwf.values import canonical
 
@@ -184,12 +185,12 @@ class Driver:
             for record in self._records({run.run_id})[run.run_id]
             if (record.kind, record.node, record.visit) == ("effect", effect.node, effect.visit)
         ]
-        payload = RecoverPayload(
-            verdict="applied" if done else "retry",
+        payload = ResolvePayload(
+            verdict="happened" if done else "not_happened",
             output=done[-1].output if done else msgspec.Raw(b"null"),
             effect_key=effect.effect_key,
         )
-        self._home.client.call("effect.recover", payload, run_id=run.run_id)
+        self._home.client.call("effect.resolve", payload, run_id=run.run_id)
 
     def _is_stuck(self, run: LabRun, found: Explained) -> bool:
         code, later = found.explanation.code, found.explanation.changes_at_ms

@@ -11,11 +11,11 @@ from typing import Annotated, Any, Literal, NamedTuple
 import msgspec
 
 from pwf.protocol.bounds import Filter, Name, PathText, Variables, Words
+from pwf.protocol.effects import EffectDetail, EffectList, EffectListPayload, EffectRef, ResolvePayload
 from pwf.protocol.graph import WorkflowGraph
 from pwf.protocol.raw import null
 from pwf.protocol.runner import Value
 from pwf.protocol.views import (
-    EffectView,
     EventView,
     Explanation,
     RequestView,
@@ -244,7 +244,7 @@ class Explained(_Body, frozen=True, kw_only=True, forbid_unknown_fields=True):
     explanation: Explanation
 
 
-# --- requests and effects -------------------------------------------------------------------------------------
+# --- requests -------------------------------------------------------------------------------------------------
 
 
 class RequestListPayload(_Body, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -273,30 +273,6 @@ class Answered(_Body, frozen=True, kw_only=True, forbid_unknown_fields=True):
     run_id: str
     status: Status
     revision: int
-
-
-class EffectListPayload(_Body, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    statuses: Annotated[
-        tuple[Literal["applying", "applied", "rejected", "failed", "ambiguous", "cancelled"], ...], Filter
-    ] = ()
-    limit: int = LIST_PAGE
-
-
-class EffectList(_Body, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    effects: tuple[EffectView, ...]
-
-
-class RecoverPayload(_Body, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A person's verdict on an ambiguous effect of the frame's run.
-
-    `applied`: it happened; `output` becomes the node's output. `retry`: it did not happen, run it again.
-    `observe`: ask the node's `observe` function again. `effect_key`: the effect that was shown; where another one is
-    ambiguous by now, the answer is `conflict`. Without it, the run's only ambiguous effect is meant.
-    """
-
-    verdict: Literal["applied", "retry", "observe"]
-    effect_key: PathText | None = None
-    output: msgspec.Raw = msgspec.field(default_factory=null)
 
 
 # --- state, content, views ------------------------------------------------------------------------------------
@@ -486,7 +462,8 @@ OPERATIONS: dict[str, Operation] = {
     "request.list": Operation(RequestListPayload, RequestList),
     "request.answer": Operation(AnswerPayload, Answered, changes=True, guarded=True),
     "effect.list": Operation(EffectListPayload, EffectList),
-    "effect.recover": Operation(RecoverPayload, RunChanged, needs_run=True, changes=True, guarded=True),
+    "effect.get": Operation(EffectRef, EffectDetail),
+    "effect.resolve": Operation(ResolvePayload, RunChanged, needs_run=True, changes=True, guarded=True),
     "state.status": Operation(Nothing, StateStatus),
     "state.verify": Operation(Nothing, VerifyResult),
     "state.backup": Operation(BackupPayload, BackupResult),

@@ -41,6 +41,8 @@ Hold = Literal[
     "budget",
 ]
 
+EffectStatus = Literal["applying", "applied", "rejected", "failed", "ambiguous", "cancelled", "abandoned"]
+
 
 class _View(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     pass
@@ -139,9 +141,11 @@ class EffectView(_View, frozen=True, kw_only=True, forbid_unknown_fields=True):
     visit: int
     type: str
     mode: Literal["idempotent", "manual"]
-    status: Literal["applying", "applied", "rejected", "failed", "ambiguous", "cancelled"]
+    status: EffectStatus
     attempts: int
     ref: str | None = None
+    settled_by: str | None = None  # who said what became of it; None: its run did
+    note: str | None = None  # what that person said of it
     reserved_ms: int = 0
     settled_ms: int | None = None
 

@@ -99,7 +99,7 @@ def _may_resume(run: RunState, command: Control) -> None:
     if run.hold == "effect_ambiguous":
         raise Rejected(
             f"run {run.run_id} is ambiguous: {run.hold_detail}",
-            hint=f"find out what happened, then: pwf recover {run.run_id} applied|retry",
+            hint=f"find out what happened, then: pwf recover {run.run_id} happened|not-happened|give-up",
         )
     if run.hold == "source_changed" and not command.sources_ok:
         raise Rejected(

@@ -1,25 +1,30 @@
-"""Recovery of an effect whose outcome is unknown, by a person's word. Nothing else ever settles one."""
+"""A person's word on an effect whose outcome is unknown. Nothing else ever settles one."""
 
 from __future__ import annotations
 
 import msgspec
 
 from pwf.errors import Conflict, Rejected
+from pwf.protocol.effects import read_effect_key
+from pwf.protocol.graph import NodeSpec
+from pwf.protocol.kinds import KINDS
 from pwf.protocol.operations import RunChanged
-from pwf.protocol.runner import effect_key
+from pwf.protocol.runner import StepError, effect_key
 from pwf.store import moves, place
 from pwf.store.change import changing
 from pwf.store.once import Done, once
 from pwf.store.queries import load_queries
 from pwf.store.receipts import ReceiptKey
-from pwf.store.state import RunState, graph_of, load_run
+from pwf.store.state import Graph, RunState, encode, graph_of, load_run
 from pwf.store.tx import Tx
 
 Q = load_queries(__file__)
 
+STATUS = {"happened": "applied", "not_happened": "rejected", "give_up": "abandoned"}
 
-class RecoverEffect(msgspec.Struct, frozen=True, kw_only=True):
-    """`verdict`: applied (with canonical `output`), retry, or observe.
+
+class ResolveEffect(msgspec.Struct, frozen=True, kw_only=True):
+    """`verdict`: happened (with canonical `output`, and `ref`), not_happened, observe, or give_up.
 
     `effect_key`: the effect that the person was shown; a late word never settles another one. None: the run's only one.
     `expected_revision`: of the run as the person saw it. A word about an earlier attempt of the effect, given late,
@@ -30,36 +35,35 @@ class RecoverEffect(msgspec.Struct, frozen=True, kw_only=True):
     verdict: str
     effect_key: str | None = None
     output: bytes = b"null"
+    ref: str | None = None
+    note: str | None = None
     expected_revision: int | None = None
     actor: str = "client"
     receipt: ReceiptKey | None = None
 
 
-def recover_effect(tx: Tx, command: RecoverEffect) -> Done[RunChanged]:
-    """Settle the ambiguous effect of a run."""
-    return once(tx, command.receipt, RunChanged, lambda: (_recover(tx, command), False))
+def resolve_effect(tx: Tx, command: ResolveEffect) -> Done[RunChanged]:
+    """Settle the ambiguous effect of a run, or have it observed again."""
+    return once(tx, command.receipt, RunChanged, lambda: (_resolve(tx, command), False))
 
 
-def _recover(tx: Tx, command: RecoverEffect) -> RunChanged:
+def _resolve(tx: Tx, command: ResolveEffect) -> RunChanged:
     run = load_run(tx, command.run_id)
-    node, visit, part = _meant(tx, run, command.effect_key)
-    facts: dict[str, object] = {
-        "verdict": command.verdict,
-        "effect": effect_key(run.run_id, node, visit, part),
-    }
+    which = _meant(tx, run, command.effect_key)
+    key = effect_key(run.run_id, *which)
+    facts: dict[str, object] = {"verdict": command.verdict, "effect": key}
+    facts |= {name: said for name in ("ref", "note") if (said := getattr(command, name)) is not None}
     with changing(tx, run, expected_revision=command.expected_revision):
         run.crashes = 0  # somebody has looked, as at a resume
-        if run.ended:
-            if command.verdict == "observe":
-                raise Rejected(f"run {run.run_id} has ended; say applied, or retry for: it did not happen")
-            status = "applied" if command.verdict == "applied" else "rejected"
-            which = {"entity_no": run.run_no, "node": node, "visit": visit, "part": part}
-            tx.run(Q.settle, {**which, "status": status, "now": tx.now.wall_ms})
-        elif command.verdict == "applied":
-            facts = moves.after_facts(facts, run, _applied(tx, run, command))
+        if command.verdict == "observe":
+            _observe(tx, run)
         else:
-            _again(tx, run, observe=command.verdict == "observe")
-        moves.note(tx, run, "effect_recovered", command.actor, facts)
+            _settle(tx, run, which, command)
+            if run.ended:
+                facts["run"] = run.status
+            else:
+                facts = moves.after_facts(facts, run, _go_on(tx, run, key, command))
+        moves.note(tx, run, "effect_resolved", command.actor, facts)
     return RunChanged(run_id=run.run_id, status=run.shown_status, revision=run.revision)  # type: ignore[arg-type]
 
 
@@ -67,14 +71,16 @@ def _meant(tx: Tx, run: RunState, key: str | None) -> tuple[str, int, str]:
     """Node, visit and part of the ambiguous effect that the word is about."""
     rows = tx.all(Q.unsettled_of_run, {"run_no": run.run_no})
     open_ = {effect_key(run.run_id, *row[:3]): row for row in rows if row[3] == "ambiguous"}
-    lists = "pwf effects --status ambiguous lists them"
+    lists = "pwf effects --ambiguous lists them"
     if not open_:
         raise Rejected(f"run {run.run_id} has no ambiguous effect", hint=lists)
     if key is None and len(open_) > 1:
         raise Rejected(
             f"run {run.run_id} has {len(open_)} ambiguous effects: {', '.join(open_)}",
-            hint=f"say which: pwf recover {run.run_id} … --effect KEY",
+            hint=f"say which: pwf effects resolve {next(iter(open_))} …",
         )
+    if key is not None:  # the run in it may have been typed as a prefix
+        key = effect_key(run.run_id, *read_effect_key(key)[1:])
     if key is not None and key not in open_:
         raise Conflict(
             f"effect {key} is not ambiguous any more; of run {run.run_id} {', '.join(open_)} is", hint=lists
@@ -83,33 +89,95 @@ def _meant(tx: Tx, run: RunState, key: str | None) -> tuple[str, int, str]:
     return node, visit, part
 
 
-def _applied(tx: Tx, run: RunState, command: RecoverEffect) -> moves.Follow:
-    graph = graph_of(tx, run.definition_id)
-    node = graph.node(run.node)
-    value = moves.stored(tx, command.output)
-    row = tx.one(Q.unknown_attempt, {"run_no": run.run_no, "node": run.node, "visit": run.visit})
-    assert row is not None
+def _settle(tx: Tx, run: RunState, which: tuple[str, int, str], command: ResolveEffect) -> None:
+    node, visit, part = which
     tx.run(
-        Q.accept_attempt,
+        Q.settle,
         {
-            "run_no": run.run_no,
-            "attempt": row[0],
-            "output": value.inline,
-            "output_crc32": value.crc32,
-            "output_digest": value.digest,
+            "entity_no": run.run_no,
+            "node": node,
+            "visit": visit,
+            "part": part,
+            "status": STATUS[command.verdict],
+            "ref": command.ref,
+            "settled_by": command.actor,
+            "note": command.note,
+            "now": tx.now.wall_ms,
         },
     )
-    moves.settle_effect(tx, run, "applied")
+
+
+def _observe(tx: Tx, run: RunState) -> None:
+    if run.ended:
+        raise Rejected(
+            f"run {run.run_id} has ended, and no process of it observes any more",
+            hint="look yourself, then say happened, not-happened or give-up",
+        )
+    node = graph_of(tx, run.definition_id).node(run.node)
+    if node.effect is None or not node.effect.observable:
+        raise Rejected(
+            f"node {run.node!r} has no observe function", hint="say happened, not-happened or give-up"
+        )
+    moves.settle_effect(tx, run, "applying")
+    run.observe = run.observe or "run"
+    place.queue(tx, run)
+
+
+def _go_on(tx: Tx, run: RunState, key: str, command: ResolveEffect) -> moves.Follow:
+    """What the word means for the run, whose position the effect is."""
+    graph = graph_of(tx, run.definition_id)
     run.observe = None
-    then, error = moves.follow_output(run, node, command.output)
+    if command.verdict == "happened":
+        return _happened(tx, run, graph, command)
+    if command.verdict == "give_up":
+        return _give_up(tx, run, graph, key, command)
+    place.queue(tx, run)
+    return moves.Follow(next=run.node)
+
+
+def _happened(tx: Tx, run: RunState, graph: Graph, command: ResolveEffect) -> moves.Follow:
+    node = graph.node(run.node)
+    output = output_of(node, command.output)
+    value = moves.stored(tx, output)
+    _end_attempt(tx, run, "completed", value, None)
+    then, error = moves.follow_output(run, node, output)
     moves.take(tx, run, graph, then, "completed", value, error, go=False)
     return then
 
 
-def _again(tx: Tx, run: RunState, *, observe: bool) -> None:
-    node = graph_of(tx, run.definition_id).node(run.node)
-    if observe and (node.effect is None or not node.effect.observable):
-        raise Rejected(f"node {run.node!r} has no observe function", hint="say applied or retry")
-    moves.settle_effect(tx, run, "applying" if observe else "rejected")
-    run.observe = (run.observe or "run") if observe else None
-    place.queue(tx, run)
+def _give_up(tx: Tx, run: RunState, graph: Graph, key: str, command: ResolveEffect) -> moves.Follow:
+    """The attempt has failed; since it may have happened, it is not tried again."""
+    note = f": {command.note}" if command.note else ""
+    error = StepError(
+        code="effect_abandoned",
+        message=f"effect {key} was given up, and may have happened{note}",
+        node=run.node,
+    )
+    way = graph.node(run.node).way("failed")
+    then = moves.Follow(next=None if way is None else way.target)
+    _end_attempt(tx, run, "failed", moves.NOTHING, error)
+    moves.take(tx, run, graph, then, "failed", moves.NOTHING, error, go=False)
+    return then
+
+
+def _end_attempt(tx: Tx, run: RunState, status: str, output: moves.Stored, error: StepError | None) -> None:
+    """The attempt that left it unknown has ended like this."""
+    row = tx.one(Q.unknown_attempt, {"run_no": run.run_no, "node": run.node, "visit": run.visit})
+    assert row is not None
+    tx.run(
+        Q.end_attempt,
+        {
+            "run_no": run.run_no,
+            "attempt": row[0],
+            "status": status,
+            "output": output.inline,
+            "output_crc32": output.crc32,
+            "output_digest": output.digest,
+            "error": None if error is None else encode(error),
+        },
+    )
+
+
+def output_of(node: NodeSpec, said: bytes) -> bytes:
+    """The node's output as a person gives it: of a command it is what was parsed of what it printed."""
+    return b'{"exit_code":0,"parsed":' + said + b"}" if KINDS[node.kind].runs_command else said

@@ -9,13 +9,13 @@ SELECT node, visit, part, status FROM effects WHERE entity_no = :run_no AND stat
 SELECT attempt FROM attempts WHERE run_no = :run_no AND node = :node AND visit = :visit AND status = 'unknown'
 ORDER BY attempt DESC LIMIT 1
 
--- name: accept_attempt
--- A person says that it happened: the attempt has this output.
-UPDATE attempts SET status = 'completed', output = :output, output_crc32 = :output_crc32,
-  output_digest = :output_digest, error = NULL
+-- name: end_attempt
+-- A person has said what became of the effect, and with it of the attempt.
+UPDATE attempts SET status = :status, output = :output, output_crc32 = :output_crc32,
+  output_digest = :output_digest, error = :error
 WHERE run_no = :run_no AND attempt = :attempt AND status = 'unknown'
 
 -- name: settle
 -- The verdict.
-UPDATE effects SET status = :status, settled_wall_ms = :now
+UPDATE effects SET status = :status, ref = coalesce(:ref, ref), settled_by = :settled_by, note = :note, settled_wall_ms = :now
 WHERE entity_no = :entity_no AND node = :node AND visit = :visit AND part = :part AND status = 'ambiguous'

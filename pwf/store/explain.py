@@ -72,7 +72,12 @@ _HOLDS: dict[str, tuple[str, str, tuple[str, ...]]] = {
     "effect_ambiguous": (
         "nobody knows whether its outside effect happened",
         "when a person has found out and says so",
-        ("pwf recover {run} applied", "pwf recover {run} retry", "pwf cancel {run}"),
+        (
+            "pwf effects --ambiguous",
+            "pwf recover {run} happened",
+            "pwf recover {run} not-happened",
+            "pwf cancel {run}",
+        ),
     ),
     "process_unreaped": (
         "processes of its last runner could not be shown dead",

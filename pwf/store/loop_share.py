@@ -28,7 +28,7 @@ from pwf.store.batch import Batch, Job, Writer
 from pwf.store.control import cancel, hold_run, pause, resume
 from pwf.store.custody import runner_gone, runners_gone, standing_stretch
 from pwf.store.daemon import release, renew
-from pwf.store.effects import recover_effect
+from pwf.store.effects import resolve_effect
 from pwf.store.home import claim_home, last_owner
 from pwf.store.launch import runner_started
 from pwf.store.queue import admit, rebase, start_admitted
@@ -63,7 +63,7 @@ SHORT: frozenset[Callable[..., Any]] = frozenset(
         pause,
         publish_updates,
         record_prune,
-        recover_effect,
+        resolve_effect,
         release,
         renew,
         restart_run,

@@ -1,8 +1,8 @@
-"""What clients see of runs: lists, the single-run view, history, requests, effects. Computed from rows, never kept."""
+"""What clients see of runs: lists, the single-run view, history, requests. Computed from rows, never kept."""
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import msgspec
 
@@ -10,8 +10,6 @@ from pwf.errors import NotFound
 from pwf.protocol.graph import WorkflowGraph
 from pwf.protocol.kinds import REQUESTS, NodeKind
 from pwf.protocol.operations import (
-    EffectList,
-    EffectListPayload,
     EventPage,
     Explained,
     RequestList,
@@ -19,9 +17,10 @@ from pwf.protocol.operations import (
     RunList,
     RunListPayload,
 )
-from pwf.protocol.runner import StepError, Value, effect_key
+from pwf.protocol.runner import StepError, Value
 from pwf.protocol.survivors import Survivor
-from pwf.protocol.views import ENDED, EffectView, RequestView, RunSummary, RunView, StepView, UpdateView
+from pwf.protocol.views import ENDED, RequestView, RunSummary, RunView, StepView, UpdateView
+from pwf.store.effect_rows import effects_of_run
 from pwf.store.events import events_after
 from pwf.store.explain import Load, OpenRequest, Standing, explain
 from pwf.store.queries import load_queries
@@ -35,8 +34,6 @@ from pwf.values import shortened
 Q = load_queries(__file__)
 
 PAGE_MAX = 1_000
-EFFECTS_LOOKED = 10_000  # of the newest runs, for a list of the newest or of those settled in one way
-UNSETTLED = frozenset({"applying", "ambiguous"})
 SCAN_PAGES_MAX = 50  # of a list with two filters: then the page ends early, with a cursor to go on from
 STEPS_WARNED = 0.8  # of max_steps
 SUMMARY_CHARS = 200
@@ -246,7 +243,7 @@ def run_view(tx: Tx, query: RunQuery) -> RunView:
         steps_total=total[0] if total else 0,
         updates=_updates(tx, query.run_id),
         request=request,
-        effects=tuple(EffectView(**_effect(r)) for r in tx.all(Q.effects, {"run_id": query.run_id})),
+        effects=effects_of_run(tx, query.run_id),
         restarts=tuple(r[0] for r in tx.all(Q.restarts, {"run_id": query.run_id})),
         controls=_controls(explained.summary, request),
         warnings=_warnings(explained.summary, graph.graph),
@@ -296,11 +293,11 @@ def _steps(tx: Tx, query: RunQuery, kinds: dict[str, NodeKind]) -> tuple[StepVie
     steps: list[StepView] = []
     for row in tx.all(Q.steps, {"run_id": query.run_id, "before": before, "limit": limit}):
         left -= len(row[10] or b"") + len(row[11] or b"") + len(row[14] or b"")
-        steps.append(_step(row, kinds, whole=left > 0))
+        steps.append(step_view(row, kinds, whole=left > 0))
     return tuple(reversed(steps))
 
 
-def _step(row: Row, kinds: dict[str, NodeKind], *, whole: bool) -> StepView:
+def step_view(row: Row, kinds: dict[str, NodeKind], *, whole: bool) -> StepView:
     (
         attempt,
         node,
@@ -351,7 +348,7 @@ def _step(row: Row, kinds: dict[str, NodeKind], *, whole: bool) -> StepView:
     )
 
 
-# --- history, requests, effects, content ----------------------------------------------------------------------
+# --- history, requests, content -------------------------------------------------------------------------------
 
 
 class EventsQuery(msgspec.Struct, frozen=True, kw_only=True):
@@ -404,34 +401,6 @@ def _request(row: Row) -> RequestView:
         answered_by=answered_by,
         deadline_ms=deadline,
     )
-
-
-def effect_list(tx: Tx, query: EffectListPayload) -> EffectList:
-    """The ledger: by status oldest first, or its newest rows. Settled ones are looked for among the newest."""
-    limit = max(1, min(query.limit, PAGE_MAX))
-    rows: list[Row] = []
-    for status in query.statuses or (None,):
-        facts = {"status": status, "limit": limit}
-        if status in UNSETTLED:
-            rows += tx.all(Q.effects_unsettled, facts)
-        else:
-            rows += tx.all(Q.effects_newest, {**facts, "looked": EFFECTS_LOOKED})
-    if query.statuses:
-        rows.sort(key=lambda row: row[9])
-    return EffectList(effects=tuple(EffectView(**_effect(row)) for row in rows[:limit]))
-
-
-def _effect(row: Row) -> dict[str, Any]:
-    names = ("type", "mode", "status", "attempts", "ref", "reserved_ms", "settled_ms")
-    run_id, node, visit, part = row[:4]
-    facts = dict(zip(names, row[4:], strict=True))
-    return {
-        "effect_key": effect_key(run_id, node, visit, part),
-        "run_id": run_id,
-        "node": node,
-        "visit": visit,
-        **facts,
-    }
 
 
 class Refers(msgspec.Struct, frozen=True, kw_only=True):

@@ -138,7 +138,7 @@ def _check_effects(tx: Tx, run_id: str) -> None:
     if keys:
         raise Rejected(
             f"nobody knows whether these effects of run {run_id} happened: {', '.join(keys)}",
-            hint=f"find out, then: pwf recover {run_id} applied|retry",
+            hint=f"find out, then: pwf effects resolve {keys[0]} happened|not-happened|give-up",
         )
 
 

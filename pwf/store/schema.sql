@@ -250,13 +250,18 @@ CREATE TABLE effects(
   part TEXT NOT NULL DEFAULT '',
   type TEXT NOT NULL,
   mode TEXT NOT NULL CHECK (mode IN ('idempotent', 'manual')),
-  status TEXT NOT NULL CHECK (status IN ('applying', 'applied', 'rejected', 'failed', 'ambiguous', 'cancelled')),
+  status TEXT NOT NULL CHECK (status IN
+    ('applying', 'applied', 'rejected', 'failed', 'ambiguous', 'cancelled', 'abandoned')),
   attempts INTEGER NOT NULL,                      -- times it was begun
   ref TEXT,
+  settled_by TEXT,                                -- who said what became of it; NULL: its run did
+  note TEXT,                                      -- what that person said of it
   reserved_wall_ms INTEGER NOT NULL,
   settled_wall_ms INTEGER,
   PRIMARY KEY (entity_no, node, visit, part),     -- leads with the entity: what belongs to it lies together
-  CHECK ((status IN ('applying', 'ambiguous')) = (settled_wall_ms IS NULL))
+  CHECK ((status IN ('applying', 'ambiguous')) = (settled_wall_ms IS NULL)),
+  CHECK ((status = 'abandoned') <= (settled_by IS NOT NULL)),
+  CHECK ((note IS NOT NULL) <= (settled_by IS NOT NULL))
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX effects_unsettled ON effects(status, reserved_wall_ms) WHERE status IN ('applying', 'ambiguous');
 

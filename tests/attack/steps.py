@@ -107,7 +107,7 @@ def a_step_settles_an_uncertain_effect(home: Home) -> str:
     home.workflow("answers", ANSWERS)
     run = home.start("unknown")
     home.wait_status(run, "ambiguous")
-    said = typed_by_a_step(home, "recover", run, "applied")
+    said = typed_by_a_step(home, "recover", run, "happened")
     held(said["code"] != 0, f"it was taken: {said}")
     held(home.status(run) == "ambiguous", "the effect is settled")
     return "refused; the effect is ambiguous still"

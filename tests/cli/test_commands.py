@@ -26,6 +26,8 @@ from pwf.errors import (
     Unavailable,
 )
 from pwf.protocol import operations as ops
+from pwf.protocol.effects import EffectDetail, Word
+from pwf.protocol.runner import StepError
 from pwf.protocol.views import EffectView, EventView, Violation
 from tests.cli.conftest import Pwf
 from tests.client import samples
@@ -75,7 +77,12 @@ def test_every_command_of_the_issue_exists() -> None:
         (["ls", "--limit", "0"], "0 is not between 1 and 1000", "pwf ls --help"),
         (["show"], "the following arguments are required: RUN", "pwf show --help"),
         (["state"], "the following arguments are required", "pwf state --help"),
-        (["recover", "x", "retry", "--output", "1"], "--output goes only with applied", "pwf recover --help"),
+        (["recover", "x", "observe", "--ref", "1"], "--ref goes only with happened", "pwf recover --help"),
+        (
+            ["effects", "resolve", "x:y:1", "not-happened", "--output", "1"],
+            "--output goes only with happened",
+            "pwf effects resolve --help",
+        ),
         (["run", "w", "--id", "a b"], "--id 'a b' is not allowed", "letters"),
         (["run", "w", "--key", "a\nb"], "--key", "control character"),
         (["logs", "--lines", "-1"], "must not be negative", "pwf logs --help"),
@@ -232,7 +239,7 @@ def test_ls_filters_and_lists(pwf: Pwf, daemon: FakeDaemon) -> None:
 
 def test_show_has_sections_and_parts(pwf: Pwf, daemon: FakeDaemon) -> None:
     effect = EffectView(
-        effect_key="k",
+        effect_key="k:ship:2",
         run_id=samples.RUN,
         node="ship",
         visit=1,
@@ -346,15 +353,17 @@ def test_options_of_changes_reach_the_daemon(pwf: Pwf, daemon: FakeDaemon) -> No
         seen.append(payload)
         return ops.RunChanged(run_id=samples.RUN, status="paused", revision=9)
 
-    for operation in ("run.pause", "run.cancel", "effect.recover"):
+    for operation in ("run.pause", "run.cancel", "effect.resolve"):
         daemon.on(operation, take)
     pwf("pause", "k3", "--now")
     pwf("cancel", "k3", "--reason", "wrong branch")
-    pwf("recover", "k3", "applied", "--output", '{"tag": 1}', "--effect", "k3:send:1")
+    words = ("--output", '{"tag": 1}', "--ref", "r1", "--note", "I saw it")
+    pwf("effects", "resolve", "k3:send:1", "happened", *words)
     assert seen[0] == ops.PausePayload(now=True)
     assert seen[1] == ops.CancelPayload(reason="wrong branch")
-    assert (seen[2].verdict, bytes(seen[2].output)) == ("applied", b'{"tag":1}')
-    assert seen[2].effect_key == "k3:send:1"
+    assert (seen[2].verdict, bytes(seen[2].output)) == ("happened", b'{"tag":1}')
+    assert (seen[2].effect_key, seen[2].ref, seen[2].note) == ("k3:send:1", "r1", "I saw it")
+    assert daemon.of("effect.resolve")[0].run_id == "k3"
 
 
 @pytest.mark.parametrize(
@@ -406,7 +415,7 @@ def test_lists_and_views_say_what_a_run_restarts(pwf: Pwf, daemon: FakeDaemon) -
 
 def test_effects_are_listed(pwf: Pwf, daemon: FakeDaemon) -> None:
     effect = EffectView(
-        effect_key="k",
+        effect_key="k:ship:2",
         run_id=samples.RUN,
         node="ship",
         visit=2,
@@ -416,9 +425,39 @@ def test_effects_are_listed(pwf: Pwf, daemon: FakeDaemon) -> None:
         attempts=1,
     )
     daemon.on("effect.list", lambda request, payload: ops.EffectList(effects=(effect,)))
-    assert "ship ×2" in pwf("effects", "--status", "ambiguous").out
+    listed = pwf("effects", "--ambiguous")
+    assert listed.out.splitlines()[1].startswith("k:ship:2 ")
+    assert "pwf effects show KEY" in listed.err
     asked = msgspec.json.decode(daemon.of("effect.list")[0].payload, type=ops.EffectListPayload)
     assert asked.statuses == ("ambiguous",)
+
+
+def test_an_effect_is_shown_with_its_attempts_what_they_printed_and_what_each_word_would_do(
+    pwf: Pwf, daemon: FakeDaemon
+) -> None:
+    failure = StepError(code="node_failed", message="no answer")
+    step = samples.step(node="ship", status="unknown", printed_bytes=8, error=failure, summary="no answer")
+    detail = EffectDetail(
+        effect=EffectView(
+            effect_key="k:ship:1", run_id="k", node="ship", visit=1, type="deploy", mode="manual",
+            status="ambiguous", attempts=1,
+        ),
+        run=samples.summary(run_id="k", status="ambiguous"),
+        observable=False,
+        made_at="/p/release.py:7",
+        steps=(step,),
+        known="nobody knows whether it happened",
+        words=(Word(verdict="give_up", does="the run fails", command="pwf effects resolve k:ship:1 give-up"),),
+    )  # fmt: skip
+    printed = ops.PrintedStep(
+        attempt=step.attempt, node="ship", visit=1, tries=1, status="unknown", printed_bytes=9, out_bytes=9
+    )
+    daemon.on("effect.get", lambda request, payload: detail)
+    daemon.on("run.printed", lambda request, payload: ops.Printed(run_id="k", ended=False, steps=(printed,)))
+    daemon.on("run.read_printed", lambda request, payload: ops.PrintedPiece(data=b"sending\n", next_offset=8))
+    shown = pwf("effects", "show", "k:ship:1").out
+    for said in ("nobody knows", "/p/release.py:7", "no answer", "out  sending", "give-up\n  the run fails"):
+        assert said in shown
 
 
 # --- workflows and state ------------------------------------------------------------------------------------

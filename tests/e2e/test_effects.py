@@ -65,9 +65,9 @@ def test_a_killed_manual_effect_is_ambiguous_and_holds_its_run_until_a_person_sa
     refused = world.home.run("resume", run_id, code=4)
     assert "recover" in refused.stderr
     commands = world.home.json("explain", run_id)["explanation"]["commands"]
-    assert f"pwf recover {run_id} applied" in commands
+    assert f"pwf recover {run_id} happened" in commands
 
-    world.home.run("recover", run_id, "applied", "--output", '"seen on the statement"')
+    world.home.run("recover", run_id, "happened", "--output", '"seen on the statement"')
 
     assert world.output(run_id) == "seen on the statement"
     assert _payments(payments) == [f"{run_id}:pay:1"]
@@ -76,7 +76,7 @@ def test_a_killed_manual_effect_is_ambiguous_and_holds_its_run_until_a_person_sa
 def test_a_person_who_says_that_it_did_not_happen_has_it_tried_again(world: World) -> None:
     run_id, payments = _start(world, "pays_again")
     world.parked(run_id, "ambiguous")
-    world.home.run("recover", run_id, "retry")
+    world.home.run("recover", run_id, "not-happened")
     assert world.output(run_id) == "paid"
     assert _payments(payments) == [f"{run_id}:pay:1"] * 2  # the same key both times
 
@@ -177,3 +177,22 @@ def pay(ctx):
     assert [effect.status for effect in world.view(run_id).effects] == ["ambiguous"]
     refused = world.home.run("restart", run_id, code=4)
     assert "effect" in refused.stderr
+
+
+def test_a_person_looks_at_an_effect_and_gives_it_up_with_a_note(world: World) -> None:
+    run_id, payments = _start(world, "pays_given_up")
+    world.parked(run_id, "ambiguous")
+    key = f"{run_id}:pay:1"
+    shown = world.home.run("effects", "show", f"{run_id[:8]}:pay:1").stdout
+    assert f"pwf effects resolve {key} give-up" in shown
+    assert "attempt 1  unknown" in shown
+
+    world.home.run("effects", "resolve", key, "give-up", "--note", "the bank is gone")
+
+    assert world.output(run_id) is None  # by the way of failed
+    effect = world.view(run_id).effects[0]
+    assert (effect.status, effect.note) == ("abandoned", "the bank is gone")
+    assert effect.settled_by.startswith("client:")
+    assert _payments(payments) == [key]
+    again = world.home.run("effects", "resolve", key, "happened", code=4)
+    assert "no ambiguous effect" in again.stderr

@@ -125,8 +125,10 @@ BRANCHES = (
         "pwf.store.requests:_answer",
         'raise Conflict(f"request {request_id} was answered',
     ),
-    Branch("a person has an effect observed or tried again", "pwf.store.effects:_again", "node = "),
-    Branch("a person settles an effect of an ended run", "pwf.store.effects:_recover", 'status = "applied"'),
+    Branch("a person has an effect observed again", "pwf.store.effects:_observe", "run.observe ="),
+    Branch("a person has an effect tried again", "pwf.store.effects:_go_on", "place.queue("),
+    Branch("a person settles an effect of an ended run", "pwf.store.effects:_resolve", 'facts["run"] ='),
+    Branch("a person gives an effect up", "pwf.store.effects:_give_up", "error = StepError("),
     # --- admission and time ---
     Branch(
         "an eighth admission is a new start",

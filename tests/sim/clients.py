@@ -244,14 +244,15 @@ class SimClient:
             ):
                 continue
             happened = self._world.outside.happened(effect.effect_key)
-            verdict = "applied" if happened else "retry"
+            verdict = "happened" if happened else "not_happened"
+            word = self._chance.random()
             payload = {
-                "verdict": "observe" if self._chance.random() < 0.2 else verdict,
+                "verdict": "observe" if word < 0.2 else "give_up" if word < 0.3 else verdict,
                 "output": {"go": CHOICES[0], "n": 0},
                 "effect_key": effect.effect_key,
             }
             request = self.request(
-                "effect.recover", payload, effect.run_id, expected_revision=seen.summary.revision
+                "effect.resolve", payload, effect.run_id, expected_revision=seen.summary.revision
             )
             await self.send(request)
 

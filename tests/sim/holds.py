@@ -13,7 +13,7 @@ LIFTED_BY = {
     "process_unreaped": "run.resume",
     "load_failed": "run.resume",
     "environment_missing": "run.resume",
-    "effect_ambiguous": "effect.recover",
+    "effect_ambiguous": "effect.resolve",
 }
 COUNTS_ANEW = frozenset(hold for hold, act in LIFTED_BY.items() if act == "run.resume") - {"paused"}
 REFUSED = frozenset({"load_failed", "environment_missing"})

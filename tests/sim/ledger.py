@@ -1,7 +1,8 @@
 """The auditor's model of effects: how a row of the ledger may change, and what each status says of the world outside.
 
 `applied`: it happened. `rejected` and `cancelled`: it did not happen, and will not. `failed`: an idempotent one, which
-may have happened. `ambiguous`: a manual one, which only a person's word settles. `applying`: begun, and not settled.
+may have happened. `ambiguous`: a manual one, which only a person's word settles. `abandoned`: one that a person gave
+up. `applying`: begun, and not settled.
 """
 
 from __future__ import annotations
@@ -11,11 +12,11 @@ from typing import Any, NamedTuple
 HAPPENED = frozenset({"applied"})
 NOT_HAPPENED = frozenset({"rejected", "cancelled"})
 UNDER_WAY = frozenset({"applying", "ambiguous"})
-OF_MODE = {"failed": "idempotent", "ambiguous": "manual", "rejected": "manual"}
+OF_MODE = {"failed": "idempotent", "ambiguous": "manual", "rejected": "manual", "abandoned": "manual"}
 #: status -> what it may become while the effect is not begun anew
 SETTLES = {
     "applying": frozenset({"applied", "rejected", "failed", "ambiguous", "cancelled"}),
-    "ambiguous": frozenset({"applied", "rejected", "applying", "cancelled"}),
+    "ambiguous": frozenset({"applied", "rejected", "applying", "cancelled", "abandoned"}),
 }
 
 _OF_RUN = """SELECT e.node, e.visit, e.mode, e.status, e.attempts FROM effects e JOIN runs r ON r.run_no = e.entity_no
@@ -66,10 +67,11 @@ class Ledger:
         if old is None or (old.status, old.begun) == (new.status, new.begun):
             return
         if old.status == "ambiguous":
-            told = self._auditor.steering.might(run_id, "effect.recover", old.seen)
+            told = self._auditor.steering.might(run_id, "effect.resolve", old.seen)
             told = told or (new.status == "cancelled" and self._auditor.steering.might(run_id, "run.cancel"))
             check(told, f"only a person's word settles an ambiguous effect: {key} {old} -> {new}")
-        check(old.status != "applied", f"an applied effect stays applied: {key} {old} -> {new}")
+        stays = old.status not in ("applied", "abandoned")
+        check(stays, f"what was applied or given up stays so: {key} {old} -> {new}")
         check(new.begun >= old.begun, f"an effect is never begun less often: {key} {old} -> {new}")
         again = new.begun > old.begun or new.status in SETTLES.get(old.status, ())
         check(again, f"a settled effect changes only when it is begun anew: {key} {old} -> {new}")

@@ -20,7 +20,7 @@ EVENT_OF = {
     "run.resume": ("resumed",),
     "run.cancel": ("cancelled",),
     "request.answer": ("step_finished",),
-    "effect.recover": ("effect_recovered",),
+    "effect.resolve": ("effect_resolved",),
 }
 ENDED = frozenset({"completed", "failed", "timed_out", "cancelled"})
 
@@ -216,7 +216,7 @@ class Promises:
             run_id,
             attempt,
         )
-        # A person's word may accept an unknown attempt later.
-        legal = {outcome, "completed"} if outcome == "unknown" else {outcome}
+        # A person's word may end an unknown attempt later: it happened, or is given up.
+        legal = {outcome, "completed", "failed"} if outcome == "unknown" else {outcome}
         sound = len(found) == 1 and found[0][0] in legal and found[0][1] == generation
         self._auditor.check(sound, f"{key} is {outcome} ({verdict}), as the runner was told: {found}")

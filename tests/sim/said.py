@@ -41,7 +41,7 @@ class Said:
         if request.operation == "request.answer":
             payload = json.loads(bytes(request.payload))
             self._answers.setdefault(payload["request_id"], set()).add(compact(payload["answer"]))
-        elif request.operation == "effect.recover":
+        elif request.operation == "effect.resolve":
             payload = json.loads(bytes(request.payload))
             self._words.setdefault(request.run_id or "", set()).add(compact(payload["output"]))
 
@@ -92,7 +92,10 @@ class Said:
                 self._auditor.check(fine, f"{request_id} has an answer that somebody gave: {given!r}")
                 legal = {given} if given is not None else set()
         else:
-            legal |= self._words.get(run_id, set())
+            words = self._words.get(run_id, set())
+            if KINDS[kind].runs_command:  # what a person says is what would have been parsed of its output
+                words = {b'{"exit_code":0,"parsed":' + word + b"}" for word in words}
+            legal |= words
         self._auditor.check(data in legal, f"the output of {key} is what was sent for it: {data!r} {legal}")
 
     # --- what runners are told --------------------------------------------------------------------------------

@@ -187,7 +187,7 @@ def test_a_pause_outlives_a_hold_that_another_act_lifts(world):
     run_id = ambiguous(world)
     world.pause(run_id)
     assert world.status(run_id) == "ambiguous"
-    world.recover(run_id, "retry")
+    world.recover(run_id, "not_happened")
     assert world.status(run_id) == "paused"
     world.resume(run_id)
     world.launch(run_id)
@@ -250,7 +250,7 @@ def test_resume_of_an_ambiguous_effect_names_recover(world):
     run_id = ambiguous(world)
     with pytest.raises(Rejected, match="ambiguous") as caught:
         world.resume(run_id)
-    assert f"pwf recover {run_id} applied|retry" in caught.value.hint
+    assert f"pwf recover {run_id} happened|not-happened|give-up" in caught.value.hint
 
 
 def test_changed_files_are_resumed_only_once_they_are_back(world):

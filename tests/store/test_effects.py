@@ -1,10 +1,15 @@
 """Outside effects: reserved before, settled after; one of unknown outcome is observed, or waits for a person."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from pwf.errors import Conflict, Rejected
+from pwf.errors import Conflict, InvalidArgument, NotFound, Rejected
+from pwf.protocol.effects import read_effect_key
+from pwf.protocol.runner import effect_key
 from pwf.store.daemon import applying
-from pwf.store.effects import RecoverEffect, recover_effect
+from pwf.store.effect_detail import EffectQuery, effect_detail
+from pwf.store.effects import ResolveEffect, resolve_effect
 from pwf.values import canonical
 from tests.store.world import IDEMPOTENT, MANUAL, OBSERVED, error, graph, key, node, retry
 
@@ -122,7 +127,7 @@ def test_an_unknown_effect_holds_its_run_for_a_person(world, become):
 def test_a_person_says_that_it_happened(world):
     runner = world.run(send())
     runner.gone()
-    changed = world.recover(runner.run_id, "applied", {"sent": 1})
+    changed = world.recover(runner.run_id, "happened", {"sent": 1})
     assert changed.status == "queued"
     assert world.effects(runner.run_id) == [("send", 1, "applied", 1)]
     again = world.launch(runner.run_id)
@@ -135,21 +140,21 @@ def test_a_recovered_output_without_a_case_fails_the_run(world):
     flow = graph(node("send", "action", effect=MANUAL, cases={1: "a"}), node("a"))
     runner = world.run(flow)
     runner.gone()
-    assert world.recover(runner.run_id, "applied", 2).status == "failed"
+    assert world.recover(runner.run_id, "happened", 2).status == "failed"
     assert world.view(runner.run_id).error.code == "routing_failed"
 
 
 def test_a_recovered_last_step_ends_its_run_with_the_output(world):
     runner = world.run(graph(node("send", "action", effect=MANUAL)))
     runner.gone()
-    assert world.recover(runner.run_id, "applied", "it").status == "completed"
+    assert world.recover(runner.run_id, "happened", "it").status == "completed"
     assert bytes(world.view(runner.run_id).output.json) == b'"it"'
 
 
 def test_a_person_says_that_it_did_not_happen(world):
     runner = world.run(send())
     runner.gone()
-    world.recover(runner.run_id, "retry")
+    world.recover(runner.run_id, "not_happened")
     again = world.launch(runner.run_id)
     assert (again.launch.node, again.launch.observe) == ("send", False)
     assert again.finish(settled="applied", to="report") == "go"
@@ -165,7 +170,7 @@ def test_without_an_observe_function_nothing_can_be_observed(world):
     assert world.dump() == before
 
 
-@pytest.mark.parametrize("verdict", ["applied", "retry", "observe"])
+@pytest.mark.parametrize("verdict", ["happened", "not_happened", "observe", "give_up"])
 def test_there_is_nothing_to_recover_where_nothing_is_ambiguous(world, verdict):
     runner = world.run(send())
     with pytest.raises(Rejected, match="no ambiguous effect"):
@@ -175,18 +180,23 @@ def test_there_is_nothing_to_recover_where_nothing_is_ambiguous(world, verdict):
 def test_recovery_is_done_once_per_key(world):
     runner = world.run(send())
     runner.gone()
-    command = RecoverEffect(
-        run_id=runner.run_id, verdict="retry", receipt=key(operation="effect.recover"), output=canonical(None)
+    command = ResolveEffect(
+        run_id=runner.run_id,
+        verdict="not_happened",
+        receipt=key(operation="effect.resolve"),
+        output=canonical(None),
     )
-    first = world.do(recover_effect, command)
+    first = world.do(resolve_effect, command)
     world.launch(runner.run_id).gone()
     assert world.status(runner.run_id) == "ambiguous"
-    again = world.done(recover_effect, command)
+    again = world.done(resolve_effect, command)
     assert (again.result, again.adopted) == (first, True)
     assert world.status(runner.run_id) == "ambiguous"  # the second doubt is another one
 
 
-@pytest.mark.parametrize(("verdict", "status"), [("applied", "applied"), ("retry", "rejected")])
+@pytest.mark.parametrize(
+    ("verdict", "status"), [("happened", "applied"), ("not_happened", "rejected"), ("give_up", "abandoned")]
+)
 def test_the_effect_of_an_ended_run_is_settled_and_nothing_runs(world, verdict, status):
     runner = world.run(send())
     world.cancel(runner.run_id)
@@ -396,7 +406,7 @@ def test_an_unknown_effect_of_processes_that_may_live_stays_ambiguous_through_re
     assert world.status(runner.run_id) == "ambiguous"
     with pytest.raises(Rejected):
         world.resume(runner.run_id)
-    world.recover(runner.run_id, "retry")
+    world.recover(runner.run_id, "not_happened")
     assert world.admit() == ()  # not while the old ones may still apply it
     assert world.why(runner.run_id).code == "reaping"
     runner.gone()
@@ -414,10 +424,10 @@ def test_a_word_about_an_earlier_attempt_given_late_settles_nothing(world):
     runner = world.run(send(MANUAL))
     runner.gone()
     seen = world.row(runner.run_id)["revision"]
-    world.recover(runner.run_id, "retry", expected_revision=seen)
+    world.recover(runner.run_id, "not_happened", expected_revision=seen)
     world.launch().gone()
     with pytest.raises(Conflict, match="you expected"):
-        world.recover(runner.run_id, "retry", expected_revision=seen)
+        world.recover(runner.run_id, "not_happened", expected_revision=seen)
     assert world.status(runner.run_id) == "ambiguous"
 
 
@@ -429,16 +439,16 @@ def test_a_late_word_never_settles_another_effect_than_the_one_that_was_shown(wo
     runner = world.run(flow)
     runner.gone()
     shown = world.view(runner.run_id).effects[0].effect_key
-    world.recover(runner.run_id, "retry", effect_key=shown)
+    world.recover(runner.run_id, "not_happened", effect_key=shown)
     again = world.launch()
     again.finish(settled="applied", to="second")
     again.gone()
 
     with pytest.raises(Conflict, match=shown):
-        world.recover(runner.run_id, "applied", effect_key=shown)
+        world.recover(runner.run_id, "happened", effect_key=shown)
 
     assert world.effects(runner.run_id) == [("first", 1, "applied", 2), ("second", 1, "ambiguous", 1)]
-    world.recover(runner.run_id, "applied", effect_key=f"{runner.run_id}:second:1")
+    world.recover(runner.run_id, "happened", effect_key=f"{runner.run_id}:second:1")
     assert world.status(runner.run_id) == "completed"
 
 
@@ -446,15 +456,15 @@ def test_a_word_that_is_repeated_under_its_receipt_is_adopted_and_settles_nothin
     runner = world.run(graph(node("send", "action", effect=MANUAL)))
     runner.gone()
     shown = f"{runner.run_id}:send:1"
-    command = RecoverEffect(
-        run_id=runner.run_id, verdict="applied", output=canonical(1), effect_key=shown, receipt=key()
+    command = ResolveEffect(
+        run_id=runner.run_id, verdict="happened", output=canonical(1), effect_key=shown, receipt=key()
     )
-    world.do(recover_effect, command)
+    world.do(resolve_effect, command)
 
-    assert world.done(recover_effect, command).adopted
+    assert world.done(resolve_effect, command).adopted
 
 
-@pytest.mark.parametrize("verdict", ["applied", "retry"])
+@pytest.mark.parametrize("verdict", ["happened", "not_happened"])
 def test_runners_that_ended_before_a_persons_word_do_not_count_after_it(world, verdict):
     runner = world.run(send())
     runner.gone()
@@ -470,8 +480,116 @@ def test_a_word_that_is_refused_after_the_fence_leaves_nothing_but_its_receipt(w
     runner = world.run(send())
     runner.gone()
     before = world.dump()
-    word = RecoverEffect(run_id=runner.run_id, verdict="observe", receipt=key(operation="effect.recover"))
-    assert isinstance(world.done(recover_effect, word).refusal, Rejected)
+    word = ResolveEffect(run_id=runner.run_id, verdict="observe", receipt=key(operation="effect.resolve"))
+    assert isinstance(world.done(resolve_effect, word).refusal, Rejected)
     after = world.dump()
     assert len(after.pop("receipts")) == len(before.pop("receipts")) + 1
     assert after == before
+
+
+# --- what a person says is kept, and giving up ------------------------------------------------------------------
+
+
+def test_a_word_is_kept_with_who_said_it_and_its_note_until_the_effect_begins_anew(world):
+    runner = world.run(send())
+    runner.gone()
+    world.recover(runner.run_id, "happened", 1, ref="4711", note="seen on the statement", actor="client:ada")
+    effect = world.view(runner.run_id).effects[0]
+    assert (effect.status, effect.ref, effect.settled_by) == ("applied", "4711", "client:ada")
+    assert effect.note == "seen on the statement"
+    world.cancel(runner.run_id)
+    other = world.run(send())
+    other.gone()
+    world.recover(other.run_id, "not_happened", note="nothing there", actor="client:ada")
+    world.launch(other.run_id)
+    effect = world.view(other.run_id).effects[0]
+    assert (effect.status, effect.settled_by, effect.note) == ("applying", None, None)
+
+
+def test_given_up_the_failed_way_applies_and_nothing_is_tried_again(world):
+    flow = graph(
+        node("send", "action", effect=OBSERVED, retry=retry(3, 0), on={"failed": "rescue"}), node("rescue")
+    )
+    runner = world.run(flow)
+    runner.gone()
+    observer = world.launch()
+    observer.fail(settled="unknown", observed=True)
+    observer.leave()
+    assert world.recover(runner.run_id, "give_up", note="the shop is closed").status == "queued"
+    assert world.effects(runner.run_id) == [("send", 1, "abandoned", 2)]
+    again = world.launch(runner.run_id)
+    assert (again.launch.node, again.launch.past[0].outcome) == ("rescue", "failed")
+    assert "the shop is closed" in again.launch.past[0].error.message
+    assert world.trail(runner.run_id) == ["send.1 unknown", "send.1 failed", "rescue.1 active"]
+
+
+def test_given_up_without_a_failed_way_the_run_fails_and_says_so(world):
+    runner = world.run(send())
+    runner.gone()
+    assert world.recover(runner.run_id, "give_up").status == "failed"
+    view = world.view(runner.run_id)
+    assert (view.error.code, view.effects[0].status) == ("effect_abandoned", "abandoned")
+    assert "may have happened" in view.summary.reason
+
+
+def test_a_commands_output_by_a_persons_word_is_what_was_parsed_of_it(world):
+    runner = world.run(graph(node("send", "shell", effect=MANUAL)))
+    runner.gone()
+    world.recover(runner.run_id, "happened", [1])
+    assert bytes(world.view(runner.run_id).output.json) == b'{"exit_code":0,"parsed":[1]}'
+
+
+# --- what is shown before a person decides ----------------------------------------------------------------------
+
+
+def detail(world, run_id, key=None):
+    query = EffectQuery(run_id=run_id, effect_key=key or f"{run_id}:send:1")
+    return world.read(effect_detail, query)
+
+
+def test_an_effect_is_shown_with_its_attempts_what_is_known_and_what_each_word_would_do(world):
+    runner = world.run(send(OBSERVED, on={"failed": "report"}))
+    runner.fail("no answer from the bank", settled="unknown")
+    runner.leave()
+    observer = world.launch()
+    observer.fail("the bank is closed", settled="unknown", observed=True)
+    observer.leave()
+    found = detail(world, runner.run_id)
+    assert [(step.attempt, step.status, step.generation) for step in found.steps] == [
+        (1, "unknown", 1),
+        (2, "unknown", 2),
+    ]
+    assert "the bank is closed" in found.known
+    does = {word.verdict: word.does for word in found.words}
+    assert list(does) == ["happened", "not_happened", "observe", "give_up"]
+    assert "'report', the way of failed" in does["give_up"]
+    assert all(found.effect.effect_key in word.command for word in found.words)
+
+
+def test_of_an_ended_run_nothing_can_be_observed_and_of_a_settled_effect_nothing_said(world):
+    runner = world.run(send(OBSERVED))
+    world.cancel(runner.run_id)
+    runner.gone(stopped=True)
+    found = detail(world, runner.run_id)
+    assert [word.verdict for word in found.words] == ["happened", "not_happened", "give_up"]
+    assert all("the run stays cancelled" in word.does for word in found.words)
+    world.recover(runner.run_id, "give_up", actor="client:ada")
+    found = detail(world, runner.run_id)
+    assert (found.words, found.known) == ((), "it may have happened, and was given up: so client:ada said")
+
+
+@pytest.mark.parametrize("said", ["", "x", "x:y", "x:y:z", ":y:1", "x::1", "x:y:1²", "x:y:" + "9" * 30])
+def test_what_is_no_key_is_refused_in_words(world, said):
+    with pytest.raises(InvalidArgument, match="is no effect's key"):
+        read_effect_key(said)
+
+
+@given(st.text(min_size=1).filter(lambda t: "/" not in t), st.integers(1, 10**6), st.text())
+def test_a_key_is_read_as_it_was_made(name, visit, part):
+    assert read_effect_key(effect_key(name, "send", visit, part)) == (name, "send", visit, part)
+
+
+def test_an_effect_that_is_not_there_is_not_found(world):
+    runner = world.run(send())
+    with pytest.raises(NotFound, match="send:2"):
+        detail(world, runner.run_id, f"{runner.run_id}:send:2")

@@ -7,11 +7,11 @@ from pwf.errors import NotFound
 from pwf.protocol.frames import FRAME_BYTES_MAX
 from pwf.protocol.operations import EffectListPayload, RunListPayload
 from pwf.protocol.runner import UPDATE_BYTES_MAX, UPDATES_MAX, Publish, StepError
+from pwf.store.effect_rows import effect_list
 from pwf.store.read_runs import (
     EventsQuery,
     Refers,
     RunQuery,
-    effect_list,
     list_runs,
     refers,
     run_events,

@@ -134,7 +134,7 @@ def test_a_run_that_changed_after_the_look_is_not_restarted(world):
     runner = world.run(graph(node("a", "action", effect=MANUAL)))
     world.cancel(runner.run_id)
     runner.leave()
-    world.recover(runner.run_id, "retry")
+    world.recover(runner.run_id, "not_happened")
     command = restart_command(world, runner.run_id, look(world, runner.run_id))
     seen = msgspec.structs.replace(command, expected_revision=command.expected_revision - 1)
     with pytest.raises(Conflict, match="by now"):
@@ -168,6 +168,6 @@ def test_a_run_with_an_unsettled_effect_is_not_restarted(world):
     (effect,) = world.view(runner.run_id).effects
     with pytest.raises(Rejected, match=effect.effect_key) as caught:
         look(world, runner.run_id)
-    assert f"pwf recover {runner.run_id} applied|retry" in caught.value.hint
-    world.recover(runner.run_id, "retry")
+    assert f"pwf effects resolve {effect.effect_key} happened|not-happened|give-up" in caught.value.hint
+    world.recover(runner.run_id, "not_happened")
     assert look(world, runner.run_id).restart_no == 1

@@ -147,7 +147,7 @@ def test_a_tree_with_an_effect_that_nobody_has_decided_stays_and_is_named(world)
     pass_days(world, 31)
     assert prune(world) == (0, 0, {"an effect is unsettled": 1})
 
-    world.recover(runner.run_id, "applied")
+    world.recover(runner.run_id, "happened")
 
     assert prune(world) == (1, 1, {})
 

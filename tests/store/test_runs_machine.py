@@ -442,7 +442,7 @@ class RunsMachine(RuleBasedStateMachine):
         assert answer == model.shown
 
     def recover_one(self, model, word):
-        verdict = ("applied", "retry", "observe")[word % 3]
+        verdict = ("happened", "not_happened", "observe")[word % 3]
         if model.phase == "ended":  # a closed book here: test_effects opens it
             return
         answer = self.tried(self.world.recover, model.run_id, verdict)
@@ -451,7 +451,7 @@ class RunsMachine(RuleBasedStateMachine):
             assert answer == "rejected"
             return
         model.hold = None
-        if verdict == "applied":
+        if verdict == "happened":
             crashes = model.crashes
             model.outcome("completed", self.now_ms, go=False)
             model.crashes = crashes

@@ -124,11 +124,11 @@ def an_unknown_effect_is_observed(world):
 
 
 def an_unknown_effect_happened(world):
-    world.recover(ambiguous(world), "applied")
+    world.recover(ambiguous(world), "happened")
 
 
 def an_unknown_effect_happened_in_the_last_step(world):
-    world.recover(ambiguous(world, LAST_SEND), "applied")
+    world.recover(ambiguous(world, LAST_SEND), "happened")
 
 
 def an_answer_goes_on(world):

@@ -83,7 +83,7 @@ PLANTED = [
     (
         "ended_open",
         ended,
-        f"INSERT INTO effects VALUES ({NO}, 'a', 1, '', 't', 'manual', 'applying', 1, NULL, 1, NULL)",
+        f"INSERT INTO effects VALUES ({NO}, 'a', 1, '', 't', 'manual', 'applying', 1, NULL, NULL, NULL, 1, NULL)",
     ),
     ("running_unowned", running, f"DELETE FROM run_queue WHERE run_no = {NO}"),
     ("running_unowned", running, f"DELETE FROM runners WHERE entity_no = {NO}"),

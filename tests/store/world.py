@@ -21,7 +21,7 @@ from pwf.store.batch import Job
 from pwf.store.control import Control, cancel, pause, resume
 from pwf.store.custody import runner_gone
 from pwf.store.definitions import SaveDefinition, save_definition
-from pwf.store.effects import RecoverEffect, recover_effect
+from pwf.store.effects import ResolveEffect, resolve_effect
 from pwf.store.entity_kinds import RunnerGone
 from pwf.store.explain import Load
 from pwf.store.launch import Launched, Parked, RunnerStarted, runner_started
@@ -235,8 +235,8 @@ class World:
         return AnswerRequest(request_id=request_id, answer=canonical(data), **(facts | more))
 
     def recover(self, run_id: str, verdict: str, output: object = None, **more: Any) -> Any:
-        command = RecoverEffect(run_id=run_id, verdict=verdict, output=canonical(output), **more)
-        return self.do(recover_effect, command)
+        command = ResolveEffect(run_id=run_id, verdict=verdict, output=canonical(output), **more)
+        return self.do(resolve_effect, command)
 
     def request_of(self, run_id: str) -> str:
         """The newest request of a run."""

@@ -19,11 +19,11 @@ import msgspec
 from pwf.client.sync import SyncClient
 from pwf.errors import Ambiguous, Conflict, NotFound, PwfError, Rejected
 from pwf.places import Places
+from pwf.protocol.effects import ResolvePayload
 from pwf.protocol.operations import (
     CancelPayload,
     Origin,
     PausePayload,
-    RecoverPayload,
     RequestListPayload,
     RunListPayload,
     StartPayload,
@@ -244,12 +244,12 @@ class Helper(Person):
         if effect.type == "http":
             self._outside.ledger.look(effect.effect_key, attempt + 1)
         happened = self._outside.count(effect.type, effect.effect_key) > 0
-        verdict = RecoverPayload(
-            verdict="applied" if happened else "retry",
+        verdict = ResolvePayload(
+            verdict="happened" if happened else "not_happened",
             output=msgspec.Raw(canonical(effect.effect_key)),
             effect_key=effect.effect_key,
         )
-        self.call("effect.recover", verdict, run_id=run.run_id)
+        self.call("effect.resolve", verdict, run_id=run.run_id)
         self.promises.verdicts[verdict.verdict] += 1
 
 

@@ -32,7 +32,7 @@ ALLOWED = {
     "queue.going_on": "in the order of admission, cut off by LIMIT; only runs with a living process are skipped",
     "queue.new_starts": "in the order of admission, cut off by LIMIT; nothing is skipped",
     "restore": "reads everything by purpose, in files that no daemon serves",
-    "read_runs.effects_newest": "from the newest on, cut off by LIMIT",
+    "effect_rows.effects_newest": "from the newest on, cut off by LIMIT",
     "run_rules": "reads everything by purpose, when a person asks, on the reader",
     "soundness": "reads everything by purpose, when a person asks, on the reader",
     "verify": "reads everything by purpose, when a person asks, on the reader",

@@ -13,7 +13,7 @@ from typing import Any, get_args
 
 import msgspec
 
-from pwf.actors.operations import daemon, printed, requests, runs, start, state, views, workflows
+from pwf.actors.operations import daemon, effects, printed, requests, runs, start, state, views, workflows
 from pwf.actors.operations.caller import Caller
 from pwf.actors.operations.services import Answer, Asked, OperationHandler, Services, first_answer, scope_key
 from pwf.errors import (
@@ -37,6 +37,7 @@ HANDLERS: dict[str, OperationHandler] = {
     **runs.HANDLERS,
     **printed.HANDLERS,
     **requests.HANDLERS,
+    **effects.HANDLERS,
     **views.HANDLERS,
 }
 

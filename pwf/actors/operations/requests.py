@@ -1,8 +1,8 @@
-"""Operations on requests and effects: what waits for a person, and a person's word on it.
+"""Operations on requests: what waits for an answer, and the answer.
 
 Holds no state. Promises: an answer is checked against the request's stored schema before anything is
-written, so a wrong one leaves the request pending and says where it is wrong; no step of a run settles an effect, and
-none answers a checkpoint unless the configuration lets it (`people`).
+written, so a wrong one leaves the request pending and says where it is wrong; no step of a run answers a checkpoint
+unless the configuration lets it (`people`).
 """
 
 from __future__ import annotations
@@ -11,10 +11,8 @@ from pwf.actors.base.apart import apart
 from pwf.actors.code.schemas import as_kept
 from pwf.actors.operations.services import Answer, Asked, OperationHandler, Services, canonical_of
 from pwf.protocol.kinds import REQUESTS
-from pwf.protocol.operations import AnswerPayload, EffectListPayload, RecoverPayload, RequestListPayload
-from pwf.store.at_run import AtRun, at_run
-from pwf.store.effects import RecoverEffect, recover_effect
-from pwf.store.read_runs import effect_list, request_list
+from pwf.protocol.operations import AnswerPayload, RequestListPayload
+from pwf.store.read_runs import request_list
 from pwf.store.requests import AnswerRequest, RequestFacts, answer, request_facts
 
 
@@ -55,40 +53,7 @@ def _kept(services: Services, facts: RequestFacts, value: bytes, *, checks: bool
     return value
 
 
-async def list_effects(services: Services, asked: Asked[EffectListPayload]) -> Answer:
-    """`effect.list`."""
-    return Answer(await services.store.read(effect_list, asked.payload))
-
-
-async def recover(services: Services, asked: Asked[RecoverPayload]) -> Answer:
-    """`effect.recover`: settle the ambiguous effect of a run."""
-    payload = asked.payload
-    await services.people.check(asked.caller, "settle an effect")
-    output = await canonical_of(services, payload.output, "output")
-    receipt = await asked.make_receipt()
-    done = await services.store.write(
-        at_run,
-        AtRun(
-            asked.run_ref,
-            recover_effect,
-            lambda run_id: RecoverEffect(
-                run_id=run_id,
-                verdict=payload.verdict,
-                effect_key=payload.effect_key,
-                output=output,
-                expected_revision=asked.request.expected_revision,
-                actor=asked.actor,
-                receipt=receipt,
-            ),
-        ),
-    )
-    services.scheduler.wake()
-    return Answer(done.unwrap(), done.adopted)
-
-
 HANDLERS: dict[str, OperationHandler] = {
     "request.list": list_requests,
     "request.answer": answer_request,
-    "effect.list": list_effects,
-    "effect.recover": recover,
 }

@@ -1,0 +1,62 @@
+"""Operations on effects: the ledger, all that is known of one effect, and a person's word on it.
+
+Holds no state. Promises: no step of a run settles an effect (`people`), and a word settles the effect that was shown or
+none.
+"""
+
+from __future__ import annotations
+
+from pwf.actors.operations.services import Answer, Asked, OperationHandler, Services, canonical_of
+from pwf.protocol.effects import EffectListPayload, EffectRef, ResolvePayload, read_effect_key
+from pwf.store.at_run import AtRun, at_run
+from pwf.store.effect_detail import EffectQuery, effect_detail
+from pwf.store.effect_rows import effect_list
+from pwf.store.effects import ResolveEffect, resolve_effect
+
+
+async def list_(services: Services, asked: Asked[EffectListPayload]) -> Answer:
+    """`effect.list`."""
+    return Answer(await services.store.read(effect_list, asked.payload))
+
+
+async def get(services: Services, asked: Asked[EffectRef]) -> Answer:
+    """`effect.get`."""
+    key, load = asked.payload.effect_key, services.scheduler.load()
+    ref = read_effect_key(key)[0]
+    command = AtRun(ref, effect_detail, lambda run_id: EffectQuery(run_id=run_id, effect_key=key, load=load))
+    return Answer(await services.store.read(at_run, command))
+
+
+async def resolve(services: Services, asked: Asked[ResolvePayload]) -> Answer:
+    """`effect.resolve`: settle the ambiguous effect of a run, or have it observed again."""
+    payload = asked.payload
+    await services.people.check(asked.caller, "settle an effect")
+    output = await canonical_of(services, payload.output, "output")
+    receipt = await asked.make_receipt()
+    done = await services.store.write(
+        at_run,
+        AtRun(
+            asked.run_ref,
+            resolve_effect,
+            lambda run_id: ResolveEffect(
+                run_id=run_id,
+                verdict=payload.verdict,
+                effect_key=payload.effect_key,
+                output=output,
+                ref=payload.ref,
+                note=payload.note,
+                expected_revision=asked.request.expected_revision,
+                actor=asked.actor,
+                receipt=receipt,
+            ),
+        ),
+    )
+    services.scheduler.wake()
+    return Answer(done.unwrap(), done.adopted)
+
+
+HANDLERS: dict[str, OperationHandler] = {
+    "effect.list": list_,
+    "effect.get": get,
+    "effect.resolve": resolve,
+}

@@ -1,0 +1,49 @@
+"""The ledger's rows as views show them: of a run, of a status, the newest."""
+
+from __future__ import annotations
+
+from pwf.protocol.effects import EffectList, EffectListPayload
+from pwf.protocol.runner import effect_key
+from pwf.protocol.views import EffectView
+from pwf.store.queries import load_queries
+from pwf.store.tx import Row, Tx
+
+Q = load_queries(__file__)
+
+PAGE_MAX = 1_000
+LOOKED = 10_000  # of the newest runs, for a list of the newest or of those settled in one way
+UNSETTLED = frozenset({"applying", "ambiguous"})
+_NAMES = ("type", "mode", "status", "attempts", "ref", "settled_by", "note", "reserved_ms", "settled_ms")
+
+
+def effects_of_run(tx: Tx, run_id: str) -> tuple[EffectView, ...]:
+    """Those of one run, newest first."""
+    return tuple(map(_effect, tx.all(Q.effects, {"run_id": run_id})))
+
+
+def one_effect(tx: Tx, entity_no: int, node: str, visit: int, part: str) -> EffectView | None:
+    """The one under this key."""
+    row = tx.one(Q.one_effect, {"entity_no": entity_no, "node": node, "visit": visit, "part": part})
+    return None if row is None else _effect(row)
+
+
+def effect_list(tx: Tx, query: EffectListPayload) -> EffectList:
+    """The ledger: by status oldest first, or its newest rows. Settled ones are looked for among the newest."""
+    limit = max(1, min(query.limit, PAGE_MAX))
+    found: list[EffectView] = []
+    for status in query.statuses or (None,):
+        facts = {"status": status, "limit": limit}
+        if status in UNSETTLED:
+            found += map(_effect, tx.all(Q.effects_unsettled, facts))
+        else:
+            found += map(_effect, tx.all(Q.effects_newest, {**facts, "looked": LOOKED}))
+    if query.statuses:
+        found.sort(key=lambda effect: effect.reserved_ms)
+    return EffectList(effects=tuple(found[:limit]))
+
+
+def _effect(row: Row) -> EffectView:
+    run_id, node, visit, part = row[:4]
+    key = effect_key(run_id, node, visit, part)
+    facts = dict(zip(_NAMES, row[4:], strict=True))
+    return EffectView(effect_key=key, run_id=run_id, node=node, visit=visit, **facts)
