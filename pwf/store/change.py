@@ -54,13 +54,14 @@ class Change:
 
     def write(self) -> None:
         """Begin a write: the first passes the fence, and nobody comes between two of one command."""
-        run = self._run
+        run, expected = self._run, self._expected_revision
         if self._writes == 0:
             run.revision = self._tx.fence(
                 run.run_no,
                 generation=self._generation,
                 token=self._token,
-                expected_revision=self._expected_revision,
+                # What the row was loaded as, in this transaction: then the fence need not say what it is now.
+                expected_revision=run.revision if expected is None else expected,
             )
         else:
             assert run.noted == run.revision, "a write without an event"

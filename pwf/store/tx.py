@@ -164,10 +164,13 @@ class Tx:
         or token, `Conflict` where only the revision differs.
         """
         facts = {"generation": generation, "token": token, "expected_revision": expected_revision}
-        row = self.one(Q.fence, {"entity_no": entity_no, **facts})
-        if row is not None:
-            return int(row[0])
-        raise self._fenced_off(entity_no, generation, token, expected_revision)
+        if not self.run(Q.fence, {"entity_no": entity_no, **facts}):
+            raise self._fenced_off(entity_no, generation, token, expected_revision)
+        if expected_revision is not None:
+            return expected_revision + 1
+        row = self.one(Q.revision, {"entity_no": entity_no})  # RETURNING costs a table of its own
+        assert row is not None
+        return int(row[0])
 
     def count_writes(self, entity_no: int, count: int) -> None:
         """Count further protected writes of the same command, each with an event of its own. Only after its `fence`."""

@@ -8,7 +8,10 @@ WHERE entity_no = :entity_no
   AND (:generation IS NULL OR generation = :generation)
   AND (:token IS NULL OR lease_token = :token)
   AND (:expected_revision IS NULL OR revision = :expected_revision)
-RETURNING revision
+
+-- name: revision
+-- What the fence has counted up to, where the caller did not know it before.
+SELECT revision FROM entities WHERE entity_no = :entity_no
 
 -- name: count_writes
 -- Further writes under the fence that this command has passed.
