@@ -7,6 +7,8 @@ from typing import Any
 import trio
 from trio.testing import memory_stream_pair
 
+from pwf.actors.base.socket_stream import Interrupted
+
 
 class RunnerStream:
     """The daemon's end, over one end of a pair of memory streams."""
@@ -31,9 +33,10 @@ class RunnerStream:
         """As the stream, but for the interruption."""
         with trio.CancelScope() as self._waiting:
             if self._interrupted:
-                raise trio.ClosedResourceError
+                self._waiting.cancel()  # what is there is received all the same
             return bytes(await self._stream.receive_some(most))
-        raise trio.ClosedResourceError
+        self._interrupted = False
+        raise Interrupted
 
     def interrupt(self) -> None:
         """As `SocketStream.interrupt`."""

@@ -9,7 +9,7 @@ import pytest
 import trio
 import trio.testing
 
-from pwf.actors.base.socket_stream import AT_ONCE_MAX, SocketStream
+from pwf.actors.base.socket_stream import AT_ONCE_MAX, Interrupted, SocketStream
 
 pytestmark = pytest.mark.trio
 
@@ -68,8 +68,45 @@ async def test_a_patient_stream_hears_all_that_comes_and_waits_once_it_has_heard
             await stream.receive_some()
 
 
-async def test_an_interruption_ends_a_wait_for_more_and_every_later_one_and_loses_nothing(ends: Ends) -> None:
+async def test_an_interruption_ends_one_wait_for_more_and_loses_nothing(ends: Ends) -> None:
     stream, theirs = ends
+    async with trio.open_nursery() as nursery:
+
+        async def receive() -> None:
+            with pytest.raises(Interrupted):
+                await stream.receive_some()
+
+        nursery.start_soon(receive)
+        await trio.testing.wait_all_tasks_blocked()
+        stream.interrupt()
+    theirs.sendall(b"abc")
+    assert await stream.receive_some() == b"abc"
+
+
+async def test_an_interruption_that_comes_before_the_wait_or_with_something_ends_the_next_wait(
+    ends: Ends,
+) -> None:
+    stream, theirs = ends
+    stream.interrupt()
+    theirs.sendall(b"abc")
+    assert await stream.receive_some() == b"abc"
+    with pytest.raises(Interrupted):
+        await stream.receive_some()
+    async with trio.open_nursery() as nursery:
+
+        async def receive() -> None:
+            assert await stream.receive_some() == b"def"
+
+        nursery.start_soon(receive)
+        await trio.testing.wait_all_tasks_blocked()
+        theirs.sendall(b"def")
+        stream.interrupt()
+    with pytest.raises(Interrupted):
+        await stream.receive_some()
+
+
+async def test_whoever_waits_while_it_is_interrupted_and_closed_is_told_that_it_is_closed(ends: Ends) -> None:
+    stream, _ = ends
     async with trio.open_nursery() as nursery:
 
         async def receive() -> None:
@@ -79,10 +116,7 @@ async def test_an_interruption_ends_a_wait_for_more_and_every_later_one_and_lose
         nursery.start_soon(receive)
         await trio.testing.wait_all_tasks_blocked()
         stream.interrupt()
-    theirs.sendall(b"abc")
-    assert await stream.receive_some() == b"abc"
-    with pytest.raises(trio.ClosedResourceError):
-        await stream.receive_some()
+        stream.close()
 
 
 async def test_what_does_not_fit_at_once_is_sent_within_the_time_or_not_at_all(

@@ -17,6 +17,10 @@ RECEIVE_BYTES = 64 * 1024
 AT_ONCE_MAX = 16  # receives in a row without a checkpoint
 
 
+class Interrupted(Exception):
+    """Somebody has interrupted the wait for more."""
+
+
 class SocketStream(trio.abc.Stream):
     """Takes over a connected stream socket. `patient`: the other end mostly says more only once it is answered."""
 
@@ -31,7 +35,7 @@ class SocketStream(trio.abc.Stream):
     async def receive_some(self, max_bytes: int | None = None) -> bytes:
         """What has arrived, at least one byte; empty at the end of the stream.
 
-        Raises `trio.BrokenResourceError` (the connection failed) or `trio.ClosedResourceError`.
+        Raises `trio.BrokenResourceError` (the connection failed), `trio.ClosedResourceError` or `Interrupted`.
         """
         if self._patient and self._emptied:
             await self._wait_readable()
@@ -54,9 +58,13 @@ class SocketStream(trio.abc.Stream):
     async def _wait_readable(self) -> None:
         self._at_once = 0
         if self._interrupted:
-            raise trio.ClosedResourceError
+            self._interrupted = False
+            raise Interrupted
         try:
             await trio.lowlevel.wait_readable(self.socket)
+        except trio.ClosedResourceError:
+            if not self._interrupted:  # else there may be something to receive all the same
+                raise
         except (OSError, ValueError) as error:  # ValueError: it has no descriptor any more
             raise self._fault() from error
 
@@ -105,7 +113,7 @@ class SocketStream(trio.abc.Stream):
         await trio.lowlevel.wait_writable(self.socket)
 
     def interrupt(self) -> None:
-        """Whoever waits on it gets `trio.ClosedResourceError`, and so does who would wait to receive later."""
+        """Whoever waits for more, now or next, gets `Interrupted`. A wait for room fails as if it were closed."""
         self._interrupted = True
         if self.socket.fileno() >= 0:
             trio.lowlevel.notify_closing(self.socket)

@@ -18,6 +18,7 @@ from pwf.actors.base.store_actor import StoreHandle
 from pwf.actors.processes.runner_pool import RunnerPool
 from pwf.actors.processes.standing_by import TemplateKey, template_key
 from pwf.actors.processes.warm import TEMPLATES_MAX
+from pwf.actors.runs.deadlines import Deadlines
 from pwf.config import Config
 from pwf.discovery import changed_sources
 from pwf.errors import EnvironmentMissing, GraphError, LoadFailed, PwfError, SourceChanged
@@ -40,6 +41,7 @@ class Supervision:
     log: Log
     terms: LaunchTerms
     draining: Callable[[], bool]
+    deadlines: Deadlines
     wake: Callable[[tuple[int, int]], None]  # the Scheduler: what is published of this generation has changed
 
 

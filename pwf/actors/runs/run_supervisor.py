@@ -20,6 +20,7 @@ import msgspec
 import trio
 
 from pwf.actors.base.mailbox import Mailbox
+from pwf.actors.base.socket_stream import Interrupted
 from pwf.actors.processes.runner_process import RunnerProcess
 from pwf.actors.runs.launching import Launchable, Supervision, hold_for, look_up, refuse_changed
 from pwf.actors.runs.value_reads import has_values, serve_values
@@ -93,7 +94,8 @@ class SupervisorHandle:
 
     def __init__(self, inbox: Mailbox[Stop]) -> None:
         self._inbox = inbox
-        self.wake: Callable[[], None] | None = None  # what it waits for, while it speaks with its runner
+        self.deadline = math.inf  # of the step that runs
+        self.interrupt: Callable[[], None] | None = None  # what it waits for, while it speaks with its runner
         self.is_proved = False  # the runner is proved dead; what is left is to say so to the store
         self.leaves_nothing: RunnerProcess | None = None  # it has said so, and that it leaves
         self.is_over = False  # the supervisor has ended
@@ -111,8 +113,12 @@ class SupervisorHandle:
     def stop(self) -> None:
         """End the runner now. May be called more than once, and too late."""
         self._inbox.put_now(Stop())
-        if self.wake is not None:
-            self.wake()
+        self.wake()
+
+    def wake(self) -> None:
+        """Look at inbox and time."""
+        if self.interrupt is not None:
+            self.interrupt()
 
 
 # --- the actor ------------------------------------------------------------------------------------------------
@@ -150,7 +156,6 @@ class RunSupervisor:
         self._inbox: Mailbox[Stop] = Mailbox(INBOX_MAX, "the supervisor")
         self._phase = Phase.LAUNCHING
         self._current: Current | None = None  # None: not launched, or the runner has its last answer
-        self._deadline = math.inf
         self._splitter = FrameSplitter(RUNNER_FRAME_BYTES_MAX)
         self._values_wanted = (
             False  # there is something that the runner may read by digest: mostly there is nothing
@@ -280,8 +285,12 @@ class RunSupervisor:
         self._enter(launched.current)
         process.on_exit = self._wake
         self._values_wanted = has_values(launched.launch)
-        self.handle.wake = process.stream.interrupt
-        await self._converse(process, encode_line([launched.launch]))
+        self.handle.interrupt = process.stream.interrupt
+        self._world.deadlines.watch(self.handle)
+        try:
+            await self._converse(process, encode_line([launched.launch]))
+        finally:
+            self._world.deadlines.forget(self.handle)
         self._hears_stop()
         return self._fault
 
@@ -339,26 +348,18 @@ class RunSupervisor:
         return not leaves and (not replies or await self._send(process, encode_line(replies)))
 
     async def _receive(self, process: RunnerProcess) -> bytes | None:
-        """The next bytes; empty at the end of the stream; None when the runner is to be ended.
-
-        A `Stop` interrupts the wait. A scope for the time costs more than the receiving, and most steps have no limit.
-        """
-        if self._hears_stop():
-            return None
-        stream, data = process.stream, None
-        try:
-            if self._deadline == math.inf:
-                data = await stream.receive_some(RECEIVE_BYTES)
-            else:
-                with trio.CancelScope(deadline=self._deadline):
-                    data = await stream.receive_some(RECEIVE_BYTES)
-        except (trio.BrokenResourceError, trio.ClosedResourceError):
-            data = b""
-        if self._hears_stop():
-            return None
-        if data is None and self._current is not None:
-            self._timed_out = self._current.attempt
-        return data
+        """The next bytes; empty at the end of the stream; None when the runner is to be ended."""
+        while not self._hears_stop():
+            try:
+                return await process.stream.receive_some(RECEIVE_BYTES)
+            except (trio.BrokenResourceError, trio.ClosedResourceError):
+                return b""
+            except Interrupted:
+                if trio.current_time() >= self.handle.deadline:
+                    if self._current is not None and not self._hears_stop():
+                        self._timed_out = self._current.attempt
+                    return None
+        return None
 
     async def _send(self, process: RunnerProcess, data: bytes) -> bool:
         try:
@@ -418,18 +419,23 @@ class RunSupervisor:
         self._current = current
         if self._process is not None:
             self._process.prints.attempt = current.attempt
-        self._deadline = math.inf
+        deadline = math.inf
         if current.timeout_ms is not None:
             grace_s = TIMEOUT_GRACE_S
             if current.stops_itself:
                 grace_s += self._world.config.stop_grace_s + STOPS_ITSELF_S
-            self._deadline = trio.current_time() + current.timeout_ms / 1000 + grace_s
+            deadline = trio.current_time() + current.timeout_ms / 1000 + grace_s
+        self._set_deadline(deadline)
+
+    def _set_deadline(self, deadline: float) -> None:
+        self.handle.deadline = deadline
+        self._world.deadlines.note(deadline)
 
     def _leave(self, last: StepReply) -> None:
         self._current = None
         if last.verdict == "end":
             self._phase = Phase.ENDED
-        self._deadline = trio.current_time() + self._world.config.stop_grace_s
+        self._set_deadline(trio.current_time() + self._world.config.stop_grace_s)
         if last.verdict == "refused":
             self._world.log.error("runner.refused", run_id=self._fence.run_id, error=last.error)
 

@@ -26,6 +26,7 @@ from pwf.actors.base.store_actor import StoreHandle
 from pwf.actors.processes.runner_pool import RunnerPool
 from pwf.actors.runs.admission import Admission
 from pwf.actors.runs.capacity import Capacity, Seat, Snapshot
+from pwf.actors.runs.deadlines import Deadlines
 from pwf.actors.runs.launching import Launchables, Supervision
 from pwf.actors.runs.offers import Offer, OfferClosed, Offers
 from pwf.actors.runs.recovery import Key, Recovery, Supervised
@@ -220,6 +221,7 @@ class Scheduler:
             config=config,
             log=log,
             terms=terms,
+            deadlines=Deadlines(),
             draining=lambda: self._published.value.stopped is not None,
             wake=self._woken.wake,
         )
@@ -264,6 +266,7 @@ class Scheduler:
         async with trio.open_nursery() as nursery:
             if why_stopped is None:
                 nursery.start_soon(self._begin)
+            nursery.start_soon(self._world.deadlines.run)
             self._publish()
             task_status.started()
             try:
