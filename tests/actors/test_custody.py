@@ -15,7 +15,7 @@ import trio
 
 from pwf import host
 from pwf.actors.processes import custody
-from pwf.actors.processes.custody import Custody, CustodyHandle, suspects
+from pwf.actors.processes.custody import Custody, CustodyHandle, Sought, suspects, without_trace
 from pwf.errors import Unavailable
 from pwf.host import Bearer, Identity
 from pwf.protocol.runner import MARKER_VARIABLE
@@ -161,6 +161,42 @@ async def test_what_may_be_a_stranger_is_left_alone_and_the_proof_fails(proofs: 
     died = host.now_tick()
     assert await proofs.prove_dead(identity, "home:unsure:1", died_tick=died), "seen to have died: it is ours"
     assert not host.is_alive(members[0])
+
+
+@pytest.mark.parametrize(
+    ("found", "nothing"),
+    [
+        (bearer(200, 1_200, 200, "home:run:2"), True),
+        (bearer(200, 1_200, 200, MARKER), False),
+        (bearer(100, 1_000, 7), False),
+        (bearer(100, 5_000, 7), False),  # a stranger, perhaps: that is for a proof to say
+        (bearer(200, 5_000, 100), False),
+    ],
+)
+def test_a_runner_has_left_nothing_where_neither_its_marker_nor_its_numbers_are_found(
+    found: Bearer, nothing: bool
+) -> None:
+    assert without_trace([bearer(1, 1), found], [Sought(RUNNER, MARKER)]) == [nothing]
+
+
+@pytest.mark.trio
+async def test_one_look_proves_those_dead_that_left_nothing_and_signals_nobody(proofs: CustodyHandle) -> None:
+    leaves, identity = runner_like("setsid sleep 72 & exit 0", "home:looked:1")
+    gone, nobody = runner_like("exit 0", "home:looked:2")
+    leaves.wait()
+    gone.wait()
+    await trio.sleep(0.05)
+    earlier = msgspec.structs.replace(RUNNER, boot_id="an earlier one", pid=os.getpid())
+    sought = [
+        Sought(identity, "home:looked:1"),
+        Sought(nobody, "home:looked:2"),
+        Sought(earlier, MARKER),
+    ]
+    assert await proofs.left_nothing(sought) == [False, True, True]
+    left = [b for b in host.find_bearers(MARKER_VARIABLE) if b.marker == "home:looked:1"]
+    assert len(left) == 1
+    assert await proofs.prove_dead(identity, "home:looked:1")
+    assert await proofs.left_nothing(sought) == [True, True, True]
 
 
 @pytest.mark.trio

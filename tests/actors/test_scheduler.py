@@ -160,6 +160,9 @@ class Pool:
     async def prove_dead(self, identity: Identity, marker: str, *, timeout_s: float) -> bool:
         return await self.custody.prove_dead(identity, marker, timeout_s=timeout_s)
 
+    async def left_nothing(self, sought: Any) -> list[bool]:
+        return [False] * len(sought)  # each is looked at for itself
+
     def reserve(self, _key: Any) -> Reserved | None:
         return Reserved(self, self.waiting.pop(0)) if self.waiting else None
 

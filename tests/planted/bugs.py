@@ -290,6 +290,14 @@ BUGS = (
     ),
     Bug(
         "custody",
+        "one look at many does not look for their markers",
+        "pwf/actors/processes/custody.py",
+        "marker not in markers and runner.pid not in pids",
+        "runner.pid not in pids",
+        ("actors/test_custody.py",),
+    ),
+    Bug(
+        "custody",
         "the rows of runners are read without the fence",
         "pwf/actors/runs/recovery.py",
         "self._store.write(standing_stretch, after)",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -11,7 +11,7 @@ from typing import Any
 import trio
 from trio.testing import memory_stream_pair
 
-from pwf.actors.processes.custody import suspects
+from pwf.actors.processes.custody import Sought, suspects, without_trace
 from pwf.actors.processes.standing_by import TemplateKey, template_key
 from pwf.errors import EnvironmentMissing, LoadFailed, RunnerCrashed
 from pwf.host import Bearer
@@ -69,6 +69,15 @@ class SimCustody:
         self._world.note("custody.unproved", marker=marker)
         self._world.auditor.holds.unproved(marker.split(":")[1])
         return False
+
+    async def left_nothing(self, sought: Sequence[Sought]) -> list[bool]:
+        """As `CustodyHandle.left_nothing`, by the product's own rule."""
+        await trio.lowlevel.checkpoint()
+        machine = self._world.machine
+        bearers = [Bearer(p.identity, 0, p.marker) for p in machine.living() if p.identity.pid >= 0]
+        earlier = [one.runner.pid > 0 and one.runner.boot_id != machine.boot_id for one in sought]
+        clear = without_trace(bearers, sought)
+        return [either or other for either, other in zip(earlier, clear, strict=True)]
 
     def _suspects(self, runner: Identity, marker: str, died_tick: int | None) -> list[Process]:
         """What the product's own rule says of the processes that a scan would find."""
@@ -250,6 +259,10 @@ class SimPool:
     ) -> bool:
         """As `RunnerPool.prove_dead`."""
         return await self.custody.prove_dead(identity, marker, timeout_s=timeout_s)
+
+    async def left_nothing(self, sought: Sequence[Sought]) -> list[bool]:
+        """As `RunnerPool.left_nothing`."""
+        return await self.custody.left_nothing(sought)
 
     def reserve(self, key: TemplateKey) -> SimReserved | None:
         """As `RunnerPool.reserve`."""

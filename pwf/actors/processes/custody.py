@@ -10,7 +10,7 @@ from the recorded identity and marker.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import trio
@@ -26,6 +26,7 @@ from pwf.protocol.runner import MARKER_VARIABLE
 INBOX_MAX = 1_024
 PROOF_TIMEOUT_S = 5.0
 PAUSE_S_MIN, PAUSE_S_MAX = 0.002, 0.1  # between a kill and the next scan
+SCANS = 2  # that find nothing: one alone may miss what hops from fork to fork while it goes by
 
 
 class Suspects(NamedTuple):
@@ -64,6 +65,28 @@ def suspects(bearers: Iterable[Bearer], runner: Identity, marker: str, died_tick
     return Suspects(ours + members, []) if session_is_ours else Suspects(ours, members)
 
 
+class Sought(NamedTuple):
+    """A runner that is to be dead, and the marker of all that it started."""
+
+    runner: Identity
+    marker: str
+
+
+def without_trace(bearers: Iterable[Bearer], sought: Iterable[Sought]) -> list[bool]:
+    """Of which runners there is nothing: neither the marker, nor pid or session, if only as a stranger's number."""
+    pids: set[int] = set()
+    sessions: set[int] = set()
+    markers: set[str | None] = set()
+    for identity, _, marker in bearers:
+        pids.add(identity.pid)
+        sessions.add(identity.session)
+        markers.add(marker)
+    return [
+        marker not in markers and runner.pid not in pids and runner.session not in sessions
+        for runner, marker in sought
+    ]
+
+
 # --- messages -------------------------------------------------------------------------------------------------
 
 
@@ -98,7 +121,7 @@ class CustodyHandle:
         """
         if runner.boot_id != host.boot_id():
             return True  # nothing outlives a boot
-        scans_needed = 2  # one alone may miss what hops from fork to fork while the scan goes by
+        scans_needed = SCANS
         pause_s = PAUSE_S_MIN
         with trio.move_on_after(timeout_s):
             while True:
@@ -114,12 +137,29 @@ class CustodyHandle:
                         return True
                     continue
                 if found.ours:
-                    scans_needed = 2
+                    scans_needed = SCANS
                     died_tick = host.now_tick() if not found.doubtful else died_tick
                     _kill(found.ours)
                 await trio.sleep(pause_s)
                 pause_s = min(pause_s * 2, PAUSE_S_MAX)
         return False
+
+    async def left_nothing(self, sought: Sequence[Sought]) -> list[bool]:
+        """Which of these runners are dead, as far as a look at all of them together can tell. Signals nobody.
+
+        True is a proof. False: something was found that may be theirs, and `prove_dead` has to look closer.
+        """
+        present = [one.runner.boot_id == host.boot_id() for one in sought]
+        gone = [True] * len(present)  # nothing outlives a boot
+        if any(present):
+            since_tick = min(one.runner.start_tick for one in sought)
+            try:
+                for _ in range(SCANS):
+                    clear = without_trace(await self.scan(since_tick), sought)
+                    gone = [known and now for known, now in zip(gone, clear, strict=True)]
+            except OSError:  # no descriptors or memory just now
+                gone = [False] * len(present)
+        return [nothing or not here for nothing, here in zip(gone, present, strict=True)]
 
     async def scan(self, since_tick: int) -> list[Bearer]:
         """A scan that begins after this call. Raises `OSError` when the process table could not be read."""

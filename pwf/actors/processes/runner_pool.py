@@ -10,11 +10,13 @@ If it dies: the daemon ends, and with its sockets every zygote, template and run
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import trio
 
 from pwf import host
 from pwf.actors.base.mailbox import Mailbox, ask
-from pwf.actors.processes.custody import PROOF_TIMEOUT_S, Custody
+from pwf.actors.processes.custody import PROOF_TIMEOUT_S, Custody, Sought
 from pwf.actors.processes.link import Exits
 from pwf.actors.processes.making import Acquire, EventLog, Makers, PoolInbox, ResolveFile
 from pwf.actors.processes.runner_process import RunnerProcess
@@ -143,6 +145,10 @@ class RunnerPool:
     ) -> bool:
         """For a runner of an earlier daemon: kill it and all that it started until nothing is left (custody.py)."""
         return await self._custody.handle.prove_dead(identity, marker, timeout_s=timeout_s)
+
+    async def left_nothing(self, sought: Sequence[Sought]) -> list[bool]:
+        """Which of these runners of an earlier daemon are proved dead by one look at all (custody.py)."""
+        return await self._custody.handle.left_nothing(sought)
 
     # --- the task ---
 

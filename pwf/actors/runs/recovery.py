@@ -19,7 +19,7 @@ from pwf import host
 from pwf.actors.base.changes import Watch
 from pwf.actors.base.logging import Log
 from pwf.actors.base.store_actor import StoreHandle
-from pwf.actors.processes.custody import PROOF_TIMEOUT_S
+from pwf.actors.processes.custody import PROOF_TIMEOUT_S, Sought
 from pwf.actors.processes.runner_pool import RunnerPool
 from pwf.actors.runs.unreadable import past_unreadable
 from pwf.errors import OutcomeUnknown, Unavailable
@@ -117,19 +117,24 @@ class Recovery:
         )
 
     async def _settle(self, batch: list[Standing]) -> None:
-        """Prove a batch of runners dead, together, and settle their runs in one transaction."""
+        """Prove a batch of runners dead, together, and settle their runs in one transaction.
+
+        Most have left nothing, which one look at all of them proves. Only the others cost a proof, and a task, each.
+        """
         proved: dict[Key, bool] = {}
 
-        async def prove(orphan: Standing) -> None:
-            identity = orphan.identity or Identity(pid=-1, start_tick=0, boot_id=host.boot_id(), session=-1)
-            marker = self._terms.marker_of(orphan.name, orphan.generation)
-            timeout_s = LOOK_AGAIN_S if _key(orphan) in self._unproved else PROOF_TIMEOUT_S
-            proved[_key(orphan)] = await self._pool.prove_dead(identity, marker, timeout_s=timeout_s)
+        async def prove(key: Key, one: Sought) -> None:
+            timeout_s = LOOK_AGAIN_S if key in self._unproved else PROOF_TIMEOUT_S
+            proved[key] = await self._pool.prove_dead(one.runner, one.marker, timeout_s=timeout_s)
 
         try:
+            sought = [self._sought(orphan) for orphan in batch]
+            left_nothing = await self._pool.left_nothing(sought)
             async with trio.open_nursery() as nursery:
-                for orphan in batch:
-                    nursery.start_soon(prove, orphan)
+                for orphan, one, is_gone in zip(batch, sought, left_nothing, strict=True):
+                    proved[_key(orphan)] = is_gone
+                    if not is_gone:
+                        nursery.start_soon(prove, _key(orphan), one)
             gone = tuple(self._end(orphan, proved[_key(orphan)]) for orphan in batch)
             await self._store.write(runners_gone, gone)
             self._failed.difference_update(proved)
@@ -142,6 +147,10 @@ class Recovery:
             self._log.warning("recovery.unavailable", code=error.code)
         finally:
             self._under_way.difference_update(map(_key, batch))
+
+    def _sought(self, orphan: Standing) -> Sought:
+        nobody = Identity(pid=-1, start_tick=0, boot_id=host.boot_id(), session=-1)
+        return Sought(orphan.identity or nobody, self._terms.marker_of(orphan.name, orphan.generation))
 
     def _end(self, orphan: Standing, proved: bool) -> RunnerGone:
         return orphan.gone(proved=proved, stopped=_key(orphan) not in self._failed)
