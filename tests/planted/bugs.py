@@ -63,7 +63,7 @@ TX_SQL, QUEUE_SQL, MOVES_SQL = "pwf/store/tx.sql", "pwf/store/queue.sql", "pwf/s
 SUPERVISOR = "pwf/actors/runs/run_supervisor.py"
 
 TOLD = "        self._phase = Phase.TOLD\n"
-SENT = "        if not await self._send(process, launch):\n            return None\n"
+SENT = "        goes_on = await self._send(process, launch)\n"
 
 BUGS = (
     # --- fence ---
