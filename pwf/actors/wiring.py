@@ -149,6 +149,7 @@ def wire(
         life=Life(started_wall_ms=clock.now().wall_ms, stop=stop),
         clients=lambda: door.handle.clients,
         runners=ports.pool.runners,
+        kept=ports.pool.kept,
         user=ports.user,
         people=People(ports.lineage, ports.pool.runners, steps_may_answer=config.people.steps_may_answer),
         pruner=pruner.handle,

@@ -101,6 +101,7 @@ def _check_one(daemon: SyncClient, file: str) -> dict[str, Any]:
         "workflow": described.graph.name,
         "nodes": len(described.graph.nodes),
         "sources": list(described.sources),
+        "kept": described.kept,
     }
 
 
@@ -118,6 +119,12 @@ def _print_check(item: dict[str, Any], out: Out) -> None:
     if not item["error"]:
         nodes = text.count(item["nodes"], "node")
         out.print(f"{out.paint('ok', 'green')}       {name}: workflow {text.line(item['workflow'])}, {nodes}")
+        if item["kept"] is not None and item["kept"].last_reason:
+            stayed, ended = text.count(item["kept"].stayed, "run"), item["kept"].ended
+            out.print(
+                f"         its process stayed after {stayed}, and did not after {ended}; the last time since:"
+            )
+            out.print(f"         {text.block(item['kept'].last_reason)}")
 
 
 def graph(options: argparse.Namespace, out: Out) -> int:

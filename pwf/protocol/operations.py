@@ -133,6 +133,16 @@ class WorkflowList(_Body, frozen=True, kw_only=True, forbid_unknown_fields=True)
     workflows: tuple[WorkflowLine, ...]
 
 
+class KeptProcesses(_Body, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Under isolate="keep", since the daemon's start: after how many runs the process stayed for a further one, after
+    how many it did not although it was to, and why it did not the last time.
+    """
+
+    stayed: int = 0
+    ended: int = 0
+    last_reason: str = ""
+
+
 class WorkflowDescription(_Body, frozen=True, kw_only=True, forbid_unknown_fields=True):
     graph: WorkflowGraph
     root: str
@@ -141,6 +151,7 @@ class WorkflowDescription(_Body, frozen=True, kw_only=True, forbid_unknown_field
     interpreter: str
     sources: tuple[str, ...]
     warnings: tuple[str, ...] = ()
+    kept: KeptProcesses | None = None  # where the definition asks for it
 
 
 # --- runs -----------------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from __future__ import annotations
 import msgspec
 
 from pwf.protocol.spawn import Identity
-from pwf.store.custody_rows import Q
+from pwf.store.custody_rows import Q, runner_is_ending, runner_is_gone
 from pwf.store.entity_kinds import RunnerGone
 from pwf.store.kinds import KINDS
 from pwf.store.tx import Tx, subject
@@ -94,12 +94,10 @@ def runner_gone(tx: Tx, command: RunnerGone) -> None:
     kind = KINDS.get(command.kind)
     if kind is not None:  # else its row is damaged, and `state verify` says so
         kind.settle(tx, command)
-    which = {"entity_no": command.entity_no, "generation": command.generation}
     if command.proved:
-        tx.run(Q.delete_runner, which)
-        tx.run(Q.drop_holds, which)
+        runner_is_gone(tx, command.entity_no, command.generation)
     else:
-        tx.run(Q.runner_ending, which)
+        runner_is_ending(tx, command.entity_no, command.generation)
     tx.changed(subject(command.kind, command.name))
 
 

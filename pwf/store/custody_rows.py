@@ -26,6 +26,13 @@ def runner_is_ending(tx: Tx, entity_no: int, generation: int) -> None:
     tx.run(Q.runner_ending, {"entity_no": entity_no, "generation": generation})
 
 
+def runner_is_gone(tx: Tx, entity_no: int, generation: int) -> None:
+    """The process and all that it started are proved dead, or it has left the entity and bears its marker no more."""
+    which = {"entity_no": entity_no, "generation": generation}
+    tx.run(Q.delete_runner, which)
+    tx.run(Q.drop_holds, which)
+
+
 def holds_lease(tx: Tx, entity_no: int, generation: int, token: str) -> bool:
     """Whether the entity is still the writer's, without counting a write."""
     owner = {"entity_no": entity_no, "generation": generation, "token": token}

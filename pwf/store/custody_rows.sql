@@ -15,7 +15,7 @@ WHERE entity_no = :entity_no AND generation = :generation
 UPDATE runners SET state = 'ending' WHERE entity_no = :entity_no AND generation = :generation
 
 -- name: delete_runner
--- The process and all that it started are proved dead.
+-- Nothing of the process is the entity's any more.
 DELETE FROM runners WHERE entity_no = :entity_no AND generation = :generation
 
 -- name: drop_holds

@@ -15,6 +15,7 @@ from pwf.protocol.runner import Ask, Finish, Sequenced, StepReply, Value, WaitUn
 from pwf.protocol.survivors import SURVIVORS_MAX
 from pwf.store import moves, place
 from pwf.store.change import Change
+from pwf.store.custody_rows import runner_is_gone
 from pwf.store.queries import load_queries
 from pwf.store.runners import Current, Fence, current_of, leave_unknown, part, unknown_error
 from pwf.store.state import Graph, RunState, encode, graph_of, load_run
@@ -29,18 +30,23 @@ WAIT_MS_MAX = 2**53  # what a JSON number holds exactly, and SQLite with room to
 
 
 class RunnerMessages(msgspec.Struct, frozen=True, kw_only=True):
-    """What has arrived from one runner, in order. `drain`: the daemon is stopping, so nothing new begins."""
+    """What has arrived from one runner, in order. `drain`: the daemon is stopping, so nothing new begins.
+
+    `stays`: with the last of these its process has left the run, and may have another one.
+    """
 
     fence: Fence
     messages: tuple[Sequenced, ...]
     drain: bool = False
+    stays: bool = False
 
 
 class Applied(msgspec.Struct, frozen=True, kw_only=True):
-    """One reply per message. `current` is set while the runner goes on."""
+    """One reply per message. `current` is set while the runner goes on. `gone`: its process is the run's no more."""
 
     replies: tuple[StepReply, ...]
     current: Current | None = None
+    gone: bool = False
 
 
 def apply_messages(tx: Tx, command: RunnerMessages) -> Applied:
@@ -72,7 +78,12 @@ def apply_messages(tx: Tx, command: RunnerMessages) -> Applied:
     current = None
     if verdict == "go" and run.status == "running":
         current = current_of(run, graph.node(run.node))
-    return Applied(replies=tuple(replies), current=current)
+    gone = command.stays and verdict in ("park", "end")
+    if gone:
+        runner_is_gone(tx, run.run_no, fence.generation)
+        if not run.ended:
+            tx.changed("queue")  # where it was not to be admitted while it had a process
+    return Applied(replies=tuple(replies), current=current, gone=gone)
 
 
 def _replay(tx: Tx, run: RunState, message: Sequenced) -> StepReply:

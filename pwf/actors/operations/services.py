@@ -22,6 +22,7 @@ from pwf.actors.code.newer_code import NewerCodeHandle
 from pwf.actors.code.schemas import Schemas
 from pwf.actors.operations.caller import Caller
 from pwf.actors.operations.people import People
+from pwf.actors.processes.kept import Kept
 from pwf.actors.runs.scheduler import SchedulerHandle
 from pwf.actors.upkeep.backup import BackupsHandle
 from pwf.actors.upkeep.pruner import PrunerHandle
@@ -91,6 +92,7 @@ class Services:
     life: Life
     clients: Callable[[], int]
     runners: Callable[[], list[tuple[str, Identity]]]  # marker and process of each that has a run
+    kept: Kept
     user: str  # of the operating system: who all clients are
     people: People
     pruner: PrunerHandle

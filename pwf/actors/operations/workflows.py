@@ -42,6 +42,7 @@ async def describe(services: Services, asked: Asked[WorkflowRef]) -> Answer:
             interpreter=known.environment.interpreter,
             sources=tuple(source.path for source in definition.sources),
             warnings=definition.warnings,
+            kept=services.kept.find(definition.definition_id) if definition.graph.isolate == "keep" else None,
         )
     )
 

@@ -18,6 +18,7 @@ import trio
 
 from pwf.actors.base.mailbox import Mailbox, Message
 from pwf.actors.processes.custody import CustodyHandle
+from pwf.actors.processes.kept import Kept
 from pwf.actors.processes.link import Exits, LinkClosed
 from pwf.actors.processes.runner_process import RunnerProcess
 from pwf.actors.processes.standing_by import TemplateKey
@@ -99,6 +100,7 @@ class Makers:
         log: EventLog | None,
     ) -> None:
         self.runners: set[RunnerProcess] = set()  # all that live
+        self.kept = Kept()
         self._warm = warm
         self._inbox = inbox
         self._exits = exits
@@ -280,6 +282,8 @@ class Makers:
             for unused in sockets[len(identities) :]:
                 unused.close()
         made = [self._hold(*one, WAITING_MARKER) for one in zip(identities, sockets, strict=False)]
+        for process in made:
+            process.goes_back = template.standing_by.take_back
         await self._have_watched(made, (template.zygote, template))
         return made
 
@@ -353,6 +357,8 @@ class Makers:
         template.is_used = True
 
     def _log_unsafe(self, message: Acquire, reason: str) -> None:
+        if message.isolate == "keep":
+            self.kept.note(message.key[1], f"its code is not safe to fork: {reason}")
         if self._log is not None:
             self._log("template.unsafe", definition_id=message.key[1], reason=reason)
 

@@ -12,11 +12,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import msgspec
 import trio
 
 from pwf import host
 from pwf.actors.base.mailbox import Mailbox, ask
 from pwf.actors.processes.custody import PROOF_TIMEOUT_S, Custody, Sought
+from pwf.actors.processes.kept import Kept
 from pwf.actors.processes.link import Exits
 from pwf.actors.processes.making import Acquire, EventLog, Makers, PoolInbox, ResolveFile
 from pwf.actors.processes.runner_process import RunnerProcess
@@ -38,6 +40,7 @@ from pwf.protocol.spawn import Resolved
 # --- limits ---------------------------------------------------------------------------------------------------
 
 INBOX_MAX = 256
+NO_PID = -1
 TAKE_MAX = 64
 RESOLVE_DEADLINE_S = 30.0
 RUNNERS_MAX = 4  # as the configuration has it where it says nothing
@@ -115,6 +118,11 @@ class RunnerPool:
         )
         return await ask(self._inbox, message)
 
+    @property
+    def kept(self) -> Kept:
+        """What became of the processes of definitions that ask to keep them."""
+        return self._makers.kept
+
     def runners(self) -> list[tuple[str, Identity]]:
         """Marker and identity of every runner that has a run."""
         held = [process for process in self._makers.runners if process.marker != WAITING_MARKER]
@@ -143,7 +151,12 @@ class RunnerPool:
     async def prove_dead(
         self, identity: Identity, marker: str, *, timeout_s: float = PROOF_TIMEOUT_S
     ) -> bool:
-        """For a runner of an earlier daemon: kill it and all that it started until nothing is left (custody.py)."""
+        """For a runner that nobody holds: kill it and all that it started until nothing is left (custody.py).
+
+        One that has stayed may have another run by now: what is left of this one is found by its marker alone.
+        """
+        if any(held.identity == identity and held.marker != marker for held in self._makers.runners):
+            identity = msgspec.structs.replace(identity, pid=NO_PID, session=NO_PID)
         return await self._custody.handle.prove_dead(identity, marker, timeout_s=timeout_s)
 
     async def left_nothing(self, sought: Sequence[Sought]) -> list[bool]:

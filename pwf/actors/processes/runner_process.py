@@ -22,7 +22,7 @@ from pwf.actors.processes.custody import PROOF_TIMEOUT_S, CustodyHandle
 from pwf.actors.processes.link import ExitReport, Exits
 from pwf.actors.processes.output_ends import OutputEnds
 from pwf.host import Identity
-from pwf.protocol.runner import EXIT_UNFIT
+from pwf.protocol.runner import EXIT_UNFIT, WAITING_MARKER
 from pwf.protocol.survivors import Survivor, name_all
 
 REPORT_FIRST_S = 0.25  # a runner so short-lived costs no descriptor: whoever reaps it says so
@@ -57,6 +57,7 @@ class RunnerProcess:
         self.prints = prints
         self.stands_by = False  # it waits for a run, and nobody has it
         self.on_exit: Callable[[], object] | None = None  # for its holder
+        self.goes_back: Callable[[RunnerProcess], None] | None = None  # to those that stand by, where it can
         self._exits = exits
         self._custody = custody
         self._report: ExitReport = exits.expect(identity)
@@ -201,8 +202,15 @@ class RunnerProcess:
         with trio.move_on_after(seconds):
             await self._exited.wait()
 
+    def stay(self) -> None:
+        """Its run is over, its row is gone, and it has said that it waits for another. Its holder has it no more."""
+        assert self.goes_back is not None
+        self.marker, self.on_exit = WAITING_MARKER, None
+        self.prints.folder, self.prints.attempt = "", 0
+        self.goes_back(self)
+
     def discard(self) -> None:
-        """For a runner that nobody wants: it has not been launched, so nothing of it needs a proof."""
+        """For a runner that nobody wants: it has no run, and nothing of one, so nothing of it needs a proof."""
         self.kill()  # one that was stopped would not see that its sockets close
         self.close()
 

@@ -1,4 +1,4 @@
-"""Runners that stand by: forked ahead of their run, published by the pool, taken by whoever admits one.
+"""Runners that stand by: forked ahead, or kept after a run; published by the pool, taken by whoever admits one.
 
 `StandbyRunners` is the published table, with a `StandingBy` for each template: the pool puts runners in, others take
 them out at once and may put them back. Whoever took one owns it. It tells the pool only by a wake-up, at which the pool
@@ -9,12 +9,15 @@ loaded files are others by now; closed, a `StandingBy` keeps none.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from typing import Protocol
 
 import trio
 
 from pwf.actors.base.changes import Watch
 from pwf.actors.processes.runner_process import RunnerProcess
+
+KEPT_MAX = 16  # that have had a run; those over what is wanted are ended within a minute
 
 TemplateKey = tuple[str, str, tuple[tuple[str, str], ...]]  # interpreter, definition, environment
 
@@ -52,12 +55,22 @@ class StandingBy:
     # --- for the pool ---
 
     def put(self, process: RunnerProcess) -> None:
-        """Have a runner wait for its run; it is ended when nothing is kept any more."""
+        """Have a new runner wait for its run; it is ended when nothing is kept any more."""
+        self._put(process, self._waiting.appendleft)
+
+    def take_back(self, process: RunnerProcess) -> None:
+        """One whose run is over waits for another, if there are not enough of its like. It is the next: it is warm."""
+        if process.has_exited or len(self._waiting) >= KEPT_MAX:
+            process.discard()
+        else:
+            self._put(process, self._waiting.append)
+
+    def _put(self, process: RunnerProcess, where: Callable[[RunnerProcess], None]) -> None:
         if self._is_closed:
             process.discard()
         else:
             process.stands_by = True
-            self._waiting.append(process)
+            where(process)
 
     def keep_at_most(self, count: int) -> None:
         """End those that wait since the time when more were wanted."""
@@ -77,7 +90,7 @@ class StandingBy:
         if not self._waiting or not self._origin.is_current:
             return None
         while self._waiting:
-            process = self._waiting.popleft()
+            process = self._waiting.pop()
             process.stands_by = False
             if not process.has_exited:
                 return Reserved(self, process)
@@ -113,4 +126,4 @@ class Reserved:
         if self.process.has_exited:
             self.process.close()
         else:
-            self._standing_by.put(self.process)
+            self._standing_by.take_back(self.process)

@@ -16,13 +16,14 @@ from trio_util import AsyncValue
 from pwf.actors.base.logging import Log
 from pwf.actors.base.store_actor import StoreHandle
 from pwf.actors.processes.runner_pool import RunnerPool
+from pwf.actors.processes.runner_process import RunnerProcess
 from pwf.actors.processes.standing_by import TemplateKey, template_key
 from pwf.actors.processes.warm import TEMPLATES_MAX
 from pwf.actors.runs.deadlines import Deadlines
 from pwf.config import Config
 from pwf.discovery import changed_sources
 from pwf.errors import EnvironmentMissing, GraphError, LoadFailed, PwfError, SourceChanged
-from pwf.store.definitions import LaunchFacts, launch_facts
+from pwf.store.definitions import LaunchFacts, launch_facts, load_bundle
 from pwf.store.launch import LaunchTerms
 from pwf.store.queue import Admission
 from pwf.store.runs import RunEnvironment, environment_of
@@ -97,6 +98,20 @@ async def look_up(store: StoreHandle, admission: Admission) -> Launchable:
     environment = await store.read(environment_of, admission.environment_id)
     facts = await store.read(launch_facts, admission.definition_id)
     return launchable(admission, facts, environment)
+
+
+async def acquire(world: Supervision, known: Launchable, run_id: str, generation: int) -> RunnerProcess:
+    """A process for the run. Raises what the pool does, and what `refuse_changed` does."""
+    await refuse_changed(known.facts, run_id)
+    return await world.pool.acquire(
+        bundle_key=known.definition_id,
+        load_bundle=lambda: world.store.read(load_bundle, known.definition_id),
+        interpreter=known.environment.interpreter,
+        environment=known.environment.variables,
+        root=known.facts.root,
+        marker=world.terms.marker_of(run_id, generation),
+        isolate=known.facts.isolate,
+    )
 
 
 async def refuse_changed(facts: LaunchFacts, run_id: str) -> None:

@@ -22,7 +22,7 @@ import trio
 from pwf.actors.base.mailbox import Mailbox
 from pwf.actors.base.socket_stream import Interrupted
 from pwf.actors.processes.runner_process import RunnerProcess
-from pwf.actors.runs.launching import Launchable, Supervision, hold_for, look_up, refuse_changed
+from pwf.actors.runs.launching import Launchable, Supervision, acquire, hold_for, look_up
 from pwf.actors.runs.value_reads import has_values, serve_values
 from pwf.errors import (
     ClaimLost,
@@ -53,7 +53,6 @@ from pwf.protocol.runner import (
 from pwf.protocol.survivors import Survivor
 from pwf.store.control import HoldRun, hold_run
 from pwf.store.custody import runner_gone
-from pwf.store.definitions import load_bundle
 from pwf.store.entity_kinds import RunnerGone
 from pwf.store.launch import Launched, Parked, RunnerStarted, runner_started
 from pwf.store.queue import Admission
@@ -74,6 +73,7 @@ STOPS_ITSELF_S = 2.0  # more for a runner that can end the step itself, besides 
 LEAVE_MORE_S = 0.25  # for the runner itself, besides the time that it gives the step's children
 RETRY_S = 1.0  # while the store can't take a write (disk full): the outcome waits, it is not lost
 RECEIVE_BYTES = 256 * 1024
+NOT_SAID = Leaving()
 
 
 # --- messages -------------------------------------------------------------------------------------------------
@@ -157,12 +157,11 @@ class RunSupervisor:
         self._phase = Phase.LAUNCHING
         self._current: Current | None = None  # None: not launched, or the runner has its last answer
         self._splitter = FrameSplitter(RUNNER_FRAME_BYTES_MAX)
-        self._values_wanted = (
-            False  # there is something that the runner may read by digest: mostly there is nothing
-        )
+        self._values_wanted = False  # there is something that the runner may read by digest
         self._stop_wanted = False
-        self._leaves = False  # the runner's own word
-        self._childless = False  # and that nothing of it stays
+        self._last_word = NOT_SAID  # the runner's
+        self._parted = False  # by the store's word the run has ended, or is parked
+        self._row_gone = False  # and with it, in one transaction, its process's row
         self._printed = 0  # bytes kept of the step that it ended in
         self._survivors: tuple[Survivor, ...] = ()
         self._timed_out: int | None = None  # the attempt
@@ -204,12 +203,15 @@ class RunSupervisor:
         error: StepError | None = None
         if self._process is None:
             try:
-                self._process = await self._acquire(known)
+                self._process = await acquire(self._world, known, self._fence.run_id, self._fence.generation)
             except PwfError as refusal:
                 error = await self._not_launched(refusal)
         proved = True
         if self._process is not None:
             error = await self._serve(self._process)
+            if error is None and self._may_stay(self._process):
+                await self._give_back(self._process)
+                return
             proved = await self._end(self._process)
             error = error or self._crash(self._process)
             await self._keep_last_words(self._process)
@@ -217,6 +219,20 @@ class RunSupervisor:
         if proved:
             self._free_capacity()
         await self._settle(proved, error)
+
+    def _may_stay(self, process: RunnerProcess) -> bool:
+        """Whether it waits for another run, and may: whatever is to end the run ends the process."""
+        ends = self._is_to_stop() or self._timed_out is not None or process.goes_back is None
+        return self._last_word.stays and self._last_word.childless and self._parted and not ends
+
+    async def _give_back(self, process: RunnerProcess) -> None:
+        """The runner has left the run, and is as one that has none. Its row goes before it can be launched again."""
+        self.handle.wake = None  # a stop that comes late is not the next run's
+        if not self._row_gone:
+            await self._settle(True, None)
+        self._process = None
+        process.stay()
+        self._free_capacity()
 
     def _free_capacity(self) -> None:
         """The runner is proved dead. What is left is for the store to say, for which nobody else need wait."""
@@ -228,11 +244,12 @@ class RunSupervisor:
         """Whether the runner, and all that it started, is proved dead: asked to end first, then ended."""
         stopped = self._stop_wanted or self._timed_out is not None
         grace_s = self._world.config.stop_grace_s + LEAVE_MORE_S if stopped else 0.0
-        return await process.prove_dead(childless=self._childless and not stopped, grace_s=grace_s)
+        childless = self._last_word.childless and not stopped and not self._last_word.stays
+        return await process.prove_dead(childless=childless, grace_s=grace_s)
 
     async def _keep_last_words(self, process: RunnerProcess) -> None:
         """A runner that ended in the middle of a step has not read all that the step printed."""
-        if self._current is not None and self._phase is Phase.TOLD and not self._leaves:
+        if self._current is not None and self._phase is Phase.TOLD and self._last_word is NOT_SAID:
             self._printed, self._survivors = await process.last_words(), process.survivors
 
     def _crash(self, process: RunnerProcess) -> StepError | None:
@@ -244,18 +261,6 @@ class RunSupervisor:
         how = process.died_of or "nobody could tell how"
         message = f"its runner ended in the middle of the step ({how})"
         return StepError(code=RunnerCrashed.code, message=message, node=self._current.node)
-
-    async def _acquire(self, known: Launchable) -> RunnerProcess:
-        await refuse_changed(known.facts, self._fence.run_id)
-        return await self._world.pool.acquire(
-            bundle_key=known.definition_id,
-            load_bundle=lambda: self._world.store.read(load_bundle, known.definition_id),
-            interpreter=known.environment.interpreter,
-            environment=known.environment.variables,
-            root=known.facts.root,
-            marker=self._world.terms.marker_of(self._fence.run_id, self._fence.generation),
-            isolate=known.facts.isolate,
-        )
 
     async def _not_launched(self, refusal: PwfError) -> StepError | None:
         """Hold the run with the reason, or count the failure as a runner's end."""
@@ -363,9 +368,8 @@ class RunSupervisor:
 
     async def _send(self, process: RunnerProcess, data: bytes) -> bool:
         try:
-            return await process.stream.send_within(
-                data, self._world.config.lease_s
-            )  # a stopped one must not stop us
+            within_s = self._world.config.lease_s  # a stopped one must not stop us
+            return await process.stream.send_within(data, within_s)
         except (trio.BrokenResourceError, trio.ClosedResourceError):
             return True  # it has ended; what it said before that is still to be read
 
@@ -375,8 +379,10 @@ class RunSupervisor:
         """Whether its last word is among them: then it ends by itself, and wants no answer."""
         for message in messages:
             if isinstance(message, Leaving):
-                self._leaves, self._childless = True, message.childless
-                if message.childless:
+                self._last_word = message
+                if message.stays or message.not_kept:
+                    self._world.pool.kept.note(self._admission.definition_id, message.not_kept)
+                if message.childless and not message.stays:
                     self.handle.leaves_nothing = self._process
                     if self.handle.is_gone:  # it was faster than its word
                         self._wake()
@@ -407,8 +413,11 @@ class RunSupervisor:
     async def _apply(self, steps: list[Sequenced]) -> list[StepReply]:
         if not steps:
             return []
-        command = RunnerMessages(fence=self._fence, messages=tuple(steps), drain=self._world.draining())
+        drain = self._world.draining()
+        stays = self._last_word.stays and not drain and not self._stop_wanted
+        command = RunnerMessages(fence=self._fence, messages=tuple(steps), drain=drain, stays=stays)
         applied = await self._write(apply_messages, command)
+        self._row_gone = applied.gone
         if applied.current is not None:
             self._enter(applied.current)
         elif applied.replies[-1].verdict != "go":
@@ -433,6 +442,7 @@ class RunSupervisor:
 
     def _leave(self, last: StepReply) -> None:
         self._current = None
+        self._parted = last.verdict in ("park", "end")
         if last.verdict == "end":
             self._phase = Phase.ENDED
         self._set_deadline(trio.current_time() + self._world.config.stop_grace_s)

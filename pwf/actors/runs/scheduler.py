@@ -414,5 +414,6 @@ def _limits(config: Config) -> dict[str, int | None]:
         "value_bytes_max": config.max_value_bytes,
         "output_bytes_max": config.max_output_bytes,
         "memory_bytes_max": config.runner_memory_bytes,
+        "runs_per_process": config.runs_per_process,
         "stop_grace_ms": int(config.stop_grace_s * 1000),
     }
