@@ -289,10 +289,25 @@ class Auditor:
         self.check(
             rows == [expected] or stale, f"custody of {process.identity} is stored before its launch: {rows}"
         )
+        rows = self._rows_of(process)
+        self.check(len(rows) <= 1, f"{process.identity} stands in one row at most: {rows}")
         fence = f"{process.marker}".endswith(f":{launch.run_id}:{launch.generation}")
         self.check(fence, f"the marker {process.marker} is of run and generation")
         if run is not None:
             self.said.launched(launch, run, stale=stale)
+
+    def stays(self, process: Any) -> None:
+        """A process that waits for a further run has nothing of the last one: no marker, no row."""
+        self.check(
+            process.marker == WAITING_MARKER, f"{process.marker} is given up before its process waits again"
+        )
+        rows = self._rows_of(process)
+        self.check(not rows, f"a process that waits again stands in no row: {rows}")
+
+    def _rows_of(self, process: Any) -> list[Any]:
+        identity = process.identity
+        query = "SELECT entity_no, generation FROM runners WHERE pid = ? AND start_tick = ?"
+        return self.rows(query, identity.pid, identity.start_tick)
 
     def step_begins(self, process: Any, node: str, visit: int, attempt: int) -> None:
         """At no instant do two children of one step live (R7)."""

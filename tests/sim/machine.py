@@ -119,6 +119,7 @@ class Process:
     epoch: int = 0  # of the daemon that had it started
     promised: str = ""  # the run that it was taken for, and is still to be told of
     at_work: bool = False  # it was told to begin; before that it only waits
+    kept: bool = False  # it has had a run before
 
     def __post_init__(self) -> None:
         self.running.set()
@@ -130,6 +131,10 @@ class Process:
     @property
     def run_id(self) -> str:
         return self.marker.split(":")[1]
+
+    def wait_again(self, marker: str) -> None:
+        """Its run is over, and it stays for another."""
+        self.marker, self.promised, self.at_work, self.kept = marker, "", False, True
 
     def kill(self) -> None:
         """SIGKILL. It takes effect after `kill_s`, unless the process is immortal."""

@@ -29,6 +29,7 @@ STRENGTHS: dict[str, tuple[float, ...]] = {
     "orphan_child": (0.5,),  # a step's effect is applied by a child that outlives its parent
     "publish": (0.3,),
     "stand_by": (0.3, 1.0),  # a process waits for a run of what was launched before
+    "keep": (0.5, 1.0),  # a process stays after its run, for the next one
     "leave_early": (0.3, 1.0),  # a runner does not wait for the answer to its last word
     "hold": (0.3, 1.0),  # ends of pure steps leave together, a moment later
     "double_message": (0.1, 0.5),

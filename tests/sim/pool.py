@@ -8,10 +8,13 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import msgspec
 import trio
 from trio.testing import memory_stream_pair
 
 from pwf.actors.processes.custody import Sought, suspects, without_trace
+from pwf.actors.processes.kept import Kept
+from pwf.actors.processes.runner_pool import NO_PID
 from pwf.actors.processes.standing_by import TemplateKey, template_key
 from pwf.errors import EnvironmentMissing, LoadFailed, RunnerCrashed
 from pwf.host import Bearer
@@ -102,8 +105,11 @@ class HeldRunner:
     died_of = "a fault"
     was_unfit = False
 
-    def __init__(self, world: Any, pool: SimPool, process: Process, stream: Any, values: Any) -> None:
+    def __init__(
+        self, world: Any, pool: SimPool, key: TemplateKey, process: Process, stream: Any, values: Any
+    ) -> None:
         self._world = world
+        self._key = key
         self._pool = pool
         self._process = process
         self.identity = process.identity
@@ -128,6 +134,18 @@ class HeldRunner:
     def has_left(self) -> bool:
         """As `RunnerProcess.has_left`."""
         return not self._process.alive and not self._process.killed
+
+    @property
+    def goes_back(self) -> object:
+        """As `RunnerProcess.goes_back`."""
+        return self.stay
+
+    def stay(self) -> None:
+        """As `RunnerProcess.stay`."""
+        self.marker, self.on_exit = WAITING_MARKER, None
+        if self._process.alive:
+            self._world.auditor.stays(self._process)
+        self._pool.waiting.setdefault(self._key, []).append(self)
 
     def _tell_exit(self) -> None:
         if self.on_exit is not None:
@@ -208,6 +226,7 @@ class SimPool:
         self.custody = SimCustody(world, self._chance, life)
         self.held: dict[HeldRunner, None] = {}
         self.waiting: dict[TemplateKey, list[HeldRunner]] = {}
+        self.kept = Kept()
         self._loaded: set[str] = set()
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
@@ -249,15 +268,18 @@ class SimPool:
             self._world.fault("launch_refused", marker=marker)
             self._world.auditor.holds.launch_refused(marker.split(":")[1], refusal.code)
             raise refusal("it can't be launched just now")
-        held = self._start(marker)
+        key = template_key(interpreter, bundle_key, environment)
+        held = self._start(key, marker)
         await sleep(self._chance.random() * 0.02)
-        self.stand_by(template_key(interpreter, bundle_key, environment))
+        self.stand_by(key)
         return held
 
     async def prove_dead(
         self, identity: Identity, marker: str, *, timeout_s: float = PROOF_TIMEOUT_S
     ) -> bool:
         """As `RunnerPool.prove_dead`."""
+        if any(held.identity == identity and held.marker != marker for held in self.held):
+            identity = msgspec.structs.replace(identity, pid=NO_PID, session=NO_PID)
         return await self.custody.prove_dead(identity, marker, timeout_s=timeout_s)
 
     async def left_nothing(self, sought: Sequence[Sought]) -> list[bool]:
@@ -277,9 +299,9 @@ class SimPool:
     def stand_by(self, key: TemplateKey) -> None:
         """Perhaps have a process wait for the next run."""
         if self._chance.random() < self._world.rate("stand_by") and not self.waiting.get(key):
-            self.waiting.setdefault(key, []).append(self._start(WAITING_MARKER))
+            self.waiting.setdefault(key, []).append(self._start(key, WAITING_MARKER))
 
-    def _start(self, marker: str) -> HeldRunner:
+    def _start(self, key: TemplateKey, marker: str) -> HeldRunner:
         """A process that waits for its launch."""
         process = self._world.machine.add_process(marker)
         process.epoch = self.life.epoch
@@ -287,7 +309,7 @@ class SimPool:
             process.kill_s = self._chance.random() * 4.0
         ours, theirs = memory_stream_pair()
         values, their_values = memory_stream_pair()
-        held = HeldRunner(self._world, self, process, ours, values)
+        held = HeldRunner(self._world, self, key, process, ours, values)
         self.held[held] = None
         runner = SimRunner(self._world, process, theirs, their_values)
 

@@ -17,6 +17,7 @@ from pwf.protocol.frames import FrameSplitter
 from pwf.protocol.kinds import KINDS, RequestKind
 from pwf.protocol.runner import (
     RUNNER_FRAME_BYTES_MAX,
+    WAITING_MARKER,
     Ask,
     Finish,
     Launch,
@@ -56,7 +57,7 @@ class ProcessEnds(BaseException):
 
 
 class SimRunner:
-    """One runner process, from its launch to its end."""
+    """One runner process, from its launch to its end, with as many runs as come to it."""
 
     def __init__(
         self, world: Any, process: Process, stream: trio.abc.Stream, values: trio.abc.Stream
@@ -68,10 +69,7 @@ class SimRunner:
         self._chance = world.stream(f"runner:{process.marker}:{process.identity.pid}")
         self._lines: deque[Launch | StepReply] = deque()
         self._news = trio.Event()
-        self._seq = self._uploads = 0
-        self._waiting: deque[tuple[int, Any]] = deque()
-        self._answered: dict[int, str] = {}
-        self._stop: StepReply | None = None
+        self._begin_anew()
         self._sending = trio.Lock()
         self._held = b""  # ends of pure steps that leave a moment later, or never if the process dies before
 
@@ -81,10 +79,18 @@ class SimRunner:
             async with trio.open_nursery() as nursery:
                 self._nursery = nursery
                 nursery.start_soon(self._listen)
-                await self._live()
+                while await self._live():
+                    self._begin_anew()
                 nursery.cancel_scope.cancel()
         except* ProcessEnds:
             self._world.note("runner.exits", run=self._process.run_id)
+
+    def _begin_anew(self) -> None:
+        self._seq = self._uploads = 0
+        self._waiting: deque[tuple[int, Any]] = deque()
+        self._answered: dict[int, str] = {}
+        self._stop: StepReply | None = None
+        self._failed = False
 
     # --- the wire -----------------------------------------------------------------------------------------
 
@@ -176,9 +182,12 @@ class SimRunner:
 
     # --- the loop over nodes ------------------------------------------------------------------------------
 
-    async def _live(self) -> None:
-        launch = await self._next()
-        assert isinstance(launch, Launch)
+    async def _live(self) -> bool:
+        """One run. Whether the process stays for a further one; what still comes of this one is skipped then."""
+        while not isinstance(launch := await self._next(), Launch):
+            self._world.auditor.check(
+                self._process.kept, f"the first that a runner hears is its launch: {launch}"
+            )
         self._process.marker = launch.marker
         self._world.auditor.launched(self._process, launch)
         self._model = self._world.models[launch.graph.name]
@@ -196,7 +205,12 @@ class SimRunner:
         with trio.move_on_after(LEAVE_S):
             for child in children:
                 await child.ended.wait()
-        await self._send(Leaving(childless=not any(child.alive for child in children)))
+        childless = not any(child.alive for child in children)
+        stays = not children and not self._failed and self._happens("keep")
+        if stays:
+            self._process.wait_again(WAITING_MARKER)
+        await self._send(Leaving(childless=childless, stays=stays))
+        return stays
 
     async def _loop(self, launch: Launch) -> None:
         observe = launch.observe
@@ -235,6 +249,7 @@ class SimRunner:
         await self._say(Ask(seq=self._seq, attempt=self._attempt, kind=kind, prompt=prompt))
 
     async def _finish(self, node: NodeModel, end: Ended) -> bool:
+        self._failed |= end.outcome != "completed"
         output = await self._put(end.output) if end.output is not None else None
         if self._stop is not None:
             return False
