@@ -47,6 +47,8 @@ class Project:
     answer: Resolved | None = None
     loads: int = 0
     runs: int = 0
+    options: str = ""  # of the workflow
+    leaving: Leaving | None = None  # the last run's last word
 
     @property
     def definition(self) -> WorkflowDefinition:
@@ -56,7 +58,12 @@ class Project:
 
     async def write(self, body: str = "return None", head: str = "") -> Resolved:
         """Write the workflow and resolve it."""
-        text = textwrap.dedent(head) + "\nfrom pwf import Workflow\n\nflow = Workflow('flow')\n\n"
+        text = (
+            textwrap.dedent(head)
+            + "\nfrom pwf import Workflow\n\nflow = Workflow('flow'"
+            + self.options
+            + ")\n\n"
+        )
         text += (
             "@flow.compute\ndef step(ctx):\n" + textwrap.indent(textwrap.dedent(body).strip(), "    ") + "\n"
         )
@@ -107,6 +114,7 @@ class Project:
             attempt=1,
             root=str(self.root),
             marker=process.marker,
+            runs_per_process=50,
         )
         await process.stream.send_all(encode_line([launch]))
 
@@ -129,6 +137,9 @@ class Project:
                         await process.stream.send_all(encode_line([StepReply(seq=message.seq, verdict="go")]))
                 else:
                     assert isinstance(message, Leaving)
+                    self.leaving = message
+                    if message.stays:
+                        return output
         return output
 
     async def output(self, **options: Any) -> Any:

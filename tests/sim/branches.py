@@ -144,7 +144,9 @@ BRANCHES = (
     # --- supervision ---
     Branch("a runner's time is over", SUPERVISOR + "_receive", "self._timed_out = "),
     Branch("a process stays for a further run", SUPERVISOR + "_give_back", "process.stay("),
-    Branch("its row had gone with its last word", SUPERVISOR + "_give_back", "process.stay(", "self._row_gone"),
+    Branch(
+        "its row had gone with its last word", SUPERVISOR + "_give_back", "process.stay(", "self._row_gone"
+    ),
     Branch("a process that would stay is ended", SUPERVISOR + "_end", "childless = ", "self._stays"),
     Branch("a run can not be launched", SUPERVISOR + "_not_launched", "held = HoldRun("),
     Branch("a write waits until the store takes it", SUPERVISOR + "_write", "warned = True"),

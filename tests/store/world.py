@@ -324,6 +324,7 @@ class Runner:
         self.attempt = 0
         self.seq = 0
         self.drain = False
+        self.stays = False  # with what it says next
         self.current: Current | None = None
 
     @property
@@ -362,7 +363,9 @@ class Runner:
         return [reply.verdict for reply in self.apply(messages).replies]
 
     def apply(self, messages: Iterable[Sequenced]) -> Applied:
-        command = RunnerMessages(fence=self.fence, messages=tuple(messages), drain=self.drain)
+        command = RunnerMessages(
+            fence=self.fence, messages=tuple(messages), drain=self.drain, stays=self.stays
+        )
         applied: Applied = self.world.do(apply_messages, command)
         self.current = applied.current
         return applied
