@@ -18,6 +18,7 @@ from pwf.protocol.runner import Value
 from pwf.protocol.views import (
     EventView,
     Explanation,
+    KeptProcesses,
     RequestView,
     RunSummary,
     RunView,
@@ -131,16 +132,6 @@ class WorkflowLine(_Body, frozen=True, kw_only=True, forbid_unknown_fields=True)
 class WorkflowList(_Body, frozen=True, kw_only=True, forbid_unknown_fields=True):
     root: str
     workflows: tuple[WorkflowLine, ...]
-
-
-class KeptProcesses(_Body, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Under isolate="keep", since the daemon's start: after how many runs the process stayed for a further one, after
-    how many it did not although it was to, and why it did not the last time.
-    """
-
-    stayed: int = 0
-    ended: int = 0
-    last_reason: str = ""
 
 
 class WorkflowDescription(_Body, frozen=True, kw_only=True, forbid_unknown_fields=True):

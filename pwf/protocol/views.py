@@ -193,3 +193,13 @@ class Violation(_View, frozen=True, kw_only=True, forbid_unknown_fields=True):
     message: str
     run_id: str | None = None
     fix: str = ""
+
+
+class KeptProcesses(_View, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Under isolate="keep", since the daemon's start: after how many runs the process stayed for a further one, after
+    how many it did not although it was to, and why it did not the last time.
+    """
+
+    stayed: int = 0
+    ended: int = 0
+    last_reason: str = ""

@@ -15,6 +15,7 @@ from pwf.actors.base.store_actor import StoreActor
 from pwf.actors.operations.runs import pause_
 from pwf.actors.operations.services import Asked, scope_key
 from pwf.actors.processes.custody import PROOF_TIMEOUT_S
+from pwf.actors.processes.kept import Kept
 from pwf.actors.runs.recovery import LOOK_AGAIN_S, REREAD_S
 from pwf.actors.runs.run_supervisor import RETRY_S
 from pwf.actors.runs.scheduler import Scheduler, SchedulerHandle
@@ -60,6 +61,7 @@ class Process:
         self.marker = "waiting"
         self.proof_s = 0.0
         self.asked_childless: list[bool] = []
+        self.goes_back: Any = None
 
     async def last_words(self) -> int:
         return 0
@@ -143,6 +145,7 @@ class Custody:
 
 class Pool:
     def __init__(self) -> None:
+        self.kept = Kept()
         self.custody = Custody()
         self.made: list[Process] = []
         self.waiting: list[Process] = []  # for any run

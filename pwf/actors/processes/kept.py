@@ -5,7 +5,7 @@ Counts of this daemon, in memory and bounded in number: they explain, and nothin
 
 from __future__ import annotations
 
-from pwf.protocol.operations import KeptProcesses
+from pwf.protocol.views import KeptProcesses
 
 DEFINITIONS_MAX = 256  # the ones that were heard of last
 

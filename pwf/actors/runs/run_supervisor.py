@@ -222,8 +222,10 @@ class RunSupervisor:
 
     def _may_stay(self, process: RunnerProcess) -> bool:
         """Whether it waits for another run, and may: whatever is to end the run ends the process."""
-        ends = self._is_to_stop() or self._timed_out is not None or process.goes_back is None
-        return self._last_word.stays and self._last_word.childless and self._parted and not ends
+        last = self._last_word
+        if not (last.stays and last.childless and self._parted and process.goes_back is not None):
+            return False
+        return self._timed_out is None and not self._is_to_stop()
 
     async def _give_back(self, process: RunnerProcess) -> None:
         """The runner has left the run, and is as one that has none. Its row goes before it can be launched again."""
