@@ -147,9 +147,15 @@ BRANCHES = (
     Branch(
         "its row had gone with its last word", SUPERVISOR + "_give_back", "process.stay(", "self._row_gone"
     ),
-    Branch("a process that would stay is ended", SUPERVISOR + "_end", "childless = ", "self._last_word.stays"),
+    Branch(
+        "a process that would stay is ended", SUPERVISOR + "_end", "childless = ", "self._last_word.stays"
+    ),
     Branch("a run can not be launched", SUPERVISOR + "_not_launched", "held = HoldRun("),
-    Branch("a write waits until the store takes it", SUPERVISOR + "_write", "warned = True"),
+    Branch(
+        "a write waits until the store takes it",
+        "pwf.actors.runs.launching:Supervision.write",
+        "warned = True",
+    ),
     Branch("a runner is not proved dead", SUPERVISOR + "_settle", "self._world.log.error("),
     Branch(
         "recovery can not prove a death",

@@ -6,9 +6,9 @@ Owns the Scheduler's memory of it, which is bounded, and all of which stands in 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import trio
 from trio_util import AsyncValue
@@ -22,14 +22,27 @@ from pwf.actors.processes.warm import TEMPLATES_MAX
 from pwf.actors.runs.deadlines import Deadlines
 from pwf.config import Config
 from pwf.discovery import changed_sources
-from pwf.errors import EnvironmentMissing, GraphError, LoadFailed, PwfError, SourceChanged
+from pwf.errors import (
+    EnvironmentMissing,
+    GraphError,
+    LoadFailed,
+    OutcomeUnknown,
+    PwfError,
+    SourceChanged,
+    Unavailable,
+)
 from pwf.store.definitions import LaunchFacts, launch_facts, load_bundle
 from pwf.store.launch import LaunchTerms
 from pwf.store.queue import Admission
 from pwf.store.runs import RunEnvironment, environment_of
+from pwf.store.tx import Tx
+
+C = TypeVar("C")
+R = TypeVar("R")
 
 LAUNCHABLES_MAX = 256
 CHANGED_NAMED_MAX = 5  # files that a hold's reason names
+RETRY_S = 1.0  # while the store can't take a write (disk full): the outcome waits, it is not lost
 
 
 @dataclass(frozen=True)
@@ -44,6 +57,22 @@ class Supervision:
     draining: Callable[[], bool]
     deadlines: Deadlines
     wake: Callable[[tuple[int, int]], None]  # the Scheduler: what is published of this generation has changed
+
+    async def write(self, run_id: str, handler: Callable[[Tx, C], R], command: C, *, along: bool) -> R:
+        """Write until the store takes it. `along`: nobody waits for it."""
+        store = self.store
+        write: Callable[[Callable[[Tx, C], R], C], Awaitable[R]] = store.write_along if along else store.write
+        warned = False
+        while True:
+            try:
+                return await write(handler, command)
+            except OutcomeUnknown:
+                raise  # the daemon stops and recovers from the file
+            except Unavailable as error:
+                if not warned:
+                    self.log.warning("store.unavailable", run_id=run_id, code=error.code)
+                warned = True
+                await trio.sleep(RETRY_S)
 
 
 class Launchable(NamedTuple):

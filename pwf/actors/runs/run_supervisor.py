@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import enum
 import math
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from functools import partial
 from typing import TypeVar
 
@@ -22,7 +22,7 @@ import trio
 from pwf.actors.base.mailbox import Mailbox
 from pwf.actors.base.socket_stream import Interrupted
 from pwf.actors.processes.runner_process import RunnerProcess
-from pwf.actors.runs.launching import Launchable, Supervision, acquire, hold_for, look_up
+from pwf.actors.runs.launching import RETRY_S, Launchable, Supervision, acquire, hold_for, look_up
 from pwf.actors.runs.value_reads import has_values, serve_values
 from pwf.errors import (
     ClaimLost,
@@ -71,7 +71,6 @@ INBOX_MAX = 8  # its messages are wishes: a doubled one says nothing new
 TIMEOUT_GRACE_S = 0.25  # from a step's time limit to the end of its runner
 STOPS_ITSELF_S = 2.0  # more for a runner that can end the step itself, besides SIGTERM to SIGKILL
 LEAVE_MORE_S = 0.25  # for the runner itself, besides the time that it gives the step's children
-RETRY_S = 1.0  # while the store can't take a write (disk full): the outcome waits, it is not lost
 RECEIVE_BYTES = 256 * 1024
 NOT_SAID = Leaving()
 
@@ -229,7 +228,7 @@ class RunSupervisor:
 
     async def _give_back(self, process: RunnerProcess) -> None:
         """The runner has left the run, and is as one that has none. Its row goes before it can be launched again."""
-        self.handle.wake = None  # a stop that comes late is not the next run's
+        self.handle.interrupt = None  # a stop that comes late is not the next run's
         if not self._row_gone:
             await self._settle(True, None)
         self._process = None
@@ -491,20 +490,5 @@ class RunSupervisor:
         await self._write(runner_gone, gone, along=self._phase is Phase.ENDED and proved)
 
     async def _write(self, handler: Callable[[Tx, C], R], command: C, *, along: bool = False) -> R:
-        """Write until the store takes it: every command here is safe to repeat under its fence or sequence.
-
-        `along`: nobody waits for it.
-        """
-        store = self._world.store
-        write: Callable[[Callable[[Tx, C], R], C], Awaitable[R]] = store.write_along if along else store.write
-        warned = False
-        while True:
-            try:
-                return await write(handler, command)
-            except OutcomeUnknown:
-                raise  # the daemon stops and recovers from the file
-            except Unavailable as error:
-                if not warned:
-                    self._world.log.warning("store.unavailable", run_id=self._fence.run_id, code=error.code)
-                warned = True
-                await trio.sleep(RETRY_S)
+        """Every command here is safe to repeat under its fence or sequence. `along`: nobody waits for it."""
+        return await self._world.write(self._fence.run_id, handler, command, along=along)
