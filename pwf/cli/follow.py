@@ -158,7 +158,7 @@ class PlainScreen:
             self._out.print(f"▶ {name}: started")
             return
         took = text.duration((step.ended_ms or now_ms) - step.started_ms)
-        summary = f"  {text.line(step.summary, 100)}" if step.summary else ""
+        summary = f"  {text.headline(step.summary, 100)}" if step.summary else ""
         self._out.print(f"{progress.STEP_MARK[step.status]} {name}: {step.status} in {took}{summary}")
 
     def _where(self, view: RunView, now_ms: int) -> None:

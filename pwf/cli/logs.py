@@ -43,11 +43,15 @@ def add(commands: Commands) -> None:
         "--attempt", metavar="N", type=int, help="only of this attempt; pwf show numbers them"
     )
     stream = parser.add_mutually_exclusive_group()
-    stream.add_argument("--out", action="store_const", dest="stream", const="out", help="only stdout")
-    stream.add_argument("--err", action="store_const", dest="stream", const="err", help="only stderr")
+    stream.add_argument(
+        "--out", "--stdout", action="store_const", dest="stream", const="out", help="only stdout"
+    )
+    stream.add_argument(
+        "--err", "--stderr", action="store_const", dest="stream", const="err", help="only stderr"
+    )
     parser.add_argument("--raw", action="store_true", help="the very bytes; needs --out or --err")
     parser.add_argument(
-        "--follow", action="store_true", help="go on as more is printed, until the run has ended"
+        "-f", "--follow", action="store_true", help="go on as more is printed, until the run has ended"
     )
     parser.add_argument(
         "--lines", metavar="N", type=int, help="of the daemon's log: how many to begin with (100)"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, get_args
 
 from pwf.cli import exits
 from pwf.cli.commands import RUN_HELP, Commands, client, page_limit
-from pwf.cli.out import Out
+from pwf.cli.out import Out, UsageError
 from pwf.present import form, text
 from pwf.present.marks import STATUS_STYLE
 
@@ -42,13 +42,18 @@ def add(commands: Commands) -> None:
         "--limit", metavar="N", type=page_limit, default=LIST_LIMIT, help="at most so many (20)"
     )
 
-    parser = commands.add("show", show, "show one run", example="pwf show @last\npwf show 3kq --output")
+    parser = commands.add(
+        "show",
+        show,
+        "show one run, or one of its steps",
+        example="pwf show @last\npwf show 3kq build\npwf show 3kq --input",
+        more="With NODE: all attempts of that step, and of the newest one error, output, effect, stdout and stderr.",
+    )
     parser.add_argument("run_id", metavar="RUN", help=RUN_HELP)
+    parser.add_argument("node", metavar="NODE", nargs="?", help="only this step, whole")
     part = parser.add_mutually_exclusive_group()
     part.add_argument("--events", action="store_const", dest="part", const="events", help="only its history")
-    part.add_argument(
-        "--output", action="store_const", dest="part", const="output", help="only its output, as JSON"
-    )
+    part.add_argument("--output", action="store_const", dest="part", const="output", help="as pwf output RUN")
     part.add_argument(
         "--input", action="store_const", dest="part", const="input", help="only its input, as JSON"
     )
@@ -93,7 +98,7 @@ def run_row(run: RunSummary, now_ms: int) -> list[str]:
     elif run.request_id is not None:
         note = f"request {text.line(run.request_id, ID_CELLS)}"
     else:
-        note = text.line(run.reason or "", 200)
+        note = text.headline(run.reason or "", 200)
     if run.restarted_from is not None:
         restart = f"restart of {text.line(run.restarted_from, ID_CELLS)}"
         note = f"{restart}; {note}" if note else restart
@@ -105,22 +110,23 @@ def run_row(run: RunSummary, now_ms: int) -> list[str]:
 
 
 def show(options: argparse.Namespace, out: Out) -> int:
+    if options.node is not None:
+        if options.part is not None:
+            hint = f"pwf output {options.run_id} {options.node} prints the step's output"
+            raise UsageError(f"--{options.part} is of a run, not of a step", hint=hint)
+        from pwf.cli.step import show_step
+
+        return show_step(options.run_id, options.node, out)
     if options.part == "events":
         options.follow, options.after = False, 0
         return events(options, out)
     with client() as daemon:
         view = daemon.call("run.view", run_id=options.run_id)
         if options.part in ("output", "input"):
-            value = view.output if options.part == "output" else view.input
-            if value is None:
-                from pwf.errors import NotFound
+            from pwf.cli.step import print_value, run_output
 
-                raise NotFound(
-                    f"run {view.summary.run_id} has no output: it is {view.summary.status}",
-                    hint=f"pwf explain {view.summary.run_id}",
-                )
-            data = daemon.read_value(view.summary.run_id, value)
-            out.print(text.json_line(data) if out.as_json else text.pretty(data))
+            value = run_output(view) if options.part == "output" else view.input
+            print_value(daemon.read_value(view.summary.run_id, value), out)
         elif out.as_json:
             out.emit(view.graph if options.part == "graph" else view)
         elif options.part == "graph":
@@ -158,8 +164,9 @@ def explain(options: argparse.Namespace, out: Out) -> int:
         for name, line in form.answer_lines(asked)[:-1]:
             out.print(f"{name + ':' if name else '':<8}  {line}")
         out.print(f"type:     {form.answer_lines(asked)[-1][1]}")
-    for number, command in enumerate(why.commands):
-        out.print(f"{'type:' if number == 0 else '':<8}  {text.line(command)}")
+    for number, command in enumerate(why.commands if asked is None else why.commands[1:]):
+        name = "type:" if number == 0 and asked is None else ""
+        out.print(f"{name:<8}  {text.line(command)}")
     return exits.OK
 
 

@@ -54,6 +54,7 @@ def build_parser() -> Parser:
         run,
         state,
         status,
+        step,
         watch,
         workflows,
     )
@@ -74,6 +75,7 @@ def build_parser() -> Parser:
         run,
         watch,
         look,
+        step,
         control,
         requests,
         effects,

@@ -171,7 +171,7 @@ def print_end(daemon: SyncClient, view: RunView, out: Out) -> None:
         return
     if view.output.size > OUTPUT_BYTES_SHOWN:
         shown = text.size(view.output.size)
-        out.print(f"the output has {shown}; see it with:  pwf show {text.line(summary.run_id)} --output")
+        out.print(f"the output has {shown}; see it with:  pwf output {text.line(summary.run_id)}")
         return
     data = daemon.read_value(summary.run_id, view.output)
     if data != b"null":

@@ -83,7 +83,7 @@ def _steps(view: RunView, now_ms: int, out: Out) -> None:
         name = text.line(step.node, 32) + (f" ×{step.visit}" if step.visit > 1 else "")
         tries = f"try {step.tries}" if step.tries > 1 else ""
         rows.append(
-            [str(step.attempt), name, step.kind, step.status, took, tries, text.line(step.summary, 200)]
+            [str(step.attempt), name, step.kind, step.status, took, tries, text.headline(step.summary, 200)]
         )
         styles.append(progress.STEP_STYLE.get(step.status))
     out.table(["#", "NODE", "KIND", "STATUS", "TIME", "", "SUMMARY"], rows, styles)
@@ -141,17 +141,11 @@ def _result(view: RunView, out: Out) -> None:
         _section("Output", out)
         out.print(f"  {text.brief(view.output, min(VALUE_CELLS, out.width - 4))}")
         if view.output.json is None or view.output.size > VALUE_CELLS:
-            out.print(out.paint(f"  all of it: pwf show {text.line(view.summary.run_id)} --output", "dim"))
+            out.print(out.paint(f"  all of it: pwf output {text.line(view.summary.run_id)}", "dim"))
     if view.error is not None:
         _section("Error", out)
-        where = f"{text.line(view.error.node)}: " if view.error.node else ""
-        out.print(
-            "  "
-            + out.paint(where + text.line(view.error.message), "red")
-            + f"  ({text.line(view.error.code)})"
-        )
-        for line in text.block(view.error.traceback).splitlines():
-            out.print("  " + out.paint(line, "dim"))
+        for line in progress.error_lines(view.error):
+            out.print("  " + "".join(out.paint(piece.text, piece.style) for piece in line))
 
 
 def _environment(view: RunView, out: Out) -> None:

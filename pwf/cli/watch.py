@@ -167,7 +167,7 @@ def _say(result: WaitResult, out: Out) -> None:
         return
     summary = result.summary
     more = "" if result.done else "  (the time ran out)"
-    reason = f"  {text.line(summary.reason, 100)}" if summary.reason else ""
+    reason = f"  {text.headline(summary.reason, 100)}" if summary.reason else ""
     title = text.line(summary.title or summary.workflow, 60)
     run_id = text.line(summary.run_id)
     out.print(f"{run_id}  {title}  {out.status(summary.status)}{more}{reason}")

@@ -13,6 +13,7 @@ from pwf.present import text
 from pwf.present.marks import STATUS_MARK, STATUS_STYLE
 from pwf.present.outline import OutlineLine
 from pwf.protocol.kinds import KINDS
+from pwf.protocol.runner import StepError
 from pwf.protocol.views import ENDED, RunView, StepView, UpdateView
 
 STEP_MARK = {**STATUS_MARK, "active": "▶", "interrupted": "↻", "unknown": "!"}
@@ -72,7 +73,7 @@ def node_line(at: OutlineLine, view: RunView, steps: dict[str, StepView], now_ms
         pieces.append(Piece(f"  {tail}", style if current else "dim"))
     if step is not None and step.summary and not KINDS[step.kind].sets_timer:
         used = sum(text.width(piece.text) for piece in pieces)
-        shown = text.line(step.summary, max(0, min(100, cells - used - 2)))
+        shown = text.headline(step.summary, max(0, min(100, cells - used - 2)))
         pieces.append(Piece(f"  {shown}", "red" if step.status in ("failed", "timed_out") else "dim"))
     return pieces
 
@@ -119,6 +120,19 @@ def reason_lines(view: RunView, now_ms: int) -> list[Line]:
     why = view.explanation
     lines.append([Piece(text.line(why.reason), STATUS_STYLE[view.summary.status])])
     return lines + [[Piece("  type: ", "dim"), Piece(text.line(command))] for command in why.commands]
+
+
+def error_lines(error: StepError) -> list[Line]:
+    """Why a step failed: node, type and message, line by line, then the traceback without saying all that again."""
+    kind = f"{text.line(error.type)}: " if error.type else ""
+    where = f"{text.line(error.node)}: " if error.node else ""
+    first, *more = text.block(error.message).splitlines() or [""]
+    lines: list[Line] = [
+        [Piece(f"{where}{kind}{first}", "red"), Piece(f"  ({text.line(error.code)})", "dim")]
+    ]
+    lines += [[Piece(line, "red")] for line in more]
+    traceback = error.traceback.rstrip().removesuffix(f"{error.type}: {error.message}".rstrip()).rstrip()
+    return lines + [[Piece(line, "dim")] for line in text.block(traceback).splitlines()]
 
 
 def printed_line(view: RunView) -> Line:

@@ -35,6 +35,12 @@ def line(text: str, cells: int | None = None) -> str:
     return safe if cells is None else cut(safe, cells)
 
 
+def headline(text: str, cells: int | None = None) -> str:
+    """The first line of a text, with `…` where more lines follow."""
+    first, *more = text.strip().splitlines() or [""]
+    return line(first + (" …" if more else ""), cells)
+
+
 def block(text: str) -> str:
     """The text as safe lines: newlines and tabs stay."""
     return _UNSAFE_IN_BLOCK.sub(_visible, text.replace("\r\n", "\n"))

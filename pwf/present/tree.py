@@ -48,9 +48,6 @@ def final_lines(view: RunView, now_ms: int) -> list[progress.Line]:
     if error is None:
         reason = view.summary.reason
         return [[progress.Piece(text.line(reason), STATUS_STYLE[view.summary.status])]] if reason else []
-    where = f"{text.line(error.node)}: " if error.node else ""
-    lines: list[progress.Line] = [[progress.Piece(f"{where}{text.block(error.message)}", "red")]]
-    if error.traceback:
-        lines.append([progress.Piece(text.block(error.traceback.rstrip()), "dim")])
+    lines = progress.error_lines(error)
     printed = progress.printed_line(view)
     return [*lines, printed] if printed else lines

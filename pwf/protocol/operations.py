@@ -201,10 +201,11 @@ class EventPage(_Body, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class StepsPayload(_Body, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Of `run.view`: the page of steps ends before this attempt (None: the newest)."""
+    """Of `run.view`: the page of steps ends before this attempt (None: the newest). `node`: only its steps."""
 
     before_attempt: int | None = None
     limit: int = LIST_PAGE
+    node: Name | None = None
 
 
 class PausePayload(_Body, frozen=True, kw_only=True, forbid_unknown_fields=True):

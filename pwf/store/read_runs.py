@@ -150,6 +150,7 @@ class RunQuery(msgspec.Struct, frozen=True, kw_only=True):
     load: Load = Load()
     before_attempt: int | None = None
     limit: int = 100
+    node: str | None = None
 
 
 def summary_of(tx: Tx, run_id: str) -> RunSummary:
@@ -291,7 +292,9 @@ def _steps(tx: Tx, query: RunQuery, kinds: dict[str, NodeKind]) -> tuple[StepVie
     limit = max(1, min(query.limit, PAGE_MAX))
     left = PAGE_BYTES  # outputs and tracebacks travel, newest first, while the page still fits a frame
     steps: list[StepView] = []
-    for row in tx.all(Q.steps, {"run_id": query.run_id, "before": before, "limit": limit}):
+    for row in tx.all(
+        Q.steps, {"run_id": query.run_id, "before": before, "node": query.node, "limit": limit}
+    ):
         left -= len(row[10] or b"") + len(row[11] or b"") + len(row[14] or b"")
         steps.append(step_view(row, kinds, whole=left > 0))
     return tuple(reversed(steps))

@@ -59,11 +59,12 @@ SELECT r.output, r.output_digest, c.size FROM runs r LEFT JOIN contents c ON c.d
 WHERE r.run_id = :run_id
 
 -- name: steps
--- A page of attempts, the newest last.
+-- A page of attempts, of one node or of all, the newest last.
 SELECT a.attempt, a.node, a.visit, a.tries, a.status, a.generation, a.started_wall_ms, a.ended_wall_ms, a.active_ms, a.printed, a.survivors,
   a.output, a.output_digest, c.size, a.error
 FROM attempts a LEFT JOIN contents c ON c.digest = a.output_digest
-WHERE a.run_no = (SELECT run_no FROM runs WHERE run_id = :run_id) AND a.attempt < :before ORDER BY a.attempt DESC LIMIT :limit
+WHERE a.run_no = (SELECT run_no FROM runs WHERE run_id = :run_id) AND a.attempt < :before
+  AND (:node IS NULL OR a.node = :node) ORDER BY a.attempt DESC LIMIT :limit
 
 -- name: steps_total
 -- How many attempts a run has had.

@@ -269,7 +269,7 @@ def test_a_failed_run_shows_error_and_traceback_made_safe(pwf: Pwf, daemon: Fake
 
 def test_a_large_output_is_named_not_printed(pwf: Pwf, daemon: FakeDaemon) -> None:
     script_run(daemon, ended(output=Value(digest="0" * 64, size=3_000_000)))
-    assert f"2.9 MiB; see it with:  pwf show {samples.RUN} --output" in pwf("run", "release").out
+    assert f"2.9 MiB; see it with:  pwf output {samples.RUN}" in pwf("run", "release").out
 
 
 def test_a_timer_and_a_hold_are_said_once(capsys: pytest.CaptureFixture[str]) -> None:

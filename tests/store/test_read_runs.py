@@ -174,6 +174,17 @@ def test_steps_come_in_pages_the_newest_first(world):
     assert bytes(before.steps[0].output.json) == b"5"
 
 
+def test_the_steps_of_one_node_come_in_pages_of_their_own(world):
+    flow = graph(node("a", to="b"), node("b", to="a"), max_steps=50)
+    runner = world.run(flow)
+    for number in range(8):
+        runner.finish(number, to="b" if number % 2 == 0 else "a")
+    only_b = RunQuery(run_id=runner.run_id, node="b", limit=2)
+    assert [step.attempt for step in world.do(run_view, only_b).steps] == [6, 8]
+    earlier = RunQuery(run_id=runner.run_id, node="b", limit=2, before_attempt=6)
+    assert [step.attempt for step in world.do(run_view, earlier).steps] == [2, 4]
+
+
 def test_a_run_warns_at_four_fifths_of_max_steps_until_it_has_ended(world):
     runner = world.run(graph(node("a", to="b"), node("b", to="a"), max_steps=10))
     for number in range(6):

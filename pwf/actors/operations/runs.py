@@ -76,6 +76,7 @@ async def view(services: Services, asked: Asked[StepsPayload]) -> Answer:
                 load=services.scheduler.load(),
                 before_attempt=page.before_attempt,
                 limit=page.limit,
+                node=page.node,
             ),
         ),
     )

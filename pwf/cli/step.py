@@ -1,0 +1,199 @@
+"""`pwf output RUN [NODE]`, and `pwf show RUN NODE`: what one step gave, said and did, whole."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from pwf.cli import exits
+from pwf.cli.commands import RUN_HELP, Commands, client
+from pwf.cli.out import Out, UsageError
+from pwf.errors import NotFound
+from pwf.present import progress, text
+
+if TYPE_CHECKING:
+    from pwf.client.sync import SyncClient
+    from pwf.protocol.operations import PrintedStep
+    from pwf.protocol.runner import Value
+    from pwf.protocol.views import RunView, StepView
+
+PRINTED_SHOWN = 16 * 1024  # of each stream; pwf logs has all of it
+OUTPUT_SHOWN = 64 * 1024
+
+
+def add(commands: Commands) -> None:
+    parser = commands.add(
+        "output",
+        output,
+        "print the output of a run or of one of its steps",
+        example="pwf output @last\npwf output 3kq build --raw > notes.txt\npwf output 3kq review --json | jq .verdict",
+        more="Of a step: the output of its newest visit that completed. --raw prints a text without quotes and\n"
+        "escapes, and anything else as one line of JSON.",
+    )
+    parser.add_argument("run_id", metavar="RUN", help=RUN_HELP)
+    parser.add_argument("node", metavar="NODE", nargs="?", help="of this step; without it, of the run")
+    parser.add_argument("--raw", action="store_true", help="the very value: a text without quotes")
+
+
+def output(options: argparse.Namespace, out: Out) -> int:
+    if options.raw and out.as_json:
+        raise UsageError("--raw and --json exclude each other", hint="pwf output --help")
+    with client() as daemon:
+        if options.node is None:
+            view = daemon.call("run.view", run_id=options.run_id)
+            value = run_output(view)
+        else:
+            view = steps_of(daemon, options.run_id, options.node)
+            value = _step_output(daemon, view, options.node)
+        print_value(daemon.read_value(view.summary.run_id, value), out, raw=options.raw)
+    return exits.OK
+
+
+def run_output(view: RunView) -> Value:
+    """The run's output; `NotFound` says why there is none."""
+    if view.output is None:
+        run_id = view.summary.run_id
+        raise NotFound(
+            f"run {run_id} has no output: it is {view.summary.status}", hint=f"pwf explain {run_id}"
+        )
+    return view.output
+
+
+def print_value(data: bytes, out: Out, *, raw: bool = False) -> None:
+    """JSON for people, as a line for programs, or with `raw` the very text."""
+    if raw:
+        plain = msgspec.json.decode(data)
+        sys.stdout.buffer.write(
+            plain.encode("utf-8", "surrogatepass") if isinstance(plain, str) else data + b"\n"
+        )
+        sys.stdout.buffer.flush()
+    else:
+        out.print(text.json_line(data) if out.as_json else text.pretty(data))
+
+
+def steps_of(daemon: SyncClient, run_id: str, node: str, before: int | None = None) -> RunView:
+    """The run with the newest page of steps of one node. `NotFound` where its graph has no such node."""
+    from pwf.protocol.operations import LIST_PAGE_MAX, StepsPayload
+
+    payload = StepsPayload(node=node, before_attempt=before, limit=LIST_PAGE_MAX)
+    view: RunView = daemon.call("run.view", payload, run_id=run_id)
+    nodes = [one.id for one in view.graph.nodes]
+    if node not in nodes:
+        import difflib  # only for a mistake
+
+        near = difflib.get_close_matches(node, nodes, n=1)
+        hint = f"did you mean {near[0]}?" if near else f"its nodes are: {', '.join(nodes)}"
+        raise NotFound(f"run {view.summary.run_id} has no node {node!r}", hint=hint)
+    return view
+
+
+def _step_output(daemon: SyncClient, view: RunView, node: str) -> Value:
+    """The output of the newest visit that completed, from page to page."""
+    run_id = view.summary.run_id
+    page = view.steps
+    while page:
+        for step in reversed(page):
+            if step.status != "completed":
+                continue
+            if step.output is not None:
+                return step.output
+            one = steps_of(daemon, run_id, node, before=step.attempt + 1)  # it was left out of a full page
+            return _whole(one, step)
+        page = steps_of(daemon, run_id, node, before=page[0].attempt).steps
+    how = view.steps[-1].status if view.steps else "not reached"
+    raise NotFound(
+        f"node {node!r} of run {run_id} has no output: it is {how}", hint=f"pwf show {run_id} {node}"
+    )
+
+
+def _whole(view: RunView, wanted: StepView) -> Value:
+    step = view.steps[-1]
+    assert step.attempt == wanted.attempt, "the page ends with it"
+    assert step.output is not None, "the newest of a page is whole"
+    return step.output
+
+
+# --- pwf show RUN NODE ----------------------------------------------------------------------------------------
+
+
+def show_step(run_id: str, node: str, out: Out) -> int:
+    """All attempts of a node, and of the newest one everything."""
+    from pwf.protocol.operations import PrintedPayload
+
+    with client() as daemon:
+        view = steps_of(daemon, run_id, node)
+        run_id = view.summary.run_id
+        effects = [effect for effect in view.effects if effect.node == node]
+        if out.as_json:
+            out.emit({"run_id": run_id, "node": node, "steps": view.steps, "effects": effects})
+            return exits.OK
+        if not view.steps:
+            out.note(f"run {text.line(run_id)}: {text.line(node)} has not run yet")
+            return exits.OK
+        _attempts(view, out)
+        newest = view.steps[-1]
+        if newest.error is not None:
+            _section("Error", out)
+            for line in progress.error_lines(newest.error):
+                out.print("  " + "".join(out.paint(piece.text, piece.style) for piece in line))
+        if newest.output is not None:
+            _output(daemon, run_id, newest.output, node, out)
+        for effect in effects:
+            _section("Effect", out)
+            visit = f", visit {effect.visit}" if effect.visit > 1 else ""
+            ref = f"  {text.line(effect.ref)}" if effect.ref else ""
+            tries = text.count(effect.attempts, "attempt")
+            out.print(f"  {text.line(effect.type)}  {effect.mode}  {effect.status}  {tries}{visit}{ref}")
+            out.print(f"  {text.line(effect.effect_key)}")
+        printed = daemon.call("run.printed", PrintedPayload(attempt=newest.attempt), run_id=run_id)
+        for one in printed.steps:
+            _printed(daemon, run_id, one, out)
+    return exits.OK
+
+
+def _section(title: str, out: Out) -> None:
+    out.print()
+    out.print(out.paint(title, "bold"))
+
+
+def _attempts(view: RunView, out: Out) -> None:
+    now_ms = out.now_ms()
+    rows, styles = [], []
+    for step in view.steps:
+        took = text.duration((step.ended_ms or now_ms) - step.started_ms)
+        began = text.clock_time(step.started_ms, now_ms)
+        summary = text.headline(step.summary, 200)
+        rows.append([str(step.attempt), str(step.visit), str(step.tries), step.status, began, took, summary])
+        styles.append(progress.STEP_STYLE.get(step.status))
+    out.table(["#", "VISIT", "TRY", "STATUS", "BEGAN", "TIME", "SUMMARY"], rows, styles)
+
+
+def _output(daemon: SyncClient, run_id: str, value: Value, node: str, out: Out) -> None:
+    _section("Output", out)
+    if value.size > OUTPUT_SHOWN:
+        size = text.size(value.size)
+        out.print(f"  {size}; see it with:  pwf output {text.line(run_id)} {text.line(node)}")
+        return
+    for line in text.pretty(daemon.read_value(run_id, value)).splitlines():
+        out.print(f"  {line}")
+
+
+def _printed(daemon: SyncClient, run_id: str, step: PrintedStep, out: Out) -> None:
+    """The beginning of what the attempt printed to each stream."""
+    from pwf.protocol.operations import ReadPrinted
+
+    for title, stream, size in (("Stdout", "out", step.out_bytes), ("Stderr", "err", step.err_bytes)):
+        if not size:
+            continue
+        _section(title, out)
+        wanted = ReadPrinted(attempt=step.attempt, stream=stream)  # type: ignore[arg-type]  # one of both
+        data = daemon.call("run.read_printed", wanted, run_id=run_id).data
+        words = data[:PRINTED_SHOWN].decode("utf-8", "replace")
+        for line in text.block(words).splitlines():
+            out.print(f"  {line}")
+        if size > PRINTED_SHOWN:
+            more = f"pwf logs {text.line(run_id)} --attempt {step.attempt} --{stream}"
+            out.print(out.paint(f"  all {text.size(size)} of it: {more}", "dim"))
