@@ -29,6 +29,7 @@ from pwf.actors.base.store_actor import StoreActor, StoreHandle
 from pwf.clock import SystemClock
 from pwf.store.batch import Batch, Job
 from pwf.store.executor import StoreSpec, ThreadExecutor
+from pwf.store.loop_share import LoopShare
 from pwf.store.tx import Tx
 
 QUESTION = "group_commit"
@@ -88,7 +89,8 @@ def _rate(bench: Bench, actors: int, seconds: float, batch_max: int, shares: lis
     store_actor.BATCH_MAX = batch_max
     try:
         with bench.folder() as folder:
-            executor = _Counting(StoreSpec(path=folder / "pwf.db", clock=SystemClock(host.boot_id())))
+            spec = StoreSpec(path=folder / "pwf.db", clock=SystemClock(host.boot_id()))
+            executor = _Counting(spec, LoopShare(may_run=lambda _: True))
             rate = trio.run(_write_all, executor, actors, seconds)
             shares.append(executor.writes / executor.commits)
             return rate

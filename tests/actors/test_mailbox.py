@@ -20,6 +20,27 @@ async def test_everything_that_waits_is_taken_in_order_up_to_a_bound():
     assert box.empty
 
 
+async def test_who_gathers_takes_what_was_put_in_within_a_turn_of_the_loop():
+    box, taken = Mailbox[int](10, "the box"), []
+
+    async def take(gathers):
+        taken.append(await box.take(10, gathers=gathers))
+
+    async def put():
+        box.put_now(1)
+        await trio.lowlevel.checkpoint()
+        box.put_now(2)
+
+    for gathers in (True, False):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(take, gathers)
+            await trio.testing.wait_all_tasks_blocked()
+            nursery.start_soon(put)
+        box.take_now()
+    assert taken[0] == [1, 2]
+    assert taken[1][0] == 1
+
+
 async def test_a_sender_waits_while_the_inbox_is_full(autojump_clock):
     box = Mailbox[int](1, "the box")
     await box.put(1)

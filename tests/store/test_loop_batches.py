@@ -106,7 +106,8 @@ async def test_the_loop_does_not_wait_for_a_foreign_lock(loop, spec, where):
     foreign.execute("BEGIN IMMEDIATE").fetchall()
     async with trio.open_nursery() as nursery:
         nursery.start_soon(loop.run, [Job(where.put, "a")])
-        await trio.sleep(0.02)  # the loop goes on
+        with trio.fail_after(LIMIT_S):
+            await trio.sleep(0.02)
         assert where.ran == []
         foreign.execute("ROLLBACK").fetchall()
     foreign.close()

@@ -83,11 +83,17 @@ class Mailbox(Generic[T]):
 
     # --- for the actor ---
 
-    async def take(self, most: int) -> list[T]:
-        """Wait for one, then take what else is there, at most `most` in all. A checkpoint only when it waits."""
-        while not self._items:
-            self._receiver = trio.lowlevel.current_task()
-            await trio.lowlevel.wait_task_rescheduled(self._stop_waiting)
+    async def take(self, most: int, *, gathers: bool = False) -> list[T]:
+        """Wait for one, then take what else is there, at most `most` in all. A checkpoint only when it waits.
+
+        `gathers`: when it has waited it lets everybody else go first once, who may have more.
+        """
+        if not self._items:
+            while not self._items:
+                self._receiver = trio.lowlevel.current_task()
+                await trio.lowlevel.wait_task_rescheduled(self._stop_waiting)
+            if gathers:
+                await trio.lowlevel.checkpoint()
         return self.take_now(most)
 
     def _stop_waiting(self, _: object) -> trio.lowlevel.Abort:

@@ -176,10 +176,10 @@ class StoreActor:
         entries: list[Write] = []
         due = min(self._retry_space_at, self._cut_at)
         if due == math.inf:
-            entries = await self._inbox.take(BATCH_MAX)
+            entries = await self._inbox.take(BATCH_MAX, gathers=True)
         else:
             with trio.CancelScope(deadline=due):
-                entries = await self._inbox.take(BATCH_MAX)
+                entries = await self._inbox.take(BATCH_MAX, gathers=True)
         if trio.current_time() >= self._cut_at:
             cut = await self._executor.cut()
             self._cut_at = math.inf if cut else trio.current_time() + CUT_RETRY_S
@@ -211,7 +211,7 @@ class StoreActor:
         self._note_space(batch.disk_full, again=False)
         if batch.broken is not None:
             raise batch.broken
-        # Those who were answered, and whose socket has something, go first: they may have more for the next batch.
+        # Those who were answered go first, and may have more for the next batch: whether there is one shows then.
         await trio.lowlevel.checkpoint()
         owed = await self._executor.settle(idle=self._inbox.empty)
         self._cut_at = min(self._cut_at, trio.current_time() + CUT_RETRY_S) if owed else math.inf
