@@ -123,7 +123,7 @@ def _effects(view: RunView, out: Out) -> None:
     _section("Effects", out)
     rows = [
         [
-            text.line(effect.node, 32) + (f" ×{effect.visit}" if effect.visit > 1 else ""),
+            text.line(effect.effect_key, 80),
             text.line(effect.type, 32),
             effect.mode,
             effect.status,
@@ -133,7 +133,7 @@ def _effects(view: RunView, out: Out) -> None:
         for effect in view.effects
     ]
     styles = ["magenta" if effect.status == "ambiguous" else None for effect in view.effects]
-    out.table(["NODE", "TYPE", "MODE", "STATUS", "", "REF"], rows, list(styles))
+    out.table(["KEY", "TYPE", "MODE", "STATUS", "", "REF"], rows, list(styles))
 
 
 def _result(view: RunView, out: Out) -> None:

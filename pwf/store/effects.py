@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 
 from pwf.errors import Conflict, Rejected
@@ -40,6 +42,20 @@ class ResolveEffect(msgspec.Struct, frozen=True, kw_only=True):
     expected_revision: int | None = None
     actor: str = "client"
     receipt: ReceiptKey | None = None
+
+
+class OutputType(msgspec.Struct, frozen=True, kw_only=True):
+    """Of what type the output is that a person gives, where the run goes on with it."""
+
+    node: str
+    schema: dict[str, Any] | None = None
+
+
+def output_type(tx: Tx, run_id: str) -> OutputType:
+    """That of the node whose effect a run is held for. `resolve_effect` sees to it that the word is about that one."""
+    run = load_run(tx, run_id)
+    node = graph_of(tx, run.definition_id).node(run.node)
+    return OutputType(node=node.id, schema=None if run.ended else node.returns)
 
 
 def resolve_effect(tx: Tx, command: ResolveEffect) -> Done[RunChanged]:

@@ -196,3 +196,84 @@ def test_a_person_looks_at_an_effect_and_gives_it_up_with_a_note(world: World) -
     assert _payments(payments) == [key]
     again = world.home.run("effects", "resolve", key, "happened", code=4)
     assert "no ambiguous effect" in again.stderr
+
+
+def test_an_output_that_is_not_of_the_nodes_type_is_refused_and_the_effect_stays_ambiguous(
+    world: World,
+) -> None:
+    world.home.workflow(
+        "pays_typed",
+        """
+import os, signal
+flow = Workflow("pays_typed")
+
+@flow.action(effect=manual("pay"))
+def pay(ctx) -> int:
+    os.kill(os.getpid(), signal.SIGKILL)
+""",
+    )
+    run_id = world.start("pays_typed", "")
+    world.parked(run_id, "ambiguous")
+    refused = world.home.run("recover", run_id, "happened", code=2)
+    assert "does not fit the type of node 'pay'" in refused.stderr
+    assert world.view(run_id).summary.status == "ambiguous"
+    world.home.run("recover", run_id, "happened", "--output", "7")
+    assert world.output(run_id) == 7
+
+
+SINK = """
+import os, signal
+from pathlib import Path
+from pwf.runner.base.wire import Wire
+
+flow = Workflow("{name}")
+
+def counted(ctx):
+    path = Path(ctx.input) / "sink"
+    return path.read_text().splitlines() if path.exists() else []
+
+def look(ctx):
+    return applied("found") if counted(ctx) else not_applied()
+
+def die(*words, **more):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+@flow.action(effect=manual("count"{observe}))
+def apply(ctx):
+    first = ctx.attempt == 1
+    if first and "{point}" == "before":
+        die()
+    file = open(Path(ctx.input) / "sink", "a")
+    if first and "{point}" == "on its way":
+        die()
+    file.write("1\\n")
+    file.close()
+    if first and "{point}" == "answered":
+        die()
+    if first and "{point}" == "told":
+        Wire.send_sequenced = die
+    return "done"
+"""
+POINTS = ("before", "on its way", "answered", "told")
+
+
+@pytest.mark.parametrize("observed", [True, False])
+def test_killed_at_four_points_around_it_an_effect_is_counted_once_or_waits_for_a_person_and_never_twice(
+    world: World, observed: bool
+) -> None:
+    runs = {}
+    for number, point in enumerate(POINTS):
+        name = f"counts_{observed}_{number}".lower()
+        text = SINK.format(name=name, point=point, observe=", observe=look" if observed else "")
+        world.home.workflow(name, text)
+        folder = world.folder(name)
+        runs[point] = world.start(name, str(folder)), folder / "sink"
+    for point, (run_id, sink) in runs.items():
+        if observed:
+            assert world.output(run_id) in ("found", "done")
+            assert lines(sink) == ["1"], point
+            continue
+        world.parked(run_id, "ambiguous")
+        assert len(lines(sink)) == (point in ("answered", "told")), point
+        listed = world.home.json("effects", "--ambiguous")["effects"]
+        assert run_id in {effect["run_id"] for effect in listed}

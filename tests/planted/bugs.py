@@ -230,6 +230,24 @@ BUGS = (
         "    with changing(tx, run):",
         EFFECT_TESTS,
     ),
+    Bug(
+        "effects",
+        "what a person gave up is tried again",
+        "pwf/store/effects.py",
+        """    then = moves.Follow(next=None if way is None else way.target)
+    _end_attempt""",
+        """    then = moves.follow(run, graph.node(run.node), "failed", None)
+    _end_attempt""",
+        EFFECT_TESTS,
+    ),
+    Bug(
+        "effects",
+        "a person's note outlives what it was said of",
+        MOVES_SQL,
+        ",\n  settled_by = NULL, note = NULL",
+        "",
+        EFFECT_TESTS,
+    ),
     # --- timers ---
     Bug(
         "timers",

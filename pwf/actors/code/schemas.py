@@ -60,6 +60,17 @@ class Schemas:
                 hint=f"pwf answer {request_id} shows what is asked",
             )
 
+    def check_output(self, node: str, schema: dict[str, Any] | None, value: bytes) -> bytes:
+        """A node's output by a person's word, as it is kept. Raise `InvalidAnswer` that says where the fault is."""
+        value = as_kept(schema, value)
+        faults = self._faults(schema, value)
+        if faults:
+            raise InvalidAnswer(
+                f"the output does not fit the type of node {node!r}: {_told(schema, faults)}",
+                hint="give what the node would have returned: --output JSON",
+            )
+        return value
+
     def _faults(self, schema: dict[str, Any] | None, value: bytes) -> list[Any]:
         if schema is None:
             return []

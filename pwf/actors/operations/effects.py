@@ -6,12 +6,13 @@ none.
 
 from __future__ import annotations
 
+from pwf.actors.base.apart import apart
 from pwf.actors.operations.services import Answer, Asked, OperationHandler, Services, canonical_of
 from pwf.protocol.effects import EffectListPayload, EffectRef, ResolvePayload, read_effect_key
 from pwf.store.at_run import AtRun, at_run
 from pwf.store.effect_detail import EffectQuery, effect_detail
 from pwf.store.effect_rows import effect_list
-from pwf.store.effects import ResolveEffect, resolve_effect
+from pwf.store.effects import ResolveEffect, output_type, resolve_effect
 
 
 async def list_(services: Services, asked: Asked[EffectListPayload]) -> Answer:
@@ -32,6 +33,11 @@ async def resolve(services: Services, asked: Asked[ResolvePayload]) -> Answer:
     payload = asked.payload
     await services.people.check(asked.caller, "settle an effect")
     output = await canonical_of(services, payload.output, "output")
+    if payload.verdict == "happened":
+        wanted = await services.store.read(at_run, AtRun(asked.run_ref, output_type, str))
+        output = await apart(
+            len(output), lambda: services.schemas.check_output(wanted.node, wanted.schema, output)
+        )
     receipt = await asked.make_receipt()
     done = await services.store.write(
         at_run,
