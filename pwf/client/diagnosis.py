@@ -20,9 +20,10 @@ import msgspec
 from pwf.client.starting import socket_path, try_connect
 from pwf.client.version import version
 from pwf.config import load_config
-from pwf.errors import HomeRefused, PwfError
+from pwf.errors import ConfigError, HomeRefused, PwfError
 from pwf.ownership import check_own
 from pwf.places import Places
+from pwf.protocol.database_file import HEADER_BYTES, is_ours
 from pwf.protocol.lock_record import LockRecord, read_record
 
 if TYPE_CHECKING:
@@ -58,6 +59,7 @@ def checks(at: Places) -> Iterator[Check]:
         check_file_system,
         check_space,
         check_config,
+        check_interpreter,
         check_clock,
         check_socket,
         check_daemon,
@@ -139,7 +141,7 @@ def check_home(at: Places) -> Check:
 def check_database(at: Places) -> Check:
     record = read_record(at.lock) or LockRecord()
     if os.path.lexists(at.database):
-        return _check_log(at, record)
+        return _check_header(at) or _check_log(at, record)
     if record.home_id:
         return fail(
             "database",
@@ -147,6 +149,22 @@ def check_database(at: Places) -> Check:
             "pwf state restore FILE puts a backup in its place; pwf state new begins with an empty one",
         )
     return ok("database", f"{at.database} will be made when it is needed")
+
+
+def _check_header(at: Places) -> Check | None:
+    """A file that the daemon would refuse; None where it is a database of pwf."""
+    try:
+        with at.database.open("rb") as file:
+            header = file.read(HEADER_BYTES)
+    except OSError as error:
+        return fail("database", f"{at.database} can not be read: {error.strerror}", f"ls -la {at.database}")
+    if is_ours(header):
+        return None
+    return fail(
+        "database",
+        f"{at.database} is not a pwf database",
+        f"mv {at.database} {at.database}.damaged, then: pwf state restore FILE (a backup), or pwf state new",
+    )
 
 
 def _check_log(at: Places, record: LockRecord) -> Check:
@@ -219,6 +237,47 @@ def check_config(at: Places) -> Check:
     except PwfError as error:
         return fail("config", error.message, error.hint or f"edit {at.config}")
     return ok("config", str(at.config) if at.config.exists() else f"{at.config} (not there: defaults)")
+
+
+def check_interpreter(at: Places) -> Check:
+    """The Python of runs that are started from here, and that of runs which are held for want of theirs."""
+    from pwf.discovery import choose_interpreter, project_root
+
+    try:
+        chosen = choose_interpreter(
+            project_root(Path.cwd()), load_config(at.config).interpreter, sys.executable
+        )
+    except ConfigError:
+        return warn("interpreter", "not known: the configuration can not be read", f"mend {at.config}")
+    except (PwfError, OSError) as error:
+        return fail("interpreter", str(error), getattr(error, "hint", None) or "cd to a folder that exists")
+    gone = _missing_interpreters(at)
+    if gone:
+        run_id, path = gone[0]
+        more = f" and {len(gone) - 1} more" if len(gone) > 1 else ""
+        return fail(
+            "interpreter",
+            f"run {run_id}{more} is held: its interpreter {path} can not serve it",
+            f"make {path} again with pwf in it, then: pwf resume {run_id}",
+        )
+    return ok("interpreter", f"{chosen} (of runs that are started here)")
+
+
+def _missing_interpreters(at: Places) -> list[tuple[str, str]]:
+    """The newest runs that are held for their interpreter, and its path; none where no daemon says so."""
+    from pwf.client.sync import SyncClient
+    from pwf.protocol.operations import RunListPayload
+
+    try:
+        with SyncClient(at, autostart=False, reconnect=False) as client:
+            if not client.call("daemon.status", timeout_s=5).held.get("environment_missing"):
+                return []
+            held = client.call("run.list", RunListPayload(statuses=("held",)), timeout_s=5).runs
+            names = [run.run_id for run in held if run.hold == "environment_missing"]
+            views = [client.call("run.view", run_id=name, timeout_s=5) for name in names[:PIDS_SHOWN]]
+    except PwfError:
+        return []  # the check of the daemon says what is wrong with it
+    return [(view.summary.run_id, view.interpreter) for view in views]
 
 
 def check_clock(at: Places) -> Check:

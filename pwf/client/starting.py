@@ -88,6 +88,7 @@ def connect_or_start(at: Places, *, autostart: bool) -> socket.socket:
         return connection
     if not autostart:
         raise DaemonUnreachable(f"no daemon serves {at.home}", hint="pwf start")
+    before = _sizes(at)
     child = spawn(at)
     spawned = 1
     deadline = time.monotonic() + START_S_MAX
@@ -98,13 +99,13 @@ def connect_or_start(at: Places, *, autostart: bool) -> socket.socket:
         lost_race = child.poll() == ALREADY_SERVING and _somebody_serves(at, child.pid)
         if child.returncode is not None and not lost_race:
             if spawned == SPAWNS_MAX or not _is_worth_another(child.returncode):
-                raise _refusal(at, child.pid) or _died(at, child.returncode)
+                raise _refusal(at, child.pid, before) or _died(at, child.returncode, before)
             child = spawn(at)
             spawned += 1
         time.sleep(POLL_S)
     raise DaemonUnreachable(
         f"the daemon was started (pid {child.pid}) but did not open its socket within {START_S_MAX:g} s"
-        + _tail_text(at),
+        + _tail_text(at, before),
         hint="pwf doctor",
     )
 
@@ -141,16 +142,30 @@ def spawn(at: Places) -> subprocess.Popen[bytes]:
     return child
 
 
-def log_tail(path: Path, lines: int = LOG_TAIL_LINES) -> list[str]:
-    """The last lines of a log file, as text with replacement marks; empty when there is none."""
+def log_tail(path: Path, lines: int = LOG_TAIL_LINES, *, after: int = 0) -> list[str]:
+    """The last lines of a log file, as text with replacement marks; empty when there is none.
+
+    `after`: only what was written after the file had this size. One that is smaller by now is another file.
+    """
     try:
         with path.open("rb") as file:
             size = file.seek(0, os.SEEK_END)
-            file.seek(max(0, size - LOG_TAIL_BYTES))
+            file.seek(max(after if after <= size else 0, size - LOG_TAIL_BYTES))
             data = file.read()
     except OSError:
         return []
     return data.decode("utf-8", "replace").splitlines()[-lines:]
+
+
+def _sizes(at: Places) -> dict[Path, int]:
+    """How long the logs are: what an earlier daemon has said there is no word of the one that is started now."""
+    found = {}
+    for path in (at.log, at.last_words):
+        try:
+            found[path] = path.stat().st_size
+        except OSError:
+            found[path] = 0
+    return found
 
 
 def _open_last_words(at: Places) -> int:
@@ -186,9 +201,10 @@ def _somebody_serves(at: Places, child_pid: int) -> bool:
     return True
 
 
-def _refusal(at: Places, pid: int) -> PwfError | None:
+def _refusal(at: Places, pid: int, before: dict[Path, int]) -> PwfError | None:
     """Why that daemon refused to serve, as it has written it last: a person needs that sentence and not the log."""
-    for line in reversed([*log_tail(at.last_words), *log_tail(at.log)]):
+    said_now = [line for path in (at.last_words, at.log) for line in log_tail(path, after=before[path])]
+    for line in reversed(said_now):
         try:
             said = msgspec.json.decode(line, type=_Refused)
         except msgspec.MsgspecError:
@@ -198,18 +214,18 @@ def _refusal(at: Places, pid: int) -> PwfError | None:
     return None
 
 
-def _died(at: Places, returncode: int) -> DaemonUnreachable:
+def _died(at: Places, returncode: int, before: dict[Path, int]) -> DaemonUnreachable:
     ended = f"exit code {returncode}" if returncode >= 0 else f"signal {-returncode}"
     return DaemonUnreachable(
-        f"the daemon ended at start ({ended})" + _tail_text(at),
+        f"the daemon ended at start ({ended})" + _tail_text(at, before),
         hint="pwf doctor, or pwf daemon to see it start",
     )
 
 
-def _tail_text(at: Places) -> str:
+def _tail_text(at: Places, before: dict[Path, int]) -> str:
     told = ""
     for path in (at.log, at.last_words):
-        if lines := log_tail(path):
+        if lines := log_tail(path, after=before[path]):
             told += f"; the end of {path}:\n" + "\n".join(
                 "  " + shortened(line, LOG_LINE_MAX) for line in lines
             )

@@ -19,10 +19,10 @@ import apsw
 
 from pwf.errors import StoreBroken, StoreRefused
 from pwf.ownership import check_own
+from pwf.protocol.database_file import APPLICATION_ID, HEADER_BYTES, is_ours
 from pwf.store.ballast import OUT_OF_SPACE
 from pwf.store.migrate import create_schema, expected_schema, migrate, schema_of, schema_version
 
-APPLICATION_ID = 0x70776631  # "pwf1"
 PAGE_BYTES = 4096
 STATEMENTS_CACHED = 512  # every named query stays prepared; a test holds their number below this
 CACHE_KIB = 16 * 1024
@@ -41,7 +41,6 @@ class Warn(Protocol):
 
 
 EMPTY_HINT = "pwf state restore FILE puts a backup in its place; pwf state new begins with an empty one"
-_MAGIC = b"SQLite format 3\x00"
 _AUTO_VACUUM_INCREMENTAL = 2
 _SYNCHRONOUS = {"OFF": 0, "FULL": 2}
 
@@ -156,11 +155,10 @@ def check_header(path: Path) -> None:
     """Read the file's first bytes without SQLite; raises `StoreRefused` for what is not ours or is newer."""
     try:
         with path.open("rb") as file:
-            header = file.read(100)
+            header = file.read(HEADER_BYTES)
     except OSError as error:
         raise StoreRefused(f"{path} can not be read: {error.strerror}") from error
-    application_id = int.from_bytes(header[68:72], "big")
-    if len(header) < 100 or not header.startswith(_MAGIC) or application_id != APPLICATION_ID:
+    if not is_ours(header):
         raise StoreRefused(
             f"{path} is not a pwf database", hint="move it away, or set PWF_HOME to another folder"
         )

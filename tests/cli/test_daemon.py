@@ -17,7 +17,8 @@ from pwf.cli import exits
 from pwf.cli.main import main
 from pwf.client import diagnosis
 from pwf.places import Places
-from pwf.protocol.operations import StopPayload, StopResult
+from pwf.protocol.database_file import APPLICATION_ID
+from pwf.protocol.operations import RunList, StopPayload, StopResult
 from tests.cli.conftest import Pwf
 from tests.client import samples
 from tests.client.fake_daemon import FakeDaemon
@@ -165,6 +166,8 @@ def test_doctor_finds_nothing_wrong_with_a_served_home(pwf: Pwf, daemon: FakeDae
     daemon.places.socket.chmod(0o600)
     daemon.places.lock.chmod(0o600)
     daemon.places.database.touch(mode=0o600)
+    header = b"SQLite format 3\0".ljust(68, b"\0") + APPLICATION_ID.to_bytes(4, "big")
+    daemon.places.database.write_bytes(header.ljust(4096, b"\0"))
     result = pwf("doctor", "--json")
     found = {check["name"]: check["verdict"] for check in result.json["checks"]}
     assert {name for name, verdict in found.items() if verdict == "fail"} == set()
@@ -201,6 +204,34 @@ def test_every_finding_that_is_not_ok_has_a_fix(quiet_home: Places) -> None:
 def test_doctor_sees_a_home_that_is_a_file(quiet_home: Places) -> None:
     quiet_home.home.write_text("")
     assert verdicts(quiet_home)["home"].verdict == "fail"
+
+
+def test_doctor_sees_a_database_that_is_none(quiet_home: Places) -> None:
+    quiet_home.home.mkdir(mode=0o700)
+    for garbage in (b"", b"root:x:0:0", os.urandom(4096)):
+        quiet_home.database.write_bytes(garbage)
+        found = verdicts(quiet_home)["database"]
+        assert (found.verdict, found.found) == ("fail", f"{quiet_home.database} is not a pwf database")
+        assert "pwf state restore FILE" in (found.fix or "")
+
+
+def test_doctor_sees_an_interpreter_that_is_gone(quiet_home: Places) -> None:
+    quiet_home.home.mkdir(mode=0o700)
+    quiet_home.config.write_text('interpreter = "/no/such/python"\n')
+    found = verdicts(quiet_home)["interpreter"]
+    assert found.verdict == "fail"
+    assert "/no/such/python does not exist" in found.found
+
+
+def test_doctor_names_the_run_whose_interpreter_is_gone(pwf: Pwf, daemon: FakeDaemon) -> None:
+    held = samples.summary(status="held", hold="environment_missing")
+    daemon.on("daemon.status", lambda request, payload: samples.status(held={"environment_missing": 1}))
+    daemon.on("run.list", lambda request, payload: RunList(runs=(held,)))
+    daemon.on("run.view", lambda request, payload: samples.run_view(summary=held))
+    found = {check["name"]: check for check in pwf("doctor", "--json").json["checks"]}
+    assert found["interpreter"]["verdict"] == "fail"
+    assert samples.RUN in found["interpreter"]["found"]
+    assert found["interpreter"]["fix"].endswith(f"pwf resume {samples.RUN}")
 
 
 def test_doctor_sees_processes_left_over_from_runs(quiet_home: Places) -> None:

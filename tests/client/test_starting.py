@@ -162,15 +162,19 @@ def test_a_database_that_turns_out_to_be_damaged_is_one_plain_sentence_and_no_tr
     assert "Traceback" not in done.stderr
 
 
-def test_a_daemon_that_dies_at_start_is_reported_with_the_end_of_its_log(
+def test_a_daemon_that_dies_at_start_is_reported_with_what_it_said_and_no_earlier_one(
     at: Places, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sys, "executable", "/bin/false")
     at.home.mkdir(mode=0o700)
+    dies = at.home / "dies"
+    dies.write_text("#!/bin/sh\necho no room >&2\nexit 1\n")
+    dies.chmod(0o700)
+    monkeypatch.setattr(sys, "executable", str(dies))
     # What another daemon has refused long ago is not why this one died.
     at.log.write_text('{"event":"daemon.refused","pid":1,"code":"config_error","message":"old"}\n')
-    with pytest.raises(DaemonUnreachable, match=r"(?s)ended at start \(exit code 1\).*old"):
+    with pytest.raises(DaemonUnreachable, match=r"(?s)ended at start \(exit code 1\).*no room") as caught:
         connect_or_start(at, autostart=True)
+    assert "old" not in caught.value.message
 
 
 def test_a_home_that_is_a_link_is_served_by_its_real_path(
@@ -243,6 +247,16 @@ def test_the_tail_of_a_log_is_bounded_and_readable(tmp_path: Path) -> None:
     log.write_bytes(b"x" * 100_000 + b"\n" + b"\xff line\n" * 30)
     assert log_tail(log, 3) == ["\ufffd line"] * 3
     assert log_tail(tmp_path / "none") == []
+
+
+def test_what_an_earlier_daemon_has_said_is_no_word_of_this_one(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    log.write_text("old\n")
+    assert log_tail(log, after=4) == []
+    log.write_text("old\nnew\n")
+    assert log_tail(log, after=4) == ["new"]
+    log.write_text("a\n")
+    assert log_tail(log, after=4) == ["a"]
 
 
 @pytest.mark.parametrize("backend", ["trio", "asyncio"])

@@ -13,8 +13,9 @@ import apsw
 import pytest
 
 from pwf.errors import StoreRefused
+from pwf.protocol.database_file import APPLICATION_ID
 from pwf.store import migrate
-from pwf.store.database import APPLICATION_ID, PAGE_BYTES
+from pwf.store.database import PAGE_BYTES
 from tests.store.world import World, graph, linear, node
 
 ROOT = Path(__file__).parents[2]
