@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -43,6 +44,14 @@ def canonical(value: object, *, limit: int = VALUE_BYTES_MAX, what: str = "value
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidValue(f"{what} can not be written as JSON: {error}") from error
     return check_size(data, limit=limit, what=what)
+
+
+def canonical_texts(texts: Sequence[str | None], *, what: str = "value") -> bytes:
+    """`canonical` for a short list of texts, at a third of its cost. Raises `InvalidValue`."""
+    try:
+        return _encoder.encode(texts)
+    except ValueError:  # a lone surrogate
+        return canonical(texts, what=what)
 
 
 def shortened(text: str, characters: int) -> str:

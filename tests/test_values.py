@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from pwf.errors import InvalidValue
-from pwf.values import DEPTH_MAX, canonical, parse_canonical
+from pwf.values import DEPTH_MAX, canonical, canonical_texts, parse_canonical
 from tests.scaling import growth
 
 TIMES = 32
@@ -58,6 +58,13 @@ def test_a_doubled_key_is_named_wherever_it_stands() -> None:
 def test_a_fault_is_named_by_its_path(value: object, said: str) -> None:
     with pytest.raises(InvalidValue, match=said):
         canonical(value)
+
+
+def test_texts_have_the_same_canonical_form_and_the_same_faults() -> None:
+    texts = ["a", None, 'with "quotes" and é', ""]
+    assert canonical_texts(texts) == canonical(texts)
+    with pytest.raises(InvalidValue, match=r"start\[1\]"):
+        canonical_texts(["a", "\ud800"], what="start")
 
 
 def test_what_is_nested_too_deep_is_refused_and_one_level_less_is_not() -> None:

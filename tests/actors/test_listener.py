@@ -215,6 +215,34 @@ async def test_requests_start_in_order_and_a_long_one_holds_up_nothing(path: Pat
         assert answered == set(wanted[1:])
 
 
+async def test_one_task_answers_request_after_request_and_a_crowd_after_a_pause_starts_in_order_too(
+    path: Path, connect: Dialer
+) -> None:
+    started: list[str] = []
+    tasks: set[trio.lowlevel.Task] = set()
+
+    async def handle(asked: Request, caller: Caller) -> Response:
+        started.append(asked.request_id)
+        tasks.add(trio.lowlevel.current_task())
+        await trio.lowlevel.checkpoint()
+        return Response(request_id=asked.request_id, outcome="accepted")
+
+    async with listening(path, handle):
+        wire = await connect(path)
+        for number in range(8):
+            await wire.send(request(number))
+            await wire.receive()
+            await trio.testing.wait_all_tasks_blocked()
+        assert len(tasks) == 1
+        wanted = [str(number) for number in range(8, 48)]
+        for _ in range(2):
+            await wire.send(b"".join(request(number) for number in wanted))
+            answered = {(await wire.receive() or {})["request_id"] for _ in wanted}
+            assert answered == set(wanted)
+            await trio.testing.wait_all_tasks_blocked()
+        assert started == [str(number) for number in range(8)] + 2 * wanted
+
+
 async def test_reading_stops_at_the_bound_of_open_requests_and_goes_on_when_one_is_answered(
     path: Path, connect: Dialer
 ) -> None:

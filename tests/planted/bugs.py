@@ -307,6 +307,22 @@ BUGS = (
         CUSTODY_TESTS,
     ),
     Bug(
+        "scheduler",
+        "the end of a supervisor is forgotten when the inbox is full",
+        "pwf/actors/base/changes.py",
+        "        self._woken[who] = None\n        self._wake()\n",
+        "        if self._wake():\n            self._woken[who] = None\n",
+        ("actors/test_scheduler_messages.py",),
+    ),
+    Bug(
+        "listener",
+        "a request that an idle task takes does not wait for the one before",
+        "pwf/actors/door/connection.py",
+        "            self._idle.pop().give(work)\n",
+        "            self._idle.pop().give(work._replace(before=None))\n",
+        ("actors/test_listener.py",),
+    ),
+    Bug(
         "custody",
         "one look at many does not look for their markers",
         "pwf/actors/processes/custody.py",

@@ -19,8 +19,10 @@ FILES = sorted(ROOT.rglob("*.py"))
 LOCKS = {"Lock", "StrictFIFOLock", "Semaphore", "Condition"}
 #: Each stands between the tasks of one owner, and its file's docstring says why it is better than a task with an inbox.
 MAY_LOCK = {
-    ("door/connection.py", "StrictFIFOLock"): "the writer's turn on one client's socket",
-    ("door/connection.py", "Semaphore"): "the bound of one client's open requests",
+    (
+        "door/connection.py",
+        "Semaphore",
+    ): "the writer's turn on one client's socket; the bound of its open requests",
     ("processes/link.py", "Lock"): "the writer's turn on one control socket",
 }
 #: Files whose actor keeps its own nursery in a field, and why.

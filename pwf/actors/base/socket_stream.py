@@ -133,7 +133,7 @@ class SocketStream(trio.abc.Stream):
         return trio.ClosedResourceError() if self.socket.fileno() < 0 else trio.BrokenResourceError()
 
 
-async def acquire(lock: trio.Lock | trio.StrictFIFOLock | trio.Semaphore) -> None:
+async def acquire(lock: trio.Lock | trio.Semaphore) -> None:
     """Take a lock or a semaphore. A checkpoint only when it must wait, which it mostly need not."""
     try:
         lock.acquire_nowait()

@@ -18,6 +18,7 @@ from __future__ import annotations
 import contextlib
 import time
 import traceback
+from typing import NamedTuple
 
 import trio
 
@@ -48,11 +49,20 @@ from pwf.protocol.frames import (
 )
 from pwf.values import shortened
 
+IDLE_TASKS_MAX = 4  # that wait for the next request: to start a task for each costs more
 KEPT_BYTES_MAX = 4 * 1024  # of a line, for as long as its request is open
 RECEIVE_BYTES = 64 * 1024
 HELLO_S_MAX = 10.0  # a client that says nothing is not kept
 EOF_GRACE_S = 5.0  # a client that has closed its writing half still gets the answers that come soon
 ERROR_SEND_S_MAX = 2.0
+
+
+class _Work(NamedTuple):
+    """A request, and what is given once the one before, and this one, have started."""
+
+    request: Request
+    before: Reply[None] | None
+    started: Reply[None]
 
 
 class Connection:
@@ -73,9 +83,10 @@ class Connection:
         self._handle = handle
         self._hello = hello
         self._log = log
-        self._sending = trio.StrictFIFOLock()
+        self._sending = trio.Semaphore(1, max_value=1)  # in turn, at less cost than a lock
         self._slots = trio.Semaphore(OPEN_REQUESTS_MAX)
         self._open: set[str] = set()
+        self._idle: list[Reply[_Work]] = []  # of tasks that have answered a request
         self._before: Reply[None] | None = None  # given once the request before has started
         self._scope = trio.CancelScope()
         self._share = unread.share(self._drop)
@@ -165,14 +176,29 @@ class Connection:
         await acquire(self._slots)
         self._open.add(frame.request_id)
         started: Reply[None] = Reply()
-        nursery.start_soon(self._answer, frame, self._before, started)
+        work = _Work(frame, self._before, started)
         self._before = started
+        if self._idle:
+            self._idle.pop().give(work)
+        else:
+            nursery.start_soon(self._answer_requests, work)
 
     async def _decoded(self, line: bytes) -> ClientFrame | Misfit:
         """A frame, a large one without the white space of its payload."""
         if len(line) <= KEPT_BYTES_MAX:
             return decode_client_frame(line)
         return await apart(len(line), lambda: compact(decode_client_frame(line)))
+
+    async def _answer_requests(self, work: _Work | None) -> None:
+        """The task of a request, and of later ones."""
+        while work is not None:
+            await self._answer(*work)
+            work = None  # nothing of it is kept meanwhile
+            if len(self._idle) < IDLE_TASKS_MAX:
+                place: Reply[_Work] = Reply()
+                self._idle.append(place)
+                work = await place.wait()
+                del place
 
     async def _answer(self, request: Request, before: Reply[None] | None, started: Reply[None]) -> None:
         text = memoryview(request.payload).nbytes

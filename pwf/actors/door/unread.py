@@ -54,7 +54,7 @@ class Share:
         self._all = all_of_them
         self._drop = drop
         self._answers = self._texts = self._begun = 0
-        self._less = trio.Event()
+        self._less: trio.Event | None = None  # while somebody waits
 
     def __enter__(self) -> Share:
         self._all.enter(self)
@@ -93,15 +93,20 @@ class Share:
     async def wait_until_read(self) -> None:
         """Until its client has read enough that another request may begin."""
         while self._answers > SHARE_BYTES_MAX:
-            await self._less.wait()
+            await self._wait_for_less()
 
     async def wait_until_free(self) -> None:
         """Until enough is read and done that another request may be read."""
         while self._answers + self._texts > SHARE_BYTES_MAX:
-            await self._less.wait()
+            await self._wait_for_less()
+
+    async def _wait_for_less(self) -> None:
+        if self._less is None:
+            self._less = trio.Event()
+        await self._less.wait()
 
     def _change(self, change: int) -> None:
-        if change < 0:
+        if change < 0 and self._less is not None:
             self._less.set()
-            self._less = trio.Event()
+            self._less = None
         self._all.count(self, change)

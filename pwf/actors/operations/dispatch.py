@@ -150,8 +150,13 @@ def check_origin(origin: Origin | None) -> None:
     """Refuse an origin that no process could have."""
     if origin is None:
         return
-    texts = " ".join((origin.cwd, origin.python, *origin.environment, *origin.environment.values()))
-    if "\0" in texts or any("=" in name or not name for name in origin.environment):
+    environment = origin.environment
+    names = " ".join(environment)
+    if (
+        "=" in names
+        or "" in environment
+        or "\0" in " ".join((names, origin.cwd, origin.python, *environment.values()))
+    ):
         raise InvalidArgument("the origin has a NUL, or a variable without a proper name")
     for what, path in (("cwd", origin.cwd), ("python", origin.python)):
         if not path.startswith("/"):

@@ -29,7 +29,7 @@ from pwf.store.once import Done
 from pwf.store.receipts import ReceiptKey
 from pwf.store.restart import LookRestart, RestartFacts, RestartRun, look_restart, restart_run
 from pwf.store.runs import StartRun, start_run
-from pwf.values import canonical, digest
+from pwf.values import canonical_texts, digest
 
 
 async def start(services: Services, asked: Asked[StartPayload]) -> Answer:
@@ -80,7 +80,7 @@ def start_receipt(asked: Asked[StartPayload], value: bytes, root: Path) -> Recei
     return ReceiptKey(
         scope_key=asked.scope_key,
         operation=asked.request.operation,
-        payload_digest=digest(canonical(facts, what="start")),
+        payload_digest=digest(canonical_texts(facts, what="start")),
     )
 
 
@@ -93,7 +93,9 @@ def _stem(workflow: str) -> str:
 
 
 def _started(done: Done[RunStarted], known: Known) -> Answer:
-    result = msgspec.structs.replace(done.unwrap(), warnings=known.definition.warnings)
+    result = done.unwrap()
+    if known.definition.warnings:
+        result = msgspec.structs.replace(result, warnings=known.definition.warnings)
     return Answer(result, done.adopted)
 
 
