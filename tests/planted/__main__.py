@@ -17,6 +17,7 @@ import time
 from pathlib import Path
 
 from tests.planted.bugs import BUGS, Bug
+from tests.planted.kept_bugs import KEPT_BUGS
 
 ROOT = Path(__file__).parents[2]
 COPIED = ("pwf", "tests", "benchmarks", "docs", "pyproject.toml")
@@ -81,7 +82,7 @@ def main(arguments: list[str]) -> int:
     options = parser.parse_args(arguments)
     missed = 0
     print("| area | planted bug | unit test | first failing seed |\n| --- | --- | --- | --- |", flush=True)
-    for bug in BUGS:
+    for bug in (*BUGS, *KEPT_BUGS):
         if options.words and not any(word in f"{bug.area} {bug.name}" for word in options.words):
             continue
         folder = Path(tempfile.mkdtemp(prefix="pwf-planted-"))
