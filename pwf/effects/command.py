@@ -56,24 +56,21 @@ class RunCommand(Request[CommandDone]):
             raise NotApplied(f"the folder of receipts can't be written: {error}") from error
         environment = {**os.environ, **self.env, "PWF_RECEIPT": str(receipt), "PWF_EFFECT_KEY": key}
         try:
-            done = subprocess.run(
-                list(self.words),
-                cwd=self.cwd,
-                env=environment,
-                stdout=subprocess.PIPE,
-                text=True,
-                check=False,
+            process = subprocess.Popen(
+                list(self.words), cwd=self.cwd, env=environment, stdout=subprocess.PIPE, text=True
             )
         except OSError as error:
             begun.unlink()
             raise NotApplied(f"{self.words[0]} could not be run: {error}") from error
-        if done.returncode in self.undone_exit_codes:
+        with process:
+            stdout, _ = process.communicate()
+        if process.returncode in self.undone_exit_codes:
             begun.unlink()
-            raise NotApplied(f"{self.words[0]} did nothing: exit code {done.returncode}")
-        if done.returncode:
-            raise CommandFailed(f"{self.words[0]} failed: exit code {done.returncode}")
+            raise NotApplied(f"{self.words[0]} did nothing: exit code {process.returncode}")
+        if process.returncode:
+            raise CommandFailed(f"{self.words[0]} failed: exit code {process.returncode}")
         if not receipt.exists():
-            _write(receipt, done.stdout[-OUTPUT_CHARS_MAX:])
+            _write(receipt, stdout[-OUTPUT_CHARS_MAX:])
         return self._done(receipt)
 
     def observe(self, key: str) -> Observation:

@@ -6,6 +6,7 @@ gets the output of the first.
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Callable, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass
@@ -66,7 +67,11 @@ class SqlTransaction(Request[SqlDone]):
         except Exception as error:
             raise NotApplied(f"the database could not be opened: {error}") from error
         if _is_sqlite(database):
+            if hasattr(sqlite3, "LEGACY_TRANSACTION_CONTROL"):  # Python 3.12
+                database.autocommit = sqlite3.LEGACY_TRANSACTION_CONTROL
             database.isolation_level = None  # `_claim` begins the transaction itself
+        elif getattr(database, "autocommit", False):
+            database.autocommit = False  # else each statement would be a transaction of its own
         return database
 
     def _run(self, database: Any, key: str) -> SqlDone:

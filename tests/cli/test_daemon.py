@@ -295,6 +295,8 @@ def test_bash_completes_commands_options_and_choices(capsys: pytest.CaptureFixtu
     assert {"run", "status", "state"} <= bash_completes(text, "pwf", "")
     assert bash_completes(text, "pwf", "re") == {"resume", "restart", "requests", "recover"}
     assert bash_completes(text, "pwf", "state", "") >= {"status", "verify"}
+    assert bash_completes(text, "pwf", "effects", "") >= {"show", "resolve", "--ambiguous"}
+    assert bash_completes(text, "pwf", "effects", "resolve", "x:y:1", "") >= {"happened", "give-up"}
     assert "--detach" in bash_completes(text, "pwf", "run", "x", "--d")
     assert bash_completes(text, "pwf", "graph", "w", "--format", "") == {"text", "mermaid", "svg"}
     assert {"held", "paused"} <= bash_completes(text, "pwf", "ls", "--status", "")

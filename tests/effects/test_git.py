@@ -95,6 +95,7 @@ def test_a_commit_of_nothing_has_not_happened(work: Path) -> None:
         GitCommit(paths=["file"], message="change", repository=work).apply(KEY)
 
 
+@pytest.mark.rest
 def test_wherever_a_tag_is_killed_it_is_told_right(work: Path) -> None:
     is_told_right_wherever_it_is_killed(
         lambda number: GitTag(name=f"v{number}", message="one", repository=work),

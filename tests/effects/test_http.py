@@ -29,6 +29,11 @@ class Orders:
     headers: dict[str, str] = field(default_factory=dict)
 
 
+@pytest.fixture(autouse=True)
+def _no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("no_proxy", "*")
+
+
 @pytest.fixture
 def orders() -> Iterator[Orders]:
     known = Orders()
@@ -132,6 +137,13 @@ def test_nobody_there_to_take_it_means_that_it_has_not_happened_and_a_silent_rea
         nowhere.apply(KEY)
     assert nowhere.observe(KEY).verdict == "unknown"
     assert HttpRequest(url="http://127.0.0.1:1/orders").observe(KEY).verdict == "unknown"
+
+
+def test_an_answer_that_is_too_long_is_left_out_and_that_is_said(
+    orders: Orders, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pwf.effects.http.ANSWER_BYTES_MAX", 5)
+    assert request(orders).apply(KEY) == HttpAnswer(status=201, body=None, complete=False)
 
 
 def test_the_key_is_the_effects_own(orders: Orders) -> None:

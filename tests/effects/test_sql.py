@@ -22,7 +22,7 @@ from tests.effects.killed import KEY, is_told_right_wherever_it_is_killed
 Connect = Callable[[], Any]
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.rest)])
 def connect(request: pytest.FixtureRequest, tmp_path: Path) -> Connect:
     """Opens the user's database, which has a table `tally`."""
     connect: Connect = functools.partial(sqlite3.connect, tmp_path / "data.db")
@@ -123,6 +123,24 @@ def test_a_statement_that_fails_takes_everything_back_and_has_not_happened(conne
         adds(connect).apply(KEY)
     assert adds(connect).observe(KEY).verdict == "not_applied"
     assert [key for key, _ in rows(connect, "pwf_effects")] == ["run1:save:2"]
+
+
+def test_a_connection_that_commits_each_statement_by_itself_is_made_to_commit_all_at_once(
+    connect: Connect,
+) -> None:
+    def by_itself() -> Any:
+        database = connect()
+        if isinstance(database, sqlite3.Connection):
+            database.isolation_level = None
+        else:
+            database.autocommit = True
+        return database
+
+    adds(connect, "b").apply("run1:save:2")
+    both = (*adds(connect).statements, *adds(connect, "b").statements)
+    with pytest.raises(NotApplied, match="rolled back"):
+        SqlTransaction(connect=by_itself, statements=both).apply(KEY)
+    assert rows(connect) == [("b", 2)]
 
 
 def test_a_transaction_that_still_goes_on_is_unknown_and_never_denied(connect: Connect) -> None:
