@@ -1,7 +1,8 @@
 """`python -m tests.planted` plants each bug into a copy and prints what caught it: a unit test, or a seed.
 
-`--seeds N` and `--seconds S` bound the simulation of each bug; words after that choose bugs by a part of their name or
-area. The result of each stands in a line as soon as it is known, so that a run may be stopped anywhere.
+`--seeds N` and `--seconds S` bound the simulation of each bug, `--jobs J` takes several bugs at once; words after that
+choose bugs by a part of their name or area. The result of each stands in a line as soon as it is known, so that a run
+may be stopped anywhere.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ import subprocess
 import sys
 import tempfile
 import time
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 from tests.planted.bugs import BUGS, Bug
@@ -64,7 +67,7 @@ def by_unit_test(bug: Bug, folder: Path) -> str:
 
 def by_seed(folder: Path, seeds: int, seconds: float) -> str:
     """How many seeds it took, and the rule that was broken."""
-    arguments = ("--campaign", str(seeds), "--fail-fast", "--seconds", str(seconds))
+    arguments = ("--campaign", str(seeds), "--fail-fast", "--jobs", "1", "--seconds", str(seconds))
     said = run(folder, "-m", "tests.sim", *arguments, seconds=seconds + 60)
     found = re.search(r"^FAILED seed (\d+): (.{0,70})", said, re.MULTILINE)
     if found is not None:
@@ -73,29 +76,41 @@ def by_seed(folder: Path, seeds: int, seconds: float) -> str:
     return f"- in {done[1]}" if done else "- in fewer than asked"
 
 
+def look(bug: Bug, options: argparse.Namespace) -> bool:
+    """Print what caught the bug. Whether nothing did."""
+    folder = Path(tempfile.mkdtemp(prefix="pwf-planted-"))
+    began = time.monotonic()
+    try:
+        plant(bug, folder)
+        test = "not run" if options.only == "seeds" else by_unit_test(bug, folder)
+        seed = "not run" if options.only == "unit" else by_seed(folder, options.seeds, options.seconds)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    print(f"| {bug.area} | {bug.name} | {test} | {seed} |", flush=True)
+    print(f"{time.monotonic() - began:.0f} s", file=sys.stderr, flush=True)
+    return test.startswith(("-", "not")) and seed.startswith(("-", "not"))
+
+
 def main(arguments: list[str]) -> int:
     """The exit code: 0 when every bug was caught by something."""
     parser = argparse.ArgumentParser(prog="python -m tests.planted", description=__doc__)
     parser.add_argument("--seeds", type=int, default=400)
     parser.add_argument("--seconds", type=float, default=900.0)
+    parser.add_argument("--jobs", type=int, default=1, help="bugs at once")
+    parser.add_argument(
+        "--only", choices=("unit", "seeds"), help="only the unit tests, or only the simulation"
+    )
     parser.add_argument("words", nargs="*")
     options = parser.parse_args(arguments)
-    missed = 0
+    chosen = [
+        bug
+        for bug in (*BUGS, *KEPT_BUGS)
+        if not options.words or any(word in f"{bug.area} {bug.name}" for word in options.words)
+    ]
     print("| area | planted bug | unit test | first failing seed |\n| --- | --- | --- | --- |", flush=True)
-    for bug in (*BUGS, *KEPT_BUGS):
-        if options.words and not any(word in f"{bug.area} {bug.name}" for word in options.words):
-            continue
-        folder = Path(tempfile.mkdtemp(prefix="pwf-planted-"))
-        try:
-            began = time.monotonic()
-            plant(bug, folder)
-            test, seed = by_unit_test(bug, folder), by_seed(folder, options.seeds, options.seconds)
-            missed += test == "-" and seed.startswith("-")
-            print(f"| {bug.area} | {bug.name} | {test} | {seed} |", flush=True)
-            print(f"{time.monotonic() - began:.0f} s", file=sys.stderr, flush=True)
-        finally:
-            shutil.rmtree(folder, ignore_errors=True)
-    return int(bool(missed))
+    with ThreadPoolExecutor(options.jobs) as pool:
+        missed = list(pool.map(partial(look, options=options), chosen))
+    return int(any(missed))
 
 
 if __name__ == "__main__":

@@ -17,6 +17,7 @@ import trio
 from pwf.protocol.frames import Request, Response
 from pwf.protocol.runner import WAITING_MARKER
 from tests.sim import deaths
+from tests.sim.endings import Endings
 from tests.sim.holds import Holds
 from tests.sim.ledger import Ledger
 from tests.sim.model import DIED, ENDS, RunModel, path_fault
@@ -58,8 +59,10 @@ class Auditor:
         self.holds = Holds(self)
         self.said = Said(self, world)
         self.promises = Promises(self)
+        self.endings = Endings(self, world)
         self.acknowledged: set[str] = set()  # runs that a client was told of
         self.runs: dict[str, RunModel] = {}
+        self.liars: set[str] = set()  # runs whose runner has lied
         self._world = world
         self._connection: apsw.Connection | None = None
         self._revisions: dict[str, tuple[int, int]] = {}
@@ -121,6 +124,7 @@ class Auditor:
                 if entity_id.startswith("run:"):
                     self._look_at_run(entity_id[4:])
         self._look_at_removed(present)
+        self.endings.look_at_custody()
         self.waits.looked()
 
     def _look_at_removed(self, present: set[str]) -> None:
@@ -132,6 +136,7 @@ class Auditor:
             self.check(self.steering.might("", "state.prune"), f"nobody has pruned: {name}")
             self.ledger.gone(run.run_id)
             self.waits.gone(run.run_id)
+            self.endings.gone(run.run_id)
             del self._revisions[name], self.runs[run.run_id]
             self.pruned.add(run.run_id)
 
@@ -160,6 +165,7 @@ class Auditor:
         attempts = self.said.look(new, self.attempts(run_id))
         self.holds.look(old, new, attempts, ambiguous=ambiguous)
         self.waits.look(new, attempts)
+        self.endings.look(new, attempts)
         fault = path_fault(self._world.models[new.workflow], new, attempts)
         self.check(fault is None, f"run {run_id} goes only where its graph leads: {fault}; {attempts}")
         self._deaths_happened(new, attempts)
@@ -231,7 +237,7 @@ class Auditor:
 
     def logged(self, life: Any, event: str, fields: dict[str, object]) -> None:
         """Some log lines are bugs."""
-        if event in NEVER_SAID:
+        if event in NEVER_SAID and not (event == "runner.refused" and fields["run_id"] in self.liars):
             text = str(fields.get("error"))
             names = [name for name in deaths.CAUSES if name in text]
             taken_over = "ClaimLost" in names and self.taken_over(life)
@@ -246,12 +252,14 @@ class Auditor:
         self.steering.sent(request)
         self.said.sent(request)
         self.promises.sent(request)
+        self.endings.sent(request)
 
     def answered(self, request: Request, response: Response) -> None:
         """A client was told an outcome: from here on it is a promise."""
         self._world.note("answered", op=request.operation, id=request.request_id, outcome=response.outcome)
         self.promises.answered(request, response)
         self.steering.answered(request)
+        self.endings.answered(request)
 
     def refused(self, request: Request, response: Response) -> None:
         """A client was told that nothing happened: it sends again."""

@@ -42,6 +42,7 @@ OPERATIONS = (
 TRIES_MAX = 200
 TRANSIENT = frozenset({"runner_stray", "ended_open"})  # until recovery has settled what a daemon left
 RETRY_S = 1.0
+LATE_WORD_S_MAX = 20.0
 
 _encode = msgspec.json.Encoder().encode
 
@@ -244,6 +245,8 @@ class SimClient:
             ):
                 continue
             happened = self._world.outside.happened(effect.effect_key)
+            if self._chance.random() < self._world.rate("late_word"):
+                await sleep(self._chance.random() * LATE_WORD_S_MAX)
             verdict = "happened" if happened else "not_happened"
             word = self._chance.random()
             payload = {

@@ -330,6 +330,10 @@ class Life:
         if self.dead:
             raise Crash
 
+    def happens(self, fault: str) -> bool:
+        """Whether a fault happens at this point."""
+        return bool(self._chance.random() < self.world.rate(fault))
+
     def stop(self, drain_ms: int | None = None) -> None:
         """Begin an ordered stop."""
         self._stopping.set()

@@ -32,6 +32,9 @@ STRENGTHS: dict[str, tuple[float, ...]] = {
     "keep": (0.5, 1.0),  # a process stays after its run, for the next one
     "leave_early": (0.3, 1.0),  # a runner does not wait for the answer to its last word
     "hold": (0.3, 1.0),  # ends of pure steps leave together, a moment later
+    "send_breaks": (0.05, 0.5),  # a runner dies while it is told something, which may have come
+    "lies": (0.2,),  # a runner names a value that it has not, or sends other bytes than it says
+    "late_word": (0.3, 1.0),  # a person takes their time between looking and saying what happened
     "double_message": (0.1, 0.5),
     "late_message": (0.1, 0.5),
     "wake_lost": (0.2, 1.0),

@@ -114,7 +114,7 @@ class HeldRunner:
         self._process = process
         self.identity = process.identity
         self.marker = process.marker
-        self.stream = DaemonEnd(pool, stream)
+        self.stream = DaemonEnd(pool, process, stream)
         self.values = values
         self.prints = SimpleNamespace(folder="", attempt=0, limit=0)
         self.survivors = ()
@@ -181,13 +181,23 @@ class HeldRunner:
 class DaemonEnd(RunnerStream):
     """The daemon's end of a runner's message stream. It may die before or after it says something."""
 
-    def __init__(self, pool: SimPool, stream: Any) -> None:
+    def __init__(self, pool: SimPool, process: Process, stream: Any) -> None:
         super().__init__(stream)
+        self._process = process
+        self._is_broken = False
         self._life = pool.life
 
     async def send_all(self, data: bytes) -> None:
         self._life.perhaps_crash("before send")
-        await super().send_all(data)
+        if self._is_broken:
+            raise trio.BrokenResourceError
+        self._is_broken = breaks = self._life.happens("send_breaks")
+        if not breaks or self._life.happens("send_breaks"):
+            await super().send_all(data)
+        if breaks:
+            self._process.died = True
+            self._process.kill()  # which takes its time
+            raise trio.BrokenResourceError
         self._life.perhaps_crash("after send")
 
 
@@ -277,14 +287,23 @@ class SimPool:
     async def prove_dead(
         self, identity: Identity, marker: str, *, timeout_s: float = PROOF_TIMEOUT_S
     ) -> bool:
-        """As `RunnerPool.prove_dead`."""
+        """As `RunnerPool.prove_dead`, which only recovery asks."""
+        self._no_supervisor_has(identity, marker)
         if any(held.identity == identity and held.marker != marker for held in self.held):
             identity = msgspec.structs.replace(identity, pid=NO_PID, session=NO_PID)
         return await self.custody.prove_dead(identity, marker, timeout_s=timeout_s)
 
     async def left_nothing(self, sought: Sequence[Sought]) -> list[bool]:
         """As `RunnerPool.left_nothing`."""
+        for one in sought:
+            self._no_supervisor_has(one.runner, one.marker)
         return await self.custody.left_nothing(sought)
+
+    def _no_supervisor_has(self, identity: Identity, marker: str) -> None:
+        is_held = any(
+            held.alive and held.marker == marker and held.identity.is_same(identity) for held in self.held
+        )
+        self._world.auditor.endings.recovers(marker, is_held=is_held)
 
     def reserve(self, key: TemplateKey) -> SimReserved | None:
         """As `RunnerPool.reserve`."""

@@ -91,6 +91,7 @@ class SimRunner:
         self._answered: dict[int, str] = {}
         self._stop: StepReply | None = None
         self._failed = False
+        self._own: set[str] = set()  # values that it has uploaded
 
     # --- the wire -----------------------------------------------------------------------------------------
 
@@ -256,6 +257,7 @@ class SimRunner:
         if end.output is not None:
             data = canonical(end.output)
             self._world.auditor.said.finish_sent(self._run_id, self._generation, self._attempt, data)
+        self._world.auditor.endings.finish_sent(self._run_id, self._generation, self._attempt)
         following = node.follow(end.outcome, end.output)
         if end.outcome != "completed" and end.settled in ("unknown", "applied"):
             following = None
@@ -299,8 +301,23 @@ class SimRunner:
             return Value(json=msgspec.Raw(data), size=len(data))
         name = digest(data)
         if await self._settle():
+            if self._happens("lies"):
+                return await self._lie(name, data)
             await self._upload(name, data)
+            self._own.add(name)
+            self._world.uploaded.add(name)
             await self._settle()
+        return Value(digest=name, size=len(data))
+
+    async def _lie(self, name: str, data: bytes) -> Value:
+        """Name what another has uploaded, or upload other bytes than those that are named."""
+        self._world.auditor.liars.add(self._run_id)
+        self._process.died = True  # what comes of it is its own end
+        others = sorted(self._world.uploaded - self._own)
+        if others and self._chance.random() < 0.5:
+            return Value(digest=self._chance.choice(others), size=len(data))
+        await self._upload(name, data[::-1])
+        await self._settle()
         return Value(digest=name, size=len(data))
 
     async def _upload(self, name: str, data: bytes) -> None:

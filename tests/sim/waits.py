@@ -71,6 +71,11 @@ class Waits:
     def _earliest(self) -> Moment:
         return self._readings[0][0] if self._readings else self._moment()
 
+    def earliest_wall_ms(self) -> int:
+        """What the clock showed at the earliest when the last commit was decided."""
+        walls = [wall_ms for _, wall_ms in self._readings]
+        return min(walls, default=self._world.machine.now().wall_ms)
+
     def _latest_wall_ms(self) -> int:
         walls = [wall_ms for _, wall_ms in self._readings]
         return max(walls, default=self._world.machine.now().wall_ms)

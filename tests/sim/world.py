@@ -84,6 +84,7 @@ class World:
         reuse = self.stream("pids")
         self.machine.reuses = lambda: reuse.random() < self.rate("pid_reuse")
         self.outside = Outside()
+        self.uploaded: set[str] = set()  # names of values
         self.disk = Disk(folder, self.stream("disk"), loses_power=self.mix.loses_power)
         self.auditor = Auditor(self)
         self.life: Life | None = None

@@ -1,0 +1,101 @@
+"""The auditor's model of what ends for good: processes whose run is settled, and runs that are removed.
+
+Nothing is committed of a process that is thought dead while it still works. A run goes with its whole tree, when a
+prune that is under way names a moment after its end.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from pwf.protocol.frames import Request
+from tests.sim.model import DIED, ENDS, RunModel
+
+_CUSTODY = "SELECT r.run_id, p.generation FROM runners p JOIN runs r ON r.run_no = p.entity_no"
+NEVER_MS = 2**62
+_OF_TREE = "SELECT run_id FROM runs WHERE restarted_from = ?1 OR restart_root = ?1"
+
+
+class Endings:
+    """Kept by the auditor."""
+
+    def __init__(self, auditor: Any, world: Any) -> None:
+        self._auditor = auditor
+        self._world = world
+        self._custody: set[tuple[str, int]] = set()
+        self._said: set[tuple[str, int, int]] = set()  # (run, generation, attempt) that its runner has ended
+        self._over: set[tuple[str, int]] = set()  # attempts that were looked at
+        self._ended_wall_ms: dict[str, int] = {}
+        self._prunes: dict[
+            str, tuple[int, int | None]
+        ] = {}  # request -> its moment, and the commit of its answer
+
+    # --- processes --------------------------------------------------------------------------------------------
+
+    def finish_sent(self, run_id: str, generation: int, attempt: int) -> None:
+        """A runner says how a step has ended."""
+        self._said.add((run_id, generation, attempt))
+
+    def recovers(self, marker: str, *, is_held: bool) -> None:
+        """A daemon's recovery is about to end a runner. `is_held`: a supervisor of this daemon has it."""
+        self._auditor.check(not is_held, f"recovery leaves {marker} to its own daemon's supervisor")
+
+    def look_at_custody(self) -> None:
+        """After each commit: custody ends with the proof that nothing works any more."""
+        now = {(run_id, generation) for run_id, generation in self._auditor.rows(_CUSTODY)}
+        for run_id, generation in sorted(self._custody - now):
+            working = self._working(run_id, generation)
+            self._auditor.check(not working, f"custody of {run_id}:{generation} ends after {working}")
+        self._custody = now
+
+    def look(self, run: RunModel, attempts: list[tuple[Any, ...]]) -> None:
+        """After a commit that changed the run."""
+        if run.status in ENDS:
+            self._ended_wall_ms.setdefault(run.run_id, self._auditor.waits.earliest_wall_ms())
+        for number, node, _, status, _, generation, code in attempts[-3:]:
+            decided = status == "timed_out" or (status == "failed" and code == DIED)
+            if not decided or (run.run_id, number) in self._over:
+                continue
+            self._over.add((run.run_id, number))
+            if (run.run_id, generation, number) not in self._said:
+                working = self._working(run.run_id, generation)
+                fine = not working
+                self._auditor.check(
+                    fine, f"{run.run_id} is told of {status} at {node} after the end of {working}"
+                )
+
+    def _working(self, run_id: str, generation: int) -> list[str]:
+        end = f":{run_id}:{generation}"
+        living = self._world.machine.living()
+        return [process.marker for process in living if process.at_work and process.marker.endswith(end)]
+
+    # --- what is removed --------------------------------------------------------------------------------------
+
+    def sent(self, request: Request) -> None:
+        """A client sends a command."""
+        if request.operation == "state.prune":
+            before_ms = json.loads(bytes(request.payload)).get("before_ms", NEVER_MS)
+            self._prunes.setdefault(request.request_id, (before_ms, None))
+
+    def answered(self, request: Request) -> None:
+        """A client has its answer: a repeat removes nothing more."""
+        before_ms, at = self._prunes.get(request.request_id, (0, None))
+        if request.operation == "state.prune" and at is None:
+            self._prunes[request.request_id] = (before_ms, self._auditor.commits)
+
+    def gone(self, run_id: str) -> None:
+        """The run was removed."""
+        check = self._auditor.check
+        now = self._auditor.commits
+        moments = [before_ms for before_ms, at in self._prunes.values() if at is None or at >= now - 1]
+        ended_ms = self._ended_wall_ms.pop(run_id, 0)
+        check(
+            any(ended_ms < moment for moment in moments),
+            f"{run_id} ended at {ended_ms}, not before {moments}",
+        )
+        rest = self._auditor.rows(_OF_TREE, run_id)
+        check(not rest, f"{run_id} goes with its whole tree: {rest}")
+        living = [process for process in self._world.machine.living() if process.run_id == run_id]
+        working = [process.marker for process in living if process.at_work]
+        check(not working, f"no run goes whose process works: {working}")

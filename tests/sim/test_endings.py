@@ -1,0 +1,81 @@
+"""Each rule of the auditor's model of endings is broken once."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+
+from tests.sim.auditor import Violation
+from tests.sim.stage import Stage
+from tests.sim.workload import NodeModel
+
+
+@pytest.fixture
+def stage(tmp_path):
+    made = Stage(tmp_path, NodeModel("a", "compute"))
+    yield made
+    made.close()
+
+
+def breaks(rule):
+    return pytest.raises(Violation, match=rule)
+
+
+def works(stage, runner):
+    """A process of the run is still at work."""
+    marker = f"home:{runner.run_id}:{runner.fence.generation}"
+    process = SimpleNamespace(marker=marker, run_id=runner.run_id, at_work=True)
+    stage.machine.living = lambda: iter([process])
+
+
+def remove(stage):
+    for table in ("attempts", "run_queue", "runners", "runs"):
+        stage.store.sql(f"DELETE FROM {table}")
+    stage.store.sql("DELETE FROM entities WHERE kind = 'run'")
+
+
+def test_custody_that_ends_while_a_process_works_is_seen(stage):
+    works(stage, stage.run())
+    stage.store.sql("DELETE FROM runners")
+    with breaks("custody of"):
+        stage.auditor.endings.look_at_custody()
+
+
+def test_an_outcome_that_a_daemon_decides_while_the_process_works_is_seen(stage):
+    works(stage, stage.run())
+    stage.doctor("UPDATE attempts SET status = 'timed_out', ended_wall_ms = 1")
+    with breaks("is told of timed_out at a after the end of"):
+        run = stage.auditor.runs[next(iter(stage.auditor.runs))]
+        attempts = stage.auditor.said.look(run, stage.auditor.attempts(run.run_id))
+        stage.auditor.endings.look(run, attempts)
+
+
+def ended(stage):
+    runner = stage.run()
+    stage.finish(runner, {"n": 1})
+    stage.look()
+    return runner
+
+
+@pytest.mark.parametrize("early_ms", [0, 5_000])
+def test_a_run_that_goes_although_every_prune_names_an_earlier_moment_is_seen(stage, early_ms):
+    ended(stage)
+    stage.sent("state.prune", {"before_ms": stage.store.clock.wall_ms - early_ms})
+    remove(stage)
+    with breaks("not before"):
+        stage.look()
+
+
+def test_a_run_that_goes_while_its_process_works_is_seen(stage):
+    runner = ended(stage)
+    stage.sent("state.prune", {"before_ms": stage.store.clock.wall_ms + 1})
+    works(stage, runner)
+    remove(stage)
+    with breaks("no run goes whose process works"):
+        stage.look()
+
+
+def test_recovery_that_takes_what_a_supervisor_of_its_own_daemon_has_is_seen(stage):
+    with breaks("recovery leaves home:r:1 to its own daemon's supervisor"):
+        stage.auditor.endings.recovers("home:r:1", is_held=True)
