@@ -312,7 +312,7 @@ class SimRunner:
     async def _lie(self, name: str, data: bytes) -> Value:
         """Name what another has uploaded, or upload other bytes than those that are named."""
         self._world.auditor.liars.add(self._run_id)
-        self._process.died = True  # what comes of it is its own end
+        self._failed = self._process.died = True  # what comes of it is its own end
         others = sorted(self._world.uploaded - self._own)
         if others and self._chance.random() < 0.5:
             return Value(digest=self._chance.choice(others), size=len(data))
