@@ -8,12 +8,12 @@ import pytest
 
 from tests.sim.auditor import Violation
 from tests.sim.stage import Stage
-from tests.sim.workload import NodeModel
+from tests.sim.workload import PURE, NodeModel
 
 
 @pytest.fixture
 def stage(tmp_path):
-    made = Stage(tmp_path, NodeModel("a", "compute"))
+    made = Stage(tmp_path, NodeModel("a", PURE[0]))
     yield made
     made.close()
 
