@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from pwf import host
 from pwf.errors import GraphError, NotFound
 from pwf.protocol.graph import NodeSpec, RoutingFailed, route
 from pwf.protocol.kinds import KINDS, PUBLISHING_KINDS, PURE_KINDS
@@ -92,14 +93,14 @@ class Engine:
             if isinstance(end, Ended) and end.outcome != "completed":
                 self.stained = f"step {self._node!r} {end.outcome.replace('_', ' ')}"
             self._settle(step)
-            with limits.lifted():  # the limit is the steps', not ours
+            with limits.Lifted():  # the limit is the steps', not ours
                 going_on = self._propose(step, end)
             if not going_on:
                 break
 
     def _settle(self, step: Step) -> None:
         """What the step leaves besides its end: processes, its surroundings, its updates, what it printed."""
-        if self._survivors is not None:
+        if self._survivors is not None and host.has_children():
             step.survivors += self._survivors.end(min(WAIT_S, max(0.0, step.remaining_s)))
             if step.survivors:
                 self.stained = f"step {step.node.id!r} left a process behind"

@@ -5,10 +5,8 @@ Only the soft limit is set, so that the runner can lift it while it reports that
 
 from __future__ import annotations
 
-import contextlib
 import resource
 import sys
-from collections.abc import Iterator
 
 # Linux counts private writable memory as data (since 4.7), which is what a step allocates; elsewhere only the
 # address space can be limited.
@@ -24,15 +22,17 @@ def limit_memory(bytes_max: int | None) -> None:
     resource.setrlimit(_KIND, (soft, hard))
 
 
-@contextlib.contextmanager
-def lifted() -> Iterator[None]:
+class Lifted:
     """Within this block the limit is off."""
-    soft, hard = resource.getrlimit(_KIND)
-    if soft == hard:
-        yield
-        return
-    resource.setrlimit(_KIND, (hard, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(_KIND, (soft, hard))
+
+    __slots__ = ("_before",)
+
+    def __enter__(self) -> None:
+        self._before = soft, hard = resource.getrlimit(_KIND)
+        if soft != hard:
+            resource.setrlimit(_KIND, (hard, hard))
+
+    def __exit__(self, *_: object) -> None:
+        soft, hard = self._before
+        if soft != hard:
+            resource.setrlimit(_KIND, self._before)

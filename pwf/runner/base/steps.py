@@ -130,7 +130,7 @@ def failed(
     step: Step, error: BaseException, *, settled: Settled | None = None, observed: bool = False
 ) -> Ended:
     """The outcome `failed`, with what the step raised."""
-    with limits.lifted():
+    with limits.Lifted():
         report = _describe(step, error)
     return Ended(outcome="failed", error=report, settled=settled, observed=observed)
 
