@@ -282,7 +282,7 @@ def test_a_background_child_that_ends_soon_is_waited_for() -> None:
 
 
 def test_a_command_that_has_closed_its_streams_is_over_when_its_process_ends() -> None:
-    run = shell(["sh", "-c", "exec >&- 2>&-; sleep 0.1; exit 3"])
+    run = shell(["sh", "-c", "exec >&- 2>&-; sleep 0.4; exit 3"])
     assert "exited with code 3" in message(run)
 
 
