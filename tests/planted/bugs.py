@@ -521,8 +521,8 @@ BUGS = (
         "actions",
         "what arrives with an interruption is not received",
         "pwf/actors/base/socket_stream.py",
-        "            if not self._interrupted:  # else there may be something to receive all the same\n                raise\n",
-        "            if not self._interrupted:\n                raise\n            raise Interrupted from None\n",
+        "  # else there may be something to receive all the same\n                raise\n",
+        "\n                raise\n            raise Interrupted from None\n",
         SUPERVISOR_TESTS,
     ),
     Bug(
