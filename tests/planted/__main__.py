@@ -44,7 +44,11 @@ def plant(bug: Bug, folder: Path) -> None:
 
 def run(folder: Path, *arguments: str, seconds: float) -> str:
     """The output of a Python program in the copy; what there is of it when its time is over."""
-    environment = os.environ | {"PYTHONHASHSEED": "0", "PYTHONDONTWRITEBYTECODE": "1"}
+    environment = os.environ | {
+        "PYTHONHASHSEED": "0",
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "PYTHONPATH": str(folder),
+    }
     command = [sys.executable, *arguments]
     try:
         done = subprocess.run(

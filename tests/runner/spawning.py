@@ -128,7 +128,10 @@ class ZygotePeer(Link):
             pass_fds=[self.theirs.fileno()],
             start_new_session=True,
             cwd="/",
-            env={"PATH": os.environ["PATH"], MARKER_VARIABLE: "." * 512},
+            env={
+                **{name: os.environ[name] for name in ("PATH", "PYTHONPATH") if name in os.environ},
+                MARKER_VARIABLE: "." * 512,
+            },
         )
         self.theirs.close()
         self.hello: ZygoteHello = self.answer(ZygoteHello)

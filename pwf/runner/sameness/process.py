@@ -17,7 +17,8 @@ import resource
 import sys
 import time
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
+from operator import is_
 from typing import Any
 
 from pwf import host
@@ -32,7 +33,7 @@ _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 _SIGNALS = range(1, _signal.NSIG)
 _TIMERS = (_signal.ITIMER_REAL, _signal.ITIMER_VIRTUAL, _signal.ITIMER_PROF)
 _LIMITS = tuple(sorted({getattr(resource, name) for name in dir(resource) if name.startswith("RLIMIT_")}))
-_LOGGING_AS_IMPORTED = (30, (), (), 0, ())
+_LOGGING_AS_IMPORTED: object = (0, [("", 30, True, False, 0)], [])  # the level of its root is WARNING
 
 
 class Process:
@@ -40,14 +41,13 @@ class Process:
 
     def __init__(self) -> None:
         self.audited = 0  # audit hooks that were added, as whoever hears audit events has counted
-        self._kept_alive: list[object] = []  # so that no other object gets the number of one that was here
         self._variables = _variables().copy()
         self._context = contextvars.copy_context()
         self._builtins = dict(vars(builtins))
         self._descriptors = _descriptors()
         self._threads = _threads()
         self._memory_bytes = _memory_bytes()
-        self._looks = tuple((what, look, look(self._kept_alive.append)) for what, look in _LOOKS)
+        self._looks = tuple((what, look, *look()) for what, look in _LOOKS)
         self._looked_before = self.audited
 
     def differs(self) -> str | None:
@@ -56,8 +56,9 @@ class Process:
             return _named_descriptors(self._descriptors, opened)
         if self._has_threads():
             return "its threads"
-        for what, look, before in self._looks:
-            if look(_forget) != before:
+        for what, look, objects, values in self._looks:
+            found, state = look()
+            if state != values or len(found) != len(objects) or not all(map(is_, found, objects)):
                 return what
         return self._differs_inside()
 
@@ -93,7 +94,7 @@ class Process:
 def is_same(before: Any, now: Any) -> bool:
     """Whether two mappings hold the very same objects in the same order."""
     return (
-        len(before) == len(now) and all(map(_is, before.values(), now.values())) and list(before) == list(now)
+        len(before) == len(now) and all(map(is_, before.values(), now.values())) and list(before) == list(now)
     )
 
 
@@ -108,22 +109,9 @@ def finalizers() -> int:
     return sum(1 for info in registry.values() if info.atexit)
 
 
-# --- what is looked at. `note` keeps an object that is compared by its number ---------------------------------------
+# --- what is looked at: objects, which are compared by identity, and values ------------------------------------------
 
-Note = Callable[[object], object]
-
-
-def _forget(_: object) -> None:
-    pass
-
-
-def _number(found: object, note: Note) -> int:
-    note(found)
-    return id(found)
-
-
-def _numbers(found: Iterable[object], note: Note) -> tuple[int, ...]:
-    return tuple([_number(one, note) for one in found])
+Look = tuple[Sequence[object], object]
 
 
 def _threads() -> int:
@@ -132,46 +120,42 @@ def _threads() -> int:
     return host.kernel_threads() - len(getattr(cache, "_idle_workers", ()))
 
 
-def _handlers(note: Note) -> object:
-    return _numbers(map(_signal.getsignal, _SIGNALS), note)
+def _handlers() -> Look:
+    return tuple(map(_signal.getsignal, _SIGNALS)), None
 
 
-def _mask(_: Note) -> object:
-    return frozenset(_signal.pthread_sigmask(_signal.SIG_BLOCK, ()))
+def _mask() -> Look:
+    return (), _signal.pthread_sigmask(_signal.SIG_BLOCK, ())
 
 
-def _wakeup(_: Note) -> object:
+def _wakeup() -> Look:
     found = _signal.set_wakeup_fd(-1)
     if found != -1:
         _signal.set_wakeup_fd(found)
-    return found
+    return (), found
 
 
-def _timers(_: Note) -> object:
-    return [_signal.getitimer(timer) for timer in _TIMERS]
+def _timers() -> Look:
+    return (), [_signal.getitimer(timer) for timer in _TIMERS]
 
 
-def _umask(_: Note) -> object:
+def _umask() -> Look:
     found = os.umask(0o077)
     os.umask(found)
-    return found
+    return (), found
 
 
-def _streams(note: Note) -> object:
+def _streams() -> Look:
     found = (sys.stdin, sys.stdout, sys.stderr, sys.__stdin__, sys.__stdout__, sys.__stderr__)
-    ways = [
-        (getattr(one, "line_buffering", 0), getattr(one, "errors", 0), getattr(one, "encoding", 0))
-        for one in found
-    ]
-    return _numbers(found, note), ways
+    return found, [(getattr(one, "line_buffering", 0), getattr(one, "errors", 0)) for one in found[:3]]
 
 
-def _at_exit(_: Note) -> object:
+def _at_exit() -> Look:
     threading = sys.modules.get("threading")
-    return exit_handlers(), finalizers(), len(getattr(threading, "_threading_atexits", ()))
+    return (), (exit_handlers(), finalizers(), len(getattr(threading, "_threading_atexits", ())))
 
 
-def _hooks(note: Note) -> object:
+def _hooks() -> Look:
     threading = sys.modules.get("threading")
     found = (
         sys.gettrace(),
@@ -181,79 +165,67 @@ def _hooks(note: Note) -> object:
         sys.displayhook,
         sys.breakpointhook,
         *sys.get_asyncgen_hooks(),
-        *(getattr(threading, name, None) for name in ("_trace_hook", "_profile_hook")),
+        getattr(threading, "_trace_hook", None),
+        getattr(threading, "_profile_hook", None),
         *sys.meta_path,
         *sys.path_hooks,
         *gc.callbacks,
     )
-    return _numbers(found, note), sys.get_coroutine_origin_tracking_depth()
+    return found, sys.get_coroutine_origin_tracking_depth()
 
 
-def _limits(_: Note) -> object:
-    return [resource.getrlimit(kind) for kind in _LIMITS]
+def _limits() -> Look:
+    return (), list(map(resource.getrlimit, _LIMITS))
 
 
-def _interpreter(_: Note) -> object:
-    return (
-        sys.getrecursionlimit(),
-        sys.getswitchinterval(),
-        gc.isenabled(),
-        gc.get_threshold(),
-        sys.dont_write_bytecode,
-    )
+def _interpreter() -> Look:
+    switch, recursion = sys.getswitchinterval(), sys.getrecursionlimit()
+    return (), (recursion, switch, gc.isenabled(), gc.get_threshold(), sys.dont_write_bytecode)
 
 
-def _users(_: Note) -> object:
-    return os.getresuid(), os.getresgid(), os.getgroups()
+def _users() -> Look:
+    return (), (os.getresuid(), os.getresgid(), os.getgroups())
 
 
-def _session(_: Note) -> object:
-    return os.getpid(), os.getsid(0), os.getpgrp(), host.is_subreaper()
+def _session() -> Look:
+    return (), (os.getpid(), os.getsid(0), os.getpgrp(), host.is_subreaper())
 
 
-def _scheduling(_: Note) -> object:
-    return os.getpriority(os.PRIO_PROCESS, 0), os.sched_getaffinity(0), os.sched_getscheduler(0)
+def _scheduling() -> Look:
+    return (), (os.getpriority(os.PRIO_PROCESS, 0), os.sched_getaffinity(0), os.sched_getscheduler(0))
 
 
-def _path(note: Note) -> object:
-    return _number(sys.path, note), list(sys.path), _number(sys.argv, note), list(sys.argv)
+def _path() -> Look:
+    return (sys.path, sys.argv), (list(sys.path), list(sys.argv))
 
 
-def _locales(_: Note) -> object:
-    return _locale.setlocale(_locale.LC_ALL, None)
+def _locales() -> Look:
+    return (), _locale.setlocale(_locale.LC_ALL, None)
 
 
-def _logging(note: Note) -> object:
+def _logging() -> Look:
     logging = sys.modules.get("logging")
     if logging is None:
-        return _LOGGING_AS_IMPORTED
-    root = logging.root
-    others = [
-        (
-            name,
-            one.level,
-            one.propagate,
-            one.disabled,
-            _written_to(one.handlers, note),
-            _numbers(one.filters, note),
-        )
-        for name, one in root.manager.loggerDict.items()
+        return (), _LOGGING_AS_IMPORTED
+    manager = logging.root.manager
+    changed = [
+        (name, one)
+        for name, one in (("", logging.root), *manager.loggerDict.items())
         if hasattr(one, "handlers")
         and (one.level or one.handlers or one.filters or one.disabled or not one.propagate)
     ]
-    handlers = _written_to(root.handlers, note)
-    return root.level, handlers, _numbers(root.filters, note), root.manager.disable, tuple(others)
+    handlers = [handler for _, one in changed for handler in one.handlers]
+    filters = [found for _, one in changed for found in one.filters]
+    levels = [(name, one.level, one.propagate, one.disabled, len(one.handlers)) for name, one in changed]
+    formatters = [handler.formatter for handler in handlers]
+    return (*handlers, *formatters, *filters), (manager.disable, levels, [one.level for one in handlers])
 
 
-def _written_to(handlers: Iterable[Any], note: Note) -> tuple[object, ...]:
-    return tuple((_number(one, note), one.level, _number(one.formatter, note)) for one in handlers)
+def _warnings() -> Look:
+    return tuple(getattr(sys.modules.get("warnings"), "filters", ())), None
 
 
-def _warnings(note: Note) -> object:
-    return _numbers(getattr(sys.modules.get("warnings"), "filters", ()), note)
-
-
-_LOOKS: tuple[tuple[str, Callable[[Note], object]], ...] = (
+_LOOKS: tuple[tuple[str, Callable[[], Look]], ...] = (
     ("the signal handlers", _handlers),
     ("the signal mask", _mask),
     ("the wake-up descriptor of signals", _wakeup),
@@ -272,10 +244,6 @@ _LOOKS: tuple[tuple[str, Callable[[Note], object]], ...] = (
     ("logging", _logging),
     ("the filters of warnings", _warnings),
 )
-
-
-def _is(one: object, other: object) -> bool:
-    return one is other
 
 
 def _variables() -> dict[bytes, bytes]:
