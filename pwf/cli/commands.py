@@ -85,10 +85,9 @@ def page_limit(typed: str) -> int:
     """The type of a `--limit`: within what one page may hold."""
     from pwf.protocol.operations import LIST_PAGE_MAX
 
-    number = int(typed)
-    if not 1 <= number <= LIST_PAGE_MAX:
-        raise argparse.ArgumentTypeError(f"{number} is not between 1 and {LIST_PAGE_MAX}")
-    return number
+    if not typed.isdecimal() or not 1 <= int(typed) <= LIST_PAGE_MAX:
+        raise argparse.ArgumentTypeError(f"{typed!r} is not a whole number between 1 and {LIST_PAGE_MAX:,}")
+    return int(typed)
 
 
 def command_names(parser: argparse.ArgumentParser) -> list[str]:

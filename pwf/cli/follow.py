@@ -74,6 +74,7 @@ def follow(client: SyncClient, run_id: str, out: Out, patience: Patience, *, eve
                 screen.suspend()
                 asker.ask(view)
     except KeyboardInterrupt:
+        screen.close()  # first: what is drawn once more would cover the words
         come_back(run_id if view is None else view.summary.run_id, out)
         raise
     finally:
@@ -130,7 +131,7 @@ class PlainScreen:
 
     def show(self, view: RunView, now_ms: int) -> None:
         for step in sorted(view.steps, key=lambda step: step.attempt):
-            self._step(step, now_ms)
+            self._step(view, step, now_ms)
         for update in view.updates:
             data = bytes(update.data)
             if self._updates.get((update.kind, update.key)) != data:
@@ -147,12 +148,12 @@ class PlainScreen:
     def close(self) -> None:
         """Nothing holds the terminal."""
 
-    def _step(self, step: StepView, now_ms: int) -> None:
+    def _step(self, view: RunView, step: StepView, now_ms: int) -> None:
         if self._said.get(step.attempt) == step.status:
             return
         self._said[step.attempt] = step.status
         visit = f" (visit {step.visit})" if step.visit > 1 else ""
-        tries = f" (try {step.tries})" if step.tries > 1 else ""
+        tries = f" ({progress.try_of(view, step)})" if step.tries > 1 else ""
         name = text.line(step.node) + visit + tries
         if step.status == "active":
             self._out.print(f"▶ {name}: started")

@@ -202,7 +202,7 @@ def _daemon_log(options: argparse.Namespace, out: Out) -> int:
                 _follow(file, path, out)
     except FileNotFoundError:
         if not options.follow:
-            out.note(f"there is no log yet: {path}")
+            out.note(f"there is no log yet: {path} (a daemon in the foreground logs to its stderr)")
     return exits.OK
 
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 HEADS = ["RUN", "WORKFLOW", "STATUS", "NODE", "AGE", "NOTE"]
 ID_CELLS = 24
 LIST_LIMIT = 20
+NO_RUNS = "no runs yet; what can be run from here is listed by:  pwf workflows"
 
 
 def add(commands: Commands) -> None:
@@ -81,7 +82,7 @@ def ls(options: argparse.Namespace, out: Out) -> int:
         return exits.OK
     if not listed.runs:
         narrowed = options.status or options.workflow
-        out.note("no such runs" if narrowed else "no runs yet; start one with:  pwf run WORKFLOW")
+        out.note("no such runs" if narrowed else NO_RUNS)
         return exits.OK
     now_ms = out.now_ms()
     rows = [run_row(run, now_ms) for run in listed.runs]

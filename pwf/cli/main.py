@@ -92,7 +92,23 @@ def build_parser() -> Parser:
     return parser
 
 
+#: Their values may begin with a minus, which argparse takes for an option.
+_TIMES = frozenset({"--at", "--before", "--timeout", "--drain"})
+
+
+def _with_negative_times(words: list[str]) -> list[str]:
+    """`--at -5m` as `--at=-5m`, so that the command says what is wrong with it."""
+    found: list[str] = []
+    for word in words:
+        if found and found[-1] in _TIMES and word[:1] == "-" and word[1:2].isdecimal():
+            found[-1] += f"={word}"
+        else:
+            found.append(word)
+    return found
+
+
 def _run(words: list[str]) -> int:
+    words = _with_negative_times(words)
     parser = build_parser()
     _check_command(words, parser)
     options, unknown = parser.parse_known_args(words)
@@ -108,9 +124,20 @@ def _run(words: list[str]) -> int:
     if options.command is None:
         parser.print_help()
         return exits.USAGE
+    _check_named(options)
     with _in_folder(options.folder):
         code: int = options.run(options, out)
     return code
+
+
+def _check_named(options: argparse.Namespace) -> None:
+    """An empty RUN is mostly a variable of a script that is not set."""
+    named = [getattr(options, "run_id", None), *getattr(options, "run_ids", ())]
+    if "" in named:
+        raise UsageError(
+            "RUN is empty",
+            hint="name a run: pwf ls lists them, @last is the newest",
+        )
 
 
 def _in_folder(folder: str | None) -> contextlib.AbstractContextManager[object]:

@@ -93,6 +93,7 @@ class Out:
         for row in rows:
             for index, cell in enumerate(row):
                 widths[index] = max(widths[index], text.width(cell))
+        _narrow(widths, self.width)
         painted = heads.index("STATUS") if "STATUS" in heads else -1
         self.print(self.paint(self._row(heads, widths, -1, None), "dim"))
         for number, row in enumerate(rows):
@@ -103,10 +104,26 @@ class Out:
         room = self.width
         for index, cell in enumerate(row):
             last = index == len(row) - 1
-            shown = text.cut(cell, max(1, room)) if last else text.pad(cell, widths[index])
+            shown = (
+                text.cut(cell, max(1, room))
+                if last
+                else text.pad(text.cut(cell, widths[index]), widths[index])
+            )
             room -= text.width(shown) + 2
             cells.append(self.paint(shown, style) if index == painted else shown)
         return "  ".join(cells).rstrip()
+
+
+CELLS_MIN = 6  # of a column that is narrowed
+
+
+def _narrow(widths: list[int], room: int) -> None:
+    """Take from the widest columns what a row has too much, so that it stays one line; the last is cut to the rest."""
+    while sum(widths[:-1]) + 2 * len(widths) + CELLS_MIN > room:
+        widest = max(range(len(widths) - 1), key=lambda index: widths[index], default=None)
+        if widest is None or widths[widest] <= CELLS_MIN:
+            return
+        widths[widest] -= 1
 
 
 def print_error(error: PwfError, *, as_json: bool) -> None:

@@ -74,12 +74,16 @@ def _start(daemon: SyncClient, options: argparse.Namespace, out: Out) -> CallRep
         from pwf.ids import check_key
 
         check_key(options.key, "--key")
+    at_ms: int | None = None
+    if options.at is not None:
+        at_ms = typed.at_ms(options.at, out.now_ms(), out.note)
+        out.note(f"it starts at {typed.zoned(at_ms)}, {text.until(at_ms, out.now_ms())}")
     payload = StartPayload(
         workflow=options.workflow,
         origin=origin(daemon.places),
         input=msgspec.Raw(canonical(_input(daemon, options), what="input")),
         run_id=options.id,
-        at_ms=None if options.at is None else typed.at_ms(options.at, out.now_ms(), out.note),
+        at_ms=at_ms,
     )
     try:
         return daemon.exchange("run.start", payload, key=options.key)

@@ -81,7 +81,7 @@ def _steps(view: RunView, now_ms: int, out: Out) -> None:
     for step in view.steps:
         took = text.duration((step.ended_ms or now_ms) - step.started_ms)
         name = text.line(step.node, 32) + (f" ×{step.visit}" if step.visit > 1 else "")
-        tries = f"try {step.tries}" if step.tries > 1 else ""
+        tries = progress.try_of(view, step) if step.tries > 1 else ""
         rows.append(
             [str(step.attempt), name, step.kind, step.status, took, tries, text.headline(step.summary, 200)]
         )

@@ -14,6 +14,7 @@ from pwf.cli.out import UsageError
 from pwf.errors import PwfError, ValueTooLarge
 from pwf.values import VALUE_BYTES_MAX, check_size, parse
 
+PAST_MS_MAX = 60_000  # `--at $(date …)` may be a moment late
 _UNIT_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h|d)")
 DURATION_MS_MAX = 100 * 365 * 86_400_000
@@ -52,12 +53,23 @@ def at_ms(typed: str, now_ms: int, note: Callable[[str], object]) -> int:
     if ahead is not None:
         return now_ms + ahead
     hint = "use ISO 8601 (2030-01-31T08:00, 2030-01-31T08:00+02:00) or a distance (+10m, 2h30m)"
-    return _moment_ms(typed, "--at", hint, note)
+    moment = _moment_ms(typed, "--at", hint, note)
+    if moment < now_ms - PAST_MS_MAX:
+        raise UsageError(
+            f"--at {typed!r} is in the past: that was {zoned(moment)}",
+            hint="leave --at out to start now, or say +10m",
+        )
+    return moment
+
+
+def zoned(at_ms: int) -> str:
+    """A moment in local time, with the zone by name and offset."""
+    return datetime.fromtimestamp(at_ms / 1000).astimezone().strftime("%Y-%m-%d %H:%M:%S %Z (%z)")
 
 
 def past_ms(typed: str, now_ms: int, option: str, note: Callable[[str], object]) -> int:
     """A moment that has passed: ISO 8601, or a distance back (`30d`, `12h`)."""
-    back = _duration(typed)
+    back = _duration(typed.removeprefix("-"))
     if back is not None:
         return now_ms - back
     hint = "use ISO 8601 (2026-01-31, 2026-01-31T08:00+02:00) or a distance back (30d, 12h)"

@@ -116,7 +116,7 @@ class _LiveList:
 
     def show(self, listed: RunList) -> None:
         from pwf.cli.live import render
-        from pwf.cli.look import HEADS, run_row
+        from pwf.cli.look import HEADS, NO_RUNS, run_row
         from pwf.present.progress import Line, Piece
 
         now_ms = self._out.now_ms()
@@ -132,7 +132,7 @@ class _LiveList:
                 ]
             )
         if not rows:
-            lines.append([Piece("no runs yet; start one with:  pwf run WORKFLOW", "dim")])
+            lines.append([Piece(NO_RUNS, "dim")])
         self._live.update(render(lines, styled=self._out.color), refresh=True)
 
     def close(self) -> None:

@@ -82,19 +82,27 @@ def _state(step: StepView | None, view: RunView, current: bool, now_ms: int) -> 
     """Mark, style and words for one node."""
     status = view.summary.status
     if current and (step is None or step.status != "active" or status != "running"):
-        return _parked(view, now_ms)
+        return _parked(view, step, now_ms)
     if step is None:
         return "·", "dim", ""
     if step.status == "active":
         mark = SPINNER[now_ms // SPIN_MS % len(SPINNER)]
-        tries = f" (try {step.tries})" if step.tries > 1 else ""
+        tries = f" ({try_of(view, step)})" if step.tries > 1 else ""
         return mark, "blue", text.duration(now_ms - step.started_ms) + tries
     took = text.duration((step.ended_ms or now_ms) - step.started_ms)
     words = took if step.status == "completed" else f"{step.status}, {took}"
     return STEP_MARK[step.status], STEP_STYLE[step.status], words
 
 
-def _parked(view: RunView, now_ms: int) -> tuple[str, str | None, str]:
+def try_of(view: RunView, step: StepView, later: int = 0) -> str:
+    """`try 2 of 6`, where the node says how often it is tried; crashes count as tries, too."""
+    number = step.tries + later
+    retry = next((node.retry for node in view.graph.nodes if node.id == step.node), None)
+    most = 1 if retry is None else 1 + retry.times
+    return f"try {number} of {most}" if number <= most else f"try {number}"
+
+
+def _parked(view: RunView, step: StepView | None, now_ms: int) -> tuple[str, str | None, str]:
     summary = view.summary
     mark, style = STATUS_MARK.get(summary.status, " "), STATUS_STYLE.get(summary.status)
     if summary.status == "queued":
@@ -102,7 +110,8 @@ def _parked(view: RunView, now_ms: int) -> tuple[str, str | None, str]:
             return (
                 "◷",
                 style,
-                f"{text.until(summary.due_ms, now_ms)} (at {text.clock_time(summary.due_ms, now_ms)})",
+                f"{_next_try(view, step)}{text.until(summary.due_ms, now_ms)} "
+                f"(at {text.clock_time(summary.due_ms, now_ms)})",
             )
         return mark, style, "queued"
     if summary.status == "waiting":
@@ -110,6 +119,12 @@ def _parked(view: RunView, now_ms: int) -> tuple[str, str | None, str]:
     if summary.status == "running":
         return mark, "blue", "starting"
     return mark, style, text.line(summary.hold or summary.status)
+
+
+def _next_try(view: RunView, step: StepView | None) -> str:
+    if step is None or step.status not in ("failed", "timed_out", "interrupted"):
+        return ""
+    return try_of(view, step, later=1) + " "
 
 
 def reason_lines(view: RunView, now_ms: int) -> list[Line]:
@@ -174,9 +189,9 @@ def _progress(name: str, data: dict[str, Any]) -> Line:
         filled = round(share * BAR_CELLS)
         pieces.append(Piece("━" * filled, "green"))
         pieces.append(Piece("─" * (BAR_CELLS - filled), "dim"))
-        pieces.append(Piece(f"  {done:g}/{total:g} {unit}".rstrip() + f"  {share:.0%}"))
+        pieces.append(Piece(f"  {text.number(done)}/{text.number(total)} {unit}".rstrip() + f"  {share:.0%}"))
     elif done is not None:
-        pieces.append(Piece(f"{done:g} {unit}".rstrip()))
+        pieces.append(Piece(f"{text.number(done)} {unit}".rstrip()))
     for key in ("phase", "status"):
         if data.get(key):
             pieces.append(Piece(f"  {text.line(str(data[key]), 40)}", "dim"))

@@ -8,6 +8,7 @@ for all commands.
 from __future__ import annotations
 
 import json
+import math
 import re
 import unicodedata
 from datetime import datetime
@@ -158,6 +159,13 @@ def size(count: int) -> str:
             return f"{int(amount)} B" if unit == "B" else f"{amount:.1f} {unit}"
         amount /= 1024
     raise AssertionError("unreachable")
+
+
+def number(value: float) -> str:
+    """A number for people: 50,005,900, 2.5."""
+    if not math.isfinite(value) or abs(value) >= 1e15:
+        return f"{value:g}"
+    return f"{value:,.0f}" if value == int(value) else f"{value:,.2f}".rstrip("0").rstrip(".")
 
 
 def count(number: int, noun: str) -> str:

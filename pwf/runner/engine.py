@@ -271,6 +271,7 @@ class Engine:
             node=node,
             visit=self._visit,
             attempt=self._attempt,
+            tries=self._launch.tries if self._attempt == self._launch.attempt else 1,
             input=self._launch.input,
             input_type=self._workflow.input_type,
             nodes=self._workflow.nodes,

@@ -49,6 +49,7 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
     runner_state: str | None
     active_since_ms: int | None
     timeout_ms: int | None
+    unknown_effect: str | None = None  # of an ended run: the key of an effect whose outcome nobody knows
 
 
 #: hold -> (reason, when it changes, commands)
@@ -110,13 +111,7 @@ _HOLDS: dict[str, tuple[str, str, tuple[str, ...]]] = {
 def explain(run: Standing, load: Load, now: Now) -> Explanation:
     """The reason, for a run in any state."""
     if run.status in ENDED:
-        return _make(
-            run,
-            "ended",
-            f"it {_ENDINGS[run.status]}" + _because(run.reason),
-            "never: it has ended",
-            _after(run),
-        )
+        return _ended(run)
     if run.hold is not None:
         reason, changes, commands = _HOLDS[run.hold]
         if run.request is not None:
@@ -135,6 +130,19 @@ _ENDINGS = {
     "timed_out": "ran out of time",
     "cancelled": "was cancelled",
 }
+
+
+def _ended(run: Standing) -> Explanation:
+    reason = f"it {_ENDINGS[run.status]}" + _because(run.reason)
+    if run.unknown_effect is None:
+        return _make(run, "ended", reason, "never: it has ended", _after(run))
+    return _make(
+        run,
+        "ended",
+        f"{reason}; nobody knows whether its effect {run.unknown_effect} happened",
+        "never: it has ended; it can be restarted when a person has found out and says so",
+        tuple(f"pwf effects resolve {run.unknown_effect} {word}" for word in ("happened", "not-happened")),
+    )
 
 
 def _after(run: Standing) -> tuple[str, ...]:

@@ -17,7 +17,7 @@ from pwf.protocol.operations import (
     RunList,
     RunListPayload,
 )
-from pwf.protocol.runner import StepError, Value
+from pwf.protocol.runner import StepError, Value, effect_key
 from pwf.protocol.survivors import Survivor
 from pwf.protocol.views import ENDED, RequestView, RunSummary, RunView, StepView, UpdateView
 from pwf.store.effect_rows import effects_of_run
@@ -212,7 +212,13 @@ def _standing(tx: Tx, run_id: str) -> Standing:
         runner_state=None if runner is None else runner[0],
         active_since_ms=None if active is None else active[2],
         timeout_ms=_timeout_ms(tx, run) if run.status == "running" else None,
+        unknown_effect=_unknown_effect(tx, run) if run.ended else None,
     )
+
+
+def _unknown_effect(tx: Tx, run: RunState) -> str | None:
+    row = tx.one(Q.unknown_effect, {"run_no": run.run_no})
+    return None if row is None else effect_key(run.run_id, *row)
 
 
 def _timeout_ms(tx: Tx, run: RunState) -> int | None:

@@ -78,6 +78,10 @@ SELECT kind, key, data, updated_wall_ms FROM updates WHERE run_id = :run_id ORDE
 -- Runs that this run was restarted as.
 SELECT run_id FROM runs WHERE restarted_from = :run_id
 
+-- name: unknown_effect
+-- An effect of a run of which nobody knows whether it happened.
+SELECT node, visit, part FROM effects WHERE entity_no = :run_no AND status IN ('applying', 'ambiguous') LIMIT 1
+
 -- name: requests_of_status
 -- Requests by status, oldest first.
 SELECT q.request_id, q.run_id, r.workflow, q.node, q.kind, q.status, q.prompt, q.prompt_digest, cp.size, q.schema,

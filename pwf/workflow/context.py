@@ -67,6 +67,7 @@ class Context(Generic[InputT_co]):
         "effect_key",
         "node",
         "run_id",
+        "tries",
         "visit",
     )
 
@@ -77,6 +78,7 @@ class Context(Generic[InputT_co]):
         node: str,
         visit: int,
         attempt: int,
+        tries: int = 1,
         input: Value,
         input_type: Any,
         nodes: Mapping[str, NodeDef],
@@ -92,6 +94,7 @@ class Context(Generic[InputT_co]):
         put(self, "node", node)
         put(self, "visit", visit)
         put(self, "attempt", attempt)
+        put(self, "tries", tries)
         put(self, "effect_key", effect_key)
         put(self, "_input_value", input)
         put(self, "_input_type", input_type)
@@ -107,6 +110,7 @@ class Context(Generic[InputT_co]):
     node: str  # id of the node that runs
     visit: int  # number of this entry into the node, 1, 2, 3 …
     attempt: int  # number of the attempt within the run, 1, 2, 3 …
+    tries: int  # number of the try within this visit, 1, 2, 3 …: more than 1 after a failure or a crash
     effect_key: str | None  # stable over all attempts of this visit: give it to the outside system
     _input: Any  # decoded; unset until it is asked for
     _input_value: Value
@@ -214,7 +218,7 @@ class Context(Generic[InputT_co]):
         return _decode(data, self._nodes[step.node].decode, InvalidValue, f"the output of node {step.node!r}")
 
 
-class Outputs(Mapping[str, Any]):
+class Outputs(Mapping[Any, Any]):  # asked by node, too: `node in ctx.outputs`
     """Outputs by node id. `outputs.get(node)` is None for a node that has not completed."""
 
     def __init__(self, ctx: Context[Any]) -> None:
@@ -247,7 +251,7 @@ class Outputs(Mapping[str, Any]):
         return sum(1 for _ in self)
 
 
-class Results(Mapping[str, Result]):
+class Results(Mapping[Any, Result]):
     """Results by node id: also of nodes that failed, timed out or were cancelled."""
 
     def __init__(self, ctx: Context[Any]) -> None:

@@ -16,6 +16,7 @@ from pwf.cli import exits
 from pwf.cli.commands import command_names
 from pwf.cli.effects import STATUSES
 from pwf.cli.main import build_parser, main
+from pwf.cli.out import Out
 from pwf.errors import (
     Conflict,
     GraphError,
@@ -73,8 +74,17 @@ def test_every_command_of_the_issue_exists() -> None:
         (["rnu", "x"], "there is no command 'rnu'", "did you mean `pwf run`?"),
         (["zzzzzz"], "there is no command 'zzzzzz'", "pwf --help"),
         (["ls", "--stauts"], "--stauts is not known here", "pwf ls --help"),
+        (["ls", "--limit", "x"], "'x' is not a whole number between 1 and 1,000", "pwf ls --help"),
+        (["show", ""], "RUN is empty", "name a run: pwf ls lists them"),
+        (["watch", ""], "RUN is empty", "name a run: pwf ls lists them"),
+        (["wait", "k3", ""], "RUN is empty", "name a run: pwf ls lists them"),
+        (
+            ["run", "w", "--timeout", "-5m"],
+            "--timeout '-5m' is not a length of time",
+            "for example --timeout 30s",
+        ),
         (["ls", "--status", "dead"], "invalid choice: 'dead'", "pwf ls --help"),
-        (["ls", "--limit", "0"], "0 is not between 1 and 1000", "pwf ls --help"),
+        (["ls", "--limit", "0"], "'0' is not a whole number between 1 and 1,000", "pwf ls --help"),
         (["show"], "the following arguments are required: RUN", "pwf show --help"),
         (["state"], "the following arguments are required", "pwf state --help"),
         (["recover", "x", "observe", "--ref", "1"], "--ref goes only with happened", "pwf recover --help"),
@@ -399,6 +409,27 @@ def test_restart_sends_the_revision_that_it_has_read_and_printed(pwf: Pwf, daemo
     assert "pwf watch new1" in result.err
     pwf("restart", "k3", "--revision", "5")
     assert sent == [("k3", 7), ("k3", 5)]
+
+
+def test_a_table_stays_in_the_width_at_hand(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = [["k3v9x2m4p7qa", "a-long-workflow (and its title)", "completed", "node", "a note of some length"]]
+    heads = ["RUN", "WORKFLOW", "STATUS", "NODE", "NOTE"]
+    for width in (40, 60, 100):
+        monkeypatch.setattr(Out, "width", width)
+        Out(as_json=False).table(heads, rows)
+        shown = capsys.readouterr().out.splitlines()
+        assert len(shown) == 2
+        assert max(map(len, shown)) <= width
+    assert shown[1].endswith("a note of some length")
+
+
+def test_the_package_is_the_command() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "pwf", "version"], capture_output=True, text=True, timeout=30, check=True
+    )
+    assert done.stdout.startswith("pwf ")
 
 
 def test_lists_and_views_say_what_a_run_restarts(pwf: Pwf, daemon: FakeDaemon) -> None:

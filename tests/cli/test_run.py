@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import time
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from pwf.errors import LoadFailed, NotFound
 from pwf.present.outline import outline
 from pwf.present.progress import plain
 from pwf.present.tree import tree
-from pwf.protocol.graph import NodeSpec, Way, WorkflowGraph
+from pwf.protocol.graph import NodeSpec, RetrySpec, Way, WorkflowGraph
 from pwf.protocol.operations import Explained, Nothing, RunList, StartPayload, WaitPayload, WaitResult
 from pwf.protocol.runner import StepError, Value
 from pwf.protocol.views import NEEDS_PERSON, Explanation, RunView, UpdateView
@@ -78,6 +79,18 @@ def test_a_run_is_followed_to_its_output(pwf: Pwf, daemon: FakeDaemon) -> None:
     assert "✓ completed in 4.0s\n" in result.out
     assert json.loads(result.out[result.out.index("{\n") :]) == {"tag": "v1.2"}
     assert bytes(started_with(daemon).input) == b'{"version":1.2}'
+
+
+def test_the_moment_of_a_later_start_is_echoed_with_its_zone(
+    pwf: Pwf, daemon: FakeDaemon, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script_run(daemon)
+    monkeypatch.setenv("TZ", "CET-1")
+    time.tzset()
+    said = pwf("run", "release", "--at", "2099-01-31T08:00", "--detach").err
+    monkeypatch.undo()
+    time.tzset()
+    assert said.startswith("it starts at 2099-01-31 08:00:00 CET (+0100), due in ")
 
 
 def test_a_set_text_is_read_as_the_workflow_declares_it(pwf: Pwf, daemon: FakeDaemon) -> None:
@@ -384,6 +397,20 @@ def test_one_time_limit_holds_for_all_runs(pwf: Pwf, daemon: FakeDaemon) -> None
     pwf("wait", "a", "b", "--timeout", "5s")
     limits = [msgspec.json.decode(one.payload, type=WaitPayload).timeout_ms for one in daemon.of("run.wait")]
     assert all(limit is not None and limit <= 5_000 for limit in limits)
+
+
+def test_a_try_is_told_with_how_many_there_are(capsys: pytest.CaptureFixture[str]) -> None:
+    nodes = (NodeSpec(id="collect", kind="shell", retry=RetrySpec(times=5)),)
+    graph = WorkflowGraph(name="again", start="collect", nodes=nodes)
+    trying = samples.step("collect", 2, status="active", tries=2, ended_ms=None, summary="")
+    view = samples.run_view(graph=graph, steps=(trying,))
+    assert lines_of(capsys, view) == ["▶ collect (try 2 of 6): started"]
+    assert "(try 2 of 6)" in plain(tree(view, outline(graph), {"collect": trying}, samples.NOW, 80, 24)[1])
+    later = samples.summary(status="queued", node="collect", due_ms=samples.NOW + 5_000)
+    failed = samples.step("collect", 2, status="failed", tries=2)
+    view = samples.run_view(graph=graph, summary=later, steps=(failed,))
+    shown = plain(tree(view, outline(graph), {"collect": failed}, samples.NOW, 80, 24)[1])
+    assert "try 3 of 6 due in 5.0s" in shown
 
 
 def test_the_tree_fits_the_terminal_and_keeps_the_current_node_in_sight(

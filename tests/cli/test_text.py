@@ -31,6 +31,11 @@ def acts_on_terminal(words: str, allowed: str = "") -> list[str]:
     ]
 
 
+def test_numbers_are_written_out() -> None:
+    found = [text.number(value) for value in (5, 50_005_900.0, 2.5, 1_234.567, 0.1, float("inf"))]
+    assert found == ["5", "50,005,900", "2.5", "1,234.57", "0.1", "inf"]
+
+
 @given(anything)
 def test_a_line_is_one_line_that_moves_nothing(words: str) -> None:
     assert acts_on_terminal(text.line(words)) == []

@@ -208,6 +208,16 @@ def test_what_is_no_time_is_refused(typed: str) -> None:
         at_ms(typed, NOW, print)
 
 
+def test_a_start_in_the_past_is_refused_and_one_that_is_just_over_is_now() -> None:
+    then = datetime.fromtimestamp(NOW / 1000 - 3_600).isoformat()
+    with pytest.raises(PwfError, match="is in the past: that was") as caught:
+        at_ms(then, NOW, print)
+    assert "leave --at out" in (caught.value.hint or "")
+    just_over = datetime.fromtimestamp(NOW / 1000 - 30).isoformat()
+    assert at_ms(just_over, NOW, print) == NOW - 30_000
+    assert past_ms("-3d", NOW, "--before", print) == past_ms("3d", NOW, "--before", print)
+
+
 @pytest.fixture
 def clock_changes(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """The clock goes from 02:00 to 03:00 on 2026-03-29, and from 03:00 to 02:00 on 2026-10-25."""

@@ -126,6 +126,23 @@ def test_a_parked_run_goes_on_in_the_next_generation_with_what_is_recorded() -> 
     assert run.output == {"node": "c", "visit": 1, "attempt": 3}
 
 
+def test_a_node_learns_the_number_of_its_try_and_the_next_one_begins_with_the_first() -> None:
+    seen: list[int] = []
+    flow: Workflow[Any] = Workflow("w")
+
+    @flow.compute
+    def first(ctx: Any) -> None:
+        seen.append(ctx.tries)
+
+    @flow.compute
+    def second(ctx: Any) -> None:
+        seen.append(ctx.tries)
+
+    flow.graph(first >> second)
+    run_inline(flow, memory_run(flow, tries=3))
+    assert seen == [3, 1]
+
+
 def test_a_failed_try_with_retry_left_is_left_to_the_daemon() -> None:
     tries: list[int] = []
     flow: Workflow[Any] = Workflow("w")

@@ -9,7 +9,7 @@ from pwf.protocol.views import ENDED
 from pwf.store.control import HoldRun, hold_run
 from pwf.store.explain import _HOLDS
 from tests.store.test_control import STATES
-from tests.store.world import graph, linear, node, retry
+from tests.store.world import MANUAL, graph, linear, node, retry
 
 SECOND_MS = 1_000
 
@@ -168,3 +168,16 @@ def test_an_open_request_names_the_answer_and_that_it_waits_for_ever(world):
     paused = world.why(runner.run_id)
     assert paused.code == "paused"
     assert world.request_of(runner.run_id) in paused.reason
+
+
+def test_an_ended_run_names_the_effect_that_nobody_knows_about_and_how_to_say_it(world):
+    runner = world.run(graph(node("send", "action", effect=MANUAL)))
+    runner.gone()
+    world.cancel(runner.run_id)
+    why = world.why(runner.run_id)
+    key = f"{runner.run_id}:send:1"
+    assert why.code == "ended"
+    assert f"nobody knows whether its effect {key} happened" in why.reason
+    assert f"pwf effects resolve {key} happened" in why.commands
+    for command in why.commands:
+        PARSER.parse_args(command.split()[1:])
