@@ -30,6 +30,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "client": BASE | {"protocol", "host", "config", "discovery", "watch", "version"},
     "crashlab": BASE | {"protocol", "client", "config", "host", "discovery"},
     "present": BASE | {"protocol"},
+    "__main__": {"cli"},
     "cli": BASE
     | {"protocol", "client", "present", "crashlab", "config", "host", "discovery", "watch", "version"},
 }
