@@ -284,7 +284,7 @@ class Engine:
         )
 
     def _publisher(self) -> Callable[[str, str, bytes], None]:
-        from pwf.runner.base.updates import Updates  # with `threading`, which pure nodes can do without
+        from pwf.runner.base.updates import Updates  # which pure nodes can do without
 
         updates = self._updates = self._updates or Updates(self._wire, self._launch.updates)
         return functools.partial(updates.publish, self._attempt)

@@ -12,6 +12,7 @@ import msgspec
 import pytest
 
 from pwf.errors import NotFound, Rejected
+from pwf.host import kernel_threads
 from pwf.protocol.runner import UPDATES_MAX, Ask, Finish, Leaving, PutChunk, WaitUntil
 from pwf.values import canonical, digest
 from pwf.workflow.effects import idempotent
@@ -452,6 +453,25 @@ def test_one_current_update_too_many_is_an_error_at_the_call_and_known_ones_stil
     assert "type and key that are there already" in run.read(run_inline(flow, run).last.output)
     assert len({(kind, key) for kind, key, _ in run.updates}) == UPDATES_MAX - 1
     assert ("progress", "earlier", 1) in run.updates
+
+
+def test_a_step_that_published_leaves_no_thread_behind() -> None:
+    flow: Workflow[Any] = Workflow("w")
+    threads: list[int] = []
+
+    @flow.action(effect=idempotent("x"))
+    def act(ctx: Any) -> None:
+        threads.append(kernel_threads())
+        for n in range(100):
+            ctx.publish("progress", "main", {"n": n})
+        threads.append(kernel_threads())
+
+    run_inline(flow, memory_run(flow))
+    deadline = time.monotonic() + 10  # the peer of the run was one of them, too
+    while kernel_threads() >= threads[0] and time.monotonic() < deadline:
+        time.sleep(0.001)
+    assert threads[1] == threads[0] + 1
+    assert time.monotonic() < deadline
 
 
 def test_an_update_that_waits_goes_out_while_the_step_still_runs() -> None:
