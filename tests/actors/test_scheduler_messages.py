@@ -9,7 +9,7 @@ import trio
 import trio.lowlevel
 from trio.testing import wait_all_tasks_blocked
 
-from pwf.actors.base.mailbox import ask
+from pwf.actors.base.mailbox import Mailbox, ask
 from pwf.actors.runs.run_supervisor import INBOX_MAX as WISHES_MAX
 from pwf.actors.runs.run_supervisor import SupervisorHandle
 from pwf.actors.runs.scheduler import INBOX_MAX, Look, StopRun, WhoIsSupervised
@@ -238,17 +238,21 @@ async def test_a_scheduler_that_has_ended_refuses_and_starts_are_still_stored(
 # --- what supervisors publish ---------------------------------------------------------------------------------
 
 
-async def test_the_end_of_a_supervisor_that_finds_the_inbox_full_is_seen_at_the_next_turn(
-    setting, nursery, autojump_clock
+async def test_the_end_of_a_supervisor_whose_wake_ups_find_no_room_is_seen_at_the_next_turn(
+    setting, nursery, autojump_clock, monkeypatch
 ):
     command = setting.command(linear(1), run_id="mine")
     scheduler = await begin(setting, nursery)
     ready = setting.pool.stand_by()
     await scheduler.start(command)
-    await ready.serve(leaves=False)
-    fill(setting)
-    ready.leave()
+    put_now = Mailbox.put_now
+    no_room = lambda inbox, item: not isinstance(item, Look) and put_now(inbox, item)  # noqa: E731
+    monkeypatch.setattr(Mailbox, "put_now", no_room)
+    await ready.serve()
     await trio.sleep(1)
+    assert (await statuses(setting))["mine"] == "completed"
+    await scheduler.stop_run("another", LATER)
+    await wait_all_tasks_blocked()
     assert scheduler.free == scheduler.capacity
     assert scheduler.live_leases() == ()
 
