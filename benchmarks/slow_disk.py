@@ -37,18 +37,19 @@ class SlowDisk(apsw.VFS):
         self.sync_s = sync_s
         self.syncs: Counter[str] = Counter()
         self.sleep = sleep
-        super().__init__(name, "", default)
+        self.below = apsw.vfs_names()[0]  # by its name: we may be the default ourselves from now on
+        super().__init__(name, self.below, default)
 
     def xOpen(self, name: Any, flags: list[int]) -> apsw.VFSFile:
         if flags[0] & LONG_LIVED:
             return _File(self, name, flags)
-        return apsw.VFSFile("", name, flags)
+        return apsw.VFSFile(self.below, name, flags)
 
 
 class _File(apsw.VFSFile):
     def __init__(self, disk: SlowDisk, name: Any, flags: list[int]) -> None:
         self._disk = disk
-        super().__init__("", name, flags)
+        super().__init__(disk.below, name, flags)
 
     def xSync(self, flags: int) -> None:
         super().xSync(flags)

@@ -11,13 +11,15 @@ import pytest
 import trio
 from trio.abc import Instrument
 
+import benchmarks.slow_disk
+from benchmarks.daemon import Daemon
+from benchmarks.load import start_payload, start_runs
 from benchmarks.slow_disk import SlowDisk
+from benchmarks.workflows import ONE
 from pwf.actors.base.store_actor import StoreActor
 from pwf.store.executor import ThreadExecutor
 from pwf.store.loop_share import APART_S_MIN, COMMITS_SEEN, HELD_S_MAX, LoopShare
 from tests.store.support import make_spec, put
-
-pytestmark = pytest.mark.trio
 
 SYNC_S = 0.005
 FIRST = int(HELD_S_MAX / SYNC_S) + 1  # commits, until it is found to be slow
@@ -77,6 +79,7 @@ async def ground(tmp_path: Path, nursery: Any) -> Ground:
     return ground
 
 
+@pytest.mark.trio
 async def test_a_disk_that_becomes_slow_holds_the_loop_for_a_few_commits_and_never_again(ground: Ground):
     await ground.write(COMMITS_SEEN)
     assert await ground.write(WRITES) == WRITES, "a fast disk's commits are the loop's"
@@ -87,6 +90,7 @@ async def test_a_disk_that_becomes_slow_holds_the_loop_for_a_few_commits_and_nev
     assert ground.waits.longest < CALLBACK_S_MAX
 
 
+@pytest.mark.trio
 async def test_a_disk_that_is_fast_again_is_the_loops_again(ground: Ground):
     await ground.write(COMMITS_SEEN)
     ground.disk.sync_s = SYNC_S
@@ -98,8 +102,17 @@ async def test_a_disk_that_is_fast_again_is_the_loops_again(ground: Ground):
     assert await ground.write(WRITES) == WRITES
 
 
+@pytest.mark.trio
 async def test_a_disk_that_was_slow_from_the_start_never_holds_the_loop(ground: Ground):
     ground.disk.sync_s = SYNC_S
     assert await ground.write(WRITES) == 0
     assert ground.waits.longest == 0.0
     assert ground.disk.syncs[WRITER] >= WRITES
+
+
+@pytest.mark.rest
+def test_a_daemon_serves_on_a_slow_disk(tmp_path: Path):
+    program = ("-P", str(benchmarks.slow_disk.__file__), "20")
+    with Daemon(tmp_path, program=program) as daemon:
+        payload = start_payload(daemon, daemon.workflow(ONE))
+        assert min(start_runs(daemon, payload, 3, clients=1)) > 0.020
