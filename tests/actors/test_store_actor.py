@@ -55,11 +55,21 @@ def inline(tmp_path, points):
     return StoreActor(InlineExecutor(make_spec(tmp_path), points))
 
 
+@pytest.fixture(params=["thread", "loop"])
+def either(request, tmp_path, points):
+    """Inline; in the loop's thread there is no point between taken and committed."""
+    return StoreActor(InlineExecutor(make_spec(tmp_path), points, share_of(request.param)))
+
+
+def share_of(param):
+    return always_in_loop() if param == "loop" else None
+
+
 @pytest.fixture(params=["threads", "loop", "inline"])
 def actor(request, tmp_path):
     spec = make_spec(tmp_path)
     if request.param != "inline":
-        return StoreActor(ThreadExecutor(spec, always_in_loop() if request.param == "loop" else None))
+        return StoreActor(ThreadExecutor(spec, share_of(request.param)))
     return StoreActor(InlineExecutor(spec, seeded_pause(random.Random(5), 0.001)))
 
 
@@ -144,8 +154,8 @@ async def test_a_refused_store_does_not_start(tmp_path, nursery):
 # --- group commit ---------------------------------------------------------------------------------------------
 
 
-async def test_what_waits_while_a_batch_commits_is_committed_together(inline, points, nursery):
-    store = await nursery.start(inline.run)
+async def test_what_waits_while_a_batch_commits_is_committed_together(either, points, nursery):
+    store = await nursery.start(either.run)
     points.close("taken")
     for number in range(50):
         nursery.start_soon(store.write, put, f"{number:02}")
@@ -156,17 +166,17 @@ async def test_what_waits_while_a_batch_commits_is_committed_together(inline, po
     assert len(await store.read(keys, None)) == 50
 
 
-async def test_a_batch_has_a_bound(inline, points, nursery, monkeypatch):
+async def test_a_batch_has_a_bound(either, points, nursery, monkeypatch):
     monkeypatch.setattr(store_actor, "BATCH_MAX", 10)
-    store = await nursery.start(inline.run)
+    store = await nursery.start(either.run)
     for number in range(40):
         nursery.start_soon(store.write, put, f"{number:02}")
     await quiet()
     assert points.batches >= 4
 
 
-async def test_what_nobody_waits_for_goes_with_the_next_batch(inline, points, nursery):
-    store = await nursery.start(inline.run)
+async def test_what_nobody_waits_for_goes_with_the_next_batch(either, points, nursery):
+    store = await nursery.start(either.run)
     answers = await writing_along(store, nursery)
     assert points.batches == 0
     await store.write(put, "a")
@@ -175,8 +185,8 @@ async def test_what_nobody_waits_for_goes_with_the_next_batch(inline, points, nu
     assert await store.read(keys, None) == ["a", "along"]
 
 
-async def test_what_nobody_waits_for_goes_alone_when_nobody_comes(inline, points, nursery, autojump_clock):
-    store = await nursery.start(inline.run)
+async def test_what_nobody_waits_for_goes_alone_when_nobody_comes(either, points, nursery, autojump_clock):
+    store = await nursery.start(either.run)
     begun = trio.current_time()
     assert await store.write_along(put, "along") == "along"
     assert trio.current_time() - begun == pytest.approx(PATIENCE_S)
@@ -198,8 +208,8 @@ async def test_what_nobody_waits_for_is_not_written_twice_by_a_batch_that_takes_
     assert (points.batches, answers) == (1, ["along"])
 
 
-async def test_a_cancelled_caller_of_what_nobody_waits_for_leaves_no_trace(inline, points, nursery):
-    store = await nursery.start(inline.run)
+async def test_a_cancelled_caller_of_what_nobody_waits_for_leaves_no_trace(either, points, nursery):
+    store = await nursery.start(either.run)
     with trio.move_on_after(PATIENCE_S / 4):
         await store.write_along(put, "along")
     await store.write(put, "a")
@@ -286,8 +296,8 @@ async def test_a_renewal_waits_for_no_more_commits_of_a_slow_disk_than_there_wer
 # --- cancelled callers ----------------------------------------------------------------------------------------
 
 
-async def test_a_caller_that_is_cancelled_before_its_turn_leaves_no_trace(inline, points, nursery):
-    store = await nursery.start(inline.run)
+async def test_a_caller_that_is_cancelled_before_its_turn_leaves_no_trace(either, points, nursery):
+    store = await nursery.start(either.run)
     points.close("taken")
     nursery.start_soon(store.write, put, "a")
     await quiet()
@@ -386,7 +396,7 @@ def faulty(request, tmp_path, disk):
     spec = make_spec(
         tmp_path, vfs=disk.name, synchronous="FULL", ballast=small_ballast(tmp_path), warn=Warnings()
     )
-    return StoreActor(InlineExecutor(spec, share=always_in_loop() if request.param == "loop" else None))
+    return StoreActor(InlineExecutor(spec, share=share_of(request.param)))
 
 
 async def test_a_commit_that_fails_ends_the_actor_and_tells_the_callers(faulty, disk, tmp_path):

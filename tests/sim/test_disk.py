@@ -17,6 +17,7 @@ from pwf.errors import OutcomeUnknown, PwfError, StoreBroken, StoreRefused
 from pwf.store.batch import Job, Writer
 from pwf.store.database import open_writer
 from tests.sim.disk import Disk, PagesDropped, PowerFails, ShortRead
+from tests.store.inline_executor import run_from_loop
 from tests.store.support import keys, make_spec, put
 
 COMMITS = 8
@@ -68,7 +69,7 @@ class Script:
             return
         try:
             for number in range(COMMITS):
-                self._commit(writer, f"{number}{WIDE}")
+                self._commit(writer, f"{number}{WIDE}", from_loop=number % 2 == 1)
                 if self.is_broken or mount.dead:
                     return
                 if number == CHECKPOINT_AT:
@@ -80,8 +81,9 @@ class Script:
             with_close(writer)
             mount.dead = True
 
-    def _commit(self, writer: Writer, key: str) -> None:
-        batch = writer.run([Job(put, key)])
+    def _commit(self, writer: Writer, key: str, *, from_loop: bool = False) -> None:
+        jobs = [Job(put, key)]
+        batch = run_from_loop(writer, jobs) if from_loop else writer.run(jobs)
         error = batch.answers[0].error
         if error is None:
             self.told.append(key)

@@ -96,6 +96,16 @@ def always_in_loop() -> LoopShare:
     return share
 
 
+def run_from_loop(writer: Writer, jobs: Sequence[Job]) -> Batch:
+    """A batch as the real executor has it done, the loop's share being all that may be in it."""
+    share = always_in_loop()
+    batch = share.run(writer, jobs)
+    if batch is None:
+        writer.execute(jobs)
+        batch = share.commit(writer)
+    return batch
+
+
 def seeded_pause(source: random.Random, most_s: float = 0.02) -> Callable[[str], Awaitable[None]]:
     """Pauses of a length that the seed decides; one in three is only a turn of the scheduler."""
 

@@ -1,4 +1,4 @@
-"""Batches: savepoints, one COMMIT, and what follows when SQLite fails."""
+"""Batches, from the writer's thread or the loop's: savepoints, one COMMIT, and what follows when SQLite fails."""
 
 import time
 
@@ -6,10 +6,21 @@ import apsw
 import pytest
 
 from pwf.errors import ClaimLost, DiskFull, OutcomeUnknown, Rejected, StoreBroken, Unavailable
-from pwf.store.batch import WAL_IDLE_BYTES, WAL_PAUSE_BYTES, HeldClaim, Job
+from pwf.store.batch import WAL_IDLE_BYTES, WAL_PAUSE_BYTES, HeldClaim, Job, Writer
 from pwf.store.database import WAL_KEPT_BYTES
 from pwf.store.tx import DAEMON_NO
+from tests.store.inline_executor import run_from_loop
 from tests.store.support import do, keys, make_spec, put, put_then_raise, run, small_ballast
+
+
+@pytest.fixture(autouse=True, params=["thread", "loop"])
+def way(request, monkeypatch):
+    if request.param == "loop":
+        monkeypatch.setattr(Writer, "run", run_from_loop)
+
+
+#: It counts how often a command is run: once more, where the loop has left a batch that must be undone.
+counted = pytest.mark.parametrize("way", ["thread"], indirect=True)
 
 
 def stored(writer):
@@ -104,6 +115,7 @@ def test_an_epoch_lost_within_a_batch_is_seen_by_the_next(guarded):
     assert isinstance(run(guarded, (put, "b"))[0].error, ClaimLost)
 
 
+@counted
 def test_a_command_that_runs_alone_after_its_batch_was_lost_is_fenced_by_the_epoch(guarded):
     """While no transaction is open, another daemon may take the home."""
     guarded.claim = guarded.run([Job(claim, "daemon:1", before_claim=True)]).answers[0].value
@@ -132,6 +144,7 @@ def lose_transaction(tx, key):
     raise apsw.IOError("SQLite gave up")
 
 
+@counted
 def test_when_sqlite_ends_the_transaction_nothing_more_of_the_batch_runs_in_it(writer):
     seen = []
 
@@ -148,6 +161,7 @@ def test_when_sqlite_ends_the_transaction_nothing_more_of_the_batch_runs_in_it(w
     assert stored(writer) == ["a", "c"]
 
 
+@counted
 def test_a_lost_transaction_gives_each_command_the_answer_of_its_own_run(writer):
     runs = []
 
@@ -184,6 +198,7 @@ def test_a_part_of_a_command_is_undone_alone(writer):
     assert stored(writer) == ["a", "c"]
 
 
+@counted
 def test_only_a_command_that_has_written_before_it_raises_makes_the_batch_run_again(writer):
     runs = []
 
