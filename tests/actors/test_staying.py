@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import trio
 
+from pwf.actors.runs import run_supervisor
 from pwf.protocol.runner import Finish, Leaving
 from pwf.store.control import Control, cancel
 from pwf.store.custody import standing_runners
@@ -52,6 +53,19 @@ async def test_a_process_goes_back_when_its_last_word_is_committed_and_its_row_i
     assert (await status(setting, run_id), await rows(setting, run_id)) == ("completed", 0)
     assert process.asked_childless == [], "it is proved by its word, and lives"
     assert await setting.violations() == ()
+
+
+async def test_the_row_needs_no_command_of_its_own_where_the_last_word_comes_with_the_leaving(
+    setting, nursery, autojump_clock, monkeypatch
+):
+    def refuse(*_: Any) -> None:
+        raise AssertionError("a command for the row alone")
+
+    monkeypatch.setattr(run_supervisor, "runner_gone", refuse)
+    run_id, process, last = await begun(setting, nursery)
+    await process.say(last, STAYS)
+    await trio.sleep(0.1)
+    assert (await rows(setting, run_id), stays(process)) == (0, True)
 
 
 async def test_its_capacity_is_the_next_runs(setting, nursery, autojump_clock):

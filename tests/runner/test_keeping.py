@@ -12,9 +12,11 @@ import msgspec
 import pytest
 
 from pwf import host
+from pwf.protocol.crashlab import LAB_VARIABLE
 from pwf.protocol.graph import WorkflowGraph
 from pwf.protocol.runner import MARKER_VARIABLE, Finish, Leaving, StepReply, encode_line
 from tests.runner.spawning import (
+    ENVIRONMENT,
     WAITING_MARKER,
     RunnerPeer,
     TemplatePeer,
@@ -25,12 +27,13 @@ from tests.runner.spawning import (
 
 #: A project whose one step does what its input says, in the module's own names.
 FLOW = """
-import functools, itertools, random, types
+import dataclasses, functools, itertools, pathlib, random, types
 import steps
 from pwf import Workflow
 
 flow = Workflow("flow", isolate="keep")
 number = 0
+folder = pathlib.Path("/tmp")
 names = ["a"]
 table = {"a": 1}
 seen = {1}
@@ -46,6 +49,14 @@ class Thing:
     def __init__(self):
         self.number = 1
         self.parts = []
+
+
+@dataclasses.dataclass
+class Point:
+    x: int = 1
+
+
+point = Point()
 
 
 class Slotted:
@@ -112,6 +123,7 @@ def run(runner: RunnerPeer, graph: WorkflowGraph, text: str, runs: int = 9) -> L
     finish = runner.receive()
     assert isinstance(finish, Finish)
     assert finish.error is None, finish.error
+    assert finish.seq == 1, "each run has its own numbers"
     leaving = runner.receive()
     assert isinstance(leaving, Leaving)
     return leaving
@@ -217,6 +229,8 @@ HARMLESS = {
     "a logger": "import logging; logging.getLogger('y').warning('seen')",
     "random numbers": "random.random()",
     "a warning": "import warnings; warnings.warn('once')",
+    "a path": "str(folder / 'file'), hash(folder), folder.parts",
+    "an input and an output of a type of its own": "import msgspec; msgspec.json.encode(point); Point(2)",
     "a cycle": "a = []; a.append(a)",
     "a filled cache that is cleared": "squared(3); squared.cache_clear()",
 }
@@ -377,6 +391,20 @@ def test_what_can_not_be_compared_is_never_kept(case: str, zygote: ZygotePeer, t
     made, loaded = zygote.template(bundle)
     assert loaded.unsafe is None
     assert said in run(made.fork(), graph_of(bundle), "").not_kept
+
+
+def test_a_crash_lab_keeps_no_process(zygote: ZygotePeer, tmp_path: Path) -> None:
+    bundle = bundle_of_text(tmp_path, FLOW, steps=STEPS)
+    made, _ = zygote.template(bundle, {**ENVIRONMENT, LAB_VARIABLE: str(tmp_path)})
+    assert run(made.fork(), graph_of(bundle), "pass") == Leaving(childless=True)
+
+
+def test_a_process_by_exec_is_its_runs_alone(zygote: ZygotePeer, tmp_path: Path) -> None:
+    """As where the code is not safe to fork."""
+    bundle = bundle_of_text(tmp_path, FLOW, steps=STEPS)
+    runner, loaded = zygote.fresh(bundle)
+    assert loaded.error is None
+    assert run(runner, graph_of(bundle), "pass") == Leaving(childless=True)
 
 
 def test_a_fresh_process_for_each_run_is_the_rule(zygote: ZygotePeer, tmp_path: Path) -> None:

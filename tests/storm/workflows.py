@@ -77,7 +77,7 @@ except OSError:
 time.sleep(300)
 """
 
-flow = Workflow({name!r})
+flow = Workflow({name!r}, isolate={isolate!r})
 '''
 
 WORKFLOWS = {
@@ -230,6 +230,9 @@ OUTPUTS = {
     "asynchronous": lambda n, run: f"{run}:a:1",
 }
 
+#: Those whose processes may have several runs; what a child of "children" has left alive ends its process.
+KEPT = frozenset({"pure", "files", "commands", "asks", "waits", "children", "large", "asynchronous"})
+
 #: How often each is drawn.
 WEIGHTS = {
     "pure": 3,
@@ -251,5 +254,6 @@ def write(folder: Path, outside: Path, url: str) -> None:
     """Put the workflows into a project."""
     folder.mkdir(parents=True, exist_ok=True)
     for name, text in WORKFLOWS.items():
-        head = HEAD.format(folder=str(outside), url=url, name=name)
+        isolate = "keep" if name in KEPT else "fork"
+        head = HEAD.format(folder=str(outside), url=url, name=name, isolate=isolate)
         (folder / f"{name}.py").write_text(head + text)

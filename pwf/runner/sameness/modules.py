@@ -25,6 +25,8 @@ _PLAIN = frozenset(
     {str, int, float, complex, bool, bytes, type(None), CodeType, BuiltinFunctionType, tuple, frozenset}
 )
 _ORDERED = (list, set, deque)
+#: Of modules only the project's; loggers are looked at as a whole; a path never changes, but notes what it has found.
+_APART = (("types", "ModuleType"), ("logging", "Logger"), ("pathlib", "PurePath"))
 _of_function = attrgetter("__code__", "__defaults__", "__kwdefaults__")
 _attributes_of = attrgetter("__dict__")
 
@@ -157,7 +159,7 @@ class ProjectState:
             self._take(label, value.keywords, depth)
         elif hasattr(kind, "__next__"):
             self._unseen = f"{label}, an iterator, whose state can't be compared"
-        elif not isinstance(value, (ModuleType, _loaded_type("logging", "Logger"))) and depth < DEPTH_MAX:
+        elif depth < DEPTH_MAX and not any(isinstance(value, _loaded_type(*apart)) for apart in _APART):
             self._take_instance(label, value, kind, depth)
 
     def _take_instance(self, label: str, value: Any, kind: type, depth: int) -> None:
