@@ -97,8 +97,10 @@ class DueAnswer(msgspec.Struct, frozen=True, kw_only=True):
 def look(tx: Tx, _: None = None) -> DueAnswer:
     """Whether an admission would find work, and how long until it would. The bounded re-read of the Scheduler."""
     next_in_ms = _next_in_ms(tx)
-    ready = bool(tx.all(Q.going_on, {"limit": 1}) or tx.all(Q.new_starts, {"limit": 1}))
-    return DueAnswer(due_now=ready or next_in_ms == 0, next_in_ms=next_in_ms)
+    ready = _alone(tx)
+    if ready is None:
+        ready = _in_order(tx, 1, 0)
+    return DueAnswer(due_now=bool(ready) or next_in_ms == 0, next_in_ms=next_in_ms)
 
 
 def admit(tx: Tx, command: Admit) -> Admitted:

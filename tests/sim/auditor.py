@@ -17,6 +17,7 @@ import trio
 from pwf.protocol.frames import Request, Response
 from pwf.protocol.runner import WAITING_MARKER
 from tests.sim import deaths
+from tests.sim.blame import Blame
 from tests.sim.endings import Endings
 from tests.sim.holds import Holds
 from tests.sim.ledger import Ledger
@@ -34,7 +35,7 @@ SPINS_MAX = 12_000  # points of the store in one minute; busy seeds stay below a
 
 _RUN = """SELECT r.run_id, r.workflow, r.status, r.hold, r.node, r.visit, r.attempts, r.pause_requested, r.output,
   r.output_digest, e.revision, e.generation, e.lease_token, q.state, q.due_elapsed_ms, p.state, p.generation,
-  (SELECT count(*) FROM requests WHERE run_id = r.run_id AND status = 'pending')
+  (SELECT count(*) FROM requests WHERE run_id = r.run_id AND status = 'pending'), r.daemon_deaths
 FROM runs r JOIN entities e ON e.entity_no = r.run_no LEFT JOIN run_queue q ON q.run_no = r.run_no
 LEFT JOIN runners p ON p.entity_no = r.run_no WHERE r.run_id = ?"""
 _STANDINGS = """SELECT coalesce('run:' || r.run_id, 'daemon'), e.revision, e.generation
@@ -60,6 +61,7 @@ class Auditor:
         self.said = Said(self, world)
         self.promises = Promises(self)
         self.endings = Endings(self, world)
+        self.blame = Blame(self)
         self.acknowledged: set[str] = set()  # runs that a client was told of
         self.runs: dict[str, RunModel] = {}
         self.liars: set[str] = set()  # runs whose runner has lied
@@ -166,6 +168,7 @@ class Auditor:
         self.holds.look(old, new, attempts, ambiguous=ambiguous)
         self.waits.look(new, attempts)
         self.endings.look(new, attempts)
+        self.blame.look(old, new, attempts)
         fault = path_fault(self._world.models[new.workflow], new, attempts)
         self.check(fault is None, f"run {run_id} goes only where its graph leads: {fault}; {attempts}")
         self._deaths_happened(new, attempts)

@@ -73,7 +73,8 @@ class Holds:
         if hold == "process_unreaped":
             return run.run_id in self._unproved
         if hold == "no_progress":
-            return run.generation - self._generation[run.run_id] >= CRASHES_MIN - 1
+            ended = run.generation - self._generation[run.run_id] >= CRASHES_MIN - 1
+            return ended or bool(self._auditor.blame.has_cause(run))
         return False  # nothing in this world is the cause of any other
 
 

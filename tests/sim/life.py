@@ -297,6 +297,7 @@ class Life:
         self.number = number
         self.dead = False
         self.serving = False
+        self.died_by_itself = False
         self.over = trio.Event()
         self.connections: set[trio.Event] = set()  # that wait for an answer
         self.epoch = 0
@@ -445,17 +446,24 @@ class Life:
 
     async def _claim(self, store: Any, config: Config) -> Claim:
         token = f"token-{self.number}"
+        alone, died = len(self.world.alive) == 1, self.world.take_death()
+        if alone:
+            self.world.auditor.blame.about_to_claim()
         command = ClaimHome(
             claim=ClaimEpoch(
                 token=token, lease_ms=int(config.lease_s * 1_000), pid=self.number, version="sim"
             ),
             device=1,
             inode=INODE,
+            died=died,
         )
         claimed = await store.write(claim_home, command, before_claim=True)
         await store.hold_claim(HeldClaim(claimed.epoch, token))
         self.epoch = claimed.epoch
         self.world.auditor.claimed(self, claimed.epoch)
+        self.world.auditor.blame.claimed(
+            died=died, boot_id=self.world.machine.boot_id, alone=alone and len(self.world.alive) == 1
+        )
         return Claim(token=token, epoch=claimed.epoch, home_id=claimed.home_id)
 
 

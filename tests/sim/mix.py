@@ -21,6 +21,7 @@ STRENGTHS: dict[str, tuple[float, ...]] = {
     "unprovable": (0.2, 0.7),  # a process survives its kill for longer than a proof may take
     "launch_refused": (0.05, 0.3),  # no process, or pinned code that does not load just now
     "runner_exit": (0.02, 0.1, 0.4),  # a step ends its own process
+    "kills_daemon": (0.1, 0.95),  # a step brings the daemon down with it, perhaps each time
     "quick": (0.5, 1.0),  # a pure step takes no time, so that several ends come in one message
     "slow_runner": (0.05, 0.3),
     "slow_kill": (0.3,),  # a process takes its time to die

@@ -9,6 +9,7 @@ from tests.sim.workload import NO_WAY, WorkflowModel
 
 ENDS = {"completed": "completed", "failed": "failed", "timed_out": "timed_out", "cancelled": "cancelled"}
 DIED = "runner_crashed"
+GIVEN_UP = "effect_abandoned"  # by a person: no try follows
 DEATHS = 3  # of a step without retries, before its failed way applies
 
 
@@ -33,6 +34,7 @@ class RunModel(NamedTuple):
     runner: str | None
     runner_generation: int | None
     requests_open: int
+    deaths: int
 
 
 def path_fault(model: WorkflowModel, run: RunModel, attempts: list[tuple[Any, ...]]) -> str | None:
@@ -61,7 +63,7 @@ def path_fault(model: WorkflowModel, run: RunModel, attempts: list[tuple[Any, ..
         if status in ("failed", "timed_out"):
             failures += 1
             tries = DEATHS - 1 if code == DIED and not spec.retries else spec.retries
-            if failures <= tries and not _ended_here(run, number, attempts):
+            if failures <= tries and code != GIVEN_UP and not _ended_here(run, number, attempts):
                 continue
         following = spec.follow(status, _value(output))
         ended = status

@@ -76,6 +76,7 @@ COUNTED = frozenset(
         "unprovable",
         "launch_refused",
         "immortal",
+        "killed_by_step",
     }
     | {"disconnect", "wall_step", "sleep", "reboot", "stall", "disk_full", "io_error"}
     | {"undone", "batch_lost", "reader", "lock"}

@@ -366,6 +366,8 @@ class SimRunner:
             return
         slow = 20.0 if self._happens("slow_runner") else 1.0
         await self._process.breathe(self._chance.random() * most_s * slow)
+        if self._happens("kills_daemon"):
+            self._world.step_kills_daemon(self._process.run_id)
         if self._happens("runner_exit"):
             self._process.died = True
             raise ProcessEnds

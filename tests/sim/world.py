@@ -95,6 +95,7 @@ class World:
         self.events = 0
         self.trace: list[str] = []
         self.power_fails = False
+        self._death: str | None = None  # the boot in which the last daemon died by itself
         self.reached = Reached()
         self.gremlin = Gremlin(self)
         self._watcher = Watcher(self)
@@ -195,12 +196,26 @@ class World:
         self.note("daemon.ended", life=life.number, outcome=outcome)
         if outcome == "died":
             self.auditor.daemon_died(life, life.cause)
+        by_itself = life.died_by_itself or outcome == "died"
+        self._death = self.machine.boot_id if by_itself and not self.alive else None
         if self.life is life:
             self.life = self.alive[-1] if self.alive else None
         if self.power_fails and not self.alive:
             self.auditor.detach()
             self.disk.lose_power()
             self.power_fails = False
+
+    def step_kills_daemon(self, run_id: str) -> None:
+        """A step brings down the daemon that serves."""
+        if self.life is not None:
+            self.fault("killed_by_step", run=run_id, life=self.life.number)
+            self.life.died_by_itself = True
+            self.life.crash()
+
+    def take_death(self) -> bool:
+        """Whether the last daemon died by itself, in this boot. Who starts looks once."""
+        death, self._death = self._death, None
+        return bool(death == self.machine.boot_id and len(self.alive) == 1)
 
     # --- the seed -----------------------------------------------------------------------------------------
 

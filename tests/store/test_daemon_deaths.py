@@ -5,7 +5,7 @@ import pytest
 from pwf.store.custody import runners_gone, standing_runners
 from pwf.store.daemon import ClaimEpoch
 from pwf.store.home import ClaimHome, claim_home
-from pwf.store.queue import ALONE_AFTER_MS
+from pwf.store.queue import ALONE_AFTER_MS, look
 from tests.store.world import MANUAL, OBSERVED, Runner, graph, linear, node
 
 AMONG, ALONE = 2, 5
@@ -74,6 +74,20 @@ def test_a_run_that_was_marked_twice_is_admitted_alone_and_the_others_after_it(s
         assert runner.finish() == "end"
         runner.leave()
     assert [runner.run_id for runner in admitted(served)] == [new]
+
+
+def test_a_look_finds_work_exactly_when_an_admission_would(served):
+    """Else the daemon asks without a pause while it is alone, or forgets it when nobody else is due."""
+    guilty, bystander = served.run(linear(1)), served.run(linear(1))
+    dies(served, guilty, bystander)
+    dies(served, *admitted(served))
+    for _ in range(2):
+        assert served.read(look, None).due_now
+        (runner,) = admitted(served)
+        assert not served.read(look, None).due_now, "others are kept back while it runs"
+        runner.finish()
+        runner.leave()
+    assert not served.read(look, None).due_now
 
 
 def test_it_waits_for_what_runs_and_after_a_while_keeps_others_back(served):
