@@ -26,6 +26,7 @@ from pwf.values import shortened
 Q = load_queries(__file__)
 
 TITLE_MAX = 200  # characters
+LENGTHY_MESSAGES = 64  # some milliseconds
 WAIT_MS_MAX = 2**53  # what a JSON number holds exactly, and SQLite with room to spare
 
 
@@ -51,6 +52,8 @@ class Applied(msgspec.Struct, frozen=True, kw_only=True):
 
 def apply_messages(tx: Tx, command: RunnerMessages) -> Applied:
     """Apply a runner's messages. Once one is answered with anything but `go`, the rest get that answer too."""
+    if len(command.messages) > LENGTHY_MESSAGES:
+        tx.lengthy()
     fence = command.fence
     run = load_run(tx, fence.run_id)
     graph = graph_of(tx, run.definition_id)

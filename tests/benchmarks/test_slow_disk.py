@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 import time
 from pathlib import Path
@@ -17,14 +18,21 @@ from benchmarks.load import start_payload, start_runs
 from benchmarks.slow_disk import SlowDisk
 from benchmarks.workflows import ONE
 from pwf.actors.base.store_actor import StoreActor
+from pwf.actors.claim.server_claim import Claim, ServerClaim
+from pwf.protocol.lock_record import LockRecord
+from pwf.store.daemon import ClaimEpoch, claim
 from pwf.store.executor import ThreadExecutor
 from pwf.store.loop_share import APART_S_MIN, COMMITS_SEEN, HELD_S_MAX, LoopShare
-from tests.store.support import make_spec, put
+from tests.actors.no_log import NoLog
+from tests.actors.test_daemon_parts import Files, Lock
+from tests.store.support import HandClock, make_spec, put
 
 SYNC_S = 0.005
 FIRST = int(HELD_S_MAX / SYNC_S) + 1  # commits, until it is found to be slow
 WRITES = 60
 CALLBACK_S_MAX = 0.010
+RENEWALS = 10
+RENEWALS_S_MAX = 20.0
 WRITER = "pwf-store-writer"
 
 
@@ -71,6 +79,19 @@ class Ground:
         return self.disk.syncs[self.loop] - before
 
 
+class RenewedLock(Lock):
+    """Each renewal is written to the lock file."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.enough = trio.Event()
+
+    def write(self, record: LockRecord) -> None:
+        super().write(record)
+        if len(self.records) == RENEWALS:
+            self.enough.set()
+
+
 @pytest.fixture
 async def ground(tmp_path: Path, nursery: Any) -> Ground:
     ground = Ground(tmp_path)
@@ -108,6 +129,37 @@ async def test_a_disk_that_was_slow_from_the_start_never_holds_the_loop(ground: 
     assert await ground.write(WRITES) == 0
     assert ground.waits.longest == 0.0
     assert ground.disk.syncs[WRITER] >= WRITES
+
+
+@pytest.mark.trio
+async def test_leases_are_renewed_on_a_slow_disk_however_much_is_written(ground: Ground, nursery: Any):
+    store, lock, clock = ground.actor.handle, RenewedLock(), HandClock()
+    ground.disk.sync_s = SYNC_S
+    command = ClaimEpoch(token="t", lease_ms=30_000, pid=1, version="v")
+    epoch = (await store.write(claim, command, before_claim=True)).epoch
+    renewals = ServerClaim(
+        store,
+        lock,
+        LockRecord(),
+        Claim(token="t", epoch=epoch, home_id="h"),
+        live_leases=list,
+        files=Files(),
+        clock=clock,
+        lease_s=30,
+        renew_s=0.05,
+        log=NoLog(),
+    )
+
+    async def write_on(writer: int) -> None:
+        for number in itertools.count():
+            await store.write(put, f"{writer}-{number}")
+
+    for writer in range(64):
+        nursery.start_soon(write_on, writer)
+    nursery.start_soon(renewals.run)
+    with trio.fail_after(RENEWALS_S_MAX):
+        await lock.enough.wait()
+    nursery.cancel_scope.cancel()
 
 
 @pytest.mark.rest
