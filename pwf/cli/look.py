@@ -42,6 +42,7 @@ def add(commands: Commands) -> None:
     parser.add_argument(
         "--limit", metavar="N", type=page_limit, default=LIST_LIMIT, help="at most so many (20)"
     )
+    parser.add_argument("--cursor", metavar="N", type=int, help="go on where a page ended, which has said so")
 
     parser = commands.add(
         "show",
@@ -72,11 +73,17 @@ def add(commands: Commands) -> None:
 
 
 def ls(options: argparse.Namespace, out: Out) -> int:
+    import msgspec
+
     from pwf.protocol.operations import RunListPayload
 
-    payload = RunListPayload(statuses=tuple(options.status), workflow=options.workflow, limit=options.limit)
+    payload = RunListPayload(
+        statuses=tuple(options.status), workflow=options.workflow, limit=options.limit, cursor=options.cursor
+    )
     with client() as daemon:
         listed = daemon.call("run.list", payload)
+        if not listed.runs and options.workflow and (name := _name_of(daemon, options.workflow)):
+            listed = daemon.call("run.list", msgspec.structs.replace(payload, workflow=name))
     if out.as_json:
         out.emit(listed)
         return exits.OK
@@ -88,8 +95,22 @@ def ls(options: argparse.Namespace, out: Out) -> int:
     rows = [run_row(run, now_ms) for run in listed.runs]
     out.table(HEADS, rows, [STATUS_STYLE.get(run.status) for run in listed.runs])
     if listed.next_cursor is not None:
-        out.note(f"there are more; see them with --limit {min(1000, options.limit * 5)}")
+        out.note(
+            f"there are more; go on with --cursor {listed.next_cursor}, or see more at once with --limit N"
+        )
     return exits.OK
+
+
+def _name_of(daemon: SyncClient, typed: str) -> str | None:
+    """The name of the workflow that this file's name or path means; None where it means none."""
+    from pwf.cli.run import described
+    from pwf.errors import PwfError
+
+    try:
+        name = described(daemon, typed).graph.name
+    except PwfError:
+        return None
+    return name if name != typed else None
 
 
 def run_row(run: RunSummary, now_ms: int) -> list[str]:

@@ -7,7 +7,6 @@ Every text from a run goes through `pwf.present.text` first. Colours only on a t
 from __future__ import annotations
 
 import os
-import shutil
 import sys
 import time
 from typing import Any
@@ -31,6 +30,12 @@ STYLES = {
 }
 
 
+def _terminal() -> os.terminal_size:
+    import shutil  # takes its time, and most commands are no terminal's
+
+    return shutil.get_terminal_size()
+
+
 class UsageError(PwfError):
     """The command line is wrong."""
 
@@ -48,11 +53,11 @@ class Out:
     @property
     def width(self) -> int:
         """Columns to fill; wide enough for anything when nobody looks."""
-        return shutil.get_terminal_size().columns if self.is_terminal else 10_000
+        return _terminal().columns if self.is_terminal else 10_000
 
     @property
     def height(self) -> int:
-        return shutil.get_terminal_size().lines
+        return _terminal().lines
 
     def now_ms(self) -> int:
         """The wall clock, to word ages with."""

@@ -15,6 +15,7 @@ from pwf.protocol.views import ENDED
 if TYPE_CHECKING:
     from pwf.client.core import CallReply
     from pwf.client.sync import SyncClient
+    from pwf.protocol.operations import WorkflowDescription
     from pwf.protocol.views import RunView
 
 
@@ -102,19 +103,25 @@ def _input(daemon: SyncClient, options: argparse.Namespace) -> Any:
 
 def _input_schema(daemon: SyncClient, workflow: str) -> dict[str, Any] | None:
     """What the workflow declares. None where its file can't be loaded: the start says why, or is a repeat."""
-    from pwf.client.origin import origin
     from pwf.errors import PwfError
-    from pwf.protocol.operations import WorkflowDescription, WorkflowRef
 
     try:
-        described: WorkflowDescription = daemon.call(
-            "workflow.describe", WorkflowRef(workflow=workflow, origin=origin(daemon.places))
-        )
+        return described(daemon, workflow).graph.input_schema
     except PwfError as error:
         if exits.of_error(error.code) in (exits.UNSOUND, exits.NOT_FOUND):
             return None
         raise
-    return described.graph.input_schema
+
+
+def described(daemon: SyncClient, workflow: str) -> WorkflowDescription:
+    """What the daemon knows of a workflow, by name or path as seen from here."""
+    from pwf.client.origin import origin
+    from pwf.protocol.operations import WorkflowRef
+
+    found: WorkflowDescription = daemon.call(
+        "workflow.describe", WorkflowRef(workflow=workflow, origin=origin(daemon.places))
+    )
+    return found
 
 
 def _say_started(reply: CallReply, out: Out, *, detached: bool) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from pwf.cli import exits
 from pwf.cli.commands import Commands, client
 from pwf.cli.out import Out
+from pwf.cli.run import described as describe
 from pwf.errors import PwfError
 from pwf.present import text
 
@@ -88,7 +89,7 @@ def check(options: argparse.Namespace, out: Out) -> int:
 
 def _check_one(daemon: SyncClient, file: str) -> dict[str, Any]:
     try:
-        described = _describe(daemon, file)
+        described = describe(daemon, file)
     except PwfError as error:
         if error.code in NOT_OF_THE_FILE:
             raise
@@ -129,7 +130,7 @@ def _print_check(item: dict[str, Any], out: Out) -> None:
 
 def graph(options: argparse.Namespace, out: Out) -> int:
     with client() as daemon:
-        described = _describe(daemon, options.workflow)
+        described = describe(daemon, options.workflow)
     if out.as_json:
         out.emit(described)
     elif options.format == "mermaid":
@@ -147,10 +148,3 @@ def graph(options: argparse.Namespace, out: Out) -> int:
         out.print(draw(described.graph))
         out.print("\n".join(text.line(line) for line in input_lines(described.graph.input_schema)))
     return exits.OK
-
-
-def _describe(daemon: SyncClient, workflow: str) -> Any:
-    from pwf.client.origin import origin
-    from pwf.protocol.operations import WorkflowRef
-
-    return daemon.call("workflow.describe", WorkflowRef(workflow=workflow, origin=origin(daemon.places)))

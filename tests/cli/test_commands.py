@@ -16,7 +16,6 @@ from pwf.cli import exits
 from pwf.cli.commands import command_names
 from pwf.cli.effects import STATUSES
 from pwf.cli.main import build_parser, main
-from pwf.cli.out import Out
 from pwf.errors import (
     Conflict,
     GraphError,
@@ -227,26 +226,6 @@ def test_status_in_one_look(pwf: Pwf, daemon: FakeDaemon) -> None:
         assert part in shown
 
 
-def test_ls_filters_and_lists(pwf: Pwf, daemon: FakeDaemon) -> None:
-    asked: list[Any] = []
-
-    def runs(request: Any, payload: Any) -> Any:
-        asked.append(payload)
-        due = samples.summary(run_id="later", status="queued", due_ms=samples.NOW + 3_600_000)
-        return ops.RunList(runs=(samples.summary(status="waiting", request_id="q1"), due), next_cursor=9)
-
-    daemon.on("run.list", runs)
-    result = pwf("ls", "--status", "waiting", "--status", "queued", "--workflow", "release", "--limit", "2")
-    assert asked[0] == ops.RunListPayload(statuses=("waiting", "queued"), workflow="release", limit=2)
-    lines = result.out.splitlines()
-    assert lines[0].split() == ["RUN", "WORKFLOW", "STATUS", "NODE", "AGE", "NOTE"]
-    assert samples.RUN in lines[1]
-    assert "request q1" in lines[1]
-    assert "due in" in lines[2]
-    assert "there are more" in result.err
-    assert len(pwf("ls", "--json").json["runs"]) == 2
-
-
 def test_show_has_sections_and_parts(pwf: Pwf, daemon: FakeDaemon) -> None:
     effect = EffectView(
         effect_key="k:ship:2",
@@ -409,27 +388,6 @@ def test_restart_sends_the_revision_that_it_has_read_and_printed(pwf: Pwf, daemo
     assert "pwf watch new1" in result.err
     pwf("restart", "k3", "--revision", "5")
     assert sent == [("k3", 7), ("k3", 5)]
-
-
-def test_a_table_stays_in_the_width_at_hand(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    rows = [["k3v9x2m4p7qa", "a-long-workflow (and its title)", "completed", "node", "a note of some length"]]
-    heads = ["RUN", "WORKFLOW", "STATUS", "NODE", "NOTE"]
-    for width in (40, 60, 100):
-        monkeypatch.setattr(Out, "width", width)
-        Out(as_json=False).table(heads, rows)
-        shown = capsys.readouterr().out.splitlines()
-        assert len(shown) == 2
-        assert max(map(len, shown)) <= width
-    assert shown[1].endswith("a note of some length")
-
-
-def test_the_package_is_the_command() -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "pwf", "version"], capture_output=True, text=True, timeout=30, check=True
-    )
-    assert done.stdout.startswith("pwf ")
 
 
 def test_lists_and_views_say_what_a_run_restarts(pwf: Pwf, daemon: FakeDaemon) -> None:
