@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import traceback
+from pathlib import Path
 from typing import Any
 
 import apsw
@@ -104,6 +105,15 @@ class Auditor:
         if self._connection is not None:
             self._connection.close()
             self._connection = None
+
+    def look_at_backup(self, file: Path) -> None:
+        """A copy that was made while others write: all that anybody was told until now is in it."""
+        own, self._connection = self._connection, apsw.Connection(str(file), flags=apsw.SQLITE_OPEN_READONLY)
+        try:
+            self.promises_hold()
+        finally:
+            self._connection.close()
+            self._connection = own
 
     def look(self, life: Any) -> None:
         """After each commit: everything that changed, against the model."""

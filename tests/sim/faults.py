@@ -13,6 +13,8 @@ from typing import Any
 import apsw
 import trio
 
+from pwf.store.backup import write_backup
+from tests.sim.clients import TRANSIENT
 from tests.sim.deaths import Wounds
 from tests.sim.disk import PagesDropped, PowerFails, ShortRead
 from tests.sim.machine import Process
@@ -59,6 +61,7 @@ class Gremlin:
             "reader_every_s": self._hold_snapshot,
             "lock_every_s": self._hold_lock,
             "call_fault_every_s": self._arm,
+            "backup_every_s": self._back_up,
         }
 
     async def run(self) -> None:
@@ -201,6 +204,22 @@ class Gremlin:
         if kind == "lock":
             self._locks.add(connection)
         self._nursery.start_soon(self._later, seconds, partial(self._release, life, connection))
+
+    def _back_up(self) -> None:
+        """A backup is made in the middle of what the daemon does, perhaps of an open transaction."""
+        life = self._world.life
+        if life is None or not life.serving:
+            return
+        target = self._world.folder / "backup.db"
+        target.unlink(missing_ok=True)
+        now = self._world.machine.now()
+        made = write_backup(
+            self._world.database, target, now=now, epoch=life.epoch, check_wanted=lambda: None
+        )
+        self._world.fault("backup", life=life.number, runs=made.runs)
+        broken = [one for one in made.violations if one.rule not in TRANSIENT]
+        self._world.auditor.check(not broken, f"a backup is sound: {broken}")
+        self._world.auditor.look_at_backup(target)
 
     def _release(self, life: Any, connection: apsw.Connection) -> None:
         life.snapshots.discard(connection)

@@ -34,6 +34,7 @@ STRENGTHS: dict[str, tuple[float, ...]] = {
     "leave_early": (0.3, 1.0),  # a runner does not wait for the answer to its last word
     "hold": (0.3, 1.0),  # ends of pure steps leave together, a moment later
     "send_breaks": (0.05, 0.5),  # a runner dies while it is told something, which may have come
+    "lingers": (0.1, 0.5),  # a runner that has said its last word does not get to its end for a while
     "lies": (0.2,),  # a runner names a value that it has not, or sends other bytes than it says
     "late_word": (0.3, 1.0),  # a person takes their time between looking and saying what happened
     "double_message": (0.1, 0.5),
@@ -55,6 +56,7 @@ STRENGTHS: dict[str, tuple[float, ...]] = {
     "batch_lost": (0.005, 0.03),  # SQLite ends a batch's transaction, and its commands run one by one
     "lock_every_s": (5.0, 20.0),  # another process keeps the database locked for a while
     "reader_every_s": (3.0, 10.0),  # a snapshot that is held for a while
+    "backup_every_s": (5.0, 20.0),
     "watched": (1.0,),  # a client follows runs
     "large": (0.2, 1.0),  # inputs and outputs that are uploaded in chunks
     "step_fails": (0.1, 0.4),

@@ -77,6 +77,7 @@ COUNTED = frozenset(
         "launch_refused",
         "immortal",
         "killed_by_step",
+        "backup",
     }
     | {"disconnect", "wall_step", "sleep", "reboot", "stall", "disk_full", "io_error"}
     | {"undone", "batch_lost", "reader", "lock"}

@@ -211,6 +211,13 @@ class SimRunner:
         if stays:
             self._process.wait_again(WAITING_MARKER)
         await self._send(Leaving(childless=childless, stays=stays))
+        if not stays and self._happens(
+            "lingers"
+        ):  # it is in the kernel's hands, and nothing of its run works any more
+            seconds = self._chance.choice([3.0, 12.0])
+            self._process.survive(seconds)
+            self._process.at_work = False
+            await self._process.breathe(seconds)
         return stays
 
     async def _loop(self, launch: Launch) -> None:

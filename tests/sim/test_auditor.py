@@ -5,6 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
+import apsw
 import msgspec
 import pytest
 from msgspec.structs import replace
@@ -393,6 +394,23 @@ def test_a_run_that_disappears_before_its_end_is_seen(stage_of):
     remove(stage)
     with breaks("only an ended run is removed"):
         stage.look()
+
+
+# --- backups ------------------------------------------------------------------------------------------------
+
+
+def test_a_backup_that_lacks_what_somebody_was_told_is_seen(stage_of, tmp_path):
+    stage = stage_of(step())
+    stage.store.start(stage.graph, input={})
+    stage.look()
+    copy = tmp_path / "copy.db"
+    apsw.Connection(str(stage.database)).execute("VACUUM INTO ?", (str(copy),))
+    stage.auditor.look_at_backup(copy)
+    run_id = stage.store.start(stage.graph, input={})
+    stage.look()
+    told(stage, stage.sent("run.start", {"workflow": "flow", "input": {}}), "accepted", run_id=run_id)
+    with breaks("is there"):
+        stage.auditor.look_at_backup(copy)
 
 
 # --- deaths -------------------------------------------------------------------------------------------------
