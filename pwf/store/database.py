@@ -142,11 +142,15 @@ def open_reader(path: Path, *, vfs: str | None = None, waits: bool = True) -> ap
         connection = apsw.Connection(
             str(path), flags=apsw.SQLITE_OPEN_READONLY, vfs=vfs, statementcachesize=STATEMENTS_CACHED
         )
+    except apsw.Error as error:
+        raise _refusal(path, error) from error
+    try:
         if waits:
             connection.set_busy_handler(BusyWait(no_warning))
         _harden(connection)
         connection.pragma("query_only", True)
     except apsw.Error as error:
+        connection.close()
         raise _refusal(path, error) from error
     return connection
 

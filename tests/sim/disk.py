@@ -144,6 +144,12 @@ class Mount(apsw.VFS):
         self.disk.remove(filename, durable=bool(syncdir))
         super().xDelete(filename, syncdir)
 
+    def close_all(self) -> None:
+        """Its process has ended: what it left open is closed, or SQLite would share the dead one's index of the WAL."""
+        for connection in apsw.connections():
+            if connection.open_vfs == self.mount_name:
+                connection.close(True)
+
     def touch(self, act: str, file: str) -> None:
         """Let what should happen at this call happen."""
         try:

@@ -379,6 +379,7 @@ class Life:
             self.over.set()
             for heard in self.connections:  # the kernel closes them
                 heard.set()
+            self.mount.close_all()
             self.mount.unregister()
         return outcome
 

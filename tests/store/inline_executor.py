@@ -43,7 +43,11 @@ class InlineExecutor:
 
     async def __aenter__(self) -> Self:
         self._writer = self._spec.writer()
-        self._reader = self._spec.reader()
+        try:
+            self._reader = self._spec.reader()
+        except BaseException:
+            self._writer.close()
+            raise
         return self
 
     async def __aexit__(
