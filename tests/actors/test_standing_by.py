@@ -9,11 +9,13 @@ from typing import Any
 import pytest
 import trio
 
-from pwf.actors.processes.runner_pool import RUNNERS_MAX as WAITING_HURRIED_MAX
+from pwf.actors.processes.runner_pool import RUNNERS_MAX, WAITING_SHARE
 from pwf.actors.processes.template import Template
 from tests.actors.pool_world import Project, running_pool, the_template, until_dead, waiting_runners
 
 pytestmark = pytest.mark.trio
+
+WAITING_HURRIED_MAX = WAITING_SHARE * RUNNERS_MAX
 
 
 async def run_together(project: Project, count: int) -> None:

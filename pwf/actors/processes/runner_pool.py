@@ -44,6 +44,7 @@ NO_PID = -1
 TAKE_MAX = 64
 RESOLVE_DEADLINE_S = 30.0
 RUNNERS_MAX = 4  # as the configuration has it where it says nothing
+WAITING_SHARE = 2  # of these, so many may wait for a run while runs come fast
 
 
 # --- the actor and its handle in one --------------------------------------------------------------------------
@@ -83,7 +84,7 @@ class RunnerPool:
             self._custody.handle,
             may_fork=fork,
             load_deadline_s=load_deadline_s,
-            waiting_max=min(runners_max, WAITING_HURRIED_MAX),
+            waiting_max=min(WAITING_SHARE * runners_max, WAITING_HURRIED_MAX),
             log=log,
         )
 

@@ -28,7 +28,7 @@ from pwf.watch import Watched
 
 FORK_TIMEOUT_S = 10.0
 WAITING_MAX = 1  # runners that wait for a run
-WAITING_HURRIED_MAX = FORKED_MAX  # no more than there is capacity
+WAITING_HURRIED_MAX = FORKED_MAX  # and no more than the capacity asks for
 FILES_FEW_MAX = 100  # a look at one takes a microsecond; at more than these
 LOOKED_AT_NS = 50_000_000  # a look so short ago is enough: nobody edits and starts within that
 
