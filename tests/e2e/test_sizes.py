@@ -111,7 +111,7 @@ def big(ctx):
     )
     said = world.home.run("run", "big_result").stdout
     assert len(said) < 4096
-    assert "--output" in said
+    assert "see it with:  pwf output" in said
     run_id = world.home.json("ls", "--limit", "1")["runs"][0]["run_id"]
     shown = world.home.run("show", run_id, "--output", "--json").stdout
     assert msgspec.json.decode(shown) == ["ä" * 1000] * 2000

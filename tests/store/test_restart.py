@@ -60,6 +60,24 @@ def test_a_restart_names_the_run_that_it_came_from_its_root_and_its_number(world
     assert world.view(first).summary.restarted_from is None
 
 
+def test_an_ended_restart_is_named_with_how_it_ended_and_the_newest_since_to_type(world):
+    first = ended(world)
+    second = restart(world, first).run_id
+    world.cancel(second, reason="enough")
+    refused(world, first, f"was restarted as {second}, which has ended (cancelled", f"pwf restart {second}")
+    third = restart(world, second).run_id
+    refused(world, first, f"; the newest restart since is {third} (", f"pwf watch {third}")
+    world.cancel(third)
+    refused(world, first, f"; the newest restart since is {third} (cancelled)", f"pwf restart {third}")
+
+
+def refused(world, run_id, said, hint):
+    with pytest.raises(Rejected) as caught:
+        look(world, run_id)
+    assert said in caught.value.message
+    assert caught.value.hint == hint
+
+
 def test_a_restart_has_the_input_and_the_launch_options_of_the_old_run(world):
     environment = msgspec.structs.replace(ENVIRONMENT, variables={"TZ": "UTC"})
     first = ended(world, priority=5, environment=environment)
