@@ -148,6 +148,15 @@ async def test_a_stop_that_comes_while_its_row_is_on_its_way_is_not_the_next_run
     assert scope.cancelled_caught, "its stream can still be waited on"
 
 
+async def test_a_process_that_leaves_does_not_go_back(setting, nursery, autojump_clock):
+    run_id, process, last = await begun(setting, nursery)
+    await process.say(last, Leaving(childless=True))
+    await trio.sleep(0.1)
+    assert not stays(process)
+    assert process.asked_childless == [True], "its end is waited for"
+    assert await status(setting, run_id) == "completed"
+
+
 async def test_what_kept_a_process_from_staying_is_counted_with_the_last_reason(
     setting, nursery, autojump_clock
 ):

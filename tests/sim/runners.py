@@ -198,7 +198,8 @@ class SimRunner:
         self._steps = launch.steps_taken
         await self._read_values(launch)
         await self._loop(launch)
-        if not self._happens("leave_early"):
+        keeps = self._happens("keep")
+        if not (keeps or self._happens("leave_early")):
             await self._settle()
         children = [p for p in self._world.machine.bearers(self._process.marker) if p is not self._process]
         for child in children:
@@ -207,7 +208,7 @@ class SimRunner:
             for child in children:
                 await child.ended.wait()
         childless = not any(child.alive for child in children)
-        stays = not children and not self._failed and self._happens("keep")
+        stays = keeps and not children and not self._failed
         if stays:
             self._process.wait_again(WAITING_MARKER)
         await self._send(Leaving(childless=childless, stays=stays))
