@@ -189,8 +189,9 @@ class Makers:
     async def _keep_standing_by(self, slot: Slot[Template], template: Template) -> None:
         """Have as many stand by as may soon be wanted, until the template is closed."""
         while template.is_open:
-            missing = template.missing if template.is_usable else 0
-            if missing and template.is_used and await self._fork_ahead(slot, template, missing):
+            missing = template.missing if template.is_used else 0
+            # Whether it is usable, its files say: they are asked last.
+            if missing and template.is_usable and await self._fork_ahead(slot, template, missing):
                 if missing > 1:  # so many were taken within the time of the hurry: it goes on
                     template.hurries_until = trio.current_time() + HURRY_S
                 continue

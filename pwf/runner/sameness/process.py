@@ -27,6 +27,7 @@ from pwf.protocol.runner import MARKER_VARIABLE
 MEMORY_GROWTH_BYTES_MAX = (
     64 * 1024 * 1024
 )  # what Python's allocator and the pages that a fork copies may take
+MONITORS = 6  # tools that Python has room for
 SETTLE_ROUNDS_MAX, SETTLE_S = 10, 0.001
 _MARKER = os.fsencode(MARKER_VARIABLE)
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
@@ -171,6 +172,9 @@ def _hooks() -> Look:
         *sys.path_hooks,
         *gc.callbacks,
     )
+    monitoring = getattr(sys, "monitoring", None)  # since Python 3.12
+    if monitoring is not None:
+        found += tuple(map(monitoring.get_tool, range(MONITORS)))
     return found, sys.get_coroutine_origin_tracking_depth()
 
 
