@@ -565,6 +565,22 @@ BUGS = (
         "        late = not self._until(lambda: self._quiet() or self._ended(), self._command.timeout_s)\n",
         COMMAND_TESTS,
     ),
+    Bug(
+        "actions",
+        "a command inherits what a step has made inheritable",
+        "pwf/runner/kinds/start.py",
+        "        return os.get_inheritable(descriptor)\n",
+        "        return os.get_inheritable(descriptor) and descriptor < STREAMS\n",
+        COMMAND_TESTS,
+    ),
+    Bug(
+        "actions",
+        "a plain command runs in its runner's group",
+        "pwf/runner/kinds/start.py",
+        "setpgroup=0, ",
+        "",
+        COMMAND_TESTS,
+    ),
     # --- views ---
     Bug(
         "views",

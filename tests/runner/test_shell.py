@@ -96,6 +96,39 @@ def test_the_command_has_its_own_group_in_the_runners_session() -> None:
     assert result(shell(python(script))).stdout == "True True\n"
 
 
+def test_a_plain_command_needs_no_module_that_works_at_each_fork(monkeypatch: pytest.MonkeyPatch) -> None:
+    def popen(*_: Any, **__: Any) -> None:
+        raise AssertionError("it was started by subprocess")
+
+    monkeypatch.setattr("subprocess.Popen", popen)
+    monkeypatch.setattr(
+        "pwf.runner.kinds.start._is_inherited", lambda descriptor: False
+    )  # what pytest has open
+    run = shell(["sh", "-c", "cat; echo err >&2; exit 3"], stdin="in", ok_exit_codes=(3,))
+    found = result(run)
+    assert (found.exit_code, found.stdout, found.stderr) == (3, "in", "err\n")
+
+
+def test_a_command_inherits_no_descriptor_that_a_step_has_made_inheritable(tmp_path: Path) -> None:
+    def command(ctx: Any) -> list[str]:
+        descriptor = os.open(tmp_path, os.O_RDONLY)
+        os.set_inheritable(descriptor, True)
+        return ["sh", "-c", "ls -l /proc/self/fd"]
+
+    assert str(tmp_path) not in result(shell(command)).stdout
+
+
+def test_a_command_is_looked_for_on_the_path_that_it_is_given(tmp_path: Path) -> None:
+    (tmp_path / "folder" / "tool").mkdir(parents=True)
+    (tmp_path / "plain").mkdir()
+    (tmp_path / "plain" / "tool").write_text("#!/bin/sh\necho wrong\n")
+    (tmp_path / "right").mkdir()
+    (tmp_path / "right" / "tool").write_text("#!/bin/sh\necho $0\n")
+    (tmp_path / "right" / "tool").chmod(0o755)
+    path = os.pathsep.join(str(tmp_path / name) for name in ("missing", "folder", "plain", "right"))
+    assert result(shell(["tool"], env={"PATH": path})).stdout == f"{tmp_path / 'right' / 'tool'}\n"
+
+
 # --- what comes out ---------------------------------------------------------------------------------------
 
 

@@ -164,7 +164,7 @@ def test_every_room_says_what_it_owns_and_knows() -> None:
             {"apsw", "rich", "jsonschema_rs", "trio"},
         ),
         (
-            "import pwf.runner.spawn.zygote, pwf.runner.spawn.template, pwf.runner.base.updates",
+            "import pwf.runner.spawn.template, pwf.runner.base.updates, pwf.runner.kinds.command",
             {"threading", "logging", "random", "subprocess"},  # which have work to do in each fork
         ),
         ("import pwf.actors.daemon", {"pwf.workflow", "pwf.runner", "rich"} | PSUTIL),

@@ -14,7 +14,6 @@ import math
 import os
 import select
 import signal
-import subprocess
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -25,6 +24,7 @@ from pwf.protocol.survivors import Survivor, name_all
 from pwf.runner.base import descendants
 from pwf.runner.base.survivors import WAIT_S
 from pwf.runner.kinds.capture import Capture
+from pwf.runner.kinds.start import start_process
 
 READ_BYTES = 64 * 1024
 POLL_S = 0.005
@@ -110,41 +110,42 @@ class _Running:
         self._command = command
         self._terminations = terminations
         self._beside = descendants.snapshot()
-        self._process = process = subprocess.Popen(
-            command.argv,
-            bufsize=0,
-            stdin=subprocess.DEVNULL if command.stdin is None else subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            cwd=command.cwd,
-            env=command.environment,
-            process_group=0,
-        )
-        assert process.stdout is not None
-        assert process.stderr is not None
-        self._outputs = {
-            process.stdout.fileno(): (process.stdout, command.stdout),
-            process.stderr.fileno(): (process.stderr, command.stderr),
-        }
+        self._code: int | None = None
+        ours: list[int] = []
+        theirs: list[int] = []
+        try:
+            for reads in (False, True, True)[command.stdin is None :]:
+                reading, writing = os.pipe()
+                ours.append(reading if reads else writing)
+                theirs.append(writing if reads else reading)
+            stdin = None if command.stdin is None else theirs[0]
+            self._pid = start_process(command.argv, command.cwd, command.environment, stdin, *theirs[-2:])
+        except BaseException:
+            for descriptor in ours:
+                os.close(descriptor)
+            raise
+        finally:
+            for descriptor in theirs:
+                os.close(descriptor)
+        self._outputs = {ours[-2]: command.stdout, ours[-1]: command.stderr}
+        self._stdin = None if command.stdin is None else ours[0]
         self._arrived = 0
         self._input = memoryview(command.stdin or b"")
-        self._exit = host.open_child_exit(process.pid)
+        self._exit = host.open_child_exit(self._pid)
         self._poll = select.poll()
         for descriptor in (*self._outputs, terminations.descriptor):
             self._poll.register(descriptor, select.POLLIN)
         if self._exit is not None:
             self._poll.register(self._exit, select.POLLIN)
-        if process.stdin is not None:
-            os.set_blocking(process.stdin.fileno(), False)
-            self._poll.register(process.stdin.fileno(), select.POLLOUT)
+        if self._stdin is not None:
+            os.set_blocking(self._stdin, False)
+            self._poll.register(self._stdin, select.POLLOUT)
 
     def close(self) -> None:
         """Let go of its pipes, whatever it is doing."""
-        for stream in (self._process.stdin, self._process.stdout, self._process.stderr):
-            if stream is not None:
-                stream.close()
-        if self._exit is not None:
-            os.close(self._exit)
+        for descriptor in (*self._outputs, self._stdin, self._exit):
+            if descriptor is not None:
+                os.close(descriptor)
 
     # --- the order of its end ---
 
@@ -157,7 +158,7 @@ class _Running:
         else:
             leftovers = self._settle()
         self._drain()
-        return CommandEnd(self._process.returncode, timed_out=late, leftovers=leftovers)
+        return CommandEnd(self._code or 0, timed_out=late, leftovers=leftovers)
 
     def _settle(self) -> tuple[Survivor, ...]:
         """After the command's own end: let the rest end by itself for a moment, then kill it; what it was."""
@@ -194,7 +195,14 @@ class _Running:
     # --- what holds of it ---
 
     def _ended(self) -> bool:
-        return self._process.poll() is not None
+        if self._code is None:
+            try:
+                pid, status = os.waitpid(self._pid, os.WNOHANG)
+            except ChildProcessError:  # somebody else has reaped it, and nobody can tell any more
+                pid, status = self._pid, 0
+            if pid:
+                self._code = os.waitstatus_to_exitcode(status)
+        return self._code is not None
 
     def _quiet(self) -> bool:
         return not self._outputs
@@ -211,7 +219,7 @@ class _Running:
         """Signal the group, and each of the step's processes wherever it is."""
         if not self._ended():  # not reaped, so the group's number can't be another's
             with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(self._process.pid, number)
+                os.killpg(self._pid, number)
         descendants.signal_all(self._living(), number)
 
     # --- what happens ---
@@ -243,19 +251,16 @@ class _Running:
             self._die_with_runner()
 
     def _read(self, descriptor: int) -> None:
-        stream, capture = self._outputs[descriptor]
         data = os.read(descriptor, READ_BYTES)
         if data:
             self._arrived += len(data)
-            capture.feed(data)
+            self._outputs[descriptor].feed(data)
         else:
             self._poll.unregister(descriptor)
             del self._outputs[descriptor]
-            stream.close()
+            os.close(descriptor)
 
     def _feed(self, descriptor: int) -> None:
-        stream = self._process.stdin
-        assert stream is not None
         try:
             self._input = self._input[os.write(descriptor, self._input) :]
         except BlockingIOError:
@@ -264,4 +269,5 @@ class _Running:
             self._input = self._input[:0]  # the command doesn't want the rest
         if not self._input:
             self._poll.unregister(descriptor)
-            stream.close()
+            self._stdin = None
+            os.close(descriptor)
