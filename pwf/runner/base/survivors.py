@@ -29,7 +29,7 @@ class Survivors:
 
     def end(self, wait_s: float = WAIT_S) -> tuple[Survivor, ...]:
         """End what the step has left behind, once it has had that time. Names them."""
-        if not self._living():
+        if not host.has_children() or not self._living():
             return ()
         deadline = time.monotonic() + wait_s
         while living := self._living():
