@@ -19,7 +19,8 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 
-from tests.planted.bugs import BUGS, Bug
+from tests.planted.bug import Bug
+from tests.planted.bugs import BUGS
 from tests.planted.kept_bugs import KEPT_BUGS
 
 ROOT = Path(__file__).parents[2]
