@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from pwf.errors import EnvironmentMissing, InvalidArgument, NotFound
+from pwf.errors import EnvironmentMissing, InvalidArgument, LoadFailed, NotFound
 from pwf.protocol.runner import MARKER_VARIABLE
 from pwf.watch import changed_sources, definition_id, same_code, still_valid, verify_sources
 
@@ -170,8 +170,12 @@ def _short(name: str) -> str:
 def _python_files(folder: Path) -> list[Path]:
     try:
         names = sorted(os.listdir(folder))
-    except OSError:
+    except (FileNotFoundError, NotADirectoryError):
         return []
+    except OSError as error:
+        raise LoadFailed(
+            f"the workflows in {folder} can not be read: {error.strerror}", hint=f"chmod u+rx {folder}"
+        ) from error
     return [folder / name for name in names if name.endswith(".py") and not name.startswith((".", "__"))]
 
 

@@ -19,7 +19,7 @@ from pwf.discovery import (
     project_of,
     project_root,
 )
-from pwf.errors import EnvironmentMissing, InvalidArgument, NotFound
+from pwf.errors import EnvironmentMissing, InvalidArgument, LoadFailed, NotFound
 
 HOSTILE = Path(__file__).parent / "data" / "strings" / "blns.json"
 FLOW = "from pwf import Workflow\nflow = Workflow('x')\n"
@@ -332,3 +332,21 @@ def test_discovery_imports_neither_trio_nor_the_workflow_and_runner_packages() -
     )
 
     assert done.stdout.strip() == "[]"
+
+
+def test_a_workflows_folder_that_can_not_be_read_is_named_and_not_taken_for_an_empty_one(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = here / ".pwf" / "workflows"
+    put(folder / "a.py", FLOW)
+    listdir = os.listdir
+
+    def refuse(path: Path) -> list[str]:
+        if path == folder:
+            raise PermissionError(13, "Permission denied")
+        return listdir(path)
+
+    monkeypatch.setattr(os, "listdir", refuse)
+    with pytest.raises(LoadFailed, match="can not be read: Permission denied") as caught:
+        list_workflow_files(here, here / "config")
+    assert caught.value.hint == f"chmod u+rx {folder}"

@@ -90,6 +90,12 @@ def page_limit(typed: str) -> int:
     return int(typed)
 
 
+def say_where_a_list_ends(shown: int, limit: int, out: Out) -> None:
+    """A list that is as long as it may be has mostly more."""
+    if shown >= limit:
+        out.note(f"only {shown:,} are shown; see more with --limit N")
+
+
 def command_names(parser: argparse.ArgumentParser) -> list[str]:
     """The names of a parser's commands; none when it has no commands."""
     for action in parser._actions:

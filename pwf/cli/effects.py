@@ -6,7 +6,7 @@ import argparse
 from typing import TYPE_CHECKING
 
 from pwf.cli import exits
-from pwf.cli.commands import RUN_HELP, Commands, Parser, client, page_limit
+from pwf.cli.commands import RUN_HELP, Commands, Parser, client, page_limit, say_where_a_list_ends
 from pwf.cli.out import Out, UsageError
 from pwf.present import text
 
@@ -104,6 +104,7 @@ def effects(options: argparse.Namespace, out: Out) -> int:
     ]
     styles = ["magenta" if effect.status == "ambiguous" else None for effect in listed.effects]
     out.table(["KEY", "TYPE", "MODE", "STATUS", "TRIES", "AGE", "REF"], rows, list(styles))
+    say_where_a_list_ends(len(listed.effects), options.limit, out)
     if any(effect.status == "ambiguous" for effect in listed.effects):
         out.note("what is known of one, and what each word would do:  pwf effects show KEY")
     return exits.OK

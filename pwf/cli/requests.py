@@ -6,7 +6,7 @@ import argparse
 from typing import TYPE_CHECKING
 
 from pwf.cli import exits
-from pwf.cli.commands import Commands, client, page_limit
+from pwf.cli.commands import Commands, client, page_limit, say_where_a_list_ends
 from pwf.cli.out import Out, UsageError, print_error
 from pwf.errors import PwfError, Rejected
 from pwf.present import form, text
@@ -86,6 +86,7 @@ def requests(options: argparse.Namespace, out: Out) -> int:
             ]
         )
     out.table(heads, rows)
+    say_where_a_list_ends(len(rows), options.limit, out)
     pending = next((request for request in listed.requests if request.status == "pending"), None)
     if pending is not None:
         out.note(f"answer the first with:  {form.answer_lines(pending)[-1][1]}")

@@ -81,3 +81,10 @@ def test_runs_are_listed_by_the_name_of_their_file_as_well(pwf: Pwf, daemon: Fak
     assert samples.RUN in pwf("ls", "--workflow", "release").out
     daemon.on("workflow.describe", lambda request, payload: NotFound("no such workflow"))
     assert pwf("ls", "--workflow", "relaese").err == "no such runs\n"
+
+
+def test_a_list_that_is_as_long_as_it_may_be_says_so(pwf: Pwf, daemon: FakeDaemon) -> None:
+    two = (samples.request(), samples.request(request_id="q2"))
+    daemon.on("request.list", lambda request, payload: ops.RequestList(requests=two))
+    assert "only 2 are shown; see more with --limit N" in pwf("requests", "--limit", "2").err
+    assert "are shown" not in pwf("requests").err
