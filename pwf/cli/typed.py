@@ -69,7 +69,7 @@ def zoned(at_ms: int) -> str:
 
 def past_ms(typed: str, now_ms: int, option: str, note: Callable[[str], object]) -> int:
     """A moment that has passed: ISO 8601, or a distance back (`30d`, `12h`)."""
-    back = _duration(typed.removeprefix("-"))
+    back = _duration(typed)
     if back is not None:
         return now_ms - back
     hint = "use ISO 8601 (2026-01-31, 2026-01-31T08:00+02:00) or a distance back (30d, 12h)"
