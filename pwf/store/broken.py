@@ -33,7 +33,7 @@ UNHANDLED = (
 )
 
 
-def alone(tx: Tx, run_id: str, act: Callable[[], R]) -> R | None:
+def isolated(tx: Tx, run_id: str, act: Callable[[], R]) -> R | None:
     """Act on one run of many: a row that can't be handled parks its own run, and stops nobody else's."""
     try:
         with tx.savepoint():

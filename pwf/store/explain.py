@@ -29,7 +29,7 @@ class OpenRequest(msgspec.Struct, frozen=True, kw_only=True):
     deadline_wall_ms: int | None
 
 
-class Standing(msgspec.Struct, frozen=True, kw_only=True):
+class RunFacts(msgspec.Struct, frozen=True, kw_only=True):
     """The rows that a reason is made of."""
 
     run_id: str
@@ -108,7 +108,7 @@ _HOLDS: dict[str, tuple[str, str, tuple[str, ...]]] = {
 }
 
 
-def explain(run: Standing, load: Load, now: Now) -> Explanation:
+def explain(run: RunFacts, load: Load, now: Now) -> Explanation:
     """The reason, for a run in any state."""
     if run.status in ENDED:
         return _ended(run)
@@ -132,7 +132,7 @@ _ENDINGS = {
 }
 
 
-def _ended(run: Standing) -> Explanation:
+def _ended(run: RunFacts) -> Explanation:
     reason = f"it {_ENDINGS[run.status]}" + _because(run.reason)
     if run.unknown_effect is None:
         return _make(run, "ended", reason, "never: it has ended", _after(run))
@@ -145,7 +145,7 @@ def _ended(run: Standing) -> Explanation:
     )
 
 
-def _after(run: Standing) -> tuple[str, ...]:
+def _after(run: RunFacts) -> tuple[str, ...]:
     return ("pwf show {run}",) if run.status == "completed" else ("pwf show {run}", "pwf restart {run}")
 
 
@@ -153,7 +153,7 @@ def _because(detail: str | None) -> str:
     return f": {detail}" if detail else ""
 
 
-def _waiting(run: Standing, request: OpenRequest) -> Explanation:
+def _waiting(run: RunFacts, request: OpenRequest) -> Explanation:
     command = REQUESTS[request.kind].command
     settle = () if command is None else (command.format(request=request.request_id),)
     return _make(
@@ -167,7 +167,7 @@ def _waiting(run: Standing, request: OpenRequest) -> Explanation:
     )
 
 
-def _running(run: Standing, now: Now) -> Explanation:
+def _running(run: RunFacts, now: Now) -> Explanation:
     if run.runner_state != "live" or run.active_since_ms is None:
         reason = "its runner process is being launched" + ("; it pauses then" if run.pause_requested else "")
         return _make(run, "launching", reason, "within moments", ("pwf watch {run}",))
@@ -187,7 +187,7 @@ def _running(run: Standing, now: Now) -> Explanation:
     )
 
 
-def _queued(run: Standing, load: Load, now: Now) -> Explanation:
+def _queued(run: RunFacts, load: Load, now: Now) -> Explanation:
     commands = ("pwf pause {run}", "pwf cancel {run}")
     timer = run.active_since_ms is not None  # of a queued run, only a timer's attempt is open
     if run.due_in_ms is not None and run.due_in_ms > 0:
@@ -239,7 +239,7 @@ def _queued(run: Standing, load: Load, now: Now) -> Explanation:
 
 
 def _make(
-    run: Standing, code: str, reason: str, changes: str, commands: tuple[str, ...], at_ms: int | None = None
+    run: RunFacts, code: str, reason: str, changes: str, commands: tuple[str, ...], at_ms: int | None = None
 ) -> Explanation:
     typed = tuple(command.replace("{run}", run.run_id) for command in commands)
     return Explanation(code=code, reason=reason, changes_when=changes, changes_at_ms=at_ms, commands=typed)

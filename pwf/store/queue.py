@@ -14,7 +14,7 @@ import msgspec
 from pwf.protocol.operations import RunStarted
 from pwf.protocol.spawn import Identity
 from pwf.store import moves
-from pwf.store.broken import alone
+from pwf.store.broken import isolated
 from pwf.store.change import changing
 from pwf.store.custody_rows import add_runner
 from pwf.store.launch import Launched, LaunchTerms, Parked, launch_admitted
@@ -59,7 +59,7 @@ class Admit(msgspec.Struct, frozen=True, kw_only=True):
     terms: LaunchTerms = LaunchTerms()
 
 
-class Admission(msgspec.Struct, frozen=True, kw_only=True):
+class AdmittedRun(msgspec.Struct, frozen=True, kw_only=True):
     """A run that is ours now, admitted as `revision`.
 
     `launched`: for the process `identity`, which stood by; else it has no process yet.
@@ -83,7 +83,7 @@ class Admitted(msgspec.Struct, frozen=True, kw_only=True):
     `fired`: rows whose time had come, whose runs may still be ready.
     """
 
-    runs: tuple[Admission, ...]
+    runs: tuple[AdmittedRun, ...]
     next_in_ms: int | None = None
     more: bool = False
     fired: int = 0
@@ -110,11 +110,11 @@ def admit(tx: Tx, command: Admit) -> Admitted:
     rows = _alone(tx) if limit > 0 else []
     if rows is None:
         rows = _in_order(tx, limit, command.going_on)
-    runs: list[Admission] = []
+    runs: list[AdmittedRun] = []
     standbys = list(command.standbys)
     for ready in rows:
         standby = _standby_for(standbys, ready)
-        admission = alone(tx, ready.run_id, partial(_admit_one, tx, command, ready, standby))
+        admission = isolated(tx, ready.run_id, partial(_admit_one, tx, command, ready, standby))
         if admission is None:
             continue  # whatever stands by for it may serve the next one
         runs.append(admission)
@@ -179,7 +179,7 @@ def _standby_for(standbys: list[Standby], ready: _Ready) -> Standby | None:
     return None
 
 
-def _admit_one(tx: Tx, command: Admit, ready: _Ready, standby: Standby | None) -> Admission:
+def _admit_one(tx: Tx, command: Admit, ready: _Ready, standby: Standby | None) -> AdmittedRun:
     run_no, run_id = ready.run_no, ready.run_id
     token = tx.ids.token()
     revision, generation = tx.take_lease(
@@ -194,7 +194,7 @@ def _admit_one(tx: Tx, command: Admit, ready: _Ready, standby: Standby | None) -
         tx.changed("run:" + run_id)
     else:
         launched = launch_admitted(tx, run_id, standby.identity, command.terms, command.epoch)
-    return Admission(
+    return AdmittedRun(
         run_id=run_id,
         entity_no=run_no,
         generation=generation,
@@ -235,7 +235,7 @@ def fire_due(tx: Tx) -> int:
     if len(rows) > LENGTHY_ROWS:
         tx.lengthy()
     for run_no, run_id in rows:
-        alone(tx, run_id, partial(_fire, tx, run_no, run_id))
+        isolated(tx, run_id, partial(_fire, tx, run_no, run_id))
     return len(rows)
 
 

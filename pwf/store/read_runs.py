@@ -22,7 +22,7 @@ from pwf.protocol.survivors import Survivor
 from pwf.protocol.views import ENDED, RequestView, RunSummary, RunView, StepView, UpdateView
 from pwf.store.effect_rows import effects_of_run
 from pwf.store.events import events_after
-from pwf.store.explain import Load, OpenRequest, Standing, explain
+from pwf.store.explain import Load, OpenRequest, RunFacts, explain
 from pwf.store.queries import load_queries
 from pwf.store.requests import resolve_request
 from pwf.store.runs import RunEnvironment
@@ -179,7 +179,7 @@ def _row(tx: Tx, run_id: str) -> Row:
     return row
 
 
-def _standing(tx: Tx, run_id: str) -> Standing:
+def _standing(tx: Tx, run_id: str) -> RunFacts:
     run = load_run(tx, run_id)
     queue = tx.one(Q.queue_state, {"run_id": run_id})
     runner = tx.one(Q.runner_state, {"run_id": run_id})
@@ -192,7 +192,7 @@ def _standing(tx: Tx, run_id: str) -> Standing:
             due_in_ms = due_elapsed - tx.now.elapsed_ms
         else:
             due_in_ms = due_wall - tx.now.wall_ms
-    return Standing(
+    return RunFacts(
         run_id=run_id,
         status=run.status,
         hold=run.hold,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from pwf.store import moves, place
-from pwf.store.broken import alone
+from pwf.store.broken import isolated
 from pwf.store.change import changing
 from pwf.store.entity_kinds import EntityKind, Retention
 from pwf.store.queries import load_queries
@@ -22,7 +22,7 @@ COPIED = "its database was copied or restored, and what it did after that is unk
 def _hold_copied(tx: Tx) -> None:
     """Hold every run that would go on: what happened after the copy was made is unknown."""
     for (run_id,) in tx.all(Q.not_ended):
-        alone(tx, run_id, partial(_hold, tx, run_id))
+        isolated(tx, run_id, partial(_hold, tx, run_id))
 
 
 def _hold(tx: Tx, run_id: str) -> None:

@@ -11,7 +11,7 @@ from functools import partial
 from pwf.protocol.graph import NodeSpec
 from pwf.protocol.runner import StepError
 from pwf.store import moves, place
-from pwf.store.broken import alone
+from pwf.store.broken import isolated
 from pwf.store.change import changing
 from pwf.store.entity_kinds import RunnerGone
 from pwf.store.runners import leave_unknown, only_observes
@@ -28,7 +28,7 @@ def settle_run(tx: Tx, command: RunnerGone) -> None:
 
     A run whose rows can't be read is parked as `broken`, so that one recovery settles all others.
     """
-    if alone(tx, command.name, partial(_settle, tx, command)):
+    if isolated(tx, command.name, partial(_settle, tx, command)):
         tx.changed("queue")
 
 

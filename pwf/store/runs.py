@@ -154,7 +154,7 @@ def _refuse(tx: Tx, command: StartRun) -> None:
 
 def _surroundings(tx: Tx, command: StartRun) -> tuple[str, bool]:
     """Store what is new of code and environment. The environment's id, and whether no other run is due before this."""
-    body, environment_id = _named(command.environment)
+    body, environment_id = _encoded(command.environment)
     facts = {"environment_id": environment_id, "definition_id": command.definition_id, "at_ms": command.at_ms}
     known = tx.one(Q.known, facts)
     assert known is not None
@@ -166,18 +166,18 @@ def _surroundings(tx: Tx, command: StartRun) -> tuple[str, bool]:
     return environment_id, not another_is_next
 
 
-_last_named: tuple[RunEnvironment, bytes, str] | None = (
+_last_encoded: tuple[RunEnvironment, bytes, str] | None = (
     None  # most runs are started in the environment of the last
 )
 
 
-def _named(environment: RunEnvironment) -> tuple[bytes, str]:
+def _encoded(environment: RunEnvironment) -> tuple[bytes, str]:
     """The stored form of an environment, and its id."""
-    global _last_named
-    if _last_named is None or _last_named[0] is not environment:
+    global _last_encoded
+    if _last_encoded is None or _last_encoded[0] is not environment:
         body = encode(environment)
-        _last_named = environment, body, digest(body)
-    return _last_named[1:]
+        _last_encoded = environment, body, digest(body)
+    return _last_encoded[1:]
 
 
 def _differs(tx: Tx, command: StartRun, row: Row) -> str | None:

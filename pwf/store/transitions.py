@@ -176,7 +176,7 @@ def _apply(tx: Tx, run: RunState, graph: Graph, message: Sequenced, *, may_go: b
 
 def _finish(tx: Tx, run: RunState, graph: Graph, message: Finish, *, may_go: bool) -> str:
     node = graph.node(run.node)
-    output, error = _named(message.output), message.error
+    output, error = _stored(message.output), message.error
     settled = _settled(node, message)
     if settled == "unknown":
         if leave_unknown(tx, run, node, message, message.outcome, error, observed=message.observed):
@@ -225,7 +225,7 @@ def _settled(node: NodeSpec, message: Finish) -> str | None:
     return "failed" if node.effect.mode == "idempotent" else "unknown"
 
 
-def _named(value: Value | None) -> moves.Stored:
+def _stored(value: Value | None) -> moves.Stored:
     """A runner's value: inline bytes as they stand, or the digest that it has uploaded."""
     if value is None:
         return moves.NOTHING
@@ -236,7 +236,7 @@ def _named(value: Value | None) -> moves.Stored:
 
 
 def _ask(tx: Tx, run: RunState, message: Ask) -> None:
-    prompt = _named(message.prompt)
+    prompt = _stored(message.prompt)
     request_id = tx.ids.new()
     tx.run(
         Q.add_request,

@@ -12,7 +12,7 @@ from pwf.protocol.spawn import Identity
 from pwf.store.batch import Job
 from pwf.store.custody import standing_runners
 from pwf.store.launch import Launched, LaunchTerms, Parked
-from pwf.store.queue import Admission, Admit, Admitted, Standby, StartAdmitted, admit, start_admitted
+from pwf.store.queue import Admit, Admitted, AdmittedRun, Standby, StartAdmitted, admit, start_admitted
 from pwf.store.runs import environment_of
 from pwf.store.state import encode
 from pwf.values import digest
@@ -36,7 +36,7 @@ def offer(*standbys: Standby, limit: int = 1) -> Admit:
     )
 
 
-def serve(world, admission: Admission) -> Runner:
+def serve(world, admission: AdmittedRun) -> Runner:
     """The process that stood by, once it was told."""
     runner = Runner(world, admission)
     assert isinstance(admission.launched, Launched)

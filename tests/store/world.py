@@ -26,7 +26,7 @@ from pwf.store.entity_kinds import RunnerGone
 from pwf.store.explain import Load
 from pwf.store.launch import Launched, Parked, RunnerStarted, runner_started
 from pwf.store.once import Done
-from pwf.store.queue import Admission, Admit, Admitted, admit, rebase
+from pwf.store.queue import Admit, Admitted, AdmittedRun, admit, rebase
 from pwf.store.read_runs import RunQuery, run_summary, run_view
 from pwf.store.receipts import ReceiptKey
 from pwf.store.requests import AnswerRequest, answer
@@ -186,7 +186,7 @@ class World:
 
     # --- running ---
 
-    def admit(self, limit: int = 4) -> tuple[Admission, ...]:
+    def admit(self, limit: int = 4) -> tuple[AdmittedRun, ...]:
         return self.admission(limit).runs
 
     def admission(self, limit: int = 4) -> Admitted:
@@ -310,7 +310,7 @@ class World:
 class Runner:
     """The process of one generation, as the store sees it. Messages number themselves."""
 
-    def __init__(self, world: World, admission: Admission) -> None:
+    def __init__(self, world: World, admission: AdmittedRun) -> None:
         self.world = world
         self.admission = admission
         self.run_id = admission.run_id

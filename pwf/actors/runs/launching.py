@@ -33,7 +33,7 @@ from pwf.errors import (
 )
 from pwf.store.definitions import LaunchFacts, launch_facts, load_bundle
 from pwf.store.launch import LaunchTerms
-from pwf.store.queue import Admission
+from pwf.store.queue import AdmittedRun
 from pwf.store.runs import RunEnvironment, environment_of
 from pwf.store.tx import Tx
 
@@ -85,7 +85,7 @@ class Launchable(NamedTuple):
     key: TemplateKey | None
 
 
-def launchable(admission: Admission, facts: LaunchFacts, environment: RunEnvironment) -> Launchable:
+def launchable(admission: AdmittedRun, facts: LaunchFacts, environment: RunEnvironment) -> Launchable:
     """What a run that was admitted is launched from."""
     key = None
     if not facts.sources and facts.isolate != "spawn":
@@ -104,7 +104,7 @@ class Launchables:
         self.published: AsyncValue[tuple[Launchable, ...]] = AsyncValue(())
         self._known: dict[tuple[str, str], Launchable] = {}
 
-    def find(self, admission: Admission) -> Launchable | None:
+    def find(self, admission: AdmittedRun) -> Launchable | None:
         """What is known of it; it is the latest now."""
         found = self._known.get((admission.definition_id, admission.environment_id))
         if found is not None and found not in self.published.value:
@@ -122,7 +122,7 @@ class Launchables:
         self.published.value = tuple(able[-TEMPLATES_MAX:])
 
 
-async def look_up(store: StoreHandle, admission: Admission) -> Launchable:
+async def look_up(store: StoreHandle, admission: AdmittedRun) -> Launchable:
     """Read it. Raises `Unavailable`."""
     environment = await store.read(environment_of, admission.environment_id)
     facts = await store.read(launch_facts, admission.definition_id)

@@ -22,7 +22,7 @@ from pwf.actors.runs.launching import Launchable
 from pwf.errors import Unavailable
 from pwf.store.daemon import owner_of
 from pwf.store.launch import LaunchTerms
-from pwf.store.queue import Admission, Admit, Admitted, Standby
+from pwf.store.queue import Admit, Admitted, AdmittedRun, Standby
 
 
 class Offer:
@@ -33,7 +33,7 @@ class Offer:
         self.seats = seats
         self._reserved = {one.process.identity: one for one in reserved}
 
-    def take(self, admission: Admission) -> RunnerProcess | None:
+    def take(self, admission: AdmittedRun) -> RunnerProcess | None:
         """The process that was launched for this run; None: it has none yet."""
         if admission.identity is None:
             return None

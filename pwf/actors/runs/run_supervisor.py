@@ -55,7 +55,7 @@ from pwf.store.control import HoldRun, hold_run
 from pwf.store.custody import runner_gone
 from pwf.store.entity_kinds import RunnerGone
 from pwf.store.launch import Launched, Parked, RunnerStarted, runner_started
-from pwf.store.queue import Admission
+from pwf.store.queue import AdmittedRun
 from pwf.store.run_kind import RUN
 from pwf.store.runners import Current, Fence, PublishUpdates, publish_updates
 from pwf.store.transitions import RunnerMessages, apply_messages
@@ -136,7 +136,7 @@ class RunSupervisor:
 
     def __init__(
         self,
-        admission: Admission,
+        admission: AdmittedRun,
         world: Supervision,
         process: RunnerProcess | None,
         known: Launchable | None,

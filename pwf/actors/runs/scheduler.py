@@ -177,7 +177,7 @@ class _Live:
     """A run that was admitted. `seat`: None once its runner is proved dead."""
 
     def __init__(
-        self, admission: queue.Admission, handle: SupervisorHandle, seat: Seat, *, known: bool
+        self, admission: queue.AdmittedRun, handle: SupervisorHandle, seat: Seat, *, known: bool
     ) -> None:
         self.admission = admission
         self.handle = handle
@@ -361,7 +361,9 @@ class Scheduler:
 
     # --- supervisors ---
 
-    def _supervise(self, nursery: trio.Nursery, admission: queue.Admission, offer: Offer, seat: Seat) -> None:
+    def _supervise(
+        self, nursery: trio.Nursery, admission: queue.AdmittedRun, offer: Offer, seat: Seat
+    ) -> None:
         known = self._launchables.find(admission)
         supervisor = RunSupervisor(admission, self._world, offer.take(admission), known)
         if _is_stopped(admission, (stop for _, stop in self._stops)):
@@ -403,7 +405,7 @@ class Scheduler:
         )
 
 
-def _is_stopped(admission: queue.Admission, stops: Iterable[StopRun]) -> bool:
+def _is_stopped(admission: queue.AdmittedRun, stops: Iterable[StopRun]) -> bool:
     """Whether a stop was committed after this admission."""
     return any(stop.run_id == admission.run_id and stop.revision > admission.revision for stop in stops)
 
