@@ -196,7 +196,8 @@ class DaemonEnd(RunnerStream):
             await super().send_all(data)
         if breaks:
             self._process.died = True
-            self._process.kill()  # which takes its time
+            self._process.kill_s = max(self._process.kill_s, 1.0)  # it may go on for a while
+            self._process.kill()
             raise trio.BrokenResourceError
         self._life.perhaps_crash("after send")
 

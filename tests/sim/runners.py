@@ -423,6 +423,8 @@ class SimRunner:
     async def _hang(self, node: NodeModel) -> Ended | None:
         """A shell step is timed out by its runner; a plain one by the daemon, if it does not wake up before."""
         assert node.timeout_ms is not None
+        if self._happens("unprovable"):  # it hangs in the kernel, and no signal ends it
+            self._process.survive(node.timeout_ms / 1_000 + 10.0)
         if node.effect is not None and self._chance.random() < 0.3:
             done = await self._apply(node)
             if not done:
@@ -433,7 +435,7 @@ class SimRunner:
         if KINDS[node.kind].stops_itself:
             await self._process.breathe(node.timeout_ms / 1_000)
             return Ended("timed_out", settled="unknown" if node.effect == "manual" else None)
-        await self._process.breathe(node.timeout_ms / 1_000 * self._chance.choice([0.9, 1.05, 3.0]))
+        await self._process.breathe(node.timeout_ms / 1_000 * self._chance.choice([0.9, 1.05, 3.0, 3.0]))
         if applied:
             return Ended("completed", self._output(), settled="applied" if node.effect == "manual" else None)
         return None

@@ -126,7 +126,7 @@ def _draw_node(
         node.effect = chance.choice(["idempotent", "manual", "manual"])
         node.observable = node.effect == "manual" and chance.random() < 0.6
     if KINDS[node.kind].has_active_timeout:
-        node.timeout_ms = chance.choice([3_000, 10_000, 30_000])
+        node.timeout_ms = chance.choice([600, 3_000, 10_000])
         if chance.random() < 0.4 and (node.effect != "manual" or node.observable):
             node.retries, node.backoff_ms = chance.randint(1, 2), chance.choice([0, 500, 5_000])
     if after:
