@@ -324,6 +324,7 @@ class SimRunner:
         others = sorted(self._world.uploaded - self._own)
         if others and self._chance.random() < 0.5:
             return Value(digest=self._chance.choice(others), size=len(data))
+        self._own.add(name)  # where it is stored already, it has it by now
         await self._upload(name, data[::-1])
         await self._settle()
         return Value(digest=name, size=len(data))
