@@ -55,6 +55,33 @@ def test_what_surely_did_not_happen_is_rejected(tmp_path: Path) -> None:
     assert (run.status, run.last.settled) == ("failed", "rejected")
 
 
+def test_the_output_is_made_in_the_same_way_of_what_was_applied_and_of_what_was_found(tmp_path: Path) -> None:
+    @WriteFile.prepared("report", output=lambda written: {"bytes": written.size})
+    def report(ctx: Any) -> WriteFile:
+        return WriteFile(path=tmp_path / FILE, data="1234")
+
+    for observe in (None, "run"):
+        flow: Workflow[Any] = Workflow("saving")
+        flow.action(effect=report.effect, id="save")(report.apply)
+        run = memory_run(flow)
+        run.observe = observe
+        run_inline(flow, run)
+        assert (run.output, run.last.observed) == ({"bytes": 4}, observe is not None)
+
+
+def test_a_request_that_could_not_be_made_has_not_happened(tmp_path: Path) -> None:
+    flow: Workflow[Any] = Workflow("saving")
+
+    @WriteFile.prepared("report")
+    def report(ctx: Any) -> WriteFile:
+        return WriteFile(path=tmp_path / FILE, data=(tmp_path / "token").read_text())
+
+    flow.action(effect=report.effect, id="save")(report.apply)
+    run = memory_run(flow)
+    run_inline(flow, run)
+    assert (run.status, run.last.settled) == ("failed", "rejected")
+
+
 def test_a_node_that_declares_no_effect_is_told_to(tmp_path: Path) -> None:
     @RunCommand.prepared("run")
     def run(ctx: Any) -> RunCommand:
