@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import os
 import stat
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -37,7 +38,8 @@ class WriteFile(Request[FileWritten]):
 
     `replaces`: the SHA-256 of what must stand there before, `NOTHING`, or `ANYTHING`. With `ANYTHING` you say that
     writing over what another program has put there does no harm: then a file that has other bytes counts as not
-    written, and is written again.
+    written, and is written again; so does one that has another `mode` than the request names. `NOTHING` needs a file
+    system with hard links.
     """
 
     path: str | os.PathLike[str]
@@ -47,27 +49,45 @@ class WriteFile(Request[FileWritten]):
 
     def apply(self, key: str) -> FileWritten:
         """Write it. `NotApplied` when something else stands there, or the new file can't be written or renamed."""
-        beside = self._beside(key)
         try:
-            before = digest_of(self.path)
+            beside, place, written = self._beside(key), self._place, self._written
+        except (OSError, ValueError) as error:
+            raise NotApplied(f"{self.path!r} was not written: {error}") from error
+        try:
+            before = digest_of(place)
             if self.replaces not in (ANYTHING, before):
-                raise NotApplied(f"{self.path} has other bytes than the request wants to replace: {before}")
+                raise FileExistsError(f"it has other bytes than the request wants to replace: {before}")
             self._write(beside)
-            os.replace(beside, self._place)
         except OSError as error:
-            raise NotApplied(f"{self.path} was not written: {error}") from error
-        _sync_folder(self._place.parent)
-        return self._written
+            raise self._given_up(beside, error) from error
+        try:
+            if self.replaces == NOTHING:
+                os.link(beside, place)  # a rename would write over a file that has come in between
+            else:
+                os.replace(beside, place)
+        except OSError as error:
+            if not beside.exists() or _is_same(beside, place):
+                raise  # over a network it may have happened all the same
+            raise self._given_up(beside, error) from error
+        _sync_folder(place.parent)
+        _drop(beside)
+        return written
 
     def observe(self, key: str) -> Observation:
         """Written: it has these bytes. Not written: the new file still lies beside it, or what was to be replaced."""
         try:
-            found, unfinished = digest_of(self.path), self._beside(key).exists()
+            beside, place = self._beside(key), self._place
+            os.stat(place.parent)  # a folder that is gone tells nothing of its files
+            found, unfinished = digest_of(place), beside.exists()
+            if _is_same(beside, place) or (
+                not unfinished and found == self._written.digest and self._has_mode()
+            ):
+                _sync_folder(place.parent)  # who wrote it may have died before that
+                _drop(beside)
+                return applied(self._written, ref=self._written.digest)
         except OSError:
             return unknown()
-        if not unfinished and found == self._written.digest:
-            return applied(self._written, ref=found)
-        if unfinished or self.replaces in (ANYTHING, found):
+        if self.replaces in (ANYTHING, found) or (unfinished and self.replaces != NOTHING):
             return not_applied()
         return unknown()  # it was written and then changed, or changed before it could be written
 
@@ -87,6 +107,13 @@ class WriteFile(Request[FileWritten]):
     def _beside(self, key: str) -> Path:
         path = self._place
         return path.with_name(f".{path.name[:100]}.{hashlib.sha256(key.encode()).hexdigest()[:16]}.new")
+
+    def _has_mode(self) -> bool:
+        return self.mode is None or stat.S_IMODE(self._place.stat().st_mode) == self.mode
+
+    def _given_up(self, beside: Path, error: OSError) -> NotApplied:
+        _drop(beside)
+        return NotApplied(f"{self.path} was not written: {error}")
 
     def _write(self, beside: Path) -> None:
         beside.unlink(missing_ok=True)
@@ -111,6 +138,16 @@ def digest_of(path: str | os.PathLike[str]) -> str:
     except FileNotFoundError:
         return NOTHING
     return digest.hexdigest()
+
+
+def _drop(beside: Path) -> None:
+    with suppress(OSError):  # litter changes no outcome
+        beside.unlink()
+
+
+def _is_same(one: Path, other: Path) -> bool:
+    """Whether both are names of one file."""
+    return one.exists() and other.exists() and one.samefile(other)
 
 
 def _sync_folder(folder: Path) -> None:
