@@ -10,6 +10,7 @@ import hashlib
 import os
 import subprocess
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -52,33 +53,40 @@ class RunCommand(Request[CommandDone]):
         receipt, begun = self._receipt(key), self._begun(key)
         try:
             _write(begun, "")
-        except OSError as error:
+        except (OSError, ValueError) as error:
             raise NotApplied(f"the folder of receipts can't be written: {error}") from error
         environment = {**os.environ, **self.env, "PWF_RECEIPT": str(receipt), "PWF_EFFECT_KEY": key}
         try:
             process = subprocess.Popen(
-                list(self.words), cwd=self.cwd, env=environment, stdout=subprocess.PIPE, text=True
+                list(self.words), cwd=self.cwd, env=environment, stdout=subprocess.PIPE
             )
-        except OSError as error:
-            begun.unlink()
-            raise NotApplied(f"{self.words[0]} could not be run: {error}") from error
+        except (OSError, TypeError, ValueError, IndexError) as error:
+            _forget(begun)
+            raise NotApplied(f"the command could not be run: {error}") from error
         with process:
-            stdout, _ = process.communicate()
+            printed = process.communicate()[0].decode("utf-8", "replace")[-OUTPUT_CHARS_MAX:]
         if process.returncode in self.undone_exit_codes:
-            begun.unlink()
+            _forget(begun)
             raise NotApplied(f"{self.words[0]} did nothing: exit code {process.returncode}")
         if process.returncode:
             raise CommandFailed(f"{self.words[0]} failed: exit code {process.returncode}")
-        if not receipt.exists():
-            _write(receipt, stdout[-OUTPUT_CHARS_MAX:])
-        return self._done(receipt)
+        with suppress(OSError):  # it has succeeded, also where the disk is full now
+            if not _is_there(receipt):
+                _write(receipt, printed)
+            return self._done(receipt)
+        return CommandDone(receipt=str(receipt), stdout=printed)
 
     def observe(self, key: str) -> Observation:
         """A receipt: it happened. Not even begun: it did not. Begun and no receipt: nobody knows."""
         receipt = self._receipt(key)
-        if receipt.exists():
-            return applied(self._done(receipt), ref=str(receipt))
-        return unknown() if self._begun(key).exists() else not_applied()
+        try:
+            if _is_there(receipt):
+                _sync(receipt)
+                _sync(receipt.parent)  # who wrote it may have died before that
+                return applied(self._done(receipt), ref=str(receipt))
+            return unknown() if _is_there(self._begun(key)) else not_applied()
+        except OSError:
+            return unknown()
 
     def _receipt(self, key: str) -> Path:
         return Path(self.receipts).absolute() / hashlib.sha256(key.encode()).hexdigest()[:32]
@@ -99,8 +107,27 @@ def _write(path: Path, text: str) -> None:
         file.flush()
         os.fsync(file.fileno())
     os.replace(new, path)
-    folder = os.open(path.parent, os.O_RDONLY)
+    _sync(path.parent)
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
     try:
-        os.fsync(folder)
+        os.fsync(descriptor)
     finally:
-        os.close(folder)
+        os.close(descriptor)
+
+
+def _is_there(path: Path) -> bool:
+    """Raises `OSError` where nobody can look; so it does when the folder itself is gone, and all marks with it."""
+    try:
+        os.stat(path)
+    except FileNotFoundError:
+        os.stat(path.parent)
+        return False
+    return True
+
+
+def _forget(begun: Path) -> None:
+    with suppress(OSError):  # left there, it makes a later death unknown, no more
+        begun.unlink()

@@ -50,8 +50,9 @@ def test_a_command_that_fails_is_unknown_unless_its_exit_code_says_that_it_did_n
     assert undone.observe(KEY).verdict == "not_applied"
 
 
-def test_a_command_that_is_not_there_has_not_happened(tmp_path: Path) -> None:
-    request = RunCommand(words=["/no/such/command"], receipts=tmp_path)
+@pytest.mark.parametrize("words", [["/no/such/command"], ["true", "\0"], [], [None]], ids=repr)
+def test_a_command_that_can_not_be_run_has_not_happened(tmp_path: Path, words: list[str]) -> None:
+    request = RunCommand(words=words, receipts=tmp_path)
     with pytest.raises(NotApplied, match="could not be run"):
         request.apply(KEY)
     assert request.observe(KEY).verdict == "not_applied"
@@ -67,3 +68,32 @@ def test_a_command_that_writes_its_receipt_itself_is_found_although_it_died_afte
         request.apply(KEY)
     found = request.observe(KEY)
     assert (found.verdict, found.output.stdout) == ("applied", "mine")
+
+
+def test_a_folder_of_receipts_that_is_gone_tells_nothing(tmp_path: Path) -> None:
+    request = counting(tmp_path / "receipts")
+    request.apply(KEY)
+    (tmp_path / "receipts").rename(tmp_path / "away")
+    assert request.observe(KEY).verdict == "unknown"
+    (tmp_path / "away").rename(tmp_path / "receipts")
+    assert request.observe(KEY).verdict == "applied"
+
+
+def test_a_command_that_succeeds_is_done_whatever_it_prints_and_whatever_becomes_of_its_receipt(
+    tmp_path: Path,
+) -> None:
+    request = counting(tmp_path / "bytes", "printf 'a\\377'")
+    done = request.apply(KEY)
+    assert done.stdout == "said\na\ufffd"
+    assert request.observe(KEY).output == done
+    gone = counting(tmp_path / "gone", f'mv "{tmp_path}/gone" "{tmp_path}/away"')
+    assert gone.apply(KEY).stdout == "said\n"
+    assert gone.observe(KEY).verdict == "unknown"
+
+
+def test_a_receipt_is_on_the_disk_before_it_counts(tmp_path: Path, synced: list[Path]) -> None:
+    request = counting(tmp_path)
+    receipt = Path(request.apply(KEY).receipt)
+    synced.clear()
+    assert request.observe(KEY).verdict == "applied"
+    assert synced == [receipt, tmp_path]
