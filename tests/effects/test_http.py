@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from pwf.effects.http import HttpAnswer, HttpRequest
-from pwf.errors import InvalidArgument
+from pwf.values import canonical
 from pwf.workflow.effects import NotApplied
 from tests.effects.killed import KEY, is_told_right_wherever_it_is_killed
 
@@ -27,6 +27,9 @@ class Orders:
     loses: int = 0
     answers: int = 201
     headers: dict[str, str] = field(default_factory=dict)
+    hidden: int = 0  # that many read-backs do not find what was taken
+    body: bytes | None = None  # of each answer
+    breaks_off: bool = False
 
 
 @pytest.fixture(autouse=True)
@@ -55,14 +58,16 @@ def orders() -> Iterator[Orders]:
             from urllib.parse import unquote
 
             order = known.taken.get(unquote(self.path.rpartition("/")[2]))
-            self.answer(404 if order is None else 200, order)
+            known.hidden -= 1
+            self.answer(404 if order is None or known.hidden >= 0 else 200, order)
 
         def answer(self, status: int, value: Any) -> None:
-            data = json.dumps(value).encode()
+            data = json.dumps(value).encode() if known.body is None else known.body
             self.send_response(status)
             if 300 <= status < 400:
                 self.send_header("Location", "/elsewhere")
-            self.send_header("Content-Length", str(len(data)))
+            self.send_header("Content-Length", str(len(data) + known.breaks_off))
+            self.close_connection = True
             self.end_headers()
             self.wfile.write(data)
 
@@ -80,9 +85,8 @@ def orders() -> Iterator[Orders]:
 
 
 def request(orders: Orders, **more: Any) -> HttpRequest:
-    return HttpRequest(
-        url=orders.url, body={"pay": 5}, read_back=f"{orders.url}/{{key}}", timeout_s=5, **more
-    )
+    given = {"url": orders.url, "body": {"pay": 5}, "timeout_s": 5, "settle_s": 0}
+    return HttpRequest(**{**given, "read_back": f"{orders.url}/{{key}}", **more})
 
 
 def test_the_request_bears_the_key_and_its_answer_is_the_output(orders: Orders) -> None:
@@ -146,6 +150,43 @@ def test_an_answer_that_is_too_long_is_left_out_and_that_is_said(
     assert request(orders).apply(KEY) == HttpAnswer(status=201, body=None, complete=False)
 
 
-def test_the_key_is_the_effects_own(orders: Orders) -> None:
-    with pytest.raises(InvalidArgument, match="Idempotency-Key"):
-        request(orders, headers={"idempotency-key": "mine"}).apply(KEY)
+@pytest.mark.parametrize(
+    ("fault", "told"),
+    [
+        ({"headers": {"idempotency-key": "mine"}}, "Idempotency-Key is the effect's own"),
+        ({"headers": {"X-Mine": "two\nlines"}}, "Invalid header value"),
+        ({"headers": {"X-Mine": "ǝ"}}, "can't encode"),
+        ({"body": float("nan")}, "no such number"),
+        ({"url": "http://127.0.0.1:1/a b"}, "control characters"),
+        ({"url": "http:///orders"}, "no host"),
+        ({"url": "orders"}, "unknown url type"),
+    ],
+)
+def test_what_can_not_be_sent_has_not_happened(orders: Orders, fault: dict[str, Any], told: str) -> None:
+    with pytest.raises(NotApplied, match=told):
+        request(orders, **fault).apply(KEY)
+    assert orders.received == 0
+
+
+def test_a_404_is_asked_again_for_the_time_in_which_the_server_may_still_come_to_take_the_request(
+    orders: Orders, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pwf.effects.prepared.ASK_AGAIN_S", 0)
+    request(orders).apply(KEY)
+    orders.hidden = 2
+    assert request(orders, settle_s=30).observe(KEY).verdict == "applied"
+    assert request(orders, settle_s=0.01).observe("run1:save:2").verdict == "not_applied"
+    assert orders.hidden <= -3, "it was asked twice at least"
+
+
+@pytest.mark.parametrize("text", ["NaN", '"\\ud800"', "[" * 101 + "]" * 101, "[" * 100_000], ids=repr)
+def test_json_that_no_output_has_room_for_is_kept_as_text(orders: Orders, text: str) -> None:
+    orders.body = text.encode()
+    answer = request(orders).apply(KEY)
+    assert (answer.status, answer.body) == (201, text)
+    canonical(answer)
+
+
+def test_an_answer_that_breaks_off_after_its_status_has_happened(orders: Orders) -> None:
+    orders.breaks_off = True
+    assert request(orders).apply(KEY) == HttpAnswer(status=201, body=None, complete=False)
