@@ -46,17 +46,20 @@ class SendMail(Request[MailSent]):
 
     def apply(self, key: str) -> MailSent:
         """Send it. `NotApplied` when the server could not be reached or answered no; a lost answer is unknown."""
-        message = self._message(key)
+        try:
+            message = self._message(key)
+        except ValueError as error:
+            raise NotApplied(f"this is no mail that could be sent: {error}") from error
         try:
             server = smtplib.SMTP(self.host, self.port, timeout=self.timeout_s)
-        except (OSError, smtplib.SMTPException) as error:
+        except (OSError, ValueError, smtplib.SMTPException) as error:
             raise NotApplied(f"no mail server at {self.host}:{self.port}: {error}") from error
         try:
             self._log_in(server)
             refused = server.send_message(message)
         except smtplib.SMTPRecipientsRefused as error:
             raise NotApplied(f"the mail server took none of the recipients: {error}") from error
-        except smtplib.SMTPResponseException as error:
+        except (smtplib.SMTPResponseException, smtplib.SMTPNotSupportedError) as error:
             raise NotApplied(f"the mail server refused: {error}") from error
         finally:
             with suppress(OSError, smtplib.SMTPException):  # what was answered stands
@@ -72,7 +75,7 @@ class SendMail(Request[MailSent]):
             if self.user is not None and self.password_file is not None:
                 with open(self.password_file, encoding="utf-8") as file:
                     server.login(self.user, file.read().strip())
-        except (OSError, smtplib.SMTPException) as error:
+        except (OSError, ValueError, smtplib.SMTPException) as error:
             raise NotApplied(f"no way into the mail server at {self.host}: {error}") from error
 
     def _message(self, key: str) -> EmailMessage:
@@ -81,6 +84,7 @@ class SendMail(Request[MailSent]):
         message["Date"] = formatdate()
         message["Message-ID"] = message_id_of(key, self.sender)
         message.set_content(self.text)
+        message.as_bytes()  # raises here, before anything is sent, what would raise while it is
         return message
 
 

@@ -6,7 +6,8 @@ import smtplib
 import socketserver
 import threading
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import pytest
 
@@ -127,3 +128,14 @@ def test_a_server_that_goes_away_before_its_answer_leaves_it_unknown(post: Post)
     with pytest.raises(smtplib.SMTPServerDisconnected):
         mail(post).apply(KEY)
     assert len(post.taken) == 1
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [{"subject": "two\nlines"}, {"text": "\ud800"}, {"host": "a" * 64}, {"to": ["ö@example.org"]}],
+    ids=["subject", "text", "host", "address"],
+)
+def test_a_mail_that_can_not_be_sent_was_not_sent(post: Post, fault: dict[str, Any]) -> None:
+    with pytest.raises(NotApplied):
+        replace(mail(post), **fault).apply(KEY)
+    assert post.taken == []
