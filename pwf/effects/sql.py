@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from pwf.effects.prepared import Request
+from pwf.effects.prepared import Request, ask_again
 from pwf.workflow.effects import NotApplied, Observation, applied, not_applied, unknown
 
 TABLE = "pwf_effects"
@@ -38,6 +38,7 @@ class SqlTransaction(Request[SqlDone]):
 
     connect: Callable[[], Any]
     statements: Sequence[tuple[str, Sequence[Any]]]
+    patience_s: float = 60.0  # for so long a database that is busy or away is asked again what has happened
 
     def apply(self, key: str) -> SqlDone:
         """Run them, or give the output of the try that did. Everything that fails before COMMIT is `NotApplied`."""
@@ -53,6 +54,9 @@ class SqlTransaction(Request[SqlDone]):
 
     def observe(self, key: str) -> Observation:
         """Try to take the key, which waits for a transaction of the old connection to end, and give it back."""
+        return ask_again(lambda: self._look(key), "unknown", self.patience_s)
+
+    def _look(self, key: str) -> Observation:
         try:
             with closing(self._opened()) as database:
                 done = _claim(database, key)

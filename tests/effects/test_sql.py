@@ -89,6 +89,7 @@ def rows(connect: Connect, table: str = "tally") -> list[tuple[Any, ...]]:
 def adds(connect: Connect, name: str = "a") -> SqlTransaction:
     return SqlTransaction(
         connect=connect,
+        patience_s=0,
         statements=[
             (f"INSERT INTO tally VALUES ('{name}', 1)", ()),
             (f"UPDATE tally SET n = n + 1 WHERE name = '{name}' RETURNING n", ()),
@@ -159,10 +160,27 @@ def test_a_transaction_that_still_goes_on_is_unknown_and_never_denied(connect: C
     assert adds(impatient).observe(KEY).verdict == "not_applied"
 
 
+def test_a_database_that_is_busy_is_asked_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pwf.effects.prepared.ASK_AGAIN_S", 0)
+    opened: list[sqlite3.Connection] = []
+
+    def impatient() -> sqlite3.Connection:
+        if len(opened) == 3:
+            other.rollback()
+        opened.append(sqlite3.connect(tmp_path / "data.db", timeout=0))
+        return opened[-1]
+
+    with closing(sqlite3.connect(tmp_path / "data.db", isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        request = SqlTransaction(connect=impatient, statements=[], patience_s=30)
+        assert request.observe(KEY).verdict == "not_applied"
+    assert len(opened) == 4
+
+
 def test_a_database_that_is_not_there_has_had_nothing_done_to_it_and_tells_nothing() -> None:
     def nowhere() -> Any:
         raise OSError("no route")
 
     with pytest.raises(NotApplied, match="no route"):
         SqlTransaction(connect=nowhere, statements=[]).apply(KEY)
-    assert SqlTransaction(connect=nowhere, statements=[]).observe(KEY).verdict == "unknown"
+    assert SqlTransaction(connect=nowhere, statements=[], patience_s=0).observe(KEY).verdict == "unknown"
