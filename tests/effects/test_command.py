@@ -50,7 +50,9 @@ def test_a_command_that_fails_is_unknown_unless_its_exit_code_says_that_it_did_n
     assert undone.observe(KEY).verdict == "not_applied"
 
 
-@pytest.mark.parametrize("words", [["/no/such/command"], ["true", "\0"], [], [None]], ids=repr)
+@pytest.mark.parametrize(
+    "words", [["/no/such/command"], ["true", "\0"], [], [None]], ids=["absent", "nul", "none", "no text"]
+)
 def test_a_command_that_can_not_be_run_has_not_happened(tmp_path: Path, words: list[str]) -> None:
     request = RunCommand(words=words, receipts=tmp_path)
     with pytest.raises(NotApplied, match="could not be run"):

@@ -179,7 +179,11 @@ def test_a_404_is_asked_again_for_the_time_in_which_the_server_may_still_come_to
     assert orders.hidden <= -3, "it was asked twice at least"
 
 
-@pytest.mark.parametrize("text", ["NaN", '"\\ud800"', "[" * 101 + "]" * 101, "[" * 100_000], ids=repr)
+@pytest.mark.parametrize(
+    "text",
+    ["NaN", '"\\ud800"', "[" * 101 + "]" * 101, "[" * 100_000],
+    ids=["nan", "surrogate", "deep", "deeper"],
+)
 def test_json_that_no_output_has_room_for_is_kept_as_text(orders: Orders, text: str) -> None:
     orders.body = text.encode()
     answer = request(orders).apply(KEY)
