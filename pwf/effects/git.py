@@ -240,7 +240,8 @@ def git(repository: str | os.PathLike[str], *words: str, stdin: str = "") -> str
 
     Bytes that are no UTF-8 are kept as Python keeps those of file names.
     """
-    command = ["git", "-C", os.fspath(repository), *words]
+    # What git itself says it has done is on the disk only with `core.fsync`.
+    command = ["git", "-C", os.fspath(repository), "-c", "core.fsync=committed", *words]
     environment = {**os.environ, "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C"}
     try:
         done = subprocess.run(

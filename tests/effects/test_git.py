@@ -299,3 +299,19 @@ def test_a_pushed_tag_is_found_by_its_own_object(cloned: tuple[Path, Path]) -> N
     request = GitPush(ref="refs/tags/v1", source="v1", repository=work)
     assert request.apply(KEY).object == tag.object == git(bare, "rev-parse", "refs/tags/v1")
     assert request.observe(KEY).verdict == "applied"
+
+
+def test_a_commit_and_a_tag_are_on_the_disk_before_they_count(
+    work: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    version = tuple(map(int, git(work, "version").split()[2].split(".")[:2]))
+    if version < (2, 37):
+        pytest.skip("this git does not tell what it syncs (from 2.37)")
+    (work / "file").write_text("1")
+    for name, request in (
+        ("commit", GitCommit(paths=["file"], message="change", repository=work)),
+        ("tag", GitTag(name="v1", message="one", repository=work)),
+    ):
+        monkeypatch.setenv("GIT_TRACE2_EVENT", str(tmp_path / name))
+        request.apply(KEY)
+        assert '"category":"fsync"' in (tmp_path / name).read_text(), f"git synced nothing of the {name}"
