@@ -30,9 +30,11 @@ def setting(tmp_path):
     return found
 
 
-async def launched(setting: Setting, nursery: trio.Nursery, flow: Any = None) -> tuple[str, Process, Finish]:
+async def launched(
+    setting: Setting, nursery: trio.Nursery, flow: Any = None, **more: Any
+) -> tuple[str, Process, Finish]:
     """A run whose runner has begun, with its last word, which it has not said yet; another run waits for capacity."""
-    run_id = setting.start(flow or linear(1))
+    run_id = setting.start(flow or linear(1), **more)
     setting.start(linear(1))
     await setting.begin(nursery)
     await trio.sleep(0.1)

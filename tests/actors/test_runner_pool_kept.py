@@ -48,6 +48,18 @@ async def test_the_next_run_of_the_definition_has_the_same_process(tmp_path: Pat
         assert len(set(pids)) == 1
 
 
+async def test_one_to_which_a_value_could_not_be_given_ends(tmp_path: Path) -> None:
+    async with running_pool() as pool:
+        project = await kept(tmp_path, pool)
+        process = await project.acquire(isolate="keep")
+        process.values.close()
+        await stay(project, process)
+        assert await until_dead([process.identity])
+        again = await project.acquire(isolate="keep")
+        assert again is not process
+        await stay(project, again)
+
+
 async def test_another_environment_or_definition_has_another_process(tmp_path: Path) -> None:
     async with running_pool() as pool:
         project = await kept(tmp_path, pool)

@@ -53,7 +53,7 @@ class Process:
     def __init__(self, number: int) -> None:
         self.identity = Identity(pid=number, start_tick=number, boot_id="boot-1", session=number)
         self.stream, self.theirs = runner_streams()
-        self.values, _ = memory_stream_pair()
+        self.values, self.theirs_values = memory_stream_pair()
         self.on_exit: Callable[[], object] | None = None
         self.has_left = False
         self.prints = SimpleNamespace(folder="", attempt=0, limit=0)
@@ -191,9 +191,9 @@ class Setting:
         self.life = trio.CancelScope()  # of the scheduler
         self.pause: Callable[[str], Awaitable[None]] | None = None  # of the store, at each point of a commit
 
-    def start(self, flow: WorkflowGraph) -> str:
+    def start(self, flow: WorkflowGraph, **more: Any) -> str:
         flow = WorkflowGraph(name=flow.name, start=flow.start, nodes=flow.nodes)
-        return self.world.start(flow)
+        return self.world.start(flow, **more)
 
     def command(self, flow: WorkflowGraph, **more: Any) -> StartRun:
         """To start a run of it."""

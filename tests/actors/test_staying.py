@@ -12,6 +12,7 @@ from pwf.protocol.runner import Finish, Leaving
 from pwf.store.control import Control, cancel
 from pwf.store.custody import standing_runners
 from tests.actors.test_run_supervisor import COMMIT_S, PROOF_S, launched, setting, status
+from pwf.values import INLINE_BYTES_MAX
 from tests.actors.test_scheduler import LATER, Process, Setting
 from tests.store.world import IDEMPOTENT, graph, node
 
@@ -21,9 +22,11 @@ pytestmark = pytest.mark.trio
 STAYS = Leaving(childless=True, stays=True)
 
 
-async def begun(setting: Setting, nursery: trio.Nursery, flow: Any = None) -> tuple[str, Process, Finish]:
+async def begun(
+    setting: Setting, nursery: trio.Nursery, flow: Any = None, **more: Any
+) -> tuple[str, Process, Finish]:
     """A run whose process may stay, before its last word; what goes back is kept in `given_back`."""
-    run_id, process, last = await launched(setting, nursery, flow)
+    run_id, process, last = await launched(setting, nursery, flow, **more)
     process.given_back = []  # type: ignore[attr-defined]
     process.goes_back = process.given_back.append  # type: ignore[attr-defined]
     process.stay = lambda: process.goes_back(process)  # type: ignore[attr-defined]
@@ -166,3 +169,31 @@ async def test_what_kept_a_process_from_staying_is_counted_with_the_last_reason(
     await trio.sleep(0.1)
     (known,) = setting.pool.kept._known.values()
     assert (known.stayed, known.ended, known.last_reason) == (0, 1, "not as before: the umask")
+@pytest.mark.parametrize("stops", [False, True])
+async def test_a_process_is_counted_as_stayed_when_it_has_gone_back_and_not_before(
+    setting, nursery, autojump_clock, stops
+):
+    run_id, process, last = await begun(setting, nursery)
+    setting.pause.seconds = {"executed": COMMIT_S}
+    await process.say(last, STAYS)
+    await trio.sleep(COMMIT_S / 2)
+    assert not setting.pool.kept._known
+    if stops:
+        await setting.scheduler.stop_run(run_id, LATER)
+    setting.pause.seconds = {}
+    await trio.sleep(2 * COMMIT_S + PROOF_S)
+    assert sum(one.stayed for one in setting.pool.kept._known.values()) == int(not stops)
+
+
+async def test_the_values_of_a_further_run_can_be_read_from_the_process_that_goes_back(
+    setting, nursery, autojump_clock
+):
+    _, process, last = await begun(setting, nursery, input="x" * 2 * INLINE_BYTES_MAX)
+    await process.say(last, STAYS)
+    await trio.sleep(0.1)
+    assert stays(process)
+    with trio.move_on_after(1) as waits:
+        await process.theirs_values.receive_some()
+    assert waits.cancelled_caught, "the daemon's end is open"
+
+

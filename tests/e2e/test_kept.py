@@ -54,10 +54,10 @@ def _kept(world: World, name: str) -> dict[str, object]:
 
 
 def test_runs_share_a_process_one_after_the_other_and_each_bears_its_own_name(world: World) -> None:
-    _write(world, "shared")
+    _write(world, "shared", "len(ctx.input)")
     runs = []
     for _ in range(4):
-        runs.append(world.start("shared"))
+        runs.append(world.start("shared", "x" * 10_000))  # which is read by its digest
         world.finish(runs[-1])
     outputs = [world.output(run_id) for run_id in runs]
     assert len({pid for pid, _ in outputs}) < len(runs)

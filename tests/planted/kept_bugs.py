@@ -50,6 +50,14 @@ KEPT_BUGS = (
     ),
     Bug(
         "kept",
+        "the socket for values closes with the run",
+        SUPERVISOR,
+        "            nursery.cancel_scope.cancel()",
+        "            await process.values.aclose()\n            nursery.cancel_scope.cancel()",
+        STAYING_TESTS,
+    ),
+    Bug(
+        "kept",
         "an answer that comes late is taken for the next launch",
         "pwf/runner/base/wire.py",
         "        while not isinstance(message := self._receive(blocking=True), Launch):\n            pass\n",

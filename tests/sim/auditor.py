@@ -317,13 +317,14 @@ class Auditor:
         if run is not None:
             self.said.launched(launch, run, stale=stale)
 
-    def stays(self, process: Any) -> None:
-        """A process that waits for a further run has nothing of the last one: no marker, no row."""
+    def stays(self, process: Any, *, reads: bool) -> None:
+        """A process that waits for a further run has nothing of the last one (marker, row), and can still read."""
         self.check(
             process.marker == WAITING_MARKER, f"{process.marker} is given up before its process waits again"
         )
         rows = self._rows_of(process)
         self.check(not rows, f"a process that waits again stands in no row: {rows}")
+        self.check(reads, "a process that waits again can read the values of its next run")
 
     def _rows_of(self, process: Any) -> list[Any]:
         identity = process.identity

@@ -115,7 +115,7 @@ class HeldRunner:
         self.identity = process.identity
         self.marker = process.marker
         self.stream = DaemonEnd(pool, process, stream)
-        self.values = values
+        self.values = ValuesEnd(values)
         self.prints = SimpleNamespace(folder="", attempt=0, limit=0)
         self.survivors = ()
         self.on_exit: Callable[[], object] | None = None
@@ -144,7 +144,7 @@ class HeldRunner:
         """As `RunnerProcess.stay`."""
         self.marker, self.on_exit = WAITING_MARKER, None
         if self._process.alive:
-            self._world.auditor.stays(self._process)
+            self._world.auditor.stays(self._process, reads=not self.values.is_closed)
         self._pool.waiting.setdefault(self._key, []).append(self)
 
     def _tell_exit(self) -> None:
@@ -174,8 +174,22 @@ class HeldRunner:
         """The same at once, as when the daemon's process ends."""
         self.on_exit = None
         self.stream.close()
-        _close(self.values)
+        _close(self.values.stream)
         self._pool.held.pop(self, None)
+
+
+class ValuesEnd:
+    """The daemon's end of the stream for values. `is_closed`: by whoever serves it, and not with the daemon."""
+
+    def __init__(self, stream: Any) -> None:
+        self.stream = stream
+        self.is_closed = False
+        self.send_all, self.receive_some = stream.send_all, stream.receive_some
+
+    async def aclose(self) -> None:
+        """Close, and remember it."""
+        self.is_closed = True
+        await self.stream.aclose()
 
 
 class DaemonEnd(RunnerStream):

@@ -340,7 +340,7 @@ class SimRunner:
         await self._say(last)
 
     async def _read_values(self, launch: Launch) -> None:
-        """Read what is told by digest. The daemon may hang up in the middle of it."""
+        """Read what is told by digest. The daemon may hang up in the middle of it, which ends this process."""
         told = [launch.input, *(step.output for step in launch.past if step.output is not None)]
         splitter = FrameSplitter(RUNNER_FRAME_BYTES_MAX)
         for name in sorted({value.digest for value in told if value.digest is not None}):
@@ -351,13 +351,14 @@ class SimRunner:
                     received = await self._values.receive_some()
                     await self._process.breathe()
                     if not received:
-                        return
+                        raise trio.BrokenResourceError
                     for line in splitter.feed(bytes(received)):
                         chunk = value_answer.decode(line)
                         data, last = data + chunk.data, chunk.last
                         self._world.auditor.said.answered_a_read(launch, name, missing=chunk.missing)
             except (trio.BrokenResourceError, trio.ClosedResourceError):
-                return
+                self._process.died = True
+                raise ProcessEnds from None
             self._world.auditor.said.was_read(name, data)
 
     # --- steps --------------------------------------------------------------------------------------------

@@ -123,14 +123,19 @@ class SocketStream(trio.abc.Stream):
         self.close()
         await trio.lowlevel.checkpoint()
 
+    @property
+    def is_closed(self) -> bool:
+        """Whether this end is."""
+        return self.socket.fileno() < 0
+
     def close(self) -> None:
         """The same, at once."""
-        if self.socket.fileno() >= 0:
+        if not self.is_closed:
             trio.lowlevel.notify_closing(self.socket)
             self.socket.close()
 
     def _fault(self) -> trio.BrokenResourceError | trio.ClosedResourceError:
-        return trio.ClosedResourceError() if self.socket.fileno() < 0 else trio.BrokenResourceError()
+        return trio.ClosedResourceError() if self.is_closed else trio.BrokenResourceError()
 
 
 async def acquire(lock: trio.Lock | trio.Semaphore) -> None:

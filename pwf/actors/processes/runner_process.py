@@ -203,8 +203,14 @@ class RunnerProcess:
             await self._exited.wait()
 
     def stay(self) -> None:
-        """Its run is over, its row is gone, and it has said that it waits for another. Its holder has it no more."""
+        """Its run is over, its row is gone, and it has said that it waits for another. Its holder has it no more.
+
+        One to which a value could not be given has hung up with its daemon, whatever it says: it is ended.
+        """
         assert self.goes_back is not None
+        if self.values.is_closed:
+            self.discard()
+            return
         self.marker, self.on_exit = WAITING_MARKER, None
         self.prints.folder, self.prints.attempt = "", 0
         self.goes_back(self)

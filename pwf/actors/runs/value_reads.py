@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import msgspec
 import trio
 
@@ -22,15 +24,18 @@ def has_values(launch: Launch) -> bool:
 
 
 async def serve_values(stream: trio.abc.Stream, store: StoreHandle, run_id: str) -> None:
-    """Answer until the runner's end closes, or says something that is no request. Closes the stream."""
+    """Answer until the runner's end closes, or says something that is no request. Closes the stream then.
+
+    Cancelled, it leaves the stream open: the process may have a further run.
+    """
     splitter = FrameSplitter(REQUEST_BYTES_MAX)
-    async with stream:  # else a runner whose request failed would wait for its answer for ever
-        try:
-            while data := await stream.receive_some(REQUEST_BYTES_MAX):
-                for line in splitter.feed(bytes(data)):
-                    await _answer(stream, store, run_id, value_request.decode(line).digest)
-        except (trio.BrokenResourceError, trio.ClosedResourceError, msgspec.MsgspecError, PwfError):
-            return  # the runner sees a closed socket, and its step fails with that
+    with contextlib.suppress(
+        trio.BrokenResourceError, trio.ClosedResourceError, msgspec.MsgspecError, PwfError
+    ):
+        while data := await stream.receive_some(REQUEST_BYTES_MAX):
+            for line in splitter.feed(bytes(data)):
+                await _answer(stream, store, run_id, value_request.decode(line).digest)
+    await stream.aclose()  # else a runner whose request failed would wait for its answer for ever
 
 
 async def _answer(stream: trio.abc.Stream, store: StoreHandle, run_id: str, digest: str) -> None:

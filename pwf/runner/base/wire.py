@@ -225,13 +225,17 @@ class Wire:
 
 
 class ValueReader:
-    """Reads values of this run by digest. Any thread may call; one read goes on at a time."""
+    """Reads values of this run by digest. Any thread may call; one read goes on at a time.
+
+    `is_answered`: no answer is on its way, as it is when a read was broken off. Another run must not get that answer.
+    """
 
     def __init__(self, connection: socket.socket) -> None:
         self._socket = connection
         self._splitter = FrameSplitter(RUNNER_FRAME_BYTES_MAX)
         self._lines: deque[bytes] = deque()
         self._lock = allocate_lock()
+        self.is_answered = True
 
     def fetch(self, value: Value, what: str) -> bytes:
         """The bytes of a value, inline or not. `NotFound` when the daemon has not got it."""
@@ -250,6 +254,7 @@ class ValueReader:
         return data
 
     def _read(self, digest: str, what: str) -> bytes:
+        was_answered, self.is_answered = self.is_answered, False
         try:
             self._socket.sendall(encode_line([ReadValue(digest=digest)]))
         except OSError as error:
@@ -257,6 +262,7 @@ class ValueReader:
         pieces: list[bytes] = []
         while True:
             chunk = value_answer.decode(self._line())
+            self.is_answered = was_answered and (chunk.missing or chunk.last)
             if chunk.missing:
                 raise NotFound(f"{what} (digest {digest}) is not in the store")
             pieces.append(chunk.data)
