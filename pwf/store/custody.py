@@ -97,7 +97,7 @@ def runner_gone(tx: Tx, command: RunnerGone) -> None:
     if command.proved:
         runner_is_gone(tx, command.entity_no, command.generation)
     else:
-        runner_is_ending(tx, command.entity_no, command.generation)
+        runner_is_ending(tx, command.entity_no, command.generation, command.given_up)
     tx.changed(subject(command.kind, command.name))
 
 

@@ -21,9 +21,11 @@ def runner_is_live(tx: Tx, entity_no: int, generation: int, identity: Identity) 
     tx.run(Q.runner_started, _identity(entity_no, generation, identity))
 
 
-def runner_is_ending(tx: Tx, entity_no: int, generation: int) -> None:
-    """The process has nothing more to do; it is still to be proved dead."""
+def runner_is_ending(tx: Tx, entity_no: int, generation: int, given_up: Identity | None = None) -> None:
+    """The process has nothing more to do; it is still to be proved dead. `given_up`: it has no row any more."""
     tx.run(Q.runner_ending, {"entity_no": entity_no, "generation": generation})
+    if given_up is not None:
+        tx.run(Q.runner_again, {**_identity(entity_no, generation, given_up), "now": tx.now.wall_ms})
 
 
 def runner_is_gone(tx: Tx, entity_no: int, generation: int) -> None:

@@ -14,6 +14,14 @@ WHERE entity_no = :entity_no AND generation = :generation
 -- The process's work is over; it is still to be proved dead.
 UPDATE runners SET state = 'ending' WHERE entity_no = :entity_no AND generation = :generation
 
+-- name: runner_again
+-- Of a process that was given up with its entity's last word, and then not proved dead; nobody has the entity since then.
+INSERT INTO runners(entity_no, generation, epoch, state, created_wall_ms, pid, start_tick, boot_id, session)
+SELECT e.entity_no, e.generation, (SELECT generation FROM entities WHERE entity_no = 0), 'ending', :now,
+  :pid, :start_tick, :boot_id, :session
+FROM entities e WHERE e.entity_no = :entity_no AND e.generation = :generation
+ON CONFLICT (entity_no) DO NOTHING
+
 -- name: delete_runner
 -- Nothing of the process is the entity's any more.
 DELETE FROM runners WHERE entity_no = :entity_no AND generation = :generation

@@ -23,6 +23,7 @@ from typing import NamedTuple
 import msgspec
 
 from pwf.protocol.runner import StepError
+from pwf.protocol.spawn import Identity
 from pwf.protocol.survivors import Survivor
 from pwf.store.tx import Tx
 
@@ -33,7 +34,7 @@ class RunnerGone(msgspec.Struct, frozen=True, kw_only=True):
     `timed_out`: we ended it because the attempt's time was over. `stopped`: it was ended with or by the daemon or
     the machine, which counts against nobody. `begun`: it may have been told to begin; else its effect has not
     happened. `died`: it ended by itself in the middle of the attempt, of what `error` says. Else `error` is kept with
-    an interrupted attempt.
+    an interrupted attempt. `given_up`: the process, if its row went with the last word, since it was to stay.
     """
 
     entity_no: int
@@ -51,6 +52,7 @@ class RunnerGone(msgspec.Struct, frozen=True, kw_only=True):
     )
     printed: int = 0
     survivors: tuple[Survivor, ...] = ()
+    given_up: Identity | None = None
 
 
 class Rule(NamedTuple):

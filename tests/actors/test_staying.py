@@ -8,6 +8,7 @@ import pytest
 import trio
 
 from pwf.actors.runs import run_supervisor
+from pwf.actors.runs.recovery import REREAD_S
 from pwf.protocol.runner import Finish, Leaving
 from pwf.store.control import Control, cancel
 from pwf.store.custody import standing_runners
@@ -119,6 +120,31 @@ async def test_what_ends_its_run_ends_the_process(setting, nursery, autojump_clo
     assert process.asked_childless == [False], "it is not waited for: it would not leave"
     assert await rows(setting, run_id) == 0
     assert await setting.violations() == ()
+
+
+async def test_a_process_that_was_to_stay_and_is_stopped_and_not_proved_dead_is_found_by_recovery(
+    setting, nursery, autojump_clock
+):
+    async def never(**_: Any) -> bool:
+        return False
+
+    run_id, process, last = await begun(setting, nursery)
+    process.prove_dead = never  # type: ignore[method-assign]
+    setting.pool.custody.dead = False
+    setting.pause.seconds = {"executed": COMMIT_S}
+    await process.say(last, STAYS)
+    await trio.sleep(0.1)
+    await setting.scheduler.stop_run(run_id, LATER)
+    setting.pause.seconds = {}
+    await trio.sleep(2 * COMMIT_S + 1)
+    assert (await status(setting, run_id), await rows(setting, run_id), stays(process)) == (
+        "completed",
+        1,
+        False,
+    )
+    setting.pool.custody.dead = True
+    await trio.sleep(3 * REREAD_S)
+    assert await rows(setting, run_id) == 0
 
 
 async def test_a_process_whose_run_was_cancelled_before_its_last_word_does_not_stay(

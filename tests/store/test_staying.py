@@ -2,6 +2,8 @@
 
 import pytest
 
+from pwf.protocol.spawn import Identity
+from tests.store.test_recovery import take_over
 from tests.store.world import graph, linear, node
 
 
@@ -39,3 +41,19 @@ def test_otherwise_the_row_stays_until_the_process_is_proved_dead(world, why):
     applied = runner.apply([runner.finished(1, to=to)])
     assert not applied.gone
     assert rows(world) == [(runner.run_id, 1)]
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_a_process_that_is_not_proved_dead_has_its_row_again_unless_its_run_has_another_by_now(world, again):
+    take_over(world)
+    runner = world.run(graph(node("w", kind="wait", to="b"), node("b")))
+    runner.stays = True
+    assert runner.wait(delay_ms=0) == "park"
+    generation = world.launch(runner.run_id).fence.generation if again else 1
+    identity = Identity(pid=77, start_tick=7, boot_id=world.clock.boot_id, session=77)
+    runner.gone(proved=False, given_up=identity)
+    assert rows(world) == [(runner.run_id, generation)]
+    if not again:
+        assert world.sql("SELECT pid, state, epoch FROM runners") == [(77, "ending", world.epoch)]
+        runner.gone()
+        assert rows(world) == []

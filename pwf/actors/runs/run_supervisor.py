@@ -487,6 +487,7 @@ class RunSupervisor:
             printed=self._printed,
             survivors=self._survivors,
         )
+            given_up=self._process.identity if self._row_gone and self._process is not None else None,
         await self._write(runner_gone, gone, along=self._phase is Phase.ENDED and proved)
 
     async def _write(self, handler: Callable[[Tx, C], R], command: C, *, along: bool = False) -> R:
