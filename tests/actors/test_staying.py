@@ -12,8 +12,8 @@ from pwf.actors.runs.recovery import REREAD_S
 from pwf.protocol.runner import Finish, Leaving
 from pwf.store.control import Control, cancel
 from pwf.store.custody import standing_runners
-from tests.actors.test_run_supervisor import COMMIT_S, PROOF_S, launched, setting, status
 from pwf.values import INLINE_BYTES_MAX
+from tests.actors.test_run_supervisor import COMMIT_S, PROOF_S, launched, setting, status
 from tests.actors.test_scheduler import LATER, Process, Setting
 from tests.store.world import IDEMPOTENT, graph, node
 
@@ -186,15 +186,6 @@ async def test_a_process_that_leaves_does_not_go_back(setting, nursery, autojump
     assert await status(setting, run_id) == "completed"
 
 
-async def test_what_kept_a_process_from_staying_is_counted_with_the_last_reason(
-    setting, nursery, autojump_clock
-):
-    _, process, last = await begun(setting, nursery)
-    await process.say(last, Leaving(childless=True, not_kept="not as before: the umask"))
-    process.leave()
-    await trio.sleep(0.1)
-    (known,) = setting.pool.kept._known.values()
-    assert (known.stayed, known.ended, known.last_reason) == (0, 1, "not as before: the umask")
 @pytest.mark.parametrize("stops", [False, True])
 async def test_a_process_is_counted_as_stayed_when_it_has_gone_back_and_not_before(
     setting, nursery, autojump_clock, stops
@@ -223,3 +214,12 @@ async def test_the_values_of_a_further_run_can_be_read_from_the_process_that_goe
     assert waits.cancelled_caught, "the daemon's end is open"
 
 
+async def test_what_kept_a_process_from_staying_is_counted_with_the_last_reason(
+    setting, nursery, autojump_clock
+):
+    _, process, last = await begun(setting, nursery)
+    await process.say(last, Leaving(childless=True, not_kept="not as before: the umask"))
+    process.leave()
+    await trio.sleep(0.1)
+    (known,) = setting.pool.kept._known.values()
+    assert (known.stayed, known.ended, known.last_reason) == (0, 1, "not as before: the umask")

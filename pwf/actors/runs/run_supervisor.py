@@ -232,6 +232,7 @@ class RunSupervisor:
         if not self._row_gone:
             await self._settle(True, None)
         self._process = None
+        self._world.pool.kept.note(self._admission.definition_id)
         process.stay()
         self._free_capacity()
 
@@ -381,7 +382,7 @@ class RunSupervisor:
         for message in messages:
             if isinstance(message, Leaving):
                 self._last_word = message
-                if message.stays or message.not_kept:
+                if message.not_kept:
                     self._world.pool.kept.note(self._admission.definition_id, message.not_kept)
                 if message.childless and not message.stays:
                     self.handle.leaves_nothing = self._process
@@ -486,8 +487,8 @@ class RunSupervisor:
             attempt=None if self._current is None else self._current.attempt,
             printed=self._printed,
             survivors=self._survivors,
-        )
             given_up=self._process.identity if self._row_gone and self._process is not None else None,
+        )
         await self._write(runner_gone, gone, along=self._phase is Phase.ENDED and proved)
 
     async def _write(self, handler: Callable[[Tx, C], R], command: C, *, along: bool = False) -> R:
