@@ -75,6 +75,21 @@ def test_files_of_attempts_that_were_never_committed_are_forgotten(pipes: Pipes,
     assert files(tmp_path) == {"1.out": b"x"}
 
 
+def test_what_is_printed_between_two_runs_is_nobodys(pipes: Pipes, tmp_path: Path) -> None:
+    pipes.printed.begin(1)
+    os.write(pipes.out, b"one")
+    pipes.printed.leave()
+    os.write(pipes.out, b"nobody's")
+    assert pipes.printed.take(pipes.printed.ends[0])
+    os.write(pipes.out, b"nobody's")
+    (tmp_path / "next").mkdir()
+    pipes.printed.enter(str(tmp_path / "next" / "run"), LIMIT)
+    pipes.printed.begin(1)
+    os.write(pipes.out, b"two")
+    assert pipes.printed.end() == 3
+    assert (files(tmp_path), files(tmp_path / "next")) == ({"1.out": b"one"}, {"1.out": b"two"})
+
+
 def test_what_is_printed_after_the_files_were_closed_is_appended(pipes: Pipes, tmp_path: Path) -> None:
     pipes.printed.begin(1)
     os.write(pipes.out, b"step")

@@ -39,8 +39,17 @@ class Printed:
             self._arrived.register(end, select.POLLIN)
 
     def enter(self, folder: str, limit: int) -> None:
-        """What is printed from here on is another run's."""
-        self._folder, self._limit = folder, limit
+        """What is printed from here on is a run's. What was printed while there was none is nobody's."""
+        with self._lock:
+            self._empty()
+            self._folder, self._limit = folder, limit
+
+    def leave(self) -> None:
+        """The run is over: its files have all that it printed, and are closed."""
+        forking.flush()
+        with self._lock:
+            self._empty()
+            self._folder = ""
 
     def forget_from(self, attempt: int) -> None:
         """Remove what an earlier runner left of attempts that were never committed, whose numbers come again."""
@@ -72,19 +81,23 @@ class Printed:
     def end(self) -> int:
         """All that the attempt has printed is in its files, which are closed. How many bytes they have."""
         forking.flush()
-        if not self._arrived.poll(0) and self._files == [None, None]:
-            return sum(self._sizes)
         with self._lock:
-            for index, end in enumerate(self.ends):
-                for _ in range(ROUNDS_MAX):
-                    data = read_now(end)
-                    if not data:
-                        break
-                    self._keep(index, data)
-                file, self._files[index] = self._files[index], None
-                if file is not None:
-                    self._sizes[index] = file.close()
+            self._empty()
         return sum(self._sizes)
+
+    def _empty(self) -> None:
+        """Read what is in the pipes, and close the files."""
+        if not self._arrived.poll(0) and self._files == [None, None]:
+            return
+        for index, end in enumerate(self.ends):
+            for _ in range(ROUNDS_MAX):
+                data = read_now(end)
+                if not data:
+                    break
+                self._keep(index, data)
+            file, self._files[index] = self._files[index], None
+            if file is not None:
+                self._sizes[index] = file.close()
 
     def _keep(self, index: int, data: bytes) -> None:
         if not self._folder:

@@ -37,7 +37,7 @@ _LIMITS = tuple(sorted({getattr(resource, name) for name in dir(resource) if nam
 _LOGGING_AS_IMPORTED: object = (0, [("", 30, True, False, 0)], [])  # the level of its root is WARNING
 
 
-class Process:
+class ProcessState:
     """As it is now. `differs` names the first thing that is otherwise by then."""
 
     def __init__(self) -> None:
@@ -55,16 +55,17 @@ class Process:
         """What is not as it was, in words; None when nothing is."""
         if (opened := _descriptors()) != self._descriptors:
             return _named_descriptors(self._descriptors, opened)
-        if self._has_threads():
-            return "its threads"
         for what, look, objects, values in self._looks:
             found, state = look()
             if state != values or len(found) != len(objects) or not all(map(is_, found, objects)):
                 return what
         return self._differs_inside()
 
-    def _has_threads(self) -> bool:
-        """Whether there are others than before. One that was joined has a moment, which the kernel needs to end it."""
+    def has_threads(self) -> bool:
+        """Whether there are others than before. One that was joined has a moment, which the kernel needs to end it.
+
+        To be asked before `differs`: one that is about to end may change the rest until then.
+        """
         for _ in range(SETTLE_ROUNDS_MAX):
             if _threads() == self._threads:
                 return False
