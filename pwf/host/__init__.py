@@ -15,6 +15,7 @@ from pwf.host.identity import Bearer, Identity, Process
 if sys.platform == "darwin":
     from pwf.host.macos import (
         SAFE_TO_FORK,
+        SAFE_TO_KEEP,
         ReservedVariable,
         boot_id,
         children,
@@ -47,6 +48,7 @@ if sys.platform == "darwin":
 else:
     from pwf.host.linux import (
         SAFE_TO_FORK,
+        SAFE_TO_KEEP,
         boot_id,
         children,
         command_of,
@@ -104,6 +106,7 @@ def raise_open_files(wanted: int = 65_536) -> int:
 
 __all__ = [
     "SAFE_TO_FORK",
+    "SAFE_TO_KEEP",
     "Bearer",
     "Identity",
     "Process",

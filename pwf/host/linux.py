@@ -9,6 +9,7 @@ import contextlib
 import ctypes
 import errno
 import functools
+import io
 import os
 import shlex
 import signal
@@ -23,6 +24,7 @@ from pwf.host.identity import Bearer, Identity, Process
 from pwf.host.linux_environ import read_variable, stat_fields
 
 SAFE_TO_FORK = True
+SAFE_TO_KEEP = True  # a process after a run: what the run has left in it can be seen
 _BOOT_ID = "/proc/sys/kernel/random/boot_id"
 _PR_SET_NAME = 15
 _SO_PEERPIDFD = 77
@@ -211,12 +213,10 @@ def open_descriptors() -> dict[int, str]:
 
 def signal_state() -> str:
     """Which signals are blocked, ignored and caught, as the kernel has it (handlers of C code included)."""
-    found = []
-    for line in Path("/proc/self/status").read_text().splitlines():
-        name, _, value = line.partition(":")
-        if name in ("SigBlk", "SigIgn", "SigCgt"):
-            found.append(f"{name}:{int(value, 16) & ~_LIBC_SIGNALS:x}")
-    return " ".join(found)
+    with io.FileIO("/proc/self/status") as file:
+        text = file.read()
+    _, blocked, _, ignored, _, caught = text[text.index(b"SigBlk:") :].split(maxsplit=6)[:6]  # in this order
+    return f"{int(blocked, 16):x} {int(ignored, 16):x} {int(caught, 16) & ~_LIBC_SIGNALS:x}"
 
 
 def memory_private_bytes(pid: int) -> int:

@@ -27,6 +27,7 @@ from pwf.host.identity import Bearer, Identity, Process
 assert sys.platform == "darwin"  # a type checker elsewhere skips what follows
 
 SAFE_TO_FORK = False
+SAFE_TO_KEEP = False
 _SOL_LOCAL, _LOCAL_PEERCRED, _LOCAL_PEERPID = 0, 1, 2
 _NETWORK_FILESYSTEMS = frozenset(("nfs", "smbfs", "afpfs", "webdav", "ftp", "macfuse", "osxfuse"))
 

@@ -1,6 +1,7 @@
 """What became of the processes of definitions that ask to keep them: how many stayed, how many did not, and why not.
 
-Counts of this daemon, in memory and bounded in number: they explain, and nothing is decided by them.
+Counts of this daemon, in memory and bounded in number: they explain, and nothing is decided by them. A published
+table: the pool has it, and each supervisor notes in it at once what became of its own process.
 """
 
 from __future__ import annotations

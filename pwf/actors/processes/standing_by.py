@@ -1,7 +1,8 @@
 """Runners that stand by: forked ahead, or kept after a run; published by the pool, taken by whoever admits one.
 
 `StandbyRunners` is the published table, with a `StandingBy` for each template: the pool puts runners in, others take
-them out at once and may put them back. Whoever took one owns it. It tells the pool only by a wake-up, at which the pool
+them out at once and may put them back; a supervisor, too, puts its own back in when that stays (`RunnerProcess.stay`).
+Whoever took one owns it. It tells the pool only by a wake-up, at which the pool
 looks at it again. Promises: one runner is given out once; one that has died is not, nor one whose interpreter or
 loaded files are others by now; closed, a `StandingBy` keeps none.
 """

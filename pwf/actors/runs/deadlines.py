@@ -3,7 +3,9 @@
 A cancel scope for each receive would cost more than the receiving, and nearly every step ends long before its time. So
 one task looks when the earliest deadline is over that it has heard of, which by then is mostly another's.
 Owns when it looks next. Promises: nobody is woken before its deadline, and everybody soon after it.
-In: `watch`, `note`. Out: wake-ups, which may be late for what has ended meanwhile. If it dies: the daemon ends.
+In: what is watched, a published table: `watch`, `note` and `forget` change it at once, from any task, as a message for
+each step would cost more than the step's receive. Each supervisor puts in and takes out itself alone.
+Out: wake-ups, which may be late for what has ended meanwhile. If it dies: the daemon ends.
 """
 
 from __future__ import annotations

@@ -69,8 +69,7 @@ def run_template(descriptor: int, reserved: host.ReservedVariable) -> int:
         control.send(answer)
         return 0
     preload(workflow)
-    keeps = workflow.to_graph().isolate == "keep"
-    project = ProjectState(project_modules) if keeps else None
+    project = project_to_keep(workflow)
     gc.collect()
     gc.freeze()  # what is loaded lives as long as the process: never walk it again, so that its pages stay shared
     gc.disable()
@@ -92,6 +91,12 @@ def preload(workflow: Workflow[Any]) -> None:
         *(("trio", "concurrent.futures.thread", "subprocess") if loops else ()),
     ):
         importlib.import_module(name)
+
+
+def project_to_keep(workflow: Workflow[Any]) -> ProjectState | None:
+    """What its runners are compared with after a run, if they may have further ones."""
+    keeps = host.SAFE_TO_KEEP and workflow.to_graph().isolate == "keep"
+    return ProjectState(project_modules) if keeps else None
 
 
 def load(request: Load, marker: str) -> tuple[Workflow[Any] | None, Loaded]:
