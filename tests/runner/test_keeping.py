@@ -14,7 +14,9 @@ import pytest
 from pwf import host
 from pwf.protocol.crashlab import LAB_VARIABLE
 from pwf.protocol.graph import WorkflowGraph
-from pwf.protocol.runner import MARKER_VARIABLE, Finish, Leaving, StepReply, encode_line
+from pwf.protocol.runner import MARKER_VARIABLE, Finish, Leaving, PastStep, StepReply, Value, encode_line
+from pwf.runner.spawn.template import project_to_keep
+from pwf.workflow.workflow import Workflow
 from tests.runner.spawning import (
     ENVIRONMENT,
     WAITING_MARKER,
@@ -27,7 +29,7 @@ from tests.runner.spawning import (
 
 #: A project whose one step does what its input says, in the module's own names.
 FLOW = """
-import dataclasses, functools, itertools, pathlib, random, types
+import collections, dataclasses, functools, itertools, pathlib, random, threading, types
 import steps
 from pwf import Workflow
 
@@ -66,7 +68,36 @@ class Slotted:
         self.value = 1
 
 
-thing, slotted = Thing(), Slotted()
+class Private:
+    __slots__ = ("__value", "unset")
+
+    def __getattr__(self, name):
+        raise RuntimeError("not configured")
+
+    def set(self, value):
+        self.__value = value
+
+
+class Lazy:  # as a library's settings that nobody has configured yet
+    @property
+    def __class__(self):
+        raise RuntimeError("not configured")
+
+    def __getattr__(self, name):
+        raise RuntimeError("not configured")
+
+
+class Odd(dict):
+    def __len__(self):
+        raise RuntimeError("not to be asked")
+
+    __iter__ = keys = values = items = __len__
+
+
+thing, slotted, private, lazy, odd = Thing(), Slotted(), Private(), Lazy(), Odd(a=1)
+private.set(1)
+counts = collections.Counter(a=1)
+guard, reentrant = threading.Lock(), threading.RLock()
 
 
 @functools.lru_cache
@@ -93,7 +124,7 @@ more = counter()
 
 @flow.compute
 def step(ctx):
-    own = {}
+    own = {"ctx": ctx}
     exec(ctx.input, globals(), own)
     return own.get("answer")
 """
@@ -149,6 +180,25 @@ LEFT = {
     "an alarm": ("import signal; signal.alarm(99)", "a timer"),
     "a stream": ("import sys, io; sys.stdout = io.StringIO()", "standard streams"),
     "a stream's way": ("import sys; sys.stdout.reconfigure(line_buffering=False)", "standard streams"),
+    "a stream that writes through": (
+        "import sys; sys.stdout.reconfigure(write_through=True)",
+        "standard streams",
+    ),
+    "a descriptor that no longer waits": ("import os; os.set_blocking(1, False)", "descriptors: 1"),
+    "a signal that C code ignores": ("import ctypes; ctypes.CDLL(None).signal(10, 1)", "a signal's handling"),
+    "a timeout of sockets": ("import socket; socket.setdefaulttimeout(3)", "timeout of sockets"),
+    "a child that its garbage starts": (
+        "class Late:\n"
+        "    def __del__(self):\n"
+        "        __import__('os').posix_spawn('/bin/sleep', ['sleep', '30'], {})\n"
+        "late = Late(); late.own = late",
+        "left a child process",
+    ),
+    "a lock that is held": ("guard.acquire()", "flow.guard"),
+    "a lock that is held more than once": ("reentrant.acquire()", "flow.reentrant"),
+    "a private slot": ("private.set(2)", "flow.private"),
+    "an entry of a dictionary of its own kind": ("dict.__setitem__(odd, 'b', 2)", "flow.odd"),
+    "a count": ("counts['a'] += 1", "flow.counts"),
     "an exit handler": ("import atexit; atexit.register(print)", "exit handlers"),
     "a finalizer": ("import weakref; weakref.finalize(Thing, print)", "exit handlers"),
     "an audit hook": ("import sys; sys.addaudithook(lambda *_: None)", "audit hook"),
@@ -232,6 +282,7 @@ HARMLESS = {
     "a path": "str(folder / 'file'), hash(folder), folder.parts",
     "an input and an output of a type of its own": "import msgspec; msgspec.json.encode(point); Point(2)",
     "a cycle": "a = []; a.append(a)",
+    "a lock that is free again": "guard.acquire(); guard.release()",
     "a filled cache that is cleared": "squared(3); squared.cache_clear()",
 }
 
@@ -362,6 +413,47 @@ def test_each_run_stands_in_its_folder_and_prints_to_its_own(
         assert (tmp_path / f"{name}-output" / "1.out").read_text() == f"{name}\n"
 
 
+def test_what_is_printed_after_the_last_step_is_no_other_runs(
+    template: tuple[TemplatePeer, WorkflowGraph], tmp_path: Path
+) -> None:
+    made, graph = template
+    runner = made.fork()
+    late = "class Late:\n    def __del__(self):\n        print('late', flush=True)\nlate = Late(); late.own = late"
+    for name, text in (("one", late), ("two", "print('two')")):
+        runner.launch(graph, given=text, runs_per_process=9, output_folder=str(tmp_path / name))
+        assert isinstance(runner.receive(), Finish)
+        assert runner.receive() == STAYS
+    assert (tmp_path / "one" / "1.out").read_text() == "late\n"
+    assert (tmp_path / "two" / "1.out").read_text() == "two\n"
+
+
+def test_a_read_of_a_value_that_was_broken_off_ends_the_process_whose_next_run_would_get_its_answer(
+    template: tuple[TemplatePeer, WorkflowGraph],
+) -> None:
+    made, graph = template
+    runner = made.fork()
+    before = PastStep(node="step", visit=1, outcome="completed", output=Value(digest="d" * 64, size=9))
+    runner.launch(graph, given=BREAKS_OFF, runs_per_process=9, past=(before,))
+    assert isinstance(runner.receive(), Finish)
+    leaving = runner.receive()
+    assert isinstance(leaving, Leaving)
+    assert (leaving.stays, "read of a value" in leaving.not_kept) == (False, True)
+
+
+#: Nobody answers, until a signal's handler raises.
+BREAKS_OFF = """
+import signal
+def ring(*_): raise LookupError
+before = signal.signal(signal.SIGALRM, ring)
+signal.setitimer(signal.ITIMER_REAL, 0.01)
+try:
+    ctx.outputs["step"]
+except LookupError:
+    pass
+signal.signal(signal.SIGALRM, before)
+"""
+
+
 def test_it_ends_when_its_socket_closes_while_it_waits(template: tuple[TemplatePeer, WorkflowGraph]) -> None:
     made, graph = template
     runner = made.fork()
@@ -374,6 +466,11 @@ NEVER = {
     "an iterator": ("ids = iter([1, 2])", "pass", "flow.ids, an iterator"),
     "a count": ("import itertools\nids = itertools.count()", "pass", "flow.ids, an iterator"),
     "too much": ("large = list(range(60_000))", "pass", "more than 50,000 entries"),
+    "what can not be looked at": (
+        "class Odd:\n    __dict__ = property(lambda self: 1 / 0)\nodd = Odd()",
+        "pass",
+        "flow.odd, which could not be looked at: ZeroDivisionError",
+    ),
     "a module that a step imports": (
         "def more():\n    import lazy",
         "more()",
@@ -391,6 +488,20 @@ def test_what_can_not_be_compared_is_never_kept(case: str, zygote: ZygotePeer, t
     made, loaded = zygote.template(bundle)
     assert loaded.unsafe is None
     assert said in run(made.fork(), graph_of(bundle), "").not_kept
+
+
+def test_where_the_system_can_not_show_what_a_run_has_left_no_process_is_kept(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    flow = Workflow("flow", isolate="keep")
+
+    @flow.compute
+    def step(ctx: Any) -> None:
+        pass
+
+    assert project_to_keep(flow) is not None
+    monkeypatch.setattr(host, "SAFE_TO_KEEP", False)
+    assert project_to_keep(flow) is None
 
 
 def test_a_crash_lab_keeps_no_process(zygote: ZygotePeer, tmp_path: Path) -> None:

@@ -232,12 +232,14 @@ def execute_root(path: str, text: bytes, texts: Mapping[str, bytes]) -> ModuleTy
 def project_modules() -> dict[str, ModuleType]:
     """The modules of this process that were loaded here, by their names."""
     ours = (SourceLoader, ExtensionLoader)
-    modules = list(sys.modules.items())
-    return {
-        name: one
-        for name, one in modules
-        if isinstance(getattr(getattr(one, "__spec__", None), "loader", None), ours)
-    }
+    return {name: one for name, one in list(sys.modules.items()) if isinstance(_loader(one), ours)}
+
+
+def _loader(module: object) -> object:
+    """What has loaded it, without asking code of a module that stands for another."""
+    if not issubclass(type(module), ModuleType):
+        return None
+    return getattr(object.__getattribute__(module, "__dict__").get("__spec__"), "loader", None)
 
 
 def _answer_to_stem(module: ModuleType, stem: str) -> None:

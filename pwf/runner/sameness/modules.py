@@ -3,14 +3,17 @@
 Owns a shallow copy of it, made once after loading. What is compared: the names of each module, the containers that they
 name, the attributes of classes and of other objects there, functions with their defaults, closures and attributes, and
 how far an `lru_cache` is filled. What lies deeper, or in objects of C code, it can't see; where it knows that it can't
-(an iterator), or there is too much to compare, it says so each time. Promises: objects are compared by identity, so
-that no code of theirs is called. Must never change a module, but for the note of a warning that Python has put there.
+(an iterator), or there is too much to compare, it says so each time. Promises: objects are compared by identity, and
+asked for nothing by ways of their own (`__class__`, `__getattr__`, an `items` of theirs); where one raises all the same
+while this is made, nothing is the same. Must never change a module, but for the note of a warning that Python has put
+there.
 """
 
 from __future__ import annotations
 
 import os
 import sys
+from _thread import RLock, allocate_lock
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from functools import _lru_cache_wrapper, partial
@@ -25,6 +28,7 @@ _PLAIN = frozenset(
     {str, int, float, complex, bool, bytes, type(None), CodeType, BuiltinFunctionType, tuple, frozenset}
 )
 _ORDERED = (list, set, deque)
+_LOCKS = (type(allocate_lock()), RLock)
 #: Of modules only the project's; loggers are looked at as a whole; a path never changes, but notes what it has found.
 _APART = (("types", "ModuleType"), ("logging", "Logger"), ("pathlib", "PurePath"))
 _of_function = attrgetter("__code__", "__defaults__", "__kwdefaults__")
@@ -39,7 +43,7 @@ class ProjectState:
     def __init__(self, find: Callable[[], Modules]) -> None:
         self._find = find
         self._modules = dict(find())
-        self._names = frozenset(module.__name__ for module in self._modules.values())
+        self._names = frozenset(vars(module).get("__name__") for module in self._modules.values())
         self._unseen: str | None = None  # what can't be compared
         self._entries = 0
         self._seen: set[int] = set()
@@ -89,7 +93,8 @@ class ProjectState:
         ):
             return self._named_function()
         for label, find, objects in self._objects:
-            if not all(map(is_, find(), objects)):
+            found = tuple(find())
+            if len(found) != len(objects) or not all(map(is_, found, objects)):
                 return label
         for label, read, state in self._states:
             if read() != state:
@@ -124,57 +129,80 @@ class ProjectState:
         if kind in _PLAIN or depth > DEPTH_MAX or id(value) in self._seen or self._unseen is not None:
             return
         self._seen.add(id(value))
-        if isinstance(value, FunctionType):
-            self._take_function(label, value, depth)
-        elif isinstance(value, dict):
+        try:
+            if issubclass(kind, FunctionType):
+                self._take_function(label, value, depth)
+            elif issubclass(kind, (dict, *_ORDERED)):
+                self._take_container(label, value, kind)
+            else:
+                self._take_object(label, value, kind, depth)
+        except BaseException as error:  # noqa: BLE001 - user code: descriptors and metaclasses of the project's objects
+            self._unseen = f"{label}, which could not be looked at: {type(error).__name__}"
+
+    def _take_container(self, label: str, value: Any, kind: type) -> None:
+        if kind is dict:
             self._mapping(label, value)
-        elif isinstance(value, _ORDERED):
+        elif issubclass(kind, dict):
+            if self._has_room(2 * dict.__len__(value)):
+                self._same_objects(label, lambda: (*dict.keys(value), *dict.values(value)))
+        elif kind in _ORDERED:
             if self._has_room(len(value)):
                 self._items.append((label, value, tuple(value)))
-        elif isinstance(value, bytearray):
-            self._state(label, lambda: bytes(value))
-        elif isinstance(value, _lru_cache_wrapper):
-            self._state(label, lambda: value.cache_info()[1::2])
-            self._take(label, value.__wrapped__, depth)
-        elif isinstance(value, _loaded_type("random", "Random")):
-            self._state(label, value.getstate)
         else:
-            self._take_object(label, value, kind, depth)
+            (base,) = (one for one in _ORDERED if issubclass(kind, one))
+            if self._has_room(base.__len__(value)):
+                self._same_objects(label, lambda: base.__iter__(value))
 
     def _take_object(self, label: str, value: Any, kind: type, depth: int) -> None:
-        if isinstance(value, type):
-            if value.__module__ in self._names:
-                self._mapping(label, vars(value))
-                self._take_each(label, vars(value), depth)
-        elif isinstance(value, staticmethod | classmethod):
+        if issubclass(kind, bytearray):
+            self._state(label, lambda: bytes(value))
+        elif issubclass(kind, _lru_cache_wrapper):
+            self._state(label, lambda: value.cache_info()[1::2])
+            self._take(label, value.__wrapped__, depth)
+        elif issubclass(kind, _loaded_type("random", "Random")):
+            self._state(label, value.getstate)
+        elif issubclass(kind, _LOCKS):
+            self._state(
+                label, lambda: repr(value).startswith("<locked")
+            )  # an RLock has no `locked` before 3.14
+        elif issubclass(kind, type):
+            names = type.__getattribute__(value, "__dict__")
+            if names.get("__module__") in self._names:
+                self._mapping(label, names)
+                self._take_each(label, names, depth)
+        else:
+            self._take_parts(label, value, kind, depth)
+
+    def _take_parts(self, label: str, value: Any, kind: type, depth: int) -> None:
+        if issubclass(kind, staticmethod | classmethod):
             self._take(label, value.__func__, depth)
-        elif isinstance(value, MethodType):
+        elif issubclass(kind, MethodType):
             self._take(label, value.__func__, depth)
             self._take(label, value.__self__, depth)
-        elif isinstance(value, property):
+        elif issubclass(kind, property):
             for part in (value.fget, value.fset, value.fdel):
                 self._take(label, part, depth)
-        elif isinstance(value, partial):
+        elif issubclass(kind, partial):
             self._take(label, value.func, depth)
             self._take(label, value.keywords, depth)
-        elif hasattr(kind, "__next__"):
+        elif any("__next__" in vars(one) for one in kind.__mro__):
             self._unseen = f"{label}, an iterator, whose state can't be compared"
-        elif depth < DEPTH_MAX and not any(isinstance(value, _loaded_type(*apart)) for apart in _APART):
+        elif depth < DEPTH_MAX and not any(issubclass(kind, _loaded_type(*apart)) for apart in _APART):
             self._take_instance(label, value, kind, depth)
 
     def _take_instance(self, label: str, value: Any, kind: type, depth: int) -> None:
-        attributes = getattr(value, "__dict__", None)
-        if isinstance(attributes, dict):
+        attributes = _attribute(value, "__dict__")
+        if type(attributes) is dict:
             self._mapping(label, attributes)
             self._take_each(label, attributes, depth)
         slots = _slots(kind)
         if slots:
-            self._same_objects(label, lambda: [getattr(value, name, None) for name in slots])
-            self._take_each(label, {name: getattr(value, name, None) for name in slots}, depth)
+            self._same_objects(label, lambda: [_attribute(value, name) for name in slots])
+            self._take_each(label, {name: _attribute(value, name) for name in slots}, depth)
 
     def _take_each(self, label: str, attributes: Mapping[str, Any], depth: int) -> None:
         for name, value in tuple(attributes.items()):
-            if not (name.startswith("__") and name.endswith("__")):
+            if not (str(name).startswith("__") and str(name).endswith("__")):
                 self._take(f"{label}.{name}", value, depth + 1)
 
     def _take_function(self, label: str, function: FunctionType, depth: int) -> None:
@@ -223,11 +251,21 @@ def _loaded_type(module: str, name: str) -> Any:
     return getattr(sys.modules.get(module), name, ())
 
 
+def _attribute(value: object, name: str) -> Any:
+    """What is there, without asking code of the value's type for what is not."""
+    try:
+        return object.__getattribute__(value, name)
+    except AttributeError:
+        return _NOTHING
+
+
 def _slots(kind: type) -> tuple[str, ...]:
     found: list[str] = []
     for one in kind.__mro__:
         names = vars(one).get("__slots__", vars(one).get("__struct_fields__", ()))
-        found += (names,) if isinstance(names, str) else names
+        for name in (names,) if isinstance(names, str) else names:
+            is_private = name.startswith("__") and not name.endswith("__")
+            found.append(f"_{one.__name__.lstrip('_')}{name}" if is_private else name)
     return tuple(name for name in found if name not in ("__dict__", "__weakref__"))
 
 

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import _locale
 import _signal  # type: ignore[import-not-found]  # `signal` wraps each of its functions in enums
+import _socket
 import atexit
 import builtins
 import contextvars
+import fcntl
 import gc
 import os
 import resource
@@ -34,6 +36,7 @@ _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 _SIGNALS = range(1, _signal.NSIG)
 _TIMERS = (_signal.ITIMER_REAL, _signal.ITIMER_VIRTUAL, _signal.ITIMER_PROF)
 _LIMITS = tuple(sorted({getattr(resource, name) for name in dir(resource) if name.startswith("RLIMIT_")}))
+_STREAM_WAYS = ("line_buffering", "write_through", "encoding", "errors")
 _LOGGING_AS_IMPORTED: object = (0, [("", 30, True, False, 0)], [])  # the level of its root is WARNING
 
 
@@ -114,6 +117,7 @@ def finalizers() -> int:
 # --- what is looked at: objects, which are compared by identity, and values ------------------------------------------
 
 Look = tuple[Sequence[object], object]
+Descriptor = tuple[int, int, bool, int]
 
 
 def _threads() -> int:
@@ -126,8 +130,8 @@ def _handlers() -> Look:
     return tuple(map(_signal.getsignal, _SIGNALS)), None
 
 
-def _mask() -> Look:
-    return (), _signal.pthread_sigmask(_signal.SIG_BLOCK, ())
+def _kernel_signals() -> Look:
+    return (), host.signal_state()  # with handlers of C code
 
 
 def _wakeup() -> Look:
@@ -149,7 +153,7 @@ def _umask() -> Look:
 
 def _streams() -> Look:
     found = (sys.stdin, sys.stdout, sys.stderr, sys.__stdin__, sys.__stdout__, sys.__stderr__)
-    return found, [(getattr(one, "line_buffering", 0), getattr(one, "errors", 0)) for one in found[:3]]
+    return found, [[getattr(one, name, 0) for name in _STREAM_WAYS] for one in found[:3]]
 
 
 def _at_exit() -> Look:
@@ -204,6 +208,10 @@ def _path() -> Look:
     return (sys.path, sys.argv), (list(sys.path), list(sys.argv))
 
 
+def _timeouts() -> Look:
+    return (), _socket.getdefaulttimeout()
+
+
 def _locales() -> Look:
     return (), _locale.setlocale(_locale.LC_ALL, None)
 
@@ -232,7 +240,7 @@ def _warnings() -> Look:
 
 _LOOKS: tuple[tuple[str, Callable[[], Look]], ...] = (
     ("the signal handlers", _handlers),
-    ("the signal mask", _mask),
+    ("the signal mask or a signal's handling", _kernel_signals),
     ("the wake-up descriptor of signals", _wakeup),
     ("a timer", _timers),
     ("the umask", _umask),
@@ -245,6 +253,7 @@ _LOOKS: tuple[tuple[str, Callable[[], Look]], ...] = (
     ("the session", _session),
     ("the priority or the processors", _scheduling),
     ("sys.path or sys.argv", _path),
+    ("the timeout of sockets", _timeouts),
     ("the locale", _locales),
     ("logging", _logging),
     ("the filters of warnings", _warnings),
@@ -256,8 +265,8 @@ def _variables() -> dict[bytes, bytes]:
     return variables
 
 
-def _descriptors() -> dict[str, tuple[int, int, bool]]:
-    """Each open descriptor, and what it is open on."""
+def _descriptors() -> dict[str, Descriptor]:
+    """Each open descriptor, what it is open on, and how."""
     found = {}
     for name in os.listdir("/proc/self/fd"):
         number = int(name)
@@ -265,13 +274,12 @@ def _descriptors() -> dict[str, tuple[int, int, bool]]:
             state = os.fstat(number)
         except OSError:  # the descriptor of the listing itself
             continue
-        found[name] = state.st_dev, state.st_ino, os.get_inheritable(number)
+        flags = fcntl.fcntl(number, fcntl.F_GETFL)
+        found[name] = state.st_dev, state.st_ino, os.get_inheritable(number), flags
     return found
 
 
-def _named_descriptors(
-    before: dict[str, tuple[int, int, bool]], now: dict[str, tuple[int, int, bool]]
-) -> str:
+def _named_descriptors(before: dict[str, Descriptor], now: dict[str, Descriptor]) -> str:
     names = host.open_descriptors()
     opened = [f"{fd} ({names.get(int(fd), 'closed')})" for fd in now if before.get(fd) != now[fd]]
     return f"descriptors: {', '.join(opened or [fd for fd in before if fd not in now])}"
