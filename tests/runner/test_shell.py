@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import sys
@@ -12,6 +13,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from pwf import host
 from pwf.protocol.runner import encode_line
 from pwf.runner.kinds.command import Terminations
 from pwf.workflow.effects import NotApplied, idempotent, manual
@@ -255,6 +257,26 @@ def test_a_manual_command_is_settled_by_its_end() -> None:
     ]
     for command, settled in ends:
         assert shell(command, effect=effect).last.settled == settled
+
+
+def test_a_command_that_can_be_watched_no_longer_is_killed_and_nobody_knows_what_it_has_done(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """It has run, so it is never rejected: an effect that must not be repeated would be."""
+    found = host.descendants
+    failures = [OSError(errno.EMFILE, "no descriptor is left")]
+
+    def descendants(pid: int) -> Any:
+        if failures:
+            raise failures.pop()
+        return found(pid)
+
+    monkeypatch.setattr("pwf.host.descendants", descendants)
+    command = ["sh", "-c", f"echo $$ > {tmp_path / 'pid'}; exec sleep 600"]
+    run = shell(command, effect=manual("mail"), timeout=seconds(0.5))
+    assert (run.last.outcome, run.last.settled) == ("failed", "unknown")
+    assert "no descriptor is left" in message(run)
+    assert is_dead(int((tmp_path / "pid").read_text()))
 
 
 def test_a_timeout_ends_the_command_politely_when_it_listens() -> None:

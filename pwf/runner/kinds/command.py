@@ -54,8 +54,16 @@ class CommandEnd:
     leftovers: tuple[Survivor, ...] = ()
 
 
+class NotStarted(Exception):
+    """Nothing of the command has run; `error` says why."""
+
+    def __init__(self, error: OSError | ValueError) -> None:
+        super().__init__(str(error))
+        self.error = error
+
+
 def run_command(command: Command) -> CommandEnd:
-    """Run it to its end. Raises `OSError` or `ValueError` when it can't be started: then nothing has run.
+    """Run it to its end. Raises `NotStarted`; after anything else that it raises the command has run, and is killed.
 
     SIGTERM to the runner meanwhile ends the command as a timeout does, and then the runner.
     """
@@ -63,6 +71,9 @@ def run_command(command: Command) -> CommandEnd:
         running = _Running(command, terminations)
         try:
             end = running.supervise()
+        except BaseException:
+            running.kill()
+            raise
         finally:
             running.close()
     descendants.reap()
@@ -75,7 +86,10 @@ class Terminations:
     """SIGTERM to this process makes `descriptor` readable while a command runs, and ends nothing by itself."""
 
     def __enter__(self) -> Terminations:
-        self.descriptor, self._write = os.pipe()
+        try:
+            self.descriptor, self._write = os.pipe()
+        except OSError as error:
+            raise NotStarted(error) from None
         os.set_blocking(self.descriptor, False)
         os.set_blocking(self._write, False)
         self._woke_before = signal.set_wakeup_fd(self._write, warn_on_full_buffer=False)
@@ -109,8 +123,18 @@ class _Running:
     def __init__(self, command: Command, terminations: Terminations) -> None:
         self._command = command
         self._terminations = terminations
-        self._beside = descendants.snapshot()
         self._code: int | None = None
+        self._exit: int | None = None
+        self._arrived = 0
+        self._input = memoryview(command.stdin or b"")
+        self._poll = select.poll()
+        try:
+            self._beside = descendants.snapshot()
+            self._start(command)
+        except (OSError, ValueError) as error:
+            raise NotStarted(error) from None
+
+    def _start(self, command: Command) -> None:
         ours: list[int] = []
         theirs: list[int] = []
         try:
@@ -129,17 +153,22 @@ class _Running:
                 os.close(descriptor)
         self._outputs = {ours[-2]: command.stdout, ours[-1]: command.stderr}
         self._stdin = None if command.stdin is None else ours[0]
-        self._arrived = 0
-        self._input = memoryview(command.stdin or b"")
+
+    def _listen(self) -> None:
         self._exit = host.open_child_exit(self._pid)
-        self._poll = select.poll()
-        for descriptor in (*self._outputs, terminations.descriptor):
+        for descriptor in (*self._outputs, self._terminations.descriptor):
             self._poll.register(descriptor, select.POLLIN)
         if self._exit is not None:
             self._poll.register(self._exit, select.POLLIN)
         if self._stdin is not None:
             os.set_blocking(self._stdin, False)
             self._poll.register(self._stdin, select.POLLOUT)
+
+    def kill(self) -> None:
+        """End it where it can be watched no longer. What has left its group is ended as what a step leaves behind."""
+        if not self._ended():
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self._pid, signal.SIGKILL)
 
     def close(self) -> None:
         """Let go of its pipes, whatever it is doing."""
@@ -151,6 +180,7 @@ class _Running:
 
     def supervise(self) -> CommandEnd:
         """Wait for its end, for as long as it may take, and for all that it has left."""
+        self._listen()
         late = not self._until(self._ended, self._command.timeout_s)
         leftovers: tuple[Survivor, ...] = ()
         if late:

@@ -44,7 +44,8 @@ KIND: NodeKind = "shell"
 
 def run(step: Step) -> Ended:
     """Ask the function for the command, run it, and read what it said."""
-    from pwf.runner.kinds.command import run_command  # imports what runs without commands do without
+    # imports what runs without commands do without
+    from pwf.runner.kinds.command import NotStarted, run_command
 
     try:
         command = command_of(step, call(step, step.node.fn, step.node.is_async))
@@ -54,9 +55,13 @@ def run(step: Step) -> Ended:
         return timed_out(step, late, settled=_if_manual(step, "unknown"))
     try:
         end = run_command(command)
-    except (OSError, ValueError) as error:
-        report = plain_error("command_not_started", _not_started(command, error), step.node.id)
+    except NotStarted as failure:
+        report = plain_error("command_not_started", _not_started(command, failure.error), step.node.id)
         return Ended(outcome="failed", error=report, settled=_if_manual(step, "rejected"))
+    except OSError as error:
+        message = f"{_shown(command.argv)} was killed, for it could be watched no longer: {error}"
+        report = plain_error("command_failed", message, step.node.id)
+        return Ended(outcome="failed", error=report, settled=_if_manual(step, "unknown"))
     step.survivors = end.leftovers
     if end.timed_out:
         return timed_out(step, StepTimedOut(), settled=_if_manual(step, "unknown"))
