@@ -16,7 +16,7 @@ from pathlib import Path
 
 import msgspec
 
-from pwf.effects.prepared import Request
+from pwf.effects.prepared import UNTOLD, Request, tells_exit_codes
 from pwf.workflow.effects import NotApplied, Observation, applied, not_applied, unknown
 
 OUTPUT_CHARS_MAX = 16 * 1024
@@ -50,6 +50,8 @@ class RunCommand(Request[CommandDone]):
 
     def apply(self, key: str) -> CommandDone:
         """Run it. `NotApplied` when it could not begin, or says so; another exit code leaves it unknown."""
+        if not tells_exit_codes():
+            raise NotApplied(f"the command {UNTOLD}")
         receipt, begun = self._receipt(key), self._begun(key)
         try:
             _write(begun, "")

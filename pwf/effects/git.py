@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from pwf.effects.prepared import Request, ask_again
+from pwf.effects.prepared import UNTOLD, Request, ask_again, tells_exit_codes
 from pwf.workflow.effects import NotApplied, Observation, applied, not_applied, unknown
 
 TRAILER = "Pwf-Effect"
@@ -240,6 +240,8 @@ def git(repository: str | os.PathLike[str], *words: str, stdin: str = "") -> str
 
     Bytes that are no UTF-8 are kept as Python keeps those of file names.
     """
+    if not tells_exit_codes():
+        raise GitFailed(f"git {words[0]} {UNTOLD}")
     # What git itself says it has done is on the disk only with `core.fsync`.
     command = ["git", "-C", os.fspath(repository), "-c", "core.fsync=committed", *words]
     environment = {**os.environ, "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C"}

@@ -6,6 +6,7 @@ since both are made by the author's one function, which must depend on ctx alone
 
 from __future__ import annotations
 
+import signal
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -111,3 +112,11 @@ def _key(ctx: Context[Any]) -> str:
             hint="give the prepared effect to its decorator: @flow.action(effect=NAME.effect)",
         )
     return ctx.effect_key
+
+
+def tells_exit_codes() -> bool:
+    """Whether it can be known how a command ends: where SIGCHLD is ignored, every one seems to have ended well."""
+    return signal.getsignal(signal.SIGCHLD) != signal.SIG_IGN
+
+
+UNTOLD = "was not begun: this process ignores SIGCHLD, so nobody could tell how it ends"

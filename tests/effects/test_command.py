@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from pathlib import Path
 
 import pytest
 
 from pwf.effects.command import CommandFailed, RunCommand
+from pwf.effects.git import GitFailed, git
 from pwf.workflow.effects import NotApplied
 from tests.effects.killed import KEY, is_told_right_wherever_it_is_killed
 
@@ -48,6 +50,19 @@ def test_a_command_that_fails_is_unknown_unless_its_exit_code_says_that_it_did_n
     with pytest.raises(NotApplied, match="exit code 4"):
         undone.apply(KEY)
     assert undone.observe(KEY).verdict == "not_applied"
+
+
+def test_where_nobody_could_tell_how_it_ends_it_is_not_begun(tmp_path: Path) -> None:
+    request = counting(tmp_path, "exit 3")
+    before = signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    try:
+        with pytest.raises(NotApplied, match="SIGCHLD"):
+            request.apply(KEY)
+        with pytest.raises(GitFailed, match="SIGCHLD"):
+            git(tmp_path, "rev-parse", "HEAD")
+    finally:
+        signal.signal(signal.SIGCHLD, before)
+    assert happened(tmp_path) == 0
 
 
 @pytest.mark.parametrize(

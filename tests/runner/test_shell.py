@@ -279,6 +279,16 @@ def test_a_command_that_can_be_watched_no_longer_is_killed_and_nobody_knows_what
     assert is_dead(int((tmp_path / "pid").read_text()))
 
 
+def test_an_exit_code_that_nobody_knows_is_no_success() -> None:
+    def command(ctx: Any) -> list[str]:
+        signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel reaps then, and tells nobody
+        return ["sh", "-c", "exit 3"]
+
+    run = shell(command, effect=manual("mail"), ok_exit_codes=(0, 3))
+    assert (run.last.outcome, run.last.settled) == ("failed", "unknown")
+    assert "nobody knows how" in message(run)
+
+
 def test_a_timeout_ends_the_command_politely_when_it_listens() -> None:
     script = "trap 'echo bye; exit 0' TERM; while :; do sleep 0.01; done"
     started = time.monotonic()

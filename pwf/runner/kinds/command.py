@@ -47,9 +47,9 @@ class Command:
 
 @dataclass(frozen=True, slots=True)
 class CommandEnd:
-    """`exit_code` is negative for a signal; `leftovers`: what had to be killed after it."""
+    """`exit_code` is negative for a signal, None when nobody knows it; `leftovers`: what had to be killed after it."""
 
-    exit_code: int
+    exit_code: int | None
     timed_out: bool
     leftovers: tuple[Survivor, ...] = ()
 
@@ -124,6 +124,7 @@ class _Running:
         self._command = command
         self._terminations = terminations
         self._code: int | None = None
+        self._is_reaped = False
         self._exit: int | None = None
         self._arrived = 0
         self._input = memoryview(command.stdin or b"")
@@ -188,7 +189,7 @@ class _Running:
         else:
             leftovers = self._settle()
         self._drain()
-        return CommandEnd(self._code or 0, timed_out=late, leftovers=leftovers)
+        return CommandEnd(self._code, timed_out=late, leftovers=leftovers)
 
     def _settle(self) -> tuple[Survivor, ...]:
         """After the command's own end: let the rest end by itself for a moment, then kill it; what it was."""
@@ -225,14 +226,15 @@ class _Running:
     # --- what holds of it ---
 
     def _ended(self) -> bool:
-        if self._code is None:
+        if not self._is_reaped:
             try:
                 pid, status = os.waitpid(self._pid, os.WNOHANG)
             except ChildProcessError:  # somebody else has reaped it, and nobody can tell any more
-                pid, status = self._pid, 0
+                self._is_reaped = True
+                return True
             if pid:
-                self._code = os.waitstatus_to_exitcode(status)
-        return self._code is not None
+                self._is_reaped, self._code = True, os.waitstatus_to_exitcode(status)
+        return self._is_reaped
 
     def _quiet(self) -> bool:
         return not self._outputs

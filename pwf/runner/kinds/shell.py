@@ -1,7 +1,7 @@
 """Shell nodes: the function gives the command; its exit code decides the outcome.
 
 A manual effect is applied when the exit code is one of `ok_exit_codes`, rejected when the command never
-started (or the function raised `NotApplied`), and unknown after anything else.
+started (or the function raised `NotApplied`), and unknown after anything else, an exit code that nobody knows included.
 """
 
 from __future__ import annotations
@@ -65,10 +65,10 @@ def run(step: Step) -> Ended:
     step.survivors = end.leftovers
     if end.timed_out:
         return timed_out(step, StepTimedOut(), settled=_if_manual(step, "unknown"))
-    if end.exit_code not in _options(step).ok_exit_codes:
+    if end.exit_code is None or end.exit_code not in _options(step).ok_exit_codes:
         report = plain_error("command_failed", _failure(command, end), step.node.id)
         return Ended(outcome="failed", error=report, settled=_if_manual(step, "unknown"))
-    return _completed(step, command, end)
+    return _completed(step, command, end, end.exit_code)
 
 
 def command_of(step: Step, value: object) -> Command:
@@ -96,12 +96,12 @@ def command_of(step: Step, value: object) -> Command:
         raise StepRaised(error) from None
 
 
-def _completed(step: Step, command: Command, end: CommandEnd) -> Ended:
+def _completed(step: Step, command: Command, end: CommandEnd, exit_code: int) -> Ended:
     applied = _if_manual(step, "applied")
     out, err = command.stdout, command.stderr
     try:
         result = _options(step).result(
-            end.exit_code,
+            exit_code,
             Captured.of(bytes(out.kept), out.dropped),
             Captured.of(bytes(err.kept), err.dropped),
             leftovers=len(end.leftovers),
@@ -158,7 +158,9 @@ def _failure(command: Command, end: CommandEnd) -> str:
     return "\n".join(parts)
 
 
-def _how(exit_code: int) -> str:
+def _how(exit_code: int | None) -> str:
+    if exit_code is None:
+        return "has ended, and nobody knows how: its exit code was taken by others (does this process ignore SIGCHLD?)"
     if exit_code >= 0:
         return f"exited with code {exit_code}"
     try:
