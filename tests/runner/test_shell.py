@@ -357,6 +357,19 @@ def test_where_no_descriptor_tells_of_its_end_a_command_is_looked_at(monkeypatch
     assert shell(["sleep", "600"], {"stop_grace_ms": 100}, timeout=seconds(0.1)).last.outcome == "timed_out"
 
 
+def test_a_command_that_was_said_to_have_ended_too_soon_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    def open_child_exit(pid: int) -> int:
+        reading, writing = os.pipe()
+        os.close(writing)  # so it is readable at once
+        return reading
+
+    monkeypatch.setattr("pwf.host.open_child_exit", open_child_exit)
+    started = time.monotonic()
+    run = shell(["sh", "-c", "exec >&- 2>&-; sleep 0.1; exit 3"], timeout=seconds(30))
+    assert "exited with code 3" in message(run)
+    assert time.monotonic() - started < 20
+
+
 def test_a_sigterm_that_comes_when_the_command_has_just_ended_ends_the_runner() -> None:
     pid = os.fork()
     if pid == 0:

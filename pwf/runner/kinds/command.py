@@ -260,8 +260,8 @@ class _Running:
         """Serve what happens until it holds, or until the time is over. Whether it holds."""
         deadline = time.monotonic() + seconds
         # The kernel tells nobody when a process that was adopted late ends, and not everywhere when a child does: look.
-        told = self._exit is not None and holds != self._gone
         while not holds():
+            told = self._exit is not None and holds != self._gone
             left = deadline - time.monotonic()
             if left <= 0:
                 return False
@@ -275,8 +275,12 @@ class _Running:
                 self._read(descriptor)
             elif descriptor == self._terminations.descriptor:
                 terminated = self._terminations.heard()
-            elif descriptor == self._exit:
+            elif (
+                descriptor == self._exit
+            ):  # it says so once, a moment before there is anything to reap perhaps
                 self._poll.unregister(descriptor)
+                self._exit = None
+                os.close(descriptor)
             else:
                 self._feed(descriptor)
         if terminated:
