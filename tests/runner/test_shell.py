@@ -131,6 +131,27 @@ def test_a_command_is_looked_for_on_the_path_that_it_is_given(tmp_path: Path) ->
     assert result(shell(["tool"], env={"PATH": path})).stdout == f"{tmp_path / 'right' / 'tool'}\n"
 
 
+@pytest.mark.parametrize("first", ["here", "stale"])
+def test_the_path_means_to_a_plain_command_what_it_means_to_any_other(
+    first: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An empty part is the command's folder; a script whose interpreter is gone is passed over."""
+    scripts = {
+        "here": "#!/bin/sh\necho here\n",
+        "stale": "#!/no/such/shell\n",
+        "last": "#!/bin/sh\necho last\n",
+    }
+    for name, script in scripts.items():
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "tool").write_text(script)
+        (tmp_path / name / "tool").chmod(0o755)
+    monkeypatch.setattr("pwf.runner.kinds.start._is_inherited", lambda descriptor: False)
+    monkeypatch.chdir(tmp_path / "here")
+    path = {"here": f":{tmp_path / 'last'}", "stale": f"{tmp_path / 'stale'}:{tmp_path / 'last'}"}[first]
+    run = shell(["tool"], {"root": str(tmp_path / "here")}, env={"PATH": path})
+    assert result(run).stdout == {"here": "here\n", "stale": "last\n"}[first]
+
+
 # --- what comes out ---------------------------------------------------------------------------------------
 
 

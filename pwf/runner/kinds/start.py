@@ -36,7 +36,10 @@ def start_process(
         else (os.POSIX_SPAWN_DUP2, stdin, 0)
     )
     actions = (first, (os.POSIX_SPAWN_DUP2, stdout, 1), (os.POSIX_SPAWN_DUP2, stderr, 2))
-    return os.posix_spawn(path, argv, environment, file_actions=actions, setpgroup=0, setsigdef=_DEFAULTS)
+    try:
+        return os.posix_spawn(path, argv, environment, file_actions=actions, setpgroup=0, setsigdef=_DEFAULTS)
+    except (FileNotFoundError, NotADirectoryError):  # its interpreter perhaps: the search goes on
+        return _start_any(argv, cwd, environment, stdin, stdout, stderr)
 
 
 def _executable(name: str, environment: Mapping[str, str]) -> str | None:
@@ -44,8 +47,10 @@ def _executable(name: str, environment: Mapping[str, str]) -> str | None:
     if "/" in name:
         return name
     for folder in environment.get("PATH", "").split(os.pathsep):
+        if not folder:  # the folder in which it is to run
+            return None
         path = f"{folder}/{name}"
-        if folder and os.access(path, os.X_OK) and not os.path.isdir(path):
+        if os.access(path, os.X_OK) and not os.path.isdir(path):
             return path
     return None
 
