@@ -11,6 +11,7 @@ import pytest
 import trio
 
 from pwf.actors.base.store_actor import StoreHandle
+from pwf.actors.processes.custody import PROOF_TIMEOUT_S
 from pwf.actors.runs.recovery import REREAD_S
 from pwf.config import Config
 from pwf.errors import ClaimLost, Unavailable
@@ -85,6 +86,27 @@ async def test_a_daemon_that_was_taken_over_from_signals_no_process_of_its_succe
             successor.close()
             await trio.sleep_forever()  # until its recovery looks again
     assert setting.pool.custody.given == [], "no proof was begun, so nothing was signalled"
+
+
+async def test_a_runner_that_can_not_be_proved_dead_keeps_no_other_waiting(
+    setting, nursery, autojump_clock, monkeypatch
+):
+    hangs, dies, gone = runs = [interrupted(setting, linear(2)) for _ in range(3)]
+
+    async def left_nothing(sought: Any) -> list[bool]:
+        return [gone in one.marker for one in sought]
+
+    async def prove_dead(identity: Any, marker: str, *, timeout_s: float) -> bool:
+        await trio.sleep(timeout_s if hangs in marker else 0)
+        return hangs not in marker
+
+    monkeypatch.setattr(setting.pool, "left_nothing", left_nothing)
+    monkeypatch.setattr(setting.pool, "prove_dead", prove_dead)
+    await setting.begin(nursery)
+    await trio.sleep(PROOF_TIMEOUT_S / 2)
+    views = {run_id: await setting.view(run_id) for run_id in runs}
+    assert {run_id: view.steps[-1].attempt for run_id, view in views.items()} == {hangs: 1, dies: 2, gone: 2}
+    assert await setting.violations() == ()
 
 
 async def test_more_runners_than_are_read_at_once_are_all_settled(

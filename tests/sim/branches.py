@@ -159,9 +159,9 @@ BRANCHES = (
     Branch("a runner is not proved dead", SUPERVISOR + "_settle", "self._world.log.error("),
     Branch(
         "recovery can not prove a death",
-        "pwf.actors.runs.recovery:Recovery._settle",
+        "pwf.actors.runs.recovery:Recovery._end",
         "self._log(",
-        "not all(proved.values())",
+        "not proved",
     ),
     Branch("a renewal fails", "pwf.actors.claim.server_claim:ServerClaim._renew", "self._failed = True"),
     Branch(

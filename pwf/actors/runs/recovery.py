@@ -25,7 +25,6 @@ from pwf.actors.runs.unreadable import past_unreadable
 from pwf.errors import OutcomeUnknown, Unavailable
 from pwf.host import Identity
 from pwf.store.custody import Standing, Stretch, runners_gone, standing_stretch
-from pwf.store.entity_kinds import RunnerGone
 from pwf.store.launch import LaunchTerms
 
 # --- limits ---------------------------------------------------------------------------------------------------
@@ -117,43 +116,50 @@ class Recovery:
         )
 
     async def _settle(self, batch: list[Standing]) -> None:
-        """Prove a batch of runners dead, together, and settle their runs in one transaction.
+        """Prove a batch of runners dead, and settle their runs.
 
-        Most have left nothing, which one look at all of them proves. Only the others cost a proof, and a task, each.
+        Most have left nothing, which one look at all of them proves: they are settled at once, in one transaction. Only
+        the others cost a proof, a task and a transaction each; one that can't be proved keeps nobody waiting.
         """
-        proved: dict[Key, bool] = {}
-
-        async def prove(key: Key, one: Sought) -> None:
-            timeout_s = LOOK_AGAIN_S if key in self._unproved else PROOF_TIMEOUT_S
-            proved[key] = await self._pool.prove_dead(one.runner, one.marker, timeout_s=timeout_s)
-
         try:
             sought = [self._sought(orphan) for orphan in batch]
             left_nothing = await self._pool.left_nothing(sought)
             async with trio.open_nursery() as nursery:
                 for orphan, one, is_gone in zip(batch, sought, left_nothing, strict=True):
-                    proved[_key(orphan)] = is_gone
                     if not is_gone:
-                        nursery.start_soon(prove, _key(orphan), one)
-            gone = tuple(self._end(orphan, proved[_key(orphan)]) for orphan in batch)
-            await self._store.write(runners_gone, gone)
-            self._failed.difference_update(proved)
-            self._unproved.difference_update(key for key, dead in proved.items() if dead)
-            self._unproved.update(key for key, dead in proved.items() if not dead)
-            self._log("recovery.settled", runs=len(batch), unproved=sum(not dead for dead in proved.values()))
-        except OutcomeUnknown:
-            raise
+                        nursery.start_soon(self._end, [orphan], one)
+                dead = [orphan for orphan, is_gone in zip(batch, left_nothing, strict=True) if is_gone]
+                if dead:
+                    nursery.start_soon(self._end, dead)
         except Unavailable as error:
             self._log.warning("recovery.unavailable", code=error.code)
         finally:
             self._under_way.difference_update(map(_key, batch))
 
+    async def _end(self, orphans: list[Standing], sought: Sought | None = None) -> None:
+        """Settle these. `sought`: the one that is to be proved dead before; the others are."""
+        keys = set(map(_key, orphans))
+        timeout_s = LOOK_AGAIN_S if keys & self._unproved else PROOF_TIMEOUT_S
+        try:
+            proved = sought is None or await self._pool.prove_dead(
+                sought.runner, sought.marker, timeout_s=timeout_s
+            )
+            gone = (
+                orphan.gone(proved=proved, stopped=_key(orphan) not in self._failed) for orphan in orphans
+            )
+            await self._store.write(runners_gone, tuple(gone))
+        except OutcomeUnknown:
+            raise
+        except Unavailable as error:
+            self._log.warning("recovery.unavailable", code=error.code)
+            return
+        self._failed -= keys
+        self._unproved = self._unproved - keys if proved else self._unproved | keys
+        self._log("recovery.settled", runs=len(orphans), unproved=0 if proved else len(orphans))
+
     def _sought(self, orphan: Standing) -> Sought:
         nobody = Identity(pid=-1, start_tick=0, boot_id=host.boot_id(), session=-1)
         return Sought(orphan.identity or nobody, self._terms.marker_of(orphan.name, orphan.generation))
-
-    def _end(self, orphan: Standing, proved: bool) -> RunnerGone:
-        return orphan.gone(proved=proved, stopped=_key(orphan) not in self._failed)
 
 
 def _key(found: Standing) -> Key:
