@@ -24,6 +24,8 @@ from pwf.store.values import value_of
 
 Q = load_queries(__file__)
 
+LENGTHY_ATTEMPTS = 64  # whose outputs are read for a launch
+
 
 class LaunchTerms(msgspec.Struct, frozen=True, kw_only=True):
     """What of each launch the daemon alone knows. `limits`: fields of `Launch`. `output`: the folder of all runs."""
@@ -136,6 +138,8 @@ def _begin(tx: Tx, run: RunState, identity: Identity, terms: LaunchTerms) -> Lau
 
 
 def _past(tx: Tx, run: RunState) -> tuple[PastStep, ...]:
+    if run.attempts > LENGTHY_ATTEMPTS:
+        tx.lengthy()
     latest: dict[tuple[str, bool], PastStep] = {}
     for node, visit, status, output, output_digest, size, error in tx.all(Q.past, {"run_no": run.run_no}):
         done = status == "completed"

@@ -7,7 +7,8 @@ A batch begins in the loop's thread. It goes on in the writer's, in the same tra
 
 1. the writer's thread has work: the connection is used by one thread at a time;
 2. the database is locked by another process: the loop does not wait for a lock;
-3. the next command is not `SHORT`, or finds that it will take long (`Tx.lengthy`): large values, many due rows;
+3. the next command is not `SHORT`, or finds that it will take long (`Tx.lengthy`): large values, many due rows,
+   many runs to admit, or a long past to tell one;
 4. the loop has spent `TURN_S` on this batch;
 5. something must be undone, or a COMMIT has failed: what follows may be anything, a full disk's ballast included;
 6. COMMITs are slow (`Pace`). Then commands still begin here, and only COMMITs wait for the disk elsewhere.

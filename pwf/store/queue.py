@@ -27,6 +27,7 @@ from pwf.store.tx import Tx
 Q = load_queries(__file__)
 
 LENGTHY_ROWS = 16  # that become due together: some milliseconds
+LENGTHY_RUNS = 8  # that are admitted together: as long
 DUE_BATCH = 500  # rows that become due in one transaction; more follow in the next
 ADMIT_BATCH = 64
 ALONE_AFTER_MS = 60_000  # due for so long, a run that is to be alone keeps others back
@@ -110,6 +111,8 @@ def admit(tx: Tx, command: Admit) -> Admitted:
     rows = _alone(tx) if limit > 0 else []
     if rows is None:
         rows = _in_order(tx, limit, command.going_on)
+    if len(rows) > LENGTHY_RUNS:
+        tx.lengthy()
     runs: list[AdmittedRun] = []
     standbys = list(command.standbys)
     for ready in rows:

@@ -4,13 +4,15 @@ import msgspec
 import pytest
 
 from pwf.protocol.runner import UPDATE_BYTES_MAX, Publish
+from pwf.protocol.spawn import Identity
 from pwf.store.batch import Job
-from pwf.store.queue import LENGTHY_ROWS, Admit, admit
+from pwf.store.launch import LENGTHY_ATTEMPTS, RunnerStarted, runner_started
+from pwf.store.queue import LENGTHY_ROWS, LENGTHY_RUNS, Admit, admit
 from pwf.store.runners import PublishUpdates, publish_updates
 from pwf.store.runs import start_run
 from pwf.store.transitions import LENGTHY_MESSAGES, RunnerMessages, apply_messages
 from pwf.values import CHUNK_BYTES
-from tests.store.world import graph, linear, node
+from tests.store.world import Runner, graph, linear, node
 
 WAIT = graph(node("nap", "wait", to="after"), node("after"))
 DAY_MS = 86_400_000
@@ -46,8 +48,31 @@ def test_an_admission_is_short_unless_many_timers_are_due(world, due, short):
         assert runner.wait(delay_ms=DAY_MS) == "park"
         runner.leave()
     world.clock.forward(DAY_MS)
-    command = Admit(limit=1, epoch=world.epoch, owner=f"daemon:{world.epoch}", lease_ms=30_000)
-    assert is_short(world, admit, command) == short
+    assert is_short(world, admit, admission_of(world, 1)) == short
+
+
+def admission_of(world, limit):
+    return Admit(limit=limit, epoch=world.epoch, owner=f"daemon:{world.epoch}", lease_ms=30_000)
+
+
+@pytest.mark.parametrize(("ready", "short"), [(LENGTHY_RUNS, True), (LENGTHY_RUNS + 1, False)])
+def test_an_admission_is_short_unless_many_runs_are_taken(world, ready, short):
+    for _ in range(ready):
+        world.start(linear(1))
+    assert is_short(world, admit, admission_of(world, 2 * ready)) == short
+
+
+@pytest.mark.parametrize(("attempts", "short"), [(LENGTHY_ATTEMPTS, True), (LENGTHY_ATTEMPTS + 1, False)])
+def test_a_launch_is_short_unless_many_attempts_came_before(world, attempts, short):
+    runner = world.run(graph(node("again", to="again"), max_steps=1_000))
+    world.checked = False  # that takes its time, and the others have done it
+    for _ in range(attempts - 1):
+        runner.finish(1, to="again")
+    runner.gone(stopped=True)
+    (admitted,) = world.admit(1)
+    fence = Runner(world, admitted).fence
+    identity = Identity(pid=1, start_tick=1, boot_id="b", session=1)
+    assert is_short(world, runner_started, RunnerStarted(fence=fence, identity=identity)) == short
 
 
 def test_a_runners_messages_are_short_unless_they_are_many(world):
