@@ -18,7 +18,6 @@ Checkpoints, ballast, rescue and closing are calls of their own, always in the w
 
 from __future__ import annotations
 
-import statistics
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -46,7 +45,7 @@ from pwf.store.values import drop_values, put_chunk
 
 TURN_S = 0.002  # that the loop gives to the commands of one batch: as long as four fast COMMITs
 COMMITS_SEEN = 16  # the last ones, by which the disk is judged
-FAST_S = 0.0005  # a hop there and back, and the wait for the interpreter lock that comes with it, cost up to that much
+PROBE_S_MAX = 0.002  # that the first COMMIT in the loop's thread may take
 HELD_S_MAX = 0.016  # that the last COMMITs may have held the loop for together: 1 ms each
 APART_S_MIN = (
     1.0  # COMMITs stay in the writer's thread so long, that a disk of changing speed rarely holds the loop
@@ -104,9 +103,13 @@ def is_short(job: Job) -> bool:
 class Pace:
     """Judges the disk by its last COMMITs: `in_loop` says whose thread makes the next one.
 
-    At first it is the writer's. The loop takes over once the median of `COMMITS_SEEN` is below `FAST_S`. It gives up as
-    soon as they have held it for `HELD_S_MAX`: of a disk that takes 5 ms, four do; of one that hangs, one. While they
-    are made in the writer's thread each of them is a probe, so no other is needed.
+    At first it is the writer's. After `COMMITS_SEEN` there the next is made in the loop, as a probe, and more follow
+    if it took no more than `PROBE_S_MAX`. The loop gives up once the last ones have held it for `HELD_S_MAX`: of a disk
+    that takes 5 ms, four do; of one that hangs, one. Then there is no probe for `APART_S_MIN`.
+
+    How long COMMITs take in the writer's thread decides little: the wait for the interpreter lock is part of it, some
+    milliseconds while the loop is busy. If each of the last ones took `HELD_S_MAX`, it is surely the disk, and there is
+    no probe. So a slow disk holds the loop for one COMMIT a second, and one that hangs for none.
     """
 
     def __init__(self) -> None:
@@ -118,12 +121,11 @@ class Pace:
         """A COMMIT has ended, and took so long."""
         self._took.append(took_s)
         if self.in_loop:
-            if sum(self._took) > HELD_S_MAX:
+            failed_probe = len(self._took) == 1 and took_s > PROBE_S_MAX
+            if failed_probe or sum(self._took) > HELD_S_MAX:
                 self.in_loop, self._apart_until = False, now_s + APART_S_MIN
                 self._took.clear()
-        elif len(self._took) < COMMITS_SEEN or now_s < self._apart_until:
-            return
-        elif statistics.median_low(self._took) < FAST_S:
+        elif len(self._took) == COMMITS_SEEN and now_s >= self._apart_until and min(self._took) < HELD_S_MAX:
             self.in_loop = True
             self._took.clear()
 

@@ -40,7 +40,7 @@ from pwf.store.daemon import ClaimEpoch
 from pwf.store.database import FileGuard
 from pwf.store.executor import StoreSpec
 from pwf.store.home import ClaimHome, claim_home
-from pwf.store.loop_share import FAST_S, LoopShare
+from pwf.store.loop_share import PROBE_S_MAX, LoopShare
 from tests.sim.deaths import Wounds
 from tests.sim.pool import SimPool
 from tests.sim.reached import commands, move
@@ -141,7 +141,7 @@ def loop_share(life: Life) -> LoopShare | None:
 
     def clock() -> float:
         nonlocal looked_s
-        looked_s += 5 * FAST_S if chance.random() < slow else chance.random() * FAST_S
+        looked_s += 1.25 * PROBE_S_MAX if chance.random() < slow else chance.random() * PROBE_S_MAX / 4
         return trio.current_time() + looked_s
 
     share = LoopShare(clock=clock, may_run=may_run)

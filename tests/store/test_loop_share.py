@@ -10,7 +10,16 @@ import pwf.actors
 from pwf.store.at_run import AtRun, at_run
 from pwf.store.batch import Job
 from pwf.store.control import cancel
-from pwf.store.loop_share import APART_S_MIN, COMMITS_SEEN, FAST_S, HELD_S_MAX, LONG, SHORT, Pace, is_short
+from pwf.store.loop_share import (
+    APART_S_MIN,
+    COMMITS_SEEN,
+    HELD_S_MAX,
+    LONG,
+    PROBE_S_MAX,
+    SHORT,
+    Pace,
+    is_short,
+)
 from tests.store.support import put
 
 # --- the tables -----------------------------------------------------------------------------------------------
@@ -70,16 +79,41 @@ def paced(*took: float, pace: Pace | None = None, now: float = 100.0) -> Pace:
     return pace
 
 
-FAST = [FAST_S / 2] * COMMITS_SEEN
+FAST_S = PROBE_S_MAX / 8
+FAST = [FAST_S] * COMMITS_SEEN
+SLOW = [2 * PROBE_S_MAX] * COMMITS_SEEN
 
 
-def test_commits_are_made_in_the_loop_once_so_many_were_fast():
+def in_loop() -> Pace:
+    """One that has made a probe there."""
+    return paced(*FAST, FAST_S)
+
+
+def test_commits_are_made_in_the_loop_after_so_many_elsewhere():
     assert not paced(*FAST[1:]).in_loop
     assert paced(*FAST).in_loop
 
 
-def test_a_disk_that_is_not_fast_never_has_the_loop_wait():
-    assert not paced(*[FAST_S] * (10 * COMMITS_SEEN)).in_loop
+def test_a_busy_loop_that_makes_commits_elsewhere_look_slow_does_not_keep_a_fast_disk_apart():
+    pace = paced(HELD_S_MAX * 2, pace=in_loop(), now=100.0)
+    waits_for_the_interpreter_lock = [0.005] * COMMITS_SEEN
+    paced(*waits_for_the_interpreter_lock, pace=pace, now=100.0 + APART_S_MIN)
+    assert pace.in_loop
+    assert paced(*FAST, pace=pace).in_loop
+
+
+def test_a_slow_disk_holds_the_loop_for_one_commit_a_second():
+    now, probes = 100.0, 0
+    pace = Pace()
+    for _ in range(1_000):
+        probes += pace.in_loop
+        now += SLOW[0]
+        paced(SLOW[0], pace=pace, now=now)
+    assert 0 < probes <= 1 + (now - 100.0) / APART_S_MIN
+
+
+def test_a_disk_that_hangs_is_not_tried():
+    assert not paced(*[HELD_S_MAX] * (10 * COMMITS_SEEN)).in_loop
 
 
 def test_a_few_slow_commits_do_not_keep_a_fast_disk_apart():
@@ -87,25 +121,25 @@ def test_a_few_slow_commits_do_not_keep_a_fast_disk_apart():
 
 
 def test_a_disk_that_takes_five_milliseconds_is_left_after_four_commits():
-    pace = paced(*FAST)
+    pace = in_loop()
     assert paced(0.005, 0.005, 0.005, pace=pace).in_loop
     assert not paced(0.005, pace=pace).in_loop
 
 
 def test_a_commit_that_hangs_is_the_last_one_in_the_loop():
-    assert not paced(HELD_S_MAX * 2, pace=paced(*FAST)).in_loop
+    assert not paced(HELD_S_MAX * 2, pace=in_loop()).in_loop
 
 
 def test_a_slow_commit_now_and_then_is_borne():
-    pace = paced(*FAST)
+    pace = in_loop()
     for _ in range(20):
         paced(0.010, *FAST, pace=pace)
     assert pace.in_loop
 
 
 def test_a_disk_that_is_fast_again_is_trusted_after_a_while():
-    pace = paced(HELD_S_MAX * 2, pace=paced(*FAST), now=100.0)
+    pace = paced(HELD_S_MAX * 2, pace=in_loop(), now=100.0)
     paced(*FAST, *FAST, pace=pace, now=100.0 + APART_S_MIN / 2)
     assert not pace.in_loop
-    paced(FAST_S / 2, pace=pace, now=100.0 + APART_S_MIN)
+    paced(FAST_S, pace=pace, now=100.0 + APART_S_MIN)
     assert pace.in_loop
