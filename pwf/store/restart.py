@@ -142,13 +142,6 @@ def _check_effects(tx: Tx, run_id: str) -> None:
         )
 
 
-def _newest(tx: Tx, run_id: str, status: str) -> tuple[str, str]:
-    """The last run of the chain that goes on from an ended restart, and its status."""
-    while status in ENDED and (row := tx.one(Q.made, {"run_id": run_id})) is not None:
-        run_id, status = row[0], row[1]
-    return run_id, status
-
-
 def _existing(tx: Tx, run_id: str) -> RunStarted | None:
     """The restart that goes on; `Rejected` when it has ended, since then it is the one to restart."""
     row = tx.one(Q.made, {"run_id": run_id})
@@ -157,7 +150,7 @@ def _existing(tx: Tx, run_id: str) -> RunStarted | None:
     made, status, hold, reason, restart_root, restart_no, revision = row
     if status in ENDED:
         how = f": {reason}" if reason else ""
-        newest, its_status = _newest(tx, made, status)
+        newest, its_status = tx.all(Q.newest, {"restart_root": restart_root})[0]
         since = "" if newest == made else f"; the newest restart since is {newest} ({its_status})"
         raise Rejected(
             f"run {run_id} was restarted as {made}, which has ended ({status}{how}){since}",

@@ -17,3 +17,7 @@ WHERE entity_no = (SELECT run_no FROM runs WHERE run_id = :run_id) AND status IN
 -- The run that an ended run was restarted as.
 SELECT r.run_id, r.status, r.hold, r.reason, r.restart_root, r.restart_no, e.revision
 FROM runs r JOIN entities e ON e.entity_no = r.run_no WHERE r.restarted_from = :run_id
+
+-- name: newest
+-- The last run of a chain of restarts, however long it is.
+SELECT run_id, status FROM runs WHERE restart_root = :restart_root ORDER BY restart_no DESC LIMIT 1

@@ -157,7 +157,7 @@ CREATE INDEX runs_held ON runs(hold, run_no) WHERE hold IS NOT NULL;
 CREATE INDEX runs_suspected ON runs(daemon_deaths) WHERE daemon_deaths > 0;
 CREATE UNIQUE INDEX one_restart_per_run ON runs(restarted_from) WHERE restarted_from IS NOT NULL;
 CREATE INDEX runs_by_end ON runs(ended_wall_ms) WHERE ended_wall_ms IS NOT NULL;
-CREATE INDEX runs_by_restart_root ON runs(restart_root) WHERE restart_root IS NOT NULL;
+CREATE INDEX runs_by_restart_root ON runs(restart_root, restart_no) WHERE restart_root IS NOT NULL;
 CREATE INDEX runs_by_definition ON runs(definition_id);
 CREATE INDEX runs_by_environment ON runs(environment_id);
 CREATE INDEX runs_by_input ON runs(input_digest) WHERE input_digest IS NOT NULL;

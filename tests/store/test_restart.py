@@ -71,6 +71,23 @@ def test_an_ended_restart_is_named_with_how_it_ended_and_the_newest_since_to_typ
     refused(world, first, f"; the newest restart since is {third} (cancelled)", f"pwf restart {third}")
 
 
+def test_a_refusal_costs_the_same_however_long_the_chain_of_restarts_is(world):
+    first = last = ended(world)
+    statements, counts = [], set()
+    for _ in range(3):
+        for _ in range(4):
+            last = restart(world, last).run_id
+            world.cancel(last)
+        world.checked = False
+        world.writer.tx._connection.exec_trace = lambda *it: statements.append(it) or True
+        refused(world, first, f"the newest restart since is {last}", f"pwf restart {last}")
+        world.writer.tx._connection.exec_trace = None
+        world.checked = True
+        counts.add(len(statements))
+        statements.clear()
+    assert len(counts) == 1
+
+
 def refused(world, run_id, said, hint):
     with pytest.raises(Rejected) as caught:
         look(world, run_id)
