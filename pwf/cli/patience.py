@@ -29,14 +29,19 @@ def add_patience(parser: Parser, *, default: str) -> None:
         choices=("ended", "parked"),
         help=f"parked: stop also when the run needs a person ({default})",
     )
-    parser.add_argument("--timeout", metavar="DURATION", help="give up after this long (30s, 2h30m)")
+    parser.add_argument("--timeout", metavar="DURATION", help="follow it for this long at most (30s, 2h30m)")
 
 
 class Patience(NamedTuple):
-    """`deadline`: by the monotonic clock; None is for ever."""
+    """`deadline`: by the monotonic clock; None is for ever, as without a `timeout_s`."""
 
     until: Until
-    deadline: float | None
+    timeout_s: float | None = None
+    deadline: float | None = None
+
+    def begun(self) -> Patience:
+        """Its time begins now: with a run to follow, not with the start of a daemon, which has limits of its own."""
+        return self if self.timeout_s is None else self._replace(deadline=time.monotonic() + self.timeout_s)
 
     def is_over(self, view: RunView) -> bool:
         """Whether the run has arrived where it is followed to."""
@@ -56,13 +61,13 @@ class Patience(NamedTuple):
 
 
 def patience(options: argparse.Namespace, *, default: Until | None = None) -> Patience:
-    """From the options; without a `default` it depends on whether a person can type."""
+    """From the options; without a `default` it depends on whether a person can type. `begun` starts its time."""
     until: Until = options.until or default or ("ended" if is_at_terminal() else "parked")
     if options.timeout is None:
-        return Patience(until, None)
+        return Patience(until)
     from pwf.cli.typed import duration_ms
 
-    return Patience(until, time.monotonic() + duration_ms(options.timeout, "--timeout") / 1000)
+    return Patience(until, duration_ms(options.timeout, "--timeout") / 1000)
 
 
 def is_at_terminal() -> bool:

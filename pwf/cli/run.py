@@ -56,7 +56,7 @@ def run(options: argparse.Namespace, out: Out) -> int:
     with client() as daemon:
         reply = _start(daemon, options, out)
         _say_started(reply, out, detached=options.detach)
-        return exits.OK if options.detach else follow_it(daemon, reply.result.run_id, out, waits)
+        return exits.OK if options.detach else follow_it(daemon, reply.result.run_id, out, waits.begun())
 
 
 def _start(daemon: SyncClient, options: argparse.Namespace, out: Out) -> CallReply:

@@ -53,7 +53,7 @@ def watch(options: argparse.Namespace, out: Out) -> int:
             return _watch_all(daemon, out)
         from pwf.cli.run import follow_it
 
-        return follow_it(daemon, options.run_id, out, waits, every=True)
+        return follow_it(daemon, options.run_id, out, waits.begun(), every=True)
 
 
 def _watch_all(daemon: SyncClient, out: Out) -> int:
@@ -146,6 +146,7 @@ def wait(options: argparse.Namespace, out: Out) -> int:
         with client() as daemon:
             # All must be known before any is waited for; and `@last` is one run, whatever starts meanwhile.
             named = [daemon.call("run.status", run_id=run_id) for run_id in options.run_ids]
+            waits = waits.begun()
             for run_id in [one.summary.run_id for one in named]:
                 result = daemon.wait(run_id, until=waits.until, timeout_s=waits.left_s())
                 results.append(result)

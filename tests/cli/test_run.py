@@ -8,6 +8,7 @@ import sys
 import time
 from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -16,6 +17,7 @@ import pytest
 from pwf.cli import exits
 from pwf.cli.follow import PlainScreen
 from pwf.cli.out import Out
+from pwf.cli.patience import Followed, Patience
 from pwf.errors import LoadFailed, NotFound
 from pwf.present.outline import outline
 from pwf.present.progress import plain
@@ -259,6 +261,27 @@ def test_a_run_that_is_not_over_in_time_is_left_with_what_to_type(pwf: Pwf, daem
     assert result.err == f"the time ran out; the run goes on; come back with:  pwf watch {samples.RUN}\n"
     result = pwf("watch", samples.RUN, "--timeout", "100ms", "--json")
     assert (result.code, json.loads(result.out)["summary"]["status"]) == (exits.TIME_OUT, "running")
+
+
+def test_the_time_of_a_run_that_is_followed_begins_when_it_has_started(
+    pwf: Pwf, daemon: FakeDaemon, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now_s = 100.0
+
+    def start(request: Any, payload: Any) -> Any:
+        nonlocal now_s
+        now_s += 60.0  # the daemon is busy
+        return samples.started()
+
+    def follow(client: Any, run_id: str, out: Any, patience: Patience, **more: Any) -> Followed:
+        assert patience.left_s() == 5.0
+        return Followed(ended(), done=True)
+
+    script_run(daemon)
+    daemon.on("run.start", start)
+    monkeypatch.setattr("pwf.cli.patience.time", SimpleNamespace(monotonic=lambda: now_s))
+    monkeypatch.setattr("pwf.cli.follow.follow", follow)
+    assert pwf("run", "release", "--timeout", "5s").code == exits.OK
 
 
 def test_what_does_not_wait_takes_no_patience(pwf: Pwf, daemon: FakeDaemon) -> None:
