@@ -16,6 +16,7 @@ import pytest
 from pwf import host
 from pwf.protocol.runner import encode_line
 from pwf.runner.kinds.command import Terminations
+from pwf.runner.kinds.start import start_process
 from pwf.workflow.effects import NotApplied, idempotent, manual
 from pwf.workflow.shell import ShellResult
 from pwf.workflow.timing import seconds
@@ -298,6 +299,19 @@ def test_a_command_that_can_be_watched_no_longer_is_killed_and_nobody_knows_what
     assert (run.last.outcome, run.last.settled) == ("failed", "unknown")
     assert "no descriptor is left" in message(run)
     assert is_dead(int((tmp_path / "pid").read_text()))
+
+
+def test_an_alarm_that_goes_off_as_a_command_begins_does_not_reject_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def start(*more: Any) -> int:
+        start_process(*more)
+        raise TimeoutError("the author's alarm")
+
+    monkeypatch.setattr("pwf.runner.kinds.command.start_process", start)
+    run = shell(["sleep", "600"], effect=manual("mail"))
+    assert (run.last.outcome, run.last.settled) == ("failed", "unknown")
+    assert len(run.last.survivors) == 1, "it was found, and ended"
 
 
 def test_an_exit_code_that_nobody_knows_is_no_success() -> None:

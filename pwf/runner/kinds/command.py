@@ -132,6 +132,8 @@ class _Running:
         try:
             self._beside = descendants.snapshot()
             self._start(command)
+        except TimeoutError:  # an alarm of the author's, mostly: it may have come when the command had begun
+            raise
         except (OSError, ValueError) as error:
             raise NotStarted(error) from None
 
