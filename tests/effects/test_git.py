@@ -112,6 +112,7 @@ def test_anothers_tag_of_that_name_is_not_ours_and_stays(work: Path) -> None:
     assert "another's" in git(work, "cat-file", "tag", "v1")
 
 
+@pytest.mark.rest
 def test_wherever_a_push_is_killed_it_is_told_right(cloned: tuple[Path, Path]) -> None:
     work, bare = cloned
     commit(work)
