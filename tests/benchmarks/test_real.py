@@ -115,6 +115,7 @@ def test_the_quickest_questions_are_answered(quick: tuple[Report, Path]) -> None
     assert (where / "cli_start-ms.svg").exists()
 
 
+@pytest.mark.rest
 def test_a_report_compared_with_itself_has_not_moved(
     quick: tuple[Report, Path], capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -60,6 +60,7 @@ def send(ctx):
     assert any("1 more files: letter-" in message for message in messages)
 
 
+@pytest.mark.rest
 def test_a_manual_effect_without_observe_needs_a_person_and_that_is_said(lab: Lab) -> None:
     found = lab(
         """
@@ -108,6 +109,7 @@ def test_an_observe_that_affirms_what_never_happened_loses_it(lab: Lab) -> None:
     assert "the runner was killed before 'pay' ran" in lost["after"]
 
 
+@pytest.mark.rest
 def test_an_answer_that_no_case_takes_is_a_lost_decision(lab: Lab) -> None:
     text = """
 flow = Workflow("flow")
@@ -188,6 +190,7 @@ flow.graph(count >> draw)
     assert ("varies", "draw") in found.findings
 
 
+@pytest.mark.rest
 def test_a_run_that_fails_without_any_crash_says_which_output_to_give(lab: Lab) -> None:
     text = """
 flow = Workflow("flow")
@@ -225,6 +228,7 @@ flow.graph(one >> two)
 """
 
 
+@pytest.mark.rest
 def test_one_fault_is_told_once_however_many_crashes_and_steps_show_it(lab: Lab) -> None:
     found = lab(APPENDS_TWICE, "--effects", "real", "--input", '"{scratch}"', "--crashes", "16")
     assert found.code == exits.NO

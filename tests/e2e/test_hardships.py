@@ -77,6 +77,7 @@ def _kill_whoever_serves(world: World) -> None:
     world.hang_up()
 
 
+@pytest.mark.rest
 def test_starts_sent_while_the_daemon_is_killed_again_and_again_make_one_run_each(world: World) -> None:
     world.home.workflow(
         "counted", "flow = Workflow('counted')\n@flow.compute\ndef one(ctx):\n    return ctx.input\n"
