@@ -31,11 +31,11 @@ UPDATE attempts SET printed = :printed, survivors = :survivors WHERE run_no = :r
 SELECT attempt, started_wall_ms FROM attempts WHERE run_no = :run_no AND status = 'active'
 
 -- name: reserve_effect
--- The ledger's row, before the outside world is touched.
+-- The ledger's row, before the outside world is touched. A try that was settled leaves nothing to the next one.
 INSERT INTO effects(entity_no, node, visit, type, mode, status, attempts, reserved_wall_ms)
 VALUES (:entity_no, :node, :visit, :type, :mode, 'applying', 1, :now)
 ON CONFLICT(entity_no, node, visit, part) DO UPDATE SET status = 'applying', attempts = attempts + 1, settled_wall_ms = NULL,
-  settled_by = NULL, note = NULL
+  settled_by = NULL, note = NULL, ref = iif(status = 'applying', ref, NULL)
 
 -- name: settle_effect
 -- How the effect ended.
