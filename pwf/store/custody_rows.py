@@ -35,6 +35,11 @@ def runner_is_gone(tx: Tx, entity_no: int, generation: int) -> None:
     tx.run(Q.drop_holds, which)
 
 
+def has_runner(tx: Tx, entity_no: int) -> bool:
+    """Whether a process of the entity may still do something."""
+    return tx.one(Q.has_runner, {"entity_no": entity_no}) is not None
+
+
 def holds_lease(tx: Tx, entity_no: int, generation: int, token: str) -> bool:
     """Whether the entity is still the writer's, without counting a write."""
     owner = {"entity_no": entity_no, "generation": generation, "token": token}

@@ -30,6 +30,10 @@ DELETE FROM runners WHERE entity_no = :entity_no AND generation = :generation
 -- What this and earlier generations uploaded and never named.
 DELETE FROM content_holds WHERE entity_no = :entity_no AND generation <= :generation
 
+-- name: has_runner
+-- Whether a process of the entity is not proved dead.
+SELECT 1 FROM runners WHERE entity_no = :entity_no
+
 -- name: standing
 -- A stretch of the processes: there are as many as there is capacity, and those that an earlier daemon left.
 SELECT p.entity_no, e.kind, e.name, p.generation, p.pid, p.start_tick, p.boot_id, p.session

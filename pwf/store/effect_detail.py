@@ -9,6 +9,7 @@ from pwf.protocol.effects import EffectDetail, Word, read_effect_key
 from pwf.protocol.graph import NodeSpec
 from pwf.protocol.runner import effect_key
 from pwf.protocol.views import ENDED, EffectView, RunSummary, StepView
+from pwf.store.custody_rows import has_runner
 from pwf.store.effect_rows import one_effect
 from pwf.store.explain import Load
 from pwf.store.queries import load_queries
@@ -57,17 +58,19 @@ def effect_detail(tx: Tx, query: EffectQuery) -> EffectDetail:
         observable=node.effect is not None and node.effect.observable,
         made_at=f"{node.file}:{node.line}",
         steps=steps,
-        known=_known(effect, summary, steps),
+        known=_known(effect, summary, steps, has_runner(tx, run.run_no)),
         words=_words(effect, summary, node) if effect.status == "ambiguous" else (),
     )
 
 
-def _known(effect: EffectView, run: RunSummary, steps: tuple[StepView, ...]) -> str:
+def _known(effect: EffectView, run: RunSummary, steps: tuple[StepView, ...], may_live: bool) -> str:
     known = KNOWN[effect.status]
     if effect.settled_by is not None:
         return f"{known}: so {effect.settled_by} said"
     if effect.status != "ambiguous":
         return known
+    if may_live:
+        known += "; it may still happen, since its processes are not proved dead yet"
     errors = [step.error.message for step in steps if step.error is not None]
     if errors:
         known += f"; its last attempt said: {errors[-1]}"

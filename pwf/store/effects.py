@@ -14,6 +14,7 @@ from pwf.protocol.operations import RunChanged
 from pwf.protocol.runner import StepError, effect_key
 from pwf.store import moves, place
 from pwf.store.change import changing
+from pwf.store.custody_rows import has_runner
 from pwf.store.once import Done, once
 from pwf.store.queries import load_queries
 from pwf.store.receipts import ReceiptKey
@@ -67,6 +68,11 @@ def _resolve(tx: Tx, command: ResolveEffect) -> RunChanged:
     run = load_run(tx, command.run_id)
     which = _meant(tx, run, command.effect_key)
     key = effect_key(run.run_id, *which)
+    if command.verdict == "not_happened" and has_runner(tx, run.run_no):
+        raise Rejected(
+            f"processes of run {run.run_id} are not proved dead yet, and effect {key} may still happen",
+            hint=f"pwf effects show {key} says when they are; then look, and say it again",
+        )
     facts: dict[str, object] = {"verdict": command.verdict, "effect": key}
     facts |= {name: said for name in ("ref", "note") if (said := getattr(command, name)) is not None}
     with changing(tx, run, expected_revision=command.expected_revision):

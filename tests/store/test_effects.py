@@ -406,11 +406,22 @@ def test_an_unknown_effect_of_processes_that_may_live_stays_ambiguous_through_re
     assert world.status(runner.run_id) == "ambiguous"
     with pytest.raises(Rejected):
         world.resume(runner.run_id)
-    world.recover(runner.run_id, "not_happened")
-    assert world.admit() == ()  # not while the old ones may still apply it
-    assert world.why(runner.run_id).code == "reaping"
+    with pytest.raises(Rejected, match="not proved dead yet, and effect .* may still happen"):
+        world.recover(runner.run_id, "not_happened")
+    assert "not proved dead yet" in detail(world, runner.run_id).known
     runner.gone()
+    assert "not proved dead yet" not in detail(world, runner.run_id).known
+    world.recover(runner.run_id, "not_happened")
     world.launch(runner.run_id)
+
+
+def test_nobody_says_that_it_did_not_happen_while_the_cancelled_step_may_still_do_it(world):
+    runner = world.run(send())
+    world.cancel(runner.run_id)  # from here to its end the step has time to stop
+    with pytest.raises(Rejected, match="may still happen"):
+        world.recover(runner.run_id, "not_happened")
+    runner.gone(stopped=True)
+    assert world.recover(runner.run_id, "not_happened").status == "cancelled"
 
 
 def test_cancel_of_an_effect_that_waits_to_be_observed_leaves_it_ambiguous(world):

@@ -447,7 +447,8 @@ class RunsMachine(RuleBasedStateMachine):
             return
         answer = self.tried(self.world.recover, model.run_id, verdict)
         observable = model.mode is not None and NODES[model.node].effect.observable
-        if model.hold != "ambiguous" or (verdict == "observe" and not observable):
+        never = {"observe": not observable, "not_happened": model.row}
+        if model.hold != "ambiguous" or never.get(verdict, False):
             assert answer == "rejected"
             return
         model.hold = None
