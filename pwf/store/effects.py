@@ -18,6 +18,7 @@ from pwf.store.custody_rows import has_runner
 from pwf.store.once import Done, once
 from pwf.store.queries import load_queries
 from pwf.store.receipts import ReceiptKey
+from pwf.store.runs import resolve_ref
 from pwf.store.state import Graph, RunState, encode, graph_of, load_run
 from pwf.store.tx import Tx
 
@@ -91,24 +92,37 @@ def _resolve(tx: Tx, command: ResolveEffect) -> RunChanged:
 
 def _meant(tx: Tx, run: RunState, key: str | None) -> tuple[str, int, str]:
     """Node, visit and part of the ambiguous effect that the word is about."""
-    rows = tx.all(Q.unsettled_of_run, {"run_no": run.run_no})
-    open_ = {effect_key(run.run_id, *row[:3]): row for row in rows if row[3] == "ambiguous"}
+    which = None if key is None else _named(tx, run, key)
+    open_ = _ambiguous(tx, run)
+    keys = [effect_key(run.run_id, *one) for one in open_]
     lists = "pwf effects --ambiguous lists them"
     if not open_:
         raise Rejected(f"run {run.run_id} has no ambiguous effect", hint=lists)
-    if key is None and len(open_) > 1:
+    if which is None and len(open_) > 1:
         raise Rejected(
-            f"run {run.run_id} has {len(open_)} ambiguous effects: {', '.join(open_)}",
-            hint=f"say which: pwf effects resolve {next(iter(open_))} …",
+            f"run {run.run_id} has {len(open_)} ambiguous effects: {', '.join(keys)}",
+            hint=f"say which: pwf effects resolve {keys[0]} …",
         )
-    if key is not None:  # the run in it may have been typed as a prefix
-        key = effect_key(run.run_id, *read_effect_key(key)[1:])
-    if key is not None and key not in open_:
+    which = which or open_[0]
+    if which not in open_:
+        key = effect_key(run.run_id, *which)
         raise Conflict(
-            f"effect {key} is not ambiguous any more; of run {run.run_id} {', '.join(open_)} is", hint=lists
+            f"effect {key} is not ambiguous any more; of run {run.run_id} {', '.join(keys)} is", hint=lists
         )
-    node, visit, part, _ = open_[key] if key is not None else next(iter(open_.values()))
+    return which
+
+
+def _named(tx: Tx, run: RunState, key: str) -> tuple[str, int, str]:
+    """Node, visit and part in a key, whose run may have been typed as any reference to this one."""
+    name, node, visit, part = read_effect_key(key)
+    if resolve_ref(tx, name) != run.run_id:
+        raise Conflict(f"effect {key} is not one of run {run.run_id}", hint=f"pwf effects show {key}")
     return node, visit, part
+
+
+def _ambiguous(tx: Tx, run: RunState) -> list[tuple[str, int, str]]:
+    rows = tx.all(Q.ambiguous_of_run, {"run_no": run.run_no})
+    return [(node, visit, part) for node, visit, part in rows]
 
 
 def _settle(tx: Tx, run: RunState, which: tuple[str, int, str], command: ResolveEffect) -> None:

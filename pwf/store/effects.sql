@@ -1,8 +1,8 @@
 -- The effect ledger: what a person decides about an effect of unknown outcome.
 
--- name: unsettled_of_run
--- The effects of a run that are open.
-SELECT node, visit, part, status FROM effects WHERE entity_no = :run_no AND status IN ('applying', 'ambiguous')
+-- name: ambiguous_of_run
+-- Those of a run that nobody knows about.
+SELECT node, visit, part FROM effects WHERE entity_no = :run_no AND status = 'ambiguous'
 
 -- name: unknown_attempt
 -- The attempt that left an effect unknown.
