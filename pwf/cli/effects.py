@@ -13,7 +13,7 @@ from pwf.present import text
 if TYPE_CHECKING:
     from pwf.client.sync import SyncClient
     from pwf.protocol.effects import EffectDetail
-    from pwf.protocol.views import EffectView, StepView
+    from pwf.protocol.views import EffectView, RunSummary, StepView
 
 #: As in `EffectStatus`; a test holds both equal.
 STATUSES = ("applying", "applied", "rejected", "failed", "ambiguous", "cancelled", "abandoned")
@@ -73,7 +73,7 @@ def _add_word(parser: Parser) -> None:
         "--revision",
         metavar="N",
         type=int,
-        help="only if nothing has happened since this revision (pwf show --json)",
+        help="only if nothing has happened since this revision (pwf effects show); else as read just before",
     )
 
 
@@ -179,11 +179,13 @@ def _tail(run_id: str, attempt: int, stream: str, size: int, daemon: SyncClient)
 
 
 def resolve(options: argparse.Namespace, out: Out) -> int:
-    from pwf.protocol.effects import read_effect_key
+    from pwf.protocol.effects import EffectRef
 
     _check(options, "pwf effects resolve --help")
-    options.run_id = read_effect_key(options.key)[0]
-    return _say(options, options.key, out)
+    with client() as daemon:
+        found = daemon.call("effect.get", EffectRef(effect_key=options.key))
+    _about(options, found.run)
+    return _say_of(options, found.effect, out)
 
 
 def recover(options: argparse.Namespace, out: Out) -> int:
@@ -191,12 +193,23 @@ def recover(options: argparse.Namespace, out: Out) -> int:
     _check(options, "pwf recover --help")
     with client() as daemon:
         view = daemon.call("run.view", run_id=options.run_id)
+    _about(options, view.summary)
     found: list[EffectView] = [effect for effect in view.effects if effect.status == "ambiguous"]
     if len(found) != 1:
         return _say(options, None, out)  # the daemon says so
-    (effect,) = found
+    return _say_of(options, found[0], out)
+
+
+def _about(options: argparse.Namespace, seen: RunSummary) -> None:
+    """The word is about this run as it is shown now, whatever @last means and whatever has happened when it arrives."""
+    options.run_id = seen.run_id
+    options.revision = seen.revision if options.revision is None else options.revision
+
+
+def _say_of(options: argparse.Namespace, effect: EffectView, out: Out) -> int:
     began = text.ago(effect.reserved_ms or None, out.now_ms())
-    out.note(f"{text.line(effect.type)}: effect {text.line(effect.effect_key)}, begun {began}")
+    tries = text.count(effect.attempts, "attempt")
+    out.note(f"{text.line(effect.type)}: effect {text.line(effect.effect_key)}, begun {began}, {tries}")
     return _say(options, effect.effect_key, out)
 
 

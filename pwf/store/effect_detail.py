@@ -84,25 +84,25 @@ def _words(effect: EffectView, run: RunSummary, node: NodeSpec) -> tuple[Word, .
     way = node.way("failed")
     failed = f"the run goes on at {way.target!r}, the way of failed" if way is not None else "the run fails"
     stays = f"the run stays {run.status}"
-    says = f"pwf effects resolve {effect.effect_key}"
+    says, seen = f"pwf effects resolve {effect.effect_key}", f" --revision {run.revision}"
     words = [
         Word(
             verdict="happened",
             does=f"it counts as applied, and {stays if ended else 'the run goes on with the output that you give'}",
-            command=f"{says} happened" + ("" if ended else " --output JSON"),
+            command=f"{says} happened" + ("" if ended else " --output JSON") + seen,
         ),
         Word(
             verdict="not_happened",
             does=f"it counts as rejected, and {stays if ended else f'node {node.id!r} runs again'}",
-            command=f"{says} not-happened",
+            command=f"{says} not-happened{seen}",
         ),
         Word(
             verdict="give_up",
             does=f"it counts as abandoned, and {stays if ended else f'its attempt as failed, without retry: {failed}'}",
-            command=f"{says} give-up --note TEXT",
+            command=f"{says} give-up --note TEXT{seen}",
         ),
     ]
     if not ended and node.effect is not None and node.effect.observable:
         does = "the node's observe function is asked once more"
-        words.insert(2, Word(verdict="observe", does=does, command=f"{says} observe"))
+        words.insert(2, Word(verdict="observe", does=does, command=f"{says} observe{seen}"))
     return tuple(words)

@@ -335,6 +335,23 @@ def test_a_person_changes_a_run(pwf: Pwf, daemon: FakeDaemon, name: str) -> None
     assert daemon.of(f"run.{name}")[0].run_id == "k3"
 
 
+def detail(key: str, **changes: Any) -> EffectDetail:
+    """An ambiguous effect of a run, as it is shown."""
+    run_id, node, _ = key.split(":")
+    facts: dict[str, Any] = {
+        "effect": EffectView(
+            effect_key=key, run_id=run_id, node=node, visit=1, type="deploy", mode="manual",
+            status="ambiguous", attempts=1,
+        ),
+        "run": samples.summary(run_id=run_id, status="ambiguous"),
+        "observable": False,
+        "made_at": "/p/release.py:7",
+        "steps": (),
+        "known": "nobody knows whether it happened",
+    }  # fmt: skip
+    return EffectDetail(**(facts | changes))
+
+
 def test_options_of_changes_reach_the_daemon(pwf: Pwf, daemon: FakeDaemon) -> None:
     seen: list[Any] = []
 
@@ -344,6 +361,7 @@ def test_options_of_changes_reach_the_daemon(pwf: Pwf, daemon: FakeDaemon) -> No
 
     for operation in ("run.pause", "run.cancel", "effect.resolve"):
         daemon.on(operation, take)
+    daemon.on("effect.get", lambda request, payload: detail("k3:send:1"))
     pwf("pause", "k3", "--now")
     pwf("cancel", "k3", "--reason", "wrong branch")
     words = ("--output", '{"tag": 1}', "--ref", "r1", "--note", "I saw it")
@@ -353,6 +371,23 @@ def test_options_of_changes_reach_the_daemon(pwf: Pwf, daemon: FakeDaemon) -> No
     assert (seen[2].verdict, bytes(seen[2].output)) == ("happened", b'{"tag":1}')
     assert (seen[2].effect_key, seen[2].ref, seen[2].note) == ("k3:send:1", "r1", "I saw it")
     assert daemon.of("effect.resolve")[0].run_id == "k3"
+
+
+@pytest.mark.parametrize("words", [("recover", "@last"), ("effects", "resolve", "@last:ship:1")])
+def test_a_word_is_about_the_run_the_effect_and_the_revision_that_were_shown(
+    pwf: Pwf, daemon: FakeDaemon, words: tuple[str, ...]
+) -> None:
+    run = samples.summary(run_id="k3", revision=7)
+    effect = detail("k3:ship:1", run=run).effect
+    daemon.on("run.view", lambda request, payload: samples.run_view(summary=run, effects=(effect,)))
+    daemon.on("effect.get", lambda request, payload: detail("k3:ship:1", run=run))
+    changed = ops.RunChanged(run_id="k3", status="queued", revision=8)
+    daemon.on("effect.resolve", lambda request, payload: changed)
+    pwf(*words, "not-happened")
+    pwf(*words, "not-happened", "--revision", "5")
+    first, second = daemon.of("effect.resolve")
+    assert (first.run_id, first.expected_revision, second.expected_revision) == ("k3", 7, 5)
+    assert msgspec.json.decode(first.payload)["effect_key"] == "k3:ship:1"
 
 
 @pytest.mark.parametrize(
@@ -426,22 +461,17 @@ def test_an_effect_is_shown_with_its_attempts_what_they_printed_and_what_each_wo
 ) -> None:
     failure = StepError(code="node_failed", message="no answer")
     step = samples.step(node="ship", status="unknown", printed_bytes=8, error=failure, summary="no answer")
-    detail = EffectDetail(
-        effect=EffectView(
-            effect_key="k:ship:1", run_id="k", node="ship", visit=1, type="deploy", mode="manual",
-            status="ambiguous", attempts=1,
-        ),
-        run=samples.summary(run_id="k", status="ambiguous"),
-        observable=False,
-        made_at="/p/release.py:7",
+    found = detail(
+        "k:ship:1",
         steps=(step,),
-        known="nobody knows whether it happened",
-        words=(Word(verdict="give_up", does="the run fails", command="pwf effects resolve k:ship:1 give-up"),),
-    )  # fmt: skip
+        words=(
+            Word(verdict="give_up", does="the run fails", command="pwf effects resolve k:ship:1 give-up"),
+        ),
+    )
     printed = ops.PrintedStep(
         attempt=step.attempt, node="ship", visit=1, tries=1, status="unknown", printed_bytes=9, out_bytes=9
     )
-    daemon.on("effect.get", lambda request, payload: detail)
+    daemon.on("effect.get", lambda request, payload: found)
     daemon.on("run.printed", lambda request, payload: ops.Printed(run_id="k", ended=False, steps=(printed,)))
     daemon.on("run.read_printed", lambda request, payload: ops.PrintedPiece(data=b"sending\n", next_offset=8))
     shown = pwf("effects", "show", "k:ship:1").out

@@ -601,6 +601,8 @@ def test_an_effect_is_shown_with_its_attempts_what_is_known_and_what_each_word_w
     assert list(does) == ["happened", "not_happened", "observe", "give_up"]
     assert "'report', the way of failed" in does["give_up"]
     assert all(found.effect.effect_key in word.command for word in found.words)
+    seen = world.row(runner.run_id)["revision"]  # so that a word which is given late settles no later attempt
+    assert all(word.command.endswith(f" --revision {seen}") for word in found.words)
 
 
 def test_of_an_ended_run_nothing_can_be_observed_and_of_a_settled_effect_nothing_said(world):
