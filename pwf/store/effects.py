@@ -32,13 +32,14 @@ class ResolveEffect(msgspec.Struct, frozen=True, kw_only=True):
 
     `effect_key`: the effect that the person was shown; a late word never settles another one. None: the run's only one.
     `expected_revision`: of the run as the person saw it. A word about an earlier attempt of the effect, given late,
-    must not settle a later one.
+    must not settle a later one. `checked_for`: the node whose type `output` was found to have; None: of any.
     """
 
     run_id: str
     verdict: str
     effect_key: str | None = None
     output: bytes = b"null"
+    checked_for: str | None = None
     ref: str | None = None
     note: str | None = None
     expected_revision: int | None = None
@@ -46,18 +47,30 @@ class ResolveEffect(msgspec.Struct, frozen=True, kw_only=True):
     receipt: ReceiptKey | None = None
 
 
-class OutputType(msgspec.Struct, frozen=True, kw_only=True):
-    """Of what type the output is that a person gives, where the run goes on with it."""
+class OutputQuery(msgspec.Struct, frozen=True, kw_only=True):
+    """The run and the effect that a person says has happened, as in `ResolveEffect`."""
 
-    node: str
+    run_id: str
+    effect_key: str | None = None
+
+
+class OutputType(msgspec.Struct, frozen=True, kw_only=True):
+    """Of what type the output is that a person gives. No node: it is not kept, or the word will be refused."""
+
+    run_id: str
+    node: str = ""
     schema: dict[str, Any] | None = None
 
 
-def output_type(tx: Tx, run_id: str) -> OutputType:
-    """That of the node whose effect a run is held for. `resolve_effect` sees to it that the word is about that one."""
-    run = load_run(tx, run_id)
-    node = graph_of(tx, run.definition_id).node(run.node)
-    return OutputType(node=node.id, schema=None if run.ended else node.returns)
+def output_type(tx: Tx, query: OutputQuery) -> OutputType:
+    """That of the node whose effect the word is about, where the run goes on with it."""
+    run = load_run(tx, query.run_id)
+    open_ = _ambiguous(tx, run)
+    which = open_[:1] if query.effect_key is None else [_named(tx, run, query.effect_key)]
+    if run.ended or not which or which[0] not in open_:
+        return OutputType(run_id=run.run_id)
+    node = graph_of(tx, run.definition_id).node(which[0][0])
+    return OutputType(run_id=run.run_id, node=node.id, schema=node.returns)
 
 
 def resolve_effect(tx: Tx, command: ResolveEffect) -> Done[RunChanged]:
@@ -173,6 +186,10 @@ def _go_on(tx: Tx, run: RunState, key: str, command: ResolveEffect) -> moves.Fol
 
 def _happened(tx: Tx, run: RunState, graph: Graph, command: ResolveEffect) -> moves.Follow:
     node = graph.node(run.node)
+    if command.checked_for not in (None, node.id):
+        raise Conflict(
+            f"the effect of node {node.id!r} has become ambiguous only now", hint=f"pwf show {run.run_id}"
+        )
     output = output_of(node, command.output)
     value = moves.stored(tx, output)
     _end_attempt(tx, run, "completed", value, None)

@@ -9,7 +9,7 @@ from pwf.protocol.effects import read_effect_key
 from pwf.protocol.runner import effect_key
 from pwf.store.daemon import applying
 from pwf.store.effect_detail import EffectQuery, effect_detail
-from pwf.store.effects import ResolveEffect, resolve_effect
+from pwf.store.effects import OutputQuery, ResolveEffect, output_type, resolve_effect
 from pwf.values import canonical
 from tests.store.world import IDEMPOTENT, MANUAL, OBSERVED, error, graph, key, node, retry
 
@@ -461,6 +461,28 @@ def test_a_late_word_never_settles_another_effect_than_the_one_that_was_shown(wo
     assert world.effects(runner.run_id) == [("first", 1, "applied", 2), ("second", 1, "ambiguous", 1)]
     world.recover(runner.run_id, "happened", effect_key=f"{runner.run_id}:second:1")
     assert world.status(runner.run_id) == "completed"
+
+
+def test_an_output_counts_only_for_the_node_whose_type_it_was_found_to_have(world):
+    number = {"type": "integer"}
+    flow = graph(
+        node("first", "action", effect=MANUAL, to="second", returns=number),
+        node("second", "action", effect=MANUAL),
+    )
+    runner = world.run(flow)
+    runner.gone()
+    found = world.read(output_type, OutputQuery(run_id=runner.run_id))
+    assert (found.node, found.schema) == ("first", number)
+    later = OutputQuery(run_id=runner.run_id, effect_key=f"{runner.run_id}:second:1")
+    assert (
+        world.read(output_type, later).node == ""
+    )  # which is not ambiguous: the word is refused, whatever its output
+    world.recover(runner.run_id, "happened", 1, checked_for=found.node)
+    world.launch().gone()
+    for checked_for in (found.node, ""):
+        with pytest.raises(Conflict, match="'second' has become ambiguous only now"):
+            world.recover(runner.run_id, "happened", 1, checked_for=checked_for)
+    assert world.recover(runner.run_id, "happened", "x", checked_for="second").status == "completed"
 
 
 def test_a_key_of_another_run_settles_nothing_and_any_reference_to_the_run_names_its_effect(world):

@@ -12,7 +12,7 @@ from pwf.protocol.effects import EffectListPayload, EffectRef, ResolvePayload, r
 from pwf.store.at_run import AtRun, at_run
 from pwf.store.effect_detail import EffectQuery, effect_detail
 from pwf.store.effect_rows import effect_list
-from pwf.store.effects import ResolveEffect, output_type, resolve_effect
+from pwf.store.effects import OutputQuery, ResolveEffect, output_type, resolve_effect
 
 
 async def list_(services: Services, asked: Asked[EffectListPayload]) -> Answer:
@@ -33,8 +33,13 @@ async def resolve(services: Services, asked: Asked[ResolvePayload]) -> Answer:
     payload = asked.payload
     await services.people.check(asked.caller, "settle an effect")
     output = await canonical_of(services, payload.output, "output")
+    run_ref, checked_for = asked.run_ref, None
     if payload.verdict == "happened":
-        wanted = await services.store.read(at_run, AtRun(asked.run_ref, output_type, str))
+        about = AtRun(
+            run_ref, output_type, lambda run_id: OutputQuery(run_id=run_id, effect_key=payload.effect_key)
+        )
+        wanted = await services.store.read(at_run, about)
+        run_ref, checked_for = wanted.run_id, wanted.node
         output = await apart(
             len(output), lambda: services.schemas.check_output(wanted.node, wanted.schema, output)
         )
@@ -42,13 +47,14 @@ async def resolve(services: Services, asked: Asked[ResolvePayload]) -> Answer:
     done = await services.store.write(
         at_run,
         AtRun(
-            asked.run_ref,
+            run_ref,
             resolve_effect,
             lambda run_id: ResolveEffect(
                 run_id=run_id,
                 verdict=payload.verdict,
                 effect_key=payload.effect_key,
                 output=output,
+                checked_for=checked_for,
                 ref=payload.ref,
                 note=payload.note,
                 expected_revision=asked.request.expected_revision,
