@@ -126,6 +126,7 @@ def _show(found: EffectDetail, daemon: SyncClient, out: Out) -> None:
     effect, now_ms = found.effect, out.now_ms()
     facts = {
         "effect": text.line(effect.effect_key),
+        "outside": effect.outside_key,
         "type": f"{text.line(effect.type)}  ({effect.mode})",
         "status": out.paint(effect.status, "magenta") if effect.status == "ambiguous" else effect.status,
         "known": text.line(found.known),
@@ -139,7 +140,8 @@ def _show(found: EffectDetail, daemon: SyncClient, out: Out) -> None:
     }
     for name, value in facts.items():
         if value is not None:
-            out.print(f"{name:<10} {text.line(value) if name in ('reference', 'said by', 'note') else value}")
+            said = name in ("outside", "reference", "said by", "note")
+            out.print(f"{name:<10} {text.line(value) if said else value}")
     for step in found.steps:
         _show_step(step, found, daemon, out)
     for word in found.words:

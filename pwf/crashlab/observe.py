@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -59,8 +60,13 @@ class LabRun:
         return self.view.summary.status if self.view is not None else "unknown"
 
     def plain(self, text: str) -> str:
-        """Without what differs between any two runs: its id and its scratch folder."""
-        return text.replace(self.run_id, "RUN").replace(str(self.scratch), "SCRATCH")
+        """Without what differs between any two runs: its id and its name outside, and its scratch folder."""
+        return re.sub(self.names, "RUN", text).replace(str(self.scratch), "SCRATCH")
+
+    @property
+    def names(self) -> str:
+        """What matches the run's id, and its name outside, which has a random part."""
+        return rf"{re.escape(self.run_id)}(\.[0-9a-z]{{12}})?"
 
 
 def look_back(run: LabRun, client: SyncClient, records: Iterable[LabRecord]) -> None:
@@ -111,7 +117,7 @@ def snapshot(run: LabRun) -> dict[str, bytes]:
                 data = path.read_bytes()
             except OSError:
                 continue
-            data = data.replace(run.run_id.encode(), b"RUN").replace(str(run.scratch).encode(), b"SCRATCH")
+            data = re.sub(run.names.encode(), b"RUN", data).replace(str(run.scratch).encode(), b"SCRATCH")
             found[run.plain(str(path.relative_to(run.scratch)))] = data
     return found
 

@@ -52,7 +52,7 @@ def marked_run(marker: str) -> str | None:
 
 
 def effect_key(name: str, node: str, visit: int, part: str = "") -> str:
-    """What an effect is known by, outside too: the same in every attempt of its visit. `name`: its entity's.
+    """What an effect is known by, the same in every attempt of its visit. `name`: its entity's, here or outside.
 
     No two effects share one: names may have colons, nodes have none, and only parts may have a slash.
     """
@@ -116,7 +116,9 @@ class Launch(_Message, frozen=True, kw_only=True, forbid_unknown_fields=True, ta
     observe: bool = False
     observe_then: Outcome | None = None
     observe_error: StepError | None = None
-    effect_key: str | None = None
+    outside_name: str | None = (
+        None  # what leads `ctx.effect_key` where the run's id was chosen, and may be again
+    )
     attempt_started_wall_ms: int = 0
     past: tuple[PastStep, ...] = ()
     visits: dict[str, int] = {}

@@ -136,6 +136,7 @@ class EffectView(_View, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A row of the effect ledger."""
 
     effect_key: str
+    outside_key: str | None = None  # what outside systems got (`ctx.effect_key`); None: the effect's key
     run_id: str
     node: str
     visit: int

@@ -77,7 +77,6 @@ class Engine:
         self._visit = launch.visit
         self._attempt = launch.attempt
         self._steps_taken = launch.steps_taken
-        self._effect_key = launch.effect_key
         self._observe = launch.observe
 
     def run(self) -> None:
@@ -252,8 +251,6 @@ class Engine:
         self._visits[following] = self._visit
         self._attempt += 1
         self._steps_taken += 1
-        has_effect = self._specs[following].effect is not None
-        self._effect_key = effect_key(self._launch.run_id, following, self._visit) if has_effect else None
 
     def _remember(self, step: PastStep) -> None:
         # Both mappings are in the order of the steps' ends.
@@ -266,6 +263,8 @@ class Engine:
     # --- what a node may see --------------------------------------------------------------------------------
 
     def _context(self, node: str, publishes: bool) -> Context[Any]:
+        name = self._launch.outside_name or self._launch.run_id
+        has_effect = self._specs[node].effect is not None
         return Context(
             run_id=self._launch.run_id,
             node=node,
@@ -278,7 +277,7 @@ class Engine:
             past=self._past,
             completed=self._completed,
             read_value=self._read_value,
-            effect_key=self._effect_key,
+            effect_key=effect_key(name, node, self._visit) if has_effect else None,
             publish=self._publisher() if publishes else None,
             read_file=self._read_file if self._launch.graph.files else None,
         )

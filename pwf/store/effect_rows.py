@@ -43,7 +43,8 @@ def effect_list(tx: Tx, query: EffectListPayload) -> EffectList:
 
 
 def _effect(row: Row) -> EffectView:
-    run_id, node, visit, part = row[:4]
+    run_id, outside_name, node, visit, part = row[:5]
     key = effect_key(run_id, node, visit, part)
-    facts = dict(zip(_NAMES, row[4:], strict=True))
-    return EffectView(effect_key=key, run_id=run_id, node=node, visit=visit, **facts)
+    outside_key = None if outside_name is None else effect_key(outside_name, node, visit, part)
+    facts = dict(zip(_NAMES, row[5:], strict=True))
+    return EffectView(effect_key=key, outside_key=outside_key, run_id=run_id, node=node, visit=visit, **facts)

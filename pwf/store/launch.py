@@ -122,7 +122,7 @@ def _begin(tx: Tx, run: RunState, identity: Identity, terms: LaunchTerms) -> Lau
         observe=run.observe is not None,
         observe_then=run.observe if reports else None,  # type: ignore[arg-type]
         observe_error=unknown_error(tx, run, node) if reports else None,
-        effect_key=run.effect_key if node.effect is not None else None,
+        outside_name=row[4],
         attempt_started_wall_ms=tx.now.wall_ms,
         past=past,
         visits=run.visits,

@@ -8,8 +8,8 @@ WHERE a.run_no = :run_no AND a.status IN ('completed', 'failed', 'timed_out', 'c
 ORDER BY a.attempt
 
 -- name: input
--- The run's input, root and pinned data files' home.
-SELECT r.input, r.input_digest, c.size, d.root
+-- The run's input, root and pinned data files' home, and its name outside.
+SELECT r.input, r.input_digest, c.size, d.root, r.outside_name
 FROM runs r JOIN definitions d ON d.definition_id = r.definition_id LEFT JOIN contents c ON c.digest = r.input_digest
 WHERE r.run_no = :run_no
 

@@ -110,6 +110,8 @@ def _start(tx: Tx, command: StartRun) -> tuple[RunStarted, bool]:
             "restarted_from": command.restarted_from,
             "restart_root": command.restart_root,
             "restart_no": command.restart_no,
+            # A chosen id may be chosen again, in another home or after a prune; what it did before is not this run's.
+            "outside_name": None if command.run_id is None else f"{run_id}.{tx.ids.new()}",
             "now": tx.now.wall_ms,
         },
     )

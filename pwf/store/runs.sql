@@ -3,9 +3,11 @@
 -- name: insert_run
 -- A new run at the start node, queued.
 INSERT INTO runs(run_no, run_id, workflow, definition_id, environment_id, status, node, visit, visits, priority, input,
-  input_crc32, input_digest, due_wall_ms, due_elapsed_ms, due_boot_id, restarted_from, restart_root, restart_no, created_wall_ms)
+  input_crc32, input_digest, due_wall_ms, due_elapsed_ms, due_boot_id, restarted_from, restart_root, restart_no, outside_name,
+  created_wall_ms)
 VALUES (:run_no, :run_id, :workflow, :definition_id, :environment_id, 'queued', :node, 1, :visits, :priority, :input,
-  :input_crc32, :input_digest, :due_wall_ms, :due_elapsed_ms, :due_boot_id, :restarted_from, :restart_root, :restart_no, :now)
+  :input_crc32, :input_digest, :due_wall_ms, :due_elapsed_ms, :due_boot_id, :restarted_from, :restart_root, :restart_no, :outside_name,
+  :now)
 
 -- name: facts
 -- What decides whether a start adopts an existing run.

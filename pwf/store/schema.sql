@@ -142,6 +142,7 @@ CREATE TABLE runs(
   restarted_from TEXT,                            -- the ended run that this one restarts
   restart_root TEXT,                              -- the first run of the chain of restarts
   restart_no INTEGER NOT NULL DEFAULT 0,          -- 0: no restart
+  outside_name TEXT,                              -- leads the keys of its effects outside; NULL: the run's id does
   created_wall_ms INTEGER NOT NULL,
   started_wall_ms INTEGER,
   ended_wall_ms INTEGER,

@@ -111,7 +111,9 @@ class Context(Generic[InputT_co]):
     visit: int  # number of this entry into the node, 1, 2, 3 …
     attempt: int  # number of the attempt within the run, 1, 2, 3 …
     tries: int  # number of the try within this visit, 1, 2, 3 …: more than 1 after a failure or a crash
-    effect_key: str | None  # stable over all attempts of this visit: give it to the outside system
+    effect_key: (
+        str | None
+    )  # the same in all attempts of this visit, and no other's: give it to the outside system
     _input: Any  # decoded; unset until it is asked for
     _input_value: Value
     _input_type: Any

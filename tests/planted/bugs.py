@@ -17,6 +17,7 @@ FENCE_TESTS = (
 )
 RECEIPT_TESTS = (
     "store/test_effects.py",
+    "store/test_effect_words.py",
     "store/test_receipts.py",
     "store/test_control.py",
     "store/test_runs.py",
@@ -25,6 +26,7 @@ RECEIPT_TESTS = (
 )
 EFFECT_TESTS = (
     "store/test_effects.py",
+    "store/test_effect_words.py",
     "store/test_control.py",
     "store/test_runner_end.py",
     "store/test_launch.py",

@@ -79,8 +79,6 @@ class MemoryRun:
         self.generation += 1
         self.attempt += 1
         self.status, self._seq = "running", 0
-        effect = self.graph.node(self.node).effect
-        key = f"run1:{self.node}:{self.visits[self.node]}"
         defaults: dict[str, Any] = {
             "run_id": "run1",
             "generation": self.generation,
@@ -91,7 +89,6 @@ class MemoryRun:
             "attempt": self.attempt,
             "observe": self.observe is not None,
             "observe_then": self.observe if self.observe in ("failed", "timed_out") else None,
-            "effect_key": key if effect is not None else None,
             "past": tuple(self.history),
             "visits": dict(self.visits),
             "steps_taken": self.steps - 1,

@@ -325,7 +325,10 @@ def test_a_manual_effect_that_timed_out_is_unknown_and_has_no_way_out() -> None:
     assert (finish.outcome, finish.settled, finish.next) == ("timed_out", "unknown", None)
 
 
-def test_the_effect_key_is_the_same_in_every_attempt_of_a_visit() -> None:
+@pytest.mark.parametrize(("outside_name", "leads"), [(None, "run1"), ("run1.k3q", "run1.k3q")])
+def test_the_effect_key_is_the_same_in_every_attempt_of_a_visit_and_led_by_the_runs_name_outside(
+    outside_name: str | None, leads: str
+) -> None:
     keys: list[str] = []
     flow: Workflow[Any] = Workflow("w")
 
@@ -340,14 +343,14 @@ def test_the_effect_key_is_the_same_in_every_attempt_of_a_visit() -> None:
             raise ValueError
 
     flow.graph(first >> act)
-    run = memory_run(flow)
+    run = memory_run(flow, outside_name=outside_name)
     for _ in range(3):
         run_inline(flow, run)
     assert run.status == "completed"
-    assert keys == ["run1:act:1"] * 3
+    assert keys == [f"{leads}:act:1"] * 3
 
 
-OBSERVE = {"observe": True, "effect_key": "run1:act:1"}
+OBSERVE = {"observe": True}
 NO_ANSWER = StepError(code="node_failed", message="no answer", node="act")
 
 

@@ -150,7 +150,6 @@ def test_a_manual_effect_is_reserved_in_the_transaction_that_launches_it(world):
     run_id = world.start(flow)
     (admission,) = world.do(admit, offer(standby(world, flow))).runs
     assert world.effects(run_id) == [("send", 1, "applying", 1)]
-    assert admission.launched.launch.effect_key == f"{run_id}:send:1"
     runner = serve(world, admission)
     assert runner.finish(1, settled="applied") == "end"
     assert world.effects(run_id) == [("send", 1, "applied", 1)]

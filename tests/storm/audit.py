@@ -136,7 +136,7 @@ def _audit_answers(client: SyncClient, view: RunView, promises: Promises, findin
 
 def _audit_effect(view: RunView, effect: EffectView, outside: Outside, findings: Findings) -> None:
     """Idempotent: at least once when applied, at most once an attempt. Manual: never twice, and settled right."""
-    count = outside.count(effect.type, effect.effect_key)
+    count = outside.count(effect.type, effect.outside_key or effect.effect_key)
     findings.effects[f"{effect.mode} {effect.status}"] += 1
     said = f"{effect.effect_key} ({effect.mode}, {effect.status}, {effect.attempts} attempts) happened {count} times"
     if effect.mode == "idempotent":

@@ -238,15 +238,15 @@ class Helper(Person):
             return
         view = self.call("run.view", run_id=run.run_id)
         effect = next((one for one in view.effects if one.status == "ambiguous"), None)
-        if effect is None:
+        if effect is None or effect.outside_key is None:
             return
         attempt = max(step.attempt for step in view.steps)
         if effect.type == "http":
-            self._outside.ledger.look(effect.effect_key, attempt + 1)
-        happened = self._outside.count(effect.type, effect.effect_key) > 0
+            self._outside.ledger.look(effect.outside_key, attempt + 1)
+        happened = self._outside.count(effect.type, effect.outside_key) > 0
         verdict = ResolvePayload(
             verdict="happened" if happened else "not_happened",
-            output=msgspec.Raw(canonical(effect.effect_key)),
+            output=msgspec.Raw(canonical(effect.outside_key)),
             effect_key=effect.effect_key,
         )
         self.call("effect.resolve", verdict, run_id=run.run_id)
