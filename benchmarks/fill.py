@@ -27,7 +27,7 @@ _NAMES = {
     "entity_no": "c.run_no",
     "name": "c.run_id",  # of the run's entity
     "request_id": "'q' || c.run_id",
-    "effect_key": "replace(m.effect_key, :model, c.run_id)",
+    "outside_name": "NULL",
     "scope_key": "c.run_id || substr(m.scope_key, 13)",
 }
 

@@ -10,12 +10,15 @@ import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from datetime import date
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from pwf.effects.sql import SqlTransaction
+from pwf.errors import Conflict
 from pwf.workflow.effects import NotApplied
 from tests.effects.killed import KEY, is_told_right_wherever_it_is_killed
 
@@ -104,11 +107,41 @@ def test_a_second_try_does_nothing_and_gets_the_output_of_the_first(connect: Con
     assert rows(connect) == [("a", 2)]
 
 
+def test_another_request_under_the_key_gets_no_output_of_it_and_does_nothing(connect: Connect) -> None:
+    adds(connect).apply(KEY)
+    for ask in (adds(connect, "b").apply, adds(connect, "b").observe):
+        with pytest.raises(Conflict, match=f"another request was carried out under the effect key {KEY}"):
+            ask(KEY)
+    assert rows(connect) == [("a", 2)]
+
+
+def test_a_request_has_the_same_digest_whatever_kind_of_parameter_it_has() -> None:
+    class Wrapped:  # as drivers have them: each repr of it names another address
+        pass
+
+    def request() -> SqlTransaction:
+        parameters = [
+            1,
+            2**70,
+            1.5,
+            None,
+            "ä",
+            b"\x00",
+            memoryview(b"b"),
+            Decimal("1.10"),
+            date(2026, 1, 1),
+            Wrapped(),
+        ]
+        return SqlTransaction(connect=list, statements=[("a", parameters), ("b", {"n": (1,)})])
+
+    assert request()._digest() == request()._digest()
+
+
 def test_wherever_it_is_killed_it_is_told_right_and_happens_exactly_once(connect: Connect) -> None:
     def make(number: int) -> SqlTransaction:
         with closing(connect()) as database:
             database.execute(
-                "CREATE TABLE IF NOT EXISTS pwf_effects(effect_key TEXT PRIMARY KEY, output TEXT)"
+                "CREATE TABLE IF NOT EXISTS pwf_effects(effect_key TEXT PRIMARY KEY, request TEXT, output TEXT)"
             )
             database.execute("DELETE FROM pwf_effects")
             database.execute("DELETE FROM tally")
@@ -123,7 +156,7 @@ def test_a_statement_that_fails_takes_everything_back_and_has_not_happened(conne
     with pytest.raises(NotApplied, match="rolled back"):
         adds(connect).apply(KEY)
     assert adds(connect).observe(KEY).verdict == "not_applied"
-    assert [key for key, _ in rows(connect, "pwf_effects")] == ["run1:save:2"]
+    assert [key for key, *_ in rows(connect, "pwf_effects")] == ["run1:save:2"]
 
 
 def test_a_connection_that_commits_each_statement_by_itself_is_made_to_commit_all_at_once(
@@ -152,9 +185,9 @@ def test_a_transaction_that_still_goes_on_is_unknown_and_never_denied(connect: C
         return database
 
     with closing(connect()) as database:
-        database.execute("CREATE TABLE pwf_effects(effect_key TEXT PRIMARY KEY, output TEXT)")
+        database.execute("CREATE TABLE pwf_effects(effect_key TEXT PRIMARY KEY, request TEXT, output TEXT)")
         database.commit()
-        database.execute(f"INSERT INTO pwf_effects VALUES ('{KEY}', NULL)")
+        database.execute(f"INSERT INTO pwf_effects VALUES ('{KEY}', NULL, NULL)")
         assert adds(impatient).observe(KEY).verdict == "unknown"
         database.rollback()
     assert adds(impatient).observe(KEY).verdict == "not_applied"
