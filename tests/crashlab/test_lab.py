@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import psutil
@@ -15,6 +16,7 @@ from pwf.cli.main import main
 from pwf.crashlab.drive import with_scratch
 from pwf.crashlab.experiments import Path as LabPath
 from pwf.crashlab.experiments import Seen, Traced, crashes, paths
+from pwf.crashlab.observe import LabRun
 from pwf.crashlab.report import Findings
 from pwf.protocol.crashlab import LAB_VARIABLE, LabFolder, LabPlan, encode_plan
 from pwf.protocol.graph import Case, EffectSpec, NodeSpec, Way, WorkflowGraph
@@ -231,6 +233,15 @@ def test_a_path_does_not_repeat_the_crashes_of_an_earlier_one() -> None:
     second = list(crashes(LabPath(1, {}), other, seen))
     assert len(first) == (6 + 2) + 6 + 2
     assert {point.node for crash in second if len(crash.points) == 1 for point in crash.points} == {"end"}
+
+
+def test_what_a_run_is_called_outside_differs_between_no_two_runs_of_the_lab() -> None:
+    crash: Any = None
+    texts = []
+    for run_id, outside_name in (("lab-1", "lab-1.0123456789ab"), ("lab-20", "lab-20.zyxwvtsrqpnm")):
+        run = LabRun(run_id, crash, Path("/scratch") / run_id)
+        texts.append(run.plain(f"{outside_name}:pay:1 {run_id} {run.scratch}/x"))
+    assert texts == ["RUN:pay:1 RUN /scratch/RUN/x"] * 2
 
 
 def test_scratch_is_put_into_every_text_of_the_input() -> None:
