@@ -35,7 +35,7 @@ SELECT attempt, started_wall_ms FROM attempts WHERE run_no = :run_no AND status 
 INSERT INTO effects(entity_no, node, visit, type, mode, status, attempts, reserved_wall_ms)
 VALUES (:entity_no, :node, :visit, :type, :mode, 'applying', 1, :now)
 ON CONFLICT(entity_no, node, visit, part) DO UPDATE SET status = 'applying', attempts = attempts + 1, settled_wall_ms = NULL,
-  settled_by = NULL, note = NULL, ref = iif(status = 'applying', ref, NULL)
+  settled_by = NULL, note = NULL, ref = NULL
 
 -- name: settle_effect
 -- How the effect ended.
