@@ -116,7 +116,9 @@ def _audit_output(client: SyncClient, view: RunView, planned: PlannedRun, findin
         return
     assert view.output is not None
     got: Any = msgspec.json.decode(client.read_value(view.summary.run_id, view.output))
-    if got != expected(planned.number, view.summary.run_id):
+    keys = [effect.outside_key for effect in view.effects if effect.outside_key is not None]
+    outside_name = keys[0].partition(":")[0] if keys else view.summary.run_id
+    if got != expected(planned.number, outside_name):
         findings.fault(f"{view.summary.run_id} ({planned.workflow}) has the output {got!r:.200}")
 
 
