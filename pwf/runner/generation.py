@@ -119,9 +119,8 @@ class _Runner:
         """Say the last word, and whether this process stays."""
         unanswered = "" if self._values.is_answered else "an answer to a read of a value was still on its way"
         why_not = engine.stained or unanswered or keeping.why_not(self._printed.leave)
-        alone = (
-            descendants.reap()
-        )  # the last look: what the run has left may start a process until it has ended
+        # The last look: what the run has left may start a process until it has ended.
+        alone = descendants.reap()
         childless = descendants.end_all()
         why_not = why_not or ("" if alone else "it left a child process")
         if why_not or not childless or LAB_VARIABLE in os.environ:

@@ -16,9 +16,7 @@ def workflows_in(namespace: Mapping[str, Any]) -> list[Workflow[Any]]:
     """
     found: dict[int, Workflow[Any]] = {}
     for value in list(namespace.values()):
-        if issubclass(
-            type(value), Workflow
-        ):  # `isinstance` would ask objects that stand for others what they are
+        if issubclass(type(value), Workflow):  # not isinstance: it runs `__class__` of objects
             found.setdefault(id(value), value)
     own = [flow for flow in found.values() if flow.place.file == namespace.get("__file__")]
     return own or list(found.values())

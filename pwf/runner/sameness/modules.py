@@ -162,9 +162,8 @@ class ProjectState:
         elif issubclass(kind, _loaded_type("random", "Random")):
             self._state(label, value.getstate)
         elif issubclass(kind, _LOCKS):
-            self._state(
-                label, lambda: repr(value).startswith("<locked")
-            )  # an RLock has no `locked` before 3.14
+            # An RLock has no `locked` before Python 3.14.
+            self._state(label, lambda: repr(value).startswith("<locked"))
         elif issubclass(kind, type):
             names = type.__getattribute__(value, "__dict__")
             if names.get("__module__") in self._names:
