@@ -195,6 +195,12 @@ class ValuesEnd:
 class DaemonEnd(RunnerStream):
     """The daemon's end of a runner's message stream. It may die before or after it says something."""
 
+    async def send_within(self, data: bytes, seconds: float) -> bool:
+        taken = await super().send_within(data, seconds)
+        if not taken:  # the daemon ends a runner that takes nothing, and books that as the runner's own end
+            self._process.died = True
+        return taken
+
     def __init__(self, pool: SimPool, process: Process, stream: Any) -> None:
         super().__init__(stream)
         self._process = process

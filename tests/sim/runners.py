@@ -86,7 +86,8 @@ class SimRunner:
             self._world.note("runner.exits", run=self._process.run_id)
 
     def _begin_anew(self) -> None:
-        self._seq = self._uploads = 0
+        self._seq = 0
+        self._uploads = 1_000_000  # numbers of their own: a step's answer that comes twice is not taken for an upload's
         self._waiting: deque[tuple[int, Any]] = deque()
         self._answered: dict[int, str] = {}
         self._stop: StepReply | None = None
