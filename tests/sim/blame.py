@@ -25,6 +25,7 @@ class Blame:
         self._boot_id: str | None = None  # of the last claim
         self._marks: dict[str, tuple[int, int]] = {}
         self._ended: dict[str, int] = {}  # run -> attempts that have ended with an outcome
+        self._last: dict[str, int] = {}  # run -> its marks after the last claim, or change of it
 
     def about_to_claim(self) -> None:
         """A daemon is alone, and takes the claim in the next commit."""
@@ -34,9 +35,10 @@ class Blame:
         """Its claim is committed. `died`: the daemon before it died by itself. `alone`: nobody else has committed."""
         rebooted = self._boot_id not in (None, boot_id)
         self._boot_id = boot_id
-        if not alone:
-            return
         for run_id, marks, _ in self._auditor.rows(_MARKS):
+            self._last[run_id] = marks
+            if not alone:
+                continue
             before, is_open = self._marks.get(run_id, (0, 0))
             right = 0 if rebooted else before + is_open * died
             self._auditor.check(
@@ -50,7 +52,9 @@ class Blame:
         progress = ended > self._ended.get(run.run_id, 0)
         self._ended[run.run_id] = ended
         if old is not None:
-            check(run.deaths >= old.deaths or run.deaths == 0, f"marks go all at once: {old} -> {run}")
+            before = self._last.get(run.run_id, old.deaths)
+            check(run.deaths >= before or run.deaths == 0, f"marks go all at once: {before}, {old} -> {run}")
+        self._last[run.run_id] = run.deaths
         if run.status == "running" and (old is None or old.status != "running") and not progress:
             check(run.deaths < DEATHS_MAX, f"a run over which daemons died again and again is held: {run}")
             self._alone(run)

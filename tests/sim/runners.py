@@ -87,7 +87,9 @@ class SimRunner:
 
     def _begin_anew(self) -> None:
         self._seq = 0
-        self._uploads = 1_000_000  # numbers of their own: a step's answer that comes twice is not taken for an upload's
+        self._uploads = (
+            1_000_000  # numbers of their own: a step's answer that comes twice is not taken for an upload's
+        )
         self._waiting: deque[tuple[int, Any]] = deque()
         self._answered: dict[int, str] = {}
         self._stop: StepReply | None = None
