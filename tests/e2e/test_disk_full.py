@@ -55,19 +55,19 @@ flow = Workflow("outputs")
 def a(ctx):
     with open(ctx.input, "a") as ledger:
         ledger.write("a\\n")
-    return "a" * 12_000_000
+    return "a" * 14_000_000
 
 @flow.compute
 def b(ctx):
-    return "b" * 12_000_000
+    return "b" * 14_000_000
 
 @flow.compute
 def c(ctx):
-    return "c" * 12_000_000
+    return "c" * 14_000_000
 
 @flow.compute
 def d(ctx):
-    return "d" * 12_000_000
+    return "d" * 14_000_000
 
 flow.graph(a >> b >> c >> d)
 """
