@@ -76,7 +76,7 @@ class Endings:
         """A client sends a command."""
         if request.operation == "state.prune":
             before_ms = json.loads(bytes(request.payload)).get("before_ms", NEVER_MS)
-            self._prunes.setdefault(request.request_id, (before_ms, None))
+            self._prunes[request.request_id] = (before_ms, None)  # one that was put off is asked for again
 
     def answered(self, request: Request) -> None:
         """A client has its answer: a repeat removes nothing more."""
