@@ -164,6 +164,7 @@ def _full(home: Home) -> Any:
     return status if status["disk_full"] else None
 
 
+@pytest.mark.rest
 def test_outputs_that_fill_the_disk_wait_and_a_cancel_and_a_prune_make_room_again(
     small: Home, tmp_path: Path
 ) -> None:

@@ -273,12 +273,13 @@ def test_a_finish_and_a_cancel_that_arrive_together_have_one_winner(world: World
     wait_for(lambda: lines(folder / "pids"), PATIENCE_S)
     daemon = world.daemon
     daemon.suspend()
-    cancel = world.home.spawn("cancel", run_id)
-    (folder / "open").touch()
-    pid = int(lines(folder / "pids")[0])
-    wait_for(lambda: psutil.Process(pid).status() == psutil.STATUS_SLEEPING, PATIENCE_S)
-
-    daemon.resume()
+    try:
+        cancel = world.home.spawn("cancel", run_id)
+        (folder / "open").touch()
+        pid = int(lines(folder / "pids")[0])
+        wait_for(lambda: _has_spoken(pid), PATIENCE_S)
+    finally:
+        daemon.resume()
     _, errors = cancel.communicate(timeout=PATIENCE_S)
 
     status = wait_for(lambda: world.view(run_id).summary.status in ("completed", "cancelled"), PATIENCE_S)
@@ -290,6 +291,14 @@ def test_a_finish_and_a_cancel_that_arrive_together_have_one_winner(world: World
     else:
         assert cancel.returncode == 0
     assert len(world.steps(run_id)) == 1
+
+
+def _has_spoken(pid: int) -> bool:
+    """Whether a runner waits for the daemon, or has left with its last word."""
+    try:
+        return bool(psutil.Process(pid).status() == psutil.STATUS_SLEEPING)
+    except psutil.NoSuchProcess:
+        return True
 
 
 # The child proves by a kernel lock that no other child of its step lives, notes its start, and refuses to go.

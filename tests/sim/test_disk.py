@@ -207,6 +207,7 @@ def test_all_of_a_long_log_is_written_anew_at_a_start(tmp_path):
     writer.close()
 
 
+@pytest.mark.rest
 def test_after_a_dropped_sync_power_may_fail_at_any_call_of_the_next_daemon_and_leaves_no_half(tmp_path):
     """Its checkpoint must not write what the WAL does not surely have."""
     count = 0
