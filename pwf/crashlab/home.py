@@ -39,7 +39,8 @@ class ScratchHome:
     """Use it as a context manager. The client starts the daemon again after each kill."""
 
     def __init__(self, config: Config, workflows: Path, *, runners: int) -> None:
-        self.folder = Path(tempfile.mkdtemp(prefix="pwf-crashlab-"))
+        # No run's id (`lab-8`) may stand in the folder's name: ids are taken out of what runs are compared by.
+        self.folder = Path(tempfile.mkdtemp(prefix="pwf-crashlab."))
         self.lab = LabFolder(self.folder / "lab")
         for name in ("plans", "reached"):
             (self.lab.path / name).mkdir(parents=True)

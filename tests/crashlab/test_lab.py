@@ -126,7 +126,7 @@ def order(ctx) -> int:
     )
     assert found.code == exits.OK
     assert found.report["input"] == {"item": "", "count": 0, "kind": "new"}
-    assert processes_of(f"{tmp_path}/pwf-crashlab-") == []
+    assert processes_of(f"{tmp_path}/pwf-crashlab.") == []
 
 
 @pytest.mark.rest
