@@ -16,6 +16,7 @@ from pathlib import Path
 
 import msgspec
 
+from pwf.effects.durable import sync
 from pwf.effects.prepared import UNTOLD, Request, tells_exit_codes
 from pwf.workflow.effects import NotApplied, Observation, applied, not_applied, unknown
 
@@ -83,8 +84,8 @@ class RunCommand(Request[CommandDone]):
         receipt = self._receipt(key)
         try:
             if _is_there(receipt):
-                _sync(receipt)
-                _sync(receipt.parent)  # who wrote it may have died before that
+                sync(receipt)
+                sync(receipt.parent)  # who wrote it may have died before that
                 return applied(self._done(receipt), ref=str(receipt))
             return unknown() if _is_there(self._begun(key)) else not_applied()
         except OSError:
@@ -109,15 +110,7 @@ def _write(path: Path, text: str) -> None:
         file.flush()
         os.fsync(file.fileno())
     os.replace(new, path)
-    _sync(path.parent)
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    sync(path.parent)
 
 
 def _is_there(path: Path) -> bool:

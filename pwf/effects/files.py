@@ -16,6 +16,7 @@ from typing import Final
 
 import msgspec
 
+from pwf.effects.durable import sync
 from pwf.effects.prepared import Request
 from pwf.workflow.effects import NotApplied, Observation, applied, not_applied, unknown
 
@@ -69,7 +70,7 @@ class WriteFile(Request[FileWritten]):
             if not beside.exists() or _is_same(beside, place):
                 raise  # over a network it may have happened all the same
             raise self._given_up(beside, error) from error
-        _sync_folder(place.parent)
+        sync(place.parent)
         _drop(beside)
         return written
 
@@ -82,7 +83,7 @@ class WriteFile(Request[FileWritten]):
             if _is_same(beside, place) or (
                 not unfinished and found == self._written.digest and self._has_mode()
             ):
-                _sync_folder(place.parent)  # who wrote it may have died before that
+                sync(place.parent)  # who wrote it may have died before that
                 _drop(beside)
                 return applied(self._written, ref=self._written.digest)
         except OSError:
@@ -148,11 +149,3 @@ def _drop(beside: Path) -> None:
 def _is_same(one: Path, other: Path) -> bool:
     """Whether both are names of one file."""
     return one.exists() and other.exists() and one.samefile(other)
-
-
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
