@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING
 from pwf.cli import exits
 from pwf.cli.commands import RUN_HELP, Commands, Parser, client, page_limit, say_where_a_list_ends
 from pwf.cli.out import Out, UsageError
+from pwf.cli.printed import STREAM_NAMES, printed_of, read_printed, size_of
 from pwf.present import text
 
 if TYPE_CHECKING:
     from pwf.client.sync import SyncClient
     from pwf.protocol.effects import EffectDetail
+    from pwf.protocol.operations import PrintedStep
     from pwf.protocol.views import EffectView, RunSummary, StepView
 
 #: As in `EffectStatus`; a test holds both equal.
@@ -154,29 +156,19 @@ def _show_step(step: StepView, found: EffectDetail, daemon: SyncClient, out: Out
     out.print(line + (f": {text.line(step.summary)}" if step.error is not None else ""))
     if not step.printed_bytes and step.status != "active":
         return
-    for stream, size in _sizes(found, step, daemon).items():
-        for printed in _tail(found.run.run_id, step.attempt, stream, size, daemon):
-            out.print(out.paint(f"  {stream}  {printed}", "dim"))
+    run_id = found.run.run_id
+    for one in printed_of(daemon, run_id, step.attempt):
+        for stream in STREAM_NAMES:
+            for printed in _tail(run_id, one, stream, daemon):
+                out.print(out.paint(f"  {stream}  {printed}", "dim"))
 
 
-def _sizes(found: EffectDetail, step: StepView, daemon: SyncClient) -> dict[str, int]:
-    from pwf.protocol.operations import PrintedPayload
-
-    listed = daemon.call("run.printed", PrintedPayload(attempt=step.attempt), run_id=found.run.run_id)
-    sizes = {"out": 0, "err": 0}
-    for one in listed.steps:
-        sizes = {"out": one.out_bytes or 0, "err": one.err_bytes or 0}
-    return sizes
-
-
-def _tail(run_id: str, attempt: int, stream: str, size: int, daemon: SyncClient) -> list[str]:
+def _tail(run_id: str, step: PrintedStep, stream: str, daemon: SyncClient) -> list[str]:
     """The end of what an attempt has printed there, by lines."""
-    from pwf.protocol.operations import ReadPrinted
-
+    size = size_of(step, stream)
     if not size:
         return []
-    wanted = ReadPrinted(attempt=attempt, stream=stream, offset=max(0, size - TAIL_BYTES))  # type: ignore[arg-type]
-    piece = daemon.call("run.read_printed", wanted, run_id=run_id)
+    piece = read_printed(daemon, run_id, step.attempt, stream, max(0, size - TAIL_BYTES))
     return [text.line(line) for line in piece.data.decode("utf-8", "replace").splitlines()]
 
 

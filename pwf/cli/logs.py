@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, BinaryIO
 from pwf.cli import exits
 from pwf.cli.commands import RUN_HELP, Commands, client
 from pwf.cli.out import Out, UsageError
+from pwf.cli.printed import STREAM_NAMES, read_printed, size_of
 from pwf.errors import NotFound
 from pwf.present import text
 
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
 
 FOLLOW_S = 0.25
 LOG_LINES = 100
-STREAM_NAMES = {"out": "stdout", "err": "stderr"}
 
 
 def add(commands: Commands) -> None:
@@ -140,15 +140,12 @@ class _Printer:
         self.has_printed = False
 
     def print_new(self, run_id: str, step: PrintedStep) -> None:
-        from pwf.protocol.operations import ReadPrinted
-
         for stream in self._streams:
-            size = step.out_bytes if stream == "out" else step.err_bytes
+            size = size_of(step, stream)
             key = (step.attempt, stream)
             while size is not None and self._offsets.get(key, 0) < size:
                 offset = self._offsets.get(key, 0)
-                wanted = ReadPrinted(attempt=step.attempt, stream=stream, offset=offset)  # type: ignore[arg-type]
-                piece = self._daemon.call("run.read_printed", wanted, run_id=run_id)
+                piece = read_printed(self._daemon, run_id, step.attempt, stream, offset)
                 if not piece.data:
                     break
                 self._offsets[key] = piece.next_offset

@@ -11,6 +11,7 @@ import msgspec
 from pwf.cli import exits
 from pwf.cli.commands import RUN_HELP, Commands, client
 from pwf.cli.out import Out, UsageError
+from pwf.cli.printed import STREAM_NAMES, printed_of, read_printed, size_of
 from pwf.errors import NotFound
 from pwf.present import progress, text
 
@@ -121,8 +122,6 @@ def _whole(view: RunView, wanted: StepView) -> Value:
 
 def show_step(run_id: str, node: str, out: Out) -> int:
     """All attempts of a node, and of the newest one everything."""
-    from pwf.protocol.operations import PrintedPayload
-
     with client() as daemon:
         view = steps_of(daemon, run_id, node)
         run_id = view.summary.run_id
@@ -148,8 +147,7 @@ def show_step(run_id: str, node: str, out: Out) -> int:
             tries = text.count(effect.attempts, "attempt")
             out.print(f"  {text.line(effect.type)}  {effect.mode}  {effect.status}  {tries}{visit}{ref}")
             out.print(f"  {text.line(effect.effect_key)}")
-        printed = daemon.call("run.printed", PrintedPayload(attempt=newest.attempt), run_id=run_id)
-        for one in printed.steps:
+        for one in printed_of(daemon, run_id, newest.attempt):
             _printed(daemon, run_id, one, out)
     return exits.OK
 
@@ -183,14 +181,12 @@ def _output(daemon: SyncClient, run_id: str, value: Value, node: str, out: Out) 
 
 def _printed(daemon: SyncClient, run_id: str, step: PrintedStep, out: Out) -> None:
     """The beginning of what the attempt printed to each stream."""
-    from pwf.protocol.operations import ReadPrinted
-
-    for title, stream, size in (("Stdout", "out", step.out_bytes), ("Stderr", "err", step.err_bytes)):
+    for stream, name in STREAM_NAMES.items():
+        size = size_of(step, stream)
         if not size:
             continue
-        _section(title, out)
-        wanted = ReadPrinted(attempt=step.attempt, stream=stream)  # type: ignore[arg-type]  # one of both
-        data = daemon.call("run.read_printed", wanted, run_id=run_id).data
+        _section(name.capitalize(), out)
+        data = read_printed(daemon, run_id, step.attempt, stream).data
         words = data[:PRINTED_SHOWN].decode("utf-8", "replace")
         for line in text.block(words).splitlines():
             out.print(f"  {line}")
