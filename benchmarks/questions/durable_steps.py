@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from functools import partial
+from typing import Any
 
 from benchmarks.bench import Bench
 from benchmarks.daemon import Daemon
@@ -37,18 +38,23 @@ def measure(bench: Bench) -> Iterator[Row]:
 
 
 def _row(rate: Stat, base: Stat, what: str, series: str, x: float) -> Row:
+    subject = "ten steps, best rate" if what == f"{COMPARED} runners" else ""
+    x_label = series.removeprefix("by ")
+    return rate_row(
+        rate, base, question=QUESTION, what=what, subject=subject, series=series, x=x, x_label=x_label
+    )
+
+
+def rate_row(rate: Stat, base: Stat, **facts: Any) -> Row:
+    """A row of steps a second beside what one writer reaches. `facts` are the row's; `x` counts runners unless told."""
+    facts = {"x_label": "runners", **facts}
     return Row(
-        question=QUESTION,
-        what=what,
         value=rate,
         unit="steps/s",
         base="SQLite, one-row commits",
         base_value=base,
         base_unit="commits/s",
-        subject="ten steps, best rate" if what == f"{COMPARED} runners" else "",
-        series=series,
-        x=x,
-        x_label=series.removeprefix("by "),
+        **facts,
     )
 
 

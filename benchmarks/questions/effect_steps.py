@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from benchmarks.bench import Bench
-from benchmarks.questions.durable_steps import COMPARED, NODES, RUNNERS, rates_of
+from benchmarks.questions.durable_steps import COMPARED, NODES, RUNNERS, rate_row, rates_of
 from benchmarks.rows import Row
 from benchmarks.workflows import chain
 
@@ -30,17 +30,13 @@ def of_kind(
     """The rate of one kind of step."""
     rates, base = rates_of(bench, chain(NODES, kind=kind, kept=kept), NODES, runners, (runners + 1,))
     name = KINDS[kind]
-    return Row(
+    return rate_row(
+        rates[0],
+        base,
         question=question,
         what=f"{name}, {runners} runners",
-        value=rates[0],
-        unit="steps/s",
-        base="SQLite, one-row commits",
-        base_value=base,
-        base_unit="commits/s",
         target=target,
         subject=f"{name}, best rate" if runners == COMPARED else "",
         series=name,
         x=runners,
-        x_label="runners",
     )

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from benchmarks.bench import Bench, percentile
 from benchmarks.daemon import Daemon
 from benchmarks.load import start_payload, start_runs
-from benchmarks.questions.durable_steps import COMPARED, NODES, RUNNERS, rates_of
+from benchmarks.questions.durable_steps import COMPARED, NODES, RUNNERS, rate_row, rates_of
 from benchmarks.questions.effect_steps import KINDS, of_kind
 from benchmarks.questions.limits import fork_ms
 from benchmarks.questions.recovery import STEPPING, stepped
@@ -32,19 +32,15 @@ def measure(bench: Bench) -> Iterator[Row]:
         for runners in RUNNERS:
             rates, base = rates_of(bench, chain(nodes, kept=True), nodes, runners, (runners + 1,))
             compared = nodes == NODES and runners == COMPARED
-            yield Row(
+            yield rate_row(
+                rates[0],
+                base,
                 question=QUESTION,
                 what=f"{nodes} steps, {runners} runners",
-                value=rates[0],
-                unit="steps/s",
-                base="SQLite, one-row commits",
-                base_value=base,
-                base_unit="commits/s",
                 target=TARGETS.get(runners) if nodes == NODES else None,
                 subject="ten steps, best rate" if compared else "",
                 series=f"{nodes} steps",
                 x=runners,
-                x_label="runners",
             )
     for kind in KINDS:
         for runners in RUNNERS:
