@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
 
 import pytest
 import trio
@@ -23,6 +24,20 @@ def ends() -> Iterator[Ends]:
         yield SocketStream(ours), theirs
 
 
+@asynccontextmanager
+async def told_that_it_is_closed(stream: SocketStream) -> AsyncIterator[None]:
+    """Somebody waits for bytes meanwhile, and is told in the end."""
+    async with trio.open_nursery() as nursery:
+
+        async def receive() -> None:
+            with pytest.raises(trio.ClosedResourceError):
+                await stream.receive_some()
+
+        nursery.start_soon(receive)
+        await trio.testing.wait_all_tasks_blocked()
+        yield
+
+
 async def test_an_end_that_talks_without_pause_keeps_the_loop_from_nobody(ends: Ends) -> None:
     stream, theirs = ends
     theirs.sendall(bytes(10 * AT_ONCE_MAX))
@@ -38,14 +53,7 @@ async def test_an_end_that_talks_without_pause_keeps_the_loop_from_nobody(ends: 
 
 async def test_whoever_waits_for_more_is_told_when_the_stream_is_closed(ends: Ends) -> None:
     stream, _ = ends
-    async with trio.open_nursery() as nursery:
-
-        async def receive() -> None:
-            with pytest.raises(trio.ClosedResourceError):
-                await stream.receive_some()
-
-        nursery.start_soon(receive)
-        await trio.testing.wait_all_tasks_blocked()
+    async with told_that_it_is_closed(stream):
         stream.close()
 
 
@@ -107,14 +115,7 @@ async def test_an_interruption_that_comes_before_the_wait_or_with_something_ends
 
 async def test_whoever_waits_while_it_is_interrupted_and_closed_is_told_that_it_is_closed(ends: Ends) -> None:
     stream, _ = ends
-    async with trio.open_nursery() as nursery:
-
-        async def receive() -> None:
-            with pytest.raises(trio.ClosedResourceError):
-                await stream.receive_some()
-
-        nursery.start_soon(receive)
-        await trio.testing.wait_all_tasks_blocked()
+    async with told_that_it_is_closed(stream):
         stream.interrupt()
         stream.close()
 

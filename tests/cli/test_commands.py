@@ -227,16 +227,7 @@ def test_status_in_one_look(pwf: Pwf, daemon: FakeDaemon) -> None:
 
 
 def test_show_has_sections_and_parts(pwf: Pwf, daemon: FakeDaemon) -> None:
-    effect = EffectView(
-        effect_key="k:ship:2",
-        run_id=samples.RUN,
-        node="ship",
-        visit=1,
-        type="deploy",
-        mode="manual",
-        status="ambiguous",
-        attempts=1,
-    )
+    effect = samples.effect()
     view = samples.run_view(
         summary=samples.summary(status="waiting", node="review"),
         steps=(
@@ -339,16 +330,13 @@ def detail(key: str, **changes: Any) -> EffectDetail:
     """An ambiguous effect of a run, as it is shown."""
     run_id, node, _ = key.split(":")
     facts: dict[str, Any] = {
-        "effect": EffectView(
-            effect_key=key, run_id=run_id, node=node, visit=1, type="deploy", mode="manual",
-            status="ambiguous", attempts=1,
-        ),
+        "effect": samples.effect(effect_key=key, run_id=run_id, node=node),
         "run": samples.summary(run_id=run_id, status="ambiguous"),
         "observable": False,
         "made_at": "/p/release.py:7",
         "steps": (),
         "known": "nobody knows whether it happened",
-    }  # fmt: skip
+    }
     return EffectDetail(**(facts | changes))
 
 
@@ -438,16 +426,7 @@ def test_lists_and_views_say_what_a_run_restarts(pwf: Pwf, daemon: FakeDaemon) -
 
 
 def test_effects_are_listed(pwf: Pwf, daemon: FakeDaemon) -> None:
-    effect = EffectView(
-        effect_key="k:ship:2",
-        run_id=samples.RUN,
-        node="ship",
-        visit=2,
-        type="deploy",
-        mode="manual",
-        status="ambiguous",
-        attempts=1,
-    )
+    effect = samples.effect(visit=2)
     daemon.on("effect.list", lambda request, payload: ops.EffectList(effects=(effect,)))
     listed = pwf("effects", "--ambiguous")
     assert listed.out.splitlines()[1].startswith("k:ship:2 ")
@@ -568,18 +547,7 @@ def test_verify_exits_with_one_when_a_rule_is_broken(pwf: Pwf, daemon: FakeDaemo
 
 
 def test_state_status_shows_sizes_rows_and_settings(pwf: Pwf, daemon: FakeDaemon) -> None:
-    found = ops.StateStatus(
-        database="/h/pwf.db",
-        schema=1,
-        home_id="h1",
-        page_bytes=4096,
-        file_bytes=8192,
-        wal_bytes=0,
-        free_bytes=0,
-        rows={"runs": 1200},
-        settings={"journal_mode": "wal"},
-        sqlite="3.50",
-    )
+    found = samples.state_status(rows={"runs": 1200}, settings={"journal_mode": "wal"})
     daemon.on("state.status", lambda request, payload: found)
     shown = pwf("state", "status").out
     assert "1,200" in shown

@@ -18,7 +18,6 @@ from pwf.protocol.operations import (
     RequestList,
     RunChanged,
     RunList,
-    StateStatus,
     VerifyResult,
     WaitResult,
     WorkflowLine,
@@ -32,18 +31,6 @@ TEXT = (Path(__file__).parents[2] / "docs/operations.md").read_text("utf-8")
 TABLE = TEXT[TEXT.index("### JSON") : TEXT.index("These print more than one line")]
 ROWS = re.findall(r"^\| `([^`]+)` \| `(\w+|\{[^`]+\})`(.*) \|$", TABLE, re.M)
 TYPED = {"RUN": "k3", "NODE": "collect", "REQUEST": "q1", "JSON": "1", "WORKFLOW": "release", "FILE": "x.py"}
-STATE = StateStatus(
-    database="/h/pwf.db",
-    schema=1,
-    home_id="h1",
-    page_bytes=4096,
-    file_bytes=8192,
-    wal_bytes=0,
-    free_bytes=0,
-    rows={},
-    settings={},
-    sqlite="3.50",
-)
 
 
 @pytest.fixture
@@ -65,7 +52,7 @@ def answering(daemon: FakeDaemon) -> FakeDaemon:
         ),
         "workflow.describe": samples.described(),
         "daemon.status": samples.status(),
-        "state.status": STATE,
+        "state.status": samples.state_status(),
         "state.verify": VerifyResult(violations=(), checked={}),
         "state.prune": PruneResult(before_ms=1),
     }

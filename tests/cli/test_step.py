@@ -13,7 +13,7 @@ from pwf.present.progress import error_lines, plain
 from pwf.present.text import headline
 from pwf.protocol.operations import Printed, PrintedPiece, PrintedStep, StepsPayload
 from pwf.protocol.runner import StepError
-from pwf.protocol.views import EffectView, StepView
+from pwf.protocol.views import StepView
 from tests.cli.conftest import Pwf
 from tests.client import samples
 from tests.client.fake_daemon import FakeDaemon
@@ -96,15 +96,8 @@ def test_what_is_not_there_is_named_with_what_to_type(
 def test_show_of_a_step_has_its_attempts_error_effect_and_what_it_printed(
     pwf: Pwf, daemon: FakeDaemon
 ) -> None:
-    effect = EffectView(
-        effect_key="k:collect:1",
-        run_id=samples.RUN,
-        node="collect",
-        visit=1,
-        type="read",
-        mode="idempotent",
-        status="failed",
-        attempts=2,
+    effect = samples.effect(
+        effect_key="k:collect:1", node="collect", type="read", mode="idempotent", status="failed", attempts=2
     )
     steps = (
         samples.step("collect", 1, status="failed", summary="first\nsecond"),

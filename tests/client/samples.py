@@ -8,9 +8,9 @@ from typing import Any
 import msgspec
 
 from pwf.protocol.graph import Case, EffectSpec, NodeSpec, Way, WorkflowGraph
-from pwf.protocol.operations import DaemonStatus, RunStarted, WorkflowDescription
+from pwf.protocol.operations import DaemonStatus, RunStarted, StateStatus, WorkflowDescription
 from pwf.protocol.runner import Value
-from pwf.protocol.views import Explanation, RequestView, RunSummary, RunView, StepView
+from pwf.protocol.views import EffectView, Explanation, RequestView, RunSummary, RunView, StepView
 
 RUN = "k3v9x2m4p7qa"
 NOW = int(time.time() * 1000)
@@ -84,6 +84,37 @@ def step(node: str, attempt: int = 1, **changes: Any) -> StepView:
         "summary": '{"exit_code":0}',
     }
     return StepView(**{**facts, **changes})
+
+
+def effect(**changes: Any) -> EffectView:
+    """The deployment of `ship`, of which nobody knows."""
+    facts: dict[str, Any] = {
+        "effect_key": "k:ship:2",
+        "run_id": RUN,
+        "node": "ship",
+        "visit": 1,
+        "type": "deploy",
+        "mode": "manual",
+        "status": "ambiguous",
+        "attempts": 1,
+    }
+    return EffectView(**(facts | changes))
+
+
+def state_status(**changes: Any) -> StateStatus:
+    facts: dict[str, Any] = {
+        "database": "/h/pwf.db",
+        "schema": 1,
+        "home_id": "h1",
+        "page_bytes": 4096,
+        "file_bytes": 8192,
+        "wal_bytes": 0,
+        "free_bytes": 0,
+        "rows": {},
+        "settings": {},
+        "sqlite": "3.50",
+    }
+    return StateStatus(**(facts | changes))
 
 
 def request(**changes: Any) -> RequestView:

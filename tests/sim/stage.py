@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import pytest
 
 from pwf.clock import Now
 from pwf.protocol.frames import Request, Response
-from tests.sim.auditor import Auditor
+from tests.sim.auditor import Auditor, Violation
 from tests.sim.outside import Outside
 from tests.sim.workload import NodeModel, WorkflowModel
 from tests.store.support import HandClock
@@ -128,3 +129,8 @@ def answer(request: Request, outcome: str, *, revision: int | None = None, **res
         outcome=outcome,  # type: ignore[arg-type]
         result=msgspec.Raw(_encode(result)) if result else None,
     )
+
+
+def breaks(rule: str) -> Any:
+    """The auditor finds that this rule is broken."""
+    return pytest.raises(Violation, match=rule)

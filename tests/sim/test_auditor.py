@@ -14,9 +14,8 @@ from pwf.errors import Conflict
 from pwf.protocol.frames import Event
 from pwf.protocol.runner import WaitUntil
 from tests.sim import deaths
-from tests.sim.auditor import Violation
 from tests.sim.deaths import BATCHES_MAX, Wounds
-from tests.sim.stage import Stage, answer
+from tests.sim.stage import Stage, answer, breaks
 from tests.sim.watcher import Followed
 from tests.sim.workload import NodeModel
 from tests.store.world import value
@@ -39,10 +38,6 @@ def stage_of(tmp_path):
 
 def step(name: str = "a", kind: Any = "compute", to: str | None = None, **more: Any) -> NodeModel:
     return NodeModel(name, kind, ways={} if to is None else {"completed": to}, **more)
-
-
-def breaks(rule: str) -> Any:
-    return pytest.raises(Violation, match=rule)
 
 
 # --- repeats ------------------------------------------------------------------------------------------------

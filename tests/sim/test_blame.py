@@ -4,21 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.sim.auditor import Violation
 from tests.sim.blame import DEATHS_MAX
-from tests.sim.stage import Stage
-from tests.sim.workload import PURE, NodeModel
-
-
-@pytest.fixture
-def stage(tmp_path):
-    made = Stage(tmp_path, NodeModel("a", PURE[0]))
-    yield made
-    made.close()
-
-
-def breaks(rule):
-    return pytest.raises(Violation, match=rule)
+from tests.sim.stage import breaks
 
 
 def marks(stage, count):
