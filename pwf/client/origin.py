@@ -9,7 +9,7 @@ from pathlib import Path
 from pwf.config import load_config
 from pwf.errors import InvalidArgument
 from pwf.places import Places
-from pwf.protocol.operations import Origin
+from pwf.protocol.origin import Origin
 
 
 def origin(at: Places, *, cwd: str | Path | None = None, environment: dict[str, str] | None = None) -> Origin:

@@ -19,7 +19,8 @@ from pwf.errors import Conflict, InvalidAnswer, NotFound, Rejected
 from pwf.protocol.crashlab import LabPlan, LabRecord, decode_record, encode_plan
 from pwf.protocol.effects import ResolvePayload
 from pwf.protocol.graph import WorkflowGraph
-from pwf.protocol.operations import Explained, Origin, StartPayload
+from pwf.protocol.operations import Explained, StartPayload
+from pwf.protocol.origin import Origin
 from pwf.protocol.views import ENDED, RunSummary, RunView
 from pwf.values import canonical
 

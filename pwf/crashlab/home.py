@@ -18,7 +18,8 @@ from pwf.config import Config
 from pwf.errors import PwfError
 from pwf.places import Places, places
 from pwf.protocol.crashlab import LAB_VARIABLE, LabFolder
-from pwf.protocol.operations import Origin, StopPayload
+from pwf.protocol.operations import StopPayload
+from pwf.protocol.origin import Origin
 from pwf.protocol.runner import MARKER_VARIABLE
 from pwf.protocol.views import Violation
 

@@ -22,6 +22,7 @@ Isolate = Literal[
 
 DEFAULT_TIMEOUT_MS = 15 * 60 * 1000
 DEFAULT_MAX_STEPS = 100
+DEFAULT_RECONCILE_MS = 60_000
 
 
 class EffectSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -81,8 +82,25 @@ class NodeSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         return next((way for way in self.ways if way.outcome == outcome), None)
 
 
+class ManagerSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What a file of a resource manager declares. `initial_status` is a text of canonical JSON.
+
+    `every_ms`: a settled resource is reconciled again after so long. `watch`: globs, relative to the project's root;
+    a change of what they find wakes every resource of the manager. `deadline_ms`: of one reconcile.
+    """
+
+    spec_schema: dict[str, Any] | None = None
+    status_schema: dict[str, Any] | None = None
+    initial_status: str = "{}"
+    every_ms: int | None = None
+    watch: tuple[str, ...] = ()
+    deadline_ms: int = DEFAULT_RECONCILE_MS
+    is_async: bool = False
+    line: int = 0  # where its reconcile function stands
+
+
 class WorkflowGraph(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A whole workflow. `file` is the root source file."""
+    """A whole workflow, or a resource manager. `file` is the root source file."""
 
     name: str
     start: str
@@ -95,6 +113,7 @@ class WorkflowGraph(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     isolate: Isolate = "fork"
     source: Literal["pinned", "verify"] = "pinned"
     files: tuple[str, ...] = ()  # globs, relative to the project root
+    manager: ManagerSpec | None = None  # of a resource manager, which has no nodes
 
     def node(self, node_id: str) -> NodeSpec:
         """The node with this id; `GraphError` when there is none."""

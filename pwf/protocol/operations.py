@@ -10,9 +10,10 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 import msgspec
 
-from pwf.protocol.bounds import Filter, Name, PathText, Variables, Words
+from pwf.protocol.bounds import Filter, Name, PathText, Words
 from pwf.protocol.effects import EffectDetail, EffectList, EffectListPayload, EffectRef, ResolvePayload
 from pwf.protocol.graph import WorkflowGraph
+from pwf.protocol.origin import Origin
 from pwf.protocol.raw import null
 from pwf.protocol.runner import Value
 from pwf.protocol.views import (
@@ -36,14 +37,6 @@ class _Body(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 class Nothing(_Body, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """No fields."""
-
-
-class Origin(_Body, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Where a command was typed: working folder, interpreter, and the allow-listed variables of the client."""
-
-    cwd: PathText
-    python: PathText
-    environment: Variables = {}
 
 
 # --- daemon ---------------------------------------------------------------------------------------------------

@@ -19,7 +19,7 @@ from pwf.actors.code.schemas import FAULTS_SHOWN_MAX, Schemas
 from pwf.actors.code.whereabouts import Whereabouts
 from pwf.errors import GraphError, InvalidAnswer, InvalidInput, LoadFailed, NotFound, PwfError, Unavailable
 from pwf.protocol.graph import NodeSpec, SourceFile, WorkflowDefinition, WorkflowGraph
-from pwf.protocol.operations import Origin
+from pwf.protocol.origin import Origin
 from pwf.protocol.spawn import Resolved
 from pwf.store.runs import RunEnvironment
 from pwf.values import digest

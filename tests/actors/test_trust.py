@@ -13,7 +13,7 @@ from pwf import watch
 from pwf.actors.code.whereabouts import Where, Whereabouts
 from pwf.discovery import Found
 from pwf.errors import Untrusted
-from pwf.protocol.operations import Origin
+from pwf.protocol.origin import Origin
 from tests.actors.test_whereabouts import PAUSE_S
 
 STRANGER = 4_321

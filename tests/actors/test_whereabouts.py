@@ -17,7 +17,7 @@ from pwf.actors.code import whereabouts
 from pwf.actors.code.whereabouts import Where, Whereabouts
 from pwf.discovery import choose_interpreter, find_workflow_file
 from pwf.errors import NotFound, PwfError
-from pwf.protocol.operations import Origin
+from pwf.protocol.origin import Origin
 
 PAUSE_S = 0.012  # between two changes: longer than any file system's tick here
 

@@ -21,13 +21,13 @@ from pwf.places import Places, places
 from pwf.protocol.graph import NodeSpec
 from pwf.protocol.operations import (
     EventsPayload,
-    Origin,
     RequestListPayload,
     RunListPayload,
     RunStarted,
     StartPayload,
     WaitResult,
 )
+from pwf.protocol.origin import Origin
 from pwf.protocol.runner import MARKER_VARIABLE
 from pwf.protocol.views import EventView, RequestView, RunView, StepView
 from pwf.values import canonical

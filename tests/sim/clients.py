@@ -16,12 +16,12 @@ from pwf.protocol.frames import Request, Response
 from pwf.protocol.operations import (
     EffectList,
     Explained,
-    Origin,
     PruneResult,
     RequestList,
     RunList,
     VerifyResult,
 )
+from pwf.protocol.origin import Origin
 from tests.sim.virtual_time import sleep
 from tests.sim.workload import CHOICES, LARGE
 

@@ -22,12 +22,12 @@ from pwf.places import Places
 from pwf.protocol.effects import ResolvePayload
 from pwf.protocol.operations import (
     CancelPayload,
-    Origin,
     PausePayload,
     RequestListPayload,
     RunListPayload,
     StartPayload,
 )
+from pwf.protocol.origin import Origin
 from pwf.protocol.views import RunSummary
 from pwf.values import canonical
 from tests.e2e.home import Home

@@ -17,7 +17,7 @@ from pwf import host
 from pwf.client.sync import SyncClient
 from pwf.errors import PwfError
 from pwf.places import places
-from pwf.protocol.operations import Origin
+from pwf.protocol.origin import Origin
 from pwf.protocol.runner import MARKER_VARIABLE
 from tests.e2e.home import Home, ended
 from tests.storm import plan, workflows

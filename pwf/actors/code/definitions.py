@@ -23,7 +23,7 @@ from pwf.actors.code.whereabouts import Where
 from pwf.discovery import Found
 from pwf.errors import LoadFailed, PwfError, by_code
 from pwf.protocol.graph import WorkflowDefinition
-from pwf.protocol.operations import Origin
+from pwf.protocol.origin import Origin
 from pwf.protocol.spawn import Resolved
 from pwf.store.definitions import SaveDefinition
 from pwf.store.runs import RunEnvironment

@@ -18,7 +18,7 @@ from typing import NamedTuple
 from pwf.actors.code.trust import looked_at, refuse_strangers
 from pwf.discovery import BUILTIN_WORKFLOWS, Found, choose_interpreter, find_workflow_file, project_of
 from pwf.ownership import on_way
-from pwf.protocol.operations import Origin
+from pwf.protocol.origin import Origin
 from pwf.watch import Mark, Watched, mark_to_keep_of
 
 KEPT_MAX = 256

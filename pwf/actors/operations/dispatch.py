@@ -26,7 +26,8 @@ from pwf.errors import (
     Unavailable,
 )
 from pwf.protocol.frames import Request, Response, ResponseOutcome, error_body
-from pwf.protocol.operations import OPERATIONS, Origin
+from pwf.protocol.operations import OPERATIONS
+from pwf.protocol.origin import Origin
 from pwf.values import shortened
 
 HANDLERS: dict[str, OperationHandler] = {

@@ -23,7 +23,8 @@ from pwf.actors.operations.services import (
 from pwf.discovery import Found
 from pwf.errors import PwfError
 from pwf.ids import check_id
-from pwf.protocol.operations import Nothing, Origin, RunStarted, StartPayload
+from pwf.protocol.operations import Nothing, RunStarted, StartPayload
+from pwf.protocol.origin import Origin
 from pwf.store.at_run import AtRun, at_run
 from pwf.store.once import Done
 from pwf.store.receipts import ReceiptKey

@@ -12,13 +12,13 @@ from pwf.actors.operations.services import Answer, Asked, OperationHandler, Serv
 from pwf.discovery import Found, list_workflow_files, project_root
 from pwf.errors import PwfError
 from pwf.protocol.operations import (
-    Origin,
     WorkflowDescription,
     WorkflowLine,
     WorkflowList,
     WorkflowListPayload,
     WorkflowRef,
 )
+from pwf.protocol.origin import Origin
 
 RESOLVED_AT_ONCE = 4
 NO_WORKFLOW = "no_workflow"  # the resolver's code for a file that only helps others

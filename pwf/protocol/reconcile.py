@@ -1,0 +1,135 @@
+"""Messages between the daemon and a process that reconciles one resource once.
+
+It is forked like a runner, and has a runner's two sockets. On the *messages* socket the daemon sends one `Reconcile` in
+the place of a `Launch`; the process answers with one `Reconciled`, its last transition, and `Leaving`. The first result
+of a reconcile counts, and needs no answer: nothing in the process would come of it.
+
+On the *values* socket the process asks, and waits for each answer: a larger value (`ReadValue`), a child run
+(`EnsureRun`, `CancelRun`), an effect of the ledger. What is answered there is committed before.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import msgspec
+
+from pwf.protocol.raw import OptionalRaw
+from pwf.protocol.resources import ChildView, Condition, ConditionStatus
+from pwf.protocol.runner import StepError, Value
+from pwf.protocol.survivors import Survivor
+
+STATUS_BYTES_MAX = 1024 * 1024  # of a manager's status, and of each patch to it
+CONDITIONS_MAX = 32
+FINALIZERS_MAX = 32
+EVENTS_MAX = 64  # of one reconcile
+EVENT_BYTES_MAX = 16 * 1024  # of each
+CHILDREN_TOLD_MAX = 256  # children that a reconcile is told of, the newest
+
+Text = Annotated[str, msgspec.Meta(max_length=256)]
+Message = Annotated[str, msgspec.Meta(max_length=4_096)]
+Count = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
+
+
+class _Message(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="type"):
+    pass
+
+
+# --- messages socket ------------------------------------------------------------------------------------------
+
+
+class Reconcile(_Message, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="reconcile"):
+    """Everything that a process needs to reconcile one resource once.
+
+    `lease_generation` is that of the resource's owner, which the process's marker names; `generation` that of the spec.
+    `deleting`: the resource is to go, and what its `finalizers` stand for is to be undone. `reasons`: what has woken
+    it since the last reconcile (applied, child, requested, due, file, interval, retry, resumed, restarted).
+    """
+
+    uid: str
+    manager: str
+    key: str
+    lease_generation: int
+    generation: int
+    observed_generation: int
+    resource_version: int
+    spec: Value
+    status: Value
+    conditions: tuple[Condition, ...] = ()
+    finalizers: tuple[str, ...] = ()
+    children: tuple[ChildView, ...] = ()
+    deleting: bool = False
+    reasons: tuple[str, ...] = ()
+    failures: int = 0  # reconciles that failed in a row before this one
+    deadline_ms: int = 60_000
+    root: str = ""
+    output_folder: str = ""
+    value_bytes_max: int = 64 * 1024 * 1024
+    output_bytes_max: int = 4 * 1024 * 1024
+    memory_bytes_max: int | None = None
+    stop_grace_ms: int = 1_000
+    marker: str = ""
+
+
+class SaidCondition(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A condition as the manager says it."""
+
+    type: Text
+    status: ConditionStatus
+    reason: Text = ""
+    message: Message = ""
+
+
+class SaidEvent(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """A structured event of the manager: a constant reason, words, and data."""
+
+    reason: Text
+    message: Message = ""
+    data: OptionalRaw = None
+
+
+class Reconciled(_Message, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="reconciled"):
+    """How the reconcile ended. `failed` has an `error`, and changes nothing but conditions and events.
+
+    `status`: a merge patch (RFC 7386) of the status. `conditions` replace those of the same types, and leave others.
+    `finalizers` None: as they are. `after_ms` None under `requeue`: at once.
+    """
+
+    outcome: Literal["settled", "requeue", "failed"]
+    after_ms: Count | None = None
+    status: OptionalRaw = msgspec.field(default_factory=lambda: msgspec.Raw(b"{}"))
+    conditions: Annotated[tuple[SaidCondition, ...], msgspec.Meta(max_length=CONDITIONS_MAX)] = ()
+    finalizers: Annotated[tuple[Text, ...], msgspec.Meta(max_length=FINALIZERS_MAX)] | None = None
+    events: Annotated[tuple[SaidEvent, ...], msgspec.Meta(max_length=EVENTS_MAX)] = ()
+    error: StepError | None = None
+    survivors: tuple[Survivor, ...] = ()
+
+
+# --- values socket --------------------------------------------------------------------------------------------
+
+
+class EnsureRun(_Message, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="ensure_run"):
+    """Have a child run under this request key: the same workflow and input, the same child; other input, `conflict`.
+
+    `workflow`: a name or a path, as the manager's project means it.
+    """
+
+    request_key: Text
+    workflow: Message
+    input: msgspec.Raw
+
+
+class CancelRun(_Message, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="cancel_run"):
+    """Cancel the child under this request key; one that has ended stays as it is."""
+
+    request_key: Text
+
+
+class ChildAnswer(_Message, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="child_answer"):
+    """The child as it is now; or why not: an error's code, message and hint. `created`: by this call."""
+
+    child: ChildView | None = None
+    created: bool = False
+    code: str | None = None
+    message: str = ""
+    hint: str | None = None
