@@ -33,6 +33,12 @@ Folder = Annotated[str, msgspec.Meta(pattern=r"^[/~]")]  # absolute, or below a 
 Variable = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_]*\*?$")]
 
 
+class Environment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Variables that a client passes on to its runs besides the allow-list. A name may end with `*`."""
+
+    passed: tuple[Variable, ...] = msgspec.field(default=(), name="pass")
+
+
 class People(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What counts as a person's word. `steps_may_answer`: that of a run's step counts for a checkpoint."""
 
@@ -42,7 +48,7 @@ class People(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """All settings, with their defaults and bounds (docs/operations.md lists them).
 
-    Names end in their unit. `environment` names variables that a client passes on besides the allow-list.
+    Names end in their unit.
     """
 
     max_runners: Annotated[int, msgspec.Meta(ge=1, le=256)] = 4
@@ -54,7 +60,6 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     trusted_folders: tuple[
         Folder, ...
     ] = ()  # others may change what lies in these, and it is executed all the same
-    environment: tuple[Variable, ...] = ()
     max_value_bytes: Annotated[int, msgspec.Meta(ge=64 * 1024, le=1024 * MIB)] = 64 * MIB
     max_output_bytes: Annotated[int, msgspec.Meta(ge=1024, le=256 * MIB)] = 4 * MIB  # stdout and stderr, each
     runner_memory_bytes: Annotated[int, msgspec.Meta(ge=64 * MIB)] | None = None
@@ -65,6 +70,13 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     retention_days: Annotated[int, msgspec.Meta(ge=0, le=36_500)] = 30  # 0 keeps everything
     max_state_size: Annotated[int, msgspec.Meta(ge=16 * MIB)] | None = None  # bytes; then nothing starts
     people: People = People()
+    environment: Environment = Environment()
+
+
+class ProjectConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What a project may say for all who work on it, in its `.pwf/config.toml`."""
+
+    environment: Environment = Environment()
 
 
 def load_config(path: Path) -> Config:
@@ -72,15 +84,27 @@ def load_config(path: Path) -> Config:
 
     A link is followed: what it leads to, and every folder on the way, must be the user's or root's alone to write.
     """
+    data = _read(path)
+    return Config() if data is None else parse_config(data, str(path))
+
+
+def load_project_config(path: Path, trusted_folders: tuple[str, ...]) -> ProjectConfig:
+    """The same for a project's file; folders that the user trusts count as the user's own."""
+    data = _read(path, trusted_folders)
+    return ProjectConfig() if data is None else parse_as(ProjectConfig, _decoded(data, str(path)), str(path))
+
+
+def _read(path: Path, trusted_folders: tuple[str, ...] = ()) -> bytes | None:
+    """The file's bytes; None where there is none."""
     try:
-        stranger = stranger_on_way(path)
+        stranger = stranger_on_way(path, trusted_folders)
         data = b"" if stranger is not None else path.read_bytes()
     except FileNotFoundError as error:
         if path.is_symlink():
             raise ConfigError(
                 f"{path} is a link that leads nowhere", hint=f"ls -l {quote(str(path))}"
             ) from error
-        return Config()
+        return None
     except OSError as error:
         raise ConfigError(
             f"{path} can not be read: {error.strerror}", hint=f"check its permissions: ls -l {path}"
@@ -93,7 +117,7 @@ def load_config(path: Path) -> Config:
         )
     if len(data) > CONFIG_BYTES_MAX:
         raise ConfigError(f"{path} has {len(data):,} bytes; the limit is {CONFIG_BYTES_MAX:,}")
-    return parse_config(data, str(path))
+    return data
 
 
 def parse_config(data: bytes, file: str) -> Config:

@@ -84,6 +84,12 @@ class EnvironmentMissing(PwfError):
     code = "environment_missing"
 
 
+class VariablesWanted(PwfError):
+    """The workflow declares variables that its start did not bring, and the client may have them."""
+
+    code = "variables_wanted"
+
+
 class SourceChanged(PwfError):
     """A recorded source file has changed, and the workflow asked for source="verify"."""
 

@@ -10,6 +10,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
+PROJECT_CONFIG = Path(".pwf") / "config.toml"  # below a project's root
 SOCKET_PATH_BYTES_MAX = 100  # sun_path holds 104 bytes on macOS and 108 on Linux, with its NUL
 
 

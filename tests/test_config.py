@@ -9,7 +9,7 @@ from typing import Annotated
 import msgspec
 import pytest
 
-from pwf.config import Config, load_config, parse_as, parse_config
+from pwf.config import Config, ProjectConfig, load_config, load_project_config, parse_as, parse_config
 from pwf.errors import ConfigError
 
 
@@ -25,14 +25,14 @@ def test_every_key_can_be_set(tmp_path: Path) -> None:
     path = tmp_path / "config.toml"
     path.write_text(
         'max_runners = 2\ndrain_s = 3\nlease_s = 60.5\nlease_renew_s = 20\ninterpreter = "/usr/bin/python3"\n'
-        'environment = ["AWS_PROFILE", "_X1"]\nmax_value_bytes = 1048576\nmax_output_bytes = 65536\n'
+        "max_value_bytes = 1048576\nmax_output_bytes = 65536\n"
         "runner_memory_bytes = 268435456\ntemplate_idle_s = 5\nzygote_idle_s = 6\nmax_templates = 3\n"
-        "stop_grace_s = 2\n"
+        'stop_grace_s = 2\n[environment]\npass = ["AWS_PROFILE", "_X1"]\n'
     )
     config = load_config(path)
     assert config.max_runners == 2
     assert config.lease_s == 60.5
-    assert config.environment == ("AWS_PROFILE", "_X1")
+    assert config.environment.passed == ("AWS_PROFILE", "_X1")
     assert config.runner_memory_bytes == 268435456
     assert config.stop_grace_s == 2
 
@@ -45,7 +45,8 @@ def test_every_key_can_be_set(tmp_path: Path) -> None:
         ('\n\nmax_runners = "four"\n', 3, "max_runners is 'four': expected `int`, got `str`"),
         ("max_runers = 4\n", 1, "there is no key 'max_runers'"),
         ("drain_s = 1\n\n[idle]\nx = 1\n", 3, "there is no section 'idle'"),
-        ('environment = ["A", "B C"]\n', 1, "environment is"),
+        ('[environment]\npass = ["A", "B C"]\n', 2, "pass in [environment] is"),
+        ('environment = ["A"]\n', 1, "environment is ['A']"),
         ("drain_s = -1\n", 1, "drain_s is -1"),
         ("a = \n", 1, "not TOML"),
         ("drain_s = 1\ndrain_s = 2\n", 2, "not TOML"),
@@ -55,9 +56,9 @@ def test_every_key_can_be_set(tmp_path: Path) -> None:
         ("drain_s = nan\n", 1, "drain_s is nan"),
         ("max_value_bytes = 1.5\n", 1, "max_value_bytes is 1.5"),
         ('"max_runners" = 0\n', 1, "max_runners is 0"),
-        ('environment = [\n  "A",\n]\n# max_runners = 4\nmax_runners = 0\n', 5, "max_runners is 0"),
+        ('trusted_folders = [\n  "/a",\n]\n# max_runners = 4\nmax_runners = 0\n', 5, "max_runners is 0"),
         ('interpreter = """\nmax_runners = 9"""\nmax_runners = 0\n', 3, "max_runners is 0"),
-        ('max_runners = 4\r\nenvironment = [\r\n"A",\r\n"B C"]\r\n', 2, "environment is ['A', 'B C']"),
+        ('max_runners = 4\r\ntrusted_folders = [\r\n"/a",\r\n"b"]\r\n', 2, "trusted_folders is ['/a', 'b']"),
     ],
 )
 def test_a_mistake_is_refused_with_key_file_and_line(text: str, line: int, said: str) -> None:
@@ -66,6 +67,19 @@ def test_a_mistake_is_refused_with_key_file_and_line(text: str, line: int, said:
     assert f"/x/config.toml:{line}:" in caught.value.message
     assert said in caught.value.message
     assert caught.value.hint
+
+
+def test_a_projects_file_has_sections_of_its_own_and_none_of_the_daemons_keys(tmp_path: Path) -> None:
+    path = tmp_path / "config.toml"
+    path.write_text('[environment]\npass = ["CI"]\n')
+    assert load_project_config(path, ()).environment.passed == ("CI",)
+    path.write_text("max_runners = 2\n")
+    with pytest.raises(ConfigError, match="there is no key 'max_runners'"):
+        load_project_config(path, ())
+
+
+def test_a_project_without_a_file_has_the_defaults(tmp_path: Path) -> None:
+    assert load_project_config(tmp_path / "none.toml", ()) == ProjectConfig()
 
 
 def test_a_misspelt_key_suggests_the_nearest() -> None:

@@ -42,6 +42,7 @@ BY_ERROR_CODE = {
     "load_failed": UNSOUND,
     "no_workflow": UNSOUND,
     "environment_missing": UNSOUND,
+    "variables_wanted": UNSOUND,
     "untrusted": UNSOUND,
     "source_changed": UNSOUND,
     "config_error": UNSOUND,

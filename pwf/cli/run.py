@@ -26,7 +26,8 @@ def add(commands: Commands) -> None:
         "start a workflow and watch it to its end",
         example="pwf run hello --set name=Ada\npwf run ./release.py --input @release.json --detach\n"
         "pwf run nightly --at 2030-01-31T02:00 --key nightly-31 --input '{\"full\": true}'\n"
-        "pwf run nightly --until parked --timeout 2h --json < /dev/null",
+        "pwf run nightly --until parked --timeout 2h --json < /dev/null\n"
+        "pwf run release --env CI --env STAGE=test",
         more="Ctrl-C leaves the run going. The run's id comes first. Without a terminal on stdin nobody can answer:\n"
         "run then returns with exit code 7 when the run needs a person, and says what to type (unless --until ended).\n"
         "--json prints lines: the run's id first, its last state at the end.",
@@ -39,6 +40,14 @@ def add(commands: Commands) -> None:
         action="append",
         default=[],
         help="set a part of the input (a.b=VALUE), read as its declared type says; may be repeated",
+    )
+    parser.add_argument(
+        "--env",
+        metavar="NAME[=VALUE]",
+        action="append",
+        default=[],
+        help="pass a variable to the run, as it is set here or with this value; may be repeated; it is stored (secrets "
+        "have a way of their own: docs/security.md)",
     )
     parser.add_argument("--id", metavar="ID", help="the run's id; an equal run that has it is adopted")
     parser.add_argument("--key", metavar="IDEMPOTENCY_KEY", help="the same key never starts a second run")
@@ -81,16 +90,31 @@ def _start(daemon: SyncClient, options: argparse.Namespace, out: Out) -> CallRep
         out.note(f"it starts at {typed.zoned(at_ms)}, {text.until(at_ms, out.now_ms())}")
     payload = StartPayload(
         workflow=options.workflow,
-        origin=origin(daemon.places),
+        origin=origin(daemon.places, options.workflow, more=_variables(options.env)),
         input=msgspec.Raw(canonical(_input(daemon, options), what="input")),
         run_id=options.id,
         at_ms=at_ms,
     )
     try:
-        return daemon.exchange("run.start", payload, key=options.key)
+        return daemon.begin(payload, key=options.key)
     except KeyboardInterrupt:
         out.note("\ninterrupted before the daemon answered; look for the run with:  pwf ls")
         raise
+
+
+def _variables(texts: list[str]) -> dict[str, str]:
+    """What --env gives. Raises `UsageError` for a name that is not set here."""
+    import os
+
+    given: dict[str, str] = {}
+    for text_given in texts:
+        name, has_value, value = text_given.partition("=")
+        if not has_value and name not in os.environ:
+            raise UsageError(
+                f"--env {name}: there is no variable of that name here", hint=f"--env {name}=VALUE"
+            )
+        given[name] = value if has_value else os.environ[name]
+    return given
 
 
 def _input(daemon: SyncClient, options: argparse.Namespace) -> Any:
@@ -119,7 +143,7 @@ def described(daemon: SyncClient, workflow: str) -> WorkflowDescription:
     from pwf.protocol.operations import WorkflowRef
 
     found: WorkflowDescription = daemon.call(
-        "workflow.describe", WorkflowRef(workflow=workflow, origin=origin(daemon.places))
+        "workflow.describe", WorkflowRef(workflow=workflow, origin=origin(daemon.places, workflow))
     )
     return found
 

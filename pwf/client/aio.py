@@ -9,8 +9,9 @@ same.
 from __future__ import annotations
 
 import random
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any, Generic, Literal, Self, TypeVar, Unpack, cast
 
 import anyio
@@ -21,11 +22,11 @@ from pwf.client.backoff import delay_s
 from pwf.client.connection import Connection
 from pwf.client.content import ValueReader, inline_bytes
 from pwf.client.core import Answered, Broken, CallReply, ClientCore, Happening, More, News, Subscription
-from pwf.client.origin import origin
+from pwf.client.origin import origin, with_wanted
 from pwf.client.peer import GREETING_S_MAX, dial, serves
 from pwf.client.starting import autostart_allowed, connect_or_start, socket_path
 from pwf.client.version import version
-from pwf.errors import DaemonUnreachable, PwfError, Unavailable
+from pwf.errors import DaemonUnreachable, PwfError, Unavailable, VariablesWanted
 from pwf.places import Places, places
 from pwf.protocol import operations
 from pwf.protocol.operations import (
@@ -121,11 +122,12 @@ class Client:
         run_id: str | None = None,
         key: str | None = None,
         at_ms: int | None = None,
+        environment: Mapping[str, str] | None = None,
     ) -> RunStarted:
         """Start a workflow by name or path, seen from the working folder. `input` is any JSON value or
-        struct.
+        struct. `environment`: variables for the run, beside those that are passed on from here.
         """
-        seen_from = await anyio.to_thread.run_sync(origin, self.places)
+        seen_from = await anyio.to_thread.run_sync(partial(origin, self.places, workflow, more=environment))
         payload = StartPayload(
             workflow=workflow,
             origin=seen_from,
@@ -133,8 +135,15 @@ class Client:
             run_id=run_id,
             at_ms=at_ms,
         )
-        started: RunStarted = await self.call("run.start", payload, key=key)
+        started: RunStarted = (await self.begin(payload, key=key)).result
         return started
+
+    async def begin(self, payload: StartPayload, *, key: str | None = None) -> CallReply:
+        """`run.start`, also with the variables that the workflow declares, as far as they are set here."""
+        try:
+            return await self.exchange("run.start", payload, key=key)
+        except VariablesWanted as wanted:
+            return await self.exchange("run.start", with_wanted(payload, wanted), key=key)
 
     async def wait(
         self, run_id: str, *, until: Literal["ended", "parked"] = "ended", timeout_s: float | None = None

@@ -11,7 +11,7 @@ import math
 import select
 import socket
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from types import TracebackType
 from typing import Any, Literal, Unpack
 
@@ -22,7 +22,7 @@ from pwf.client.content import ValueReader, inline_bytes
 from pwf.client.core import Answered, Broken, CallReply, ClientCore, More, Subscription
 from pwf.client.starting import autostart_allowed, connect_or_start
 from pwf.client.version import version
-from pwf.errors import DaemonUnreachable, PwfError, Unavailable
+from pwf.errors import DaemonUnreachable, PwfError, Unavailable, VariablesWanted
 from pwf.places import Places, places
 from pwf.protocol import operations
 from pwf.protocol.operations import (
@@ -177,21 +177,31 @@ class SyncClient:
         run_id: str | None = None,
         key: str | None = None,
         at_ms: int | None = None,
+        environment: Mapping[str, str] | None = None,
     ) -> RunStarted:
         """Start a workflow by name or path, seen from the working folder. `input` is any JSON value or
-        struct.
+        struct. `environment`: variables for the run, beside those that are passed on from here.
         """
         from pwf.client.origin import origin  # reads the configuration, which other calls don't need
 
         payload = StartPayload(
             workflow=workflow,
-            origin=origin(self.places),
+            origin=origin(self.places, workflow, more=environment),
             input=msgspec.Raw(canonical(input, what="input")),
             run_id=run_id,
             at_ms=at_ms,
         )
-        started: RunStarted = self.call("run.start", payload, key=key)
+        started: RunStarted = self.begin(payload, key=key).result
         return started
+
+    def begin(self, payload: StartPayload, *, key: str | None = None) -> CallReply:
+        """`run.start`, also with the variables that the workflow declares, as far as they are set here."""
+        try:
+            return self.exchange("run.start", payload, key=key)
+        except VariablesWanted as wanted:
+            from pwf.client.origin import with_wanted
+
+            return self.exchange("run.start", with_wanted(payload, wanted), key=key)
 
     def wait(
         self,

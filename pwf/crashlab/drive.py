@@ -99,7 +99,7 @@ class Driver:
             input=msgspec.Raw(canonical(with_scratch(self.input, str(scratch)), what="input")),
             run_id=run_id,
         )
-        self._home.client.call("run.start", payload)
+        self._home.client.begin(payload)
         return LabRun(run_id, crash, scratch, moved_at=time.monotonic())
 
     # --- one look at each run -------------------------------------------------------------------------------

@@ -29,7 +29,6 @@ LEAVES_S_MAX = 10.0
 TAKEN_OVER = (
     "interpreter",
     "trusted_folders",
-    "environment",
     "max_value_bytes",
     "max_output_bytes",
     "runner_memory_bytes",

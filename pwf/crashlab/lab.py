@@ -59,7 +59,7 @@ def run_lab(settings: Settings, tell: Tell, at: Places | None = None) -> Report:
     own = places() if at is None else at
     found = find_workflow_file(settings.workflow, FilePath.cwd(), own.config.parent)
     config = load_config(own.config)
-    whose = origin(own)
+    whose = origin(own, settings.workflow)
     home = ScratchHome(config, own.config.parent / "workflows", runners=BATCH)
     try:
         with home:

@@ -8,8 +8,13 @@ from pwf.protocol.bounds import PathText, Variables
 
 
 class Origin(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Where a command was typed: working folder, interpreter, and the allow-listed variables of the client."""
+    """Where a command was typed: working folder, interpreter, and the variables that the client passes on.
+
+    `whole`: the client has none of what a workflow declares beside these. Else a start may be answered with
+    `variables_wanted`, whose details have their names.
+    """
 
     cwd: PathText
     python: PathText
     environment: Variables = {}
+    whole: bool = False

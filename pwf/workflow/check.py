@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Callable
 from pathlib import PurePosixPath
 from typing import Any, get_args
@@ -27,6 +28,8 @@ from pwf.workflow.written import Written
 
 STEPS_LIMIT = 1_000_000
 FILES_MAX = 100
+NAMES_MAX = 100
+VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 def checked(flow: Written) -> tuple[WorkflowGraph, dict[str, NodeDef]]:
@@ -62,6 +65,7 @@ def checked(flow: Written) -> tuple[WorkflowGraph, dict[str, NodeDef]]:
         isolate=flow.isolate,
         source=flow.source,
         files=flow.files,
+        environment=flow.environment,
     )
     return graph, nodes
 
@@ -94,6 +98,7 @@ def _check_workflow(flow: Written, faults: Faults) -> dict[str, Any] | None:
             or ".." in PurePosixPath(pattern).parts
         ):
             add(f"has {pattern!r:.60} in files=", 'give globs below the project root: files=["prompts/*.md"]')
+    _check_names("environment", flow.environment, VARIABLE, add)
     if flow.title is not None:
         _check_title(flow.title, add)
     if flow.input is None:
@@ -103,6 +108,17 @@ def _check_workflow(flow: Written, faults: Faults) -> dict[str, Any] | None:
     except InvalidArgument as error:
         add(f"has an input that can not be used: {error.message}", error.hint)
         return None
+
+
+def _check_names(
+    option: str, names: tuple[Any, ...], shape: re.Pattern[str], add: Callable[[str, str | None], None]
+) -> None:
+    """Names that the workflow declares: few, and each whole."""
+    if len(names) > NAMES_MAX:
+        add(f"has {len(names)} entries in {option}=", f"give at most {NAMES_MAX} names")
+    for name in names:
+        if not isinstance(name, str) or not shape.fullmatch(name):
+            add(f"has {name!r:.60} in {option}=", f'give names: {option}=["GITHUB_TOKEN"]')
 
 
 def _check_title(title: Any, add: Callable[[str, str | None], None]) -> None:

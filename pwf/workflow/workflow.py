@@ -28,6 +28,7 @@ class Workflow(Decorators[InputT], Generic[InputT]):
     are not safe to fork. `isolate="keep"`: a run may get the process of the run before, where that is found as it
     was. `source="verify"`: hold runs whose files changed, in place of finishing on the recorded text. `files`:
     globs, relative to the project root, of data files that are recorded with the code and read by `ctx.file`.
+    `environment`: names of variables that its steps need; a start takes them along, and says which ones are not set.
     """
 
     @overload
@@ -41,6 +42,7 @@ class Workflow(Decorators[InputT], Generic[InputT]):
         isolate: Isolate = "fork",
         source: Literal["pinned", "verify"] = "pinned",
         files: Sequence[str] = (),
+        environment: Sequence[str] = (),
     ) -> None: ...
     @overload
     def __init__(
@@ -53,6 +55,7 @@ class Workflow(Decorators[InputT], Generic[InputT]):
         isolate: Isolate = "fork",
         source: Literal["pinned", "verify"] = "pinned",
         files: Sequence[str] = (),
+        environment: Sequence[str] = (),
     ) -> None: ...
     def __init__(
         self,
@@ -64,6 +67,7 @@ class Workflow(Decorators[InputT], Generic[InputT]):
         isolate: Isolate = "fork",
         source: Literal["pinned", "verify"] = "pinned",
         files: Sequence[str] = (),
+        environment: Sequence[str] = (),
     ) -> None:
         frame = author_frame()
         self._written = Written(
@@ -77,6 +81,7 @@ class Workflow(Decorators[InputT], Generic[InputT]):
             source=source,
             ways_place=Place(frame.f_code.co_filename, frame.f_lineno),
             files=(files,) if isinstance(files, str) else tuple(files),
+            environment=(environment,) if isinstance(environment, str) else tuple(environment),
         )
         self._checked: tuple[WorkflowGraph, dict[str, NodeDef]] | None = None
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.metadata
+import json
 import os
 import subprocess
 import sys
@@ -69,7 +70,7 @@ def projects(world_of_projects: World) -> tuple[Path, Path]:
 
 @pytest.fixture(scope="module")
 def world_of_projects(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    config = 'environment = ["PAINT_*", "SECRET_OF_CLIENT"]\n'
+    config = '[environment]\npass = ["PAINT_*", "SECRET_OF_CLIENT"]\n'
     with serving(tmp_path_factory.mktemp("projects"), config) as world:
         world.home.environment |= {"PAINT_POT": "of the daemon", "SECRET_OF_DAEMON": "x", "TZ": "Asia/Tokyo"}
         world.home.run("start")
@@ -175,6 +176,38 @@ def test_a_run_has_the_variables_of_the_client_that_started_it_and_none_of_the_d
         "TZ": None,
         "LC_ALL": "C",
     }
+
+
+DECLARED = """
+import os
+
+flow = Workflow("declared", environment=["PAINT_BRUSH", "HAS_TOKEN", "HAS_NONE"])
+
+@flow.compute
+def seen(ctx):
+    return {name: os.environ.get(name) for name in ("HAS_TOKEN", "HAS_NONE", "STAGE", "PAINT_POT")}
+"""
+
+
+def test_what_a_workflow_declares_is_passed_on_and_what_is_not_set_is_said(world: World) -> None:
+    home = world.home
+    home.workflow("declared", DECLARED)
+    kept = dict(home.environment)
+    home.environment |= {"HAS_TOKEN": "t", "PAINT_POT": "of the client"}
+    done = home.run("run", "declared", "--env", "STAGE=test", "--env", "PAINT_POT", "--json")
+    refused = home.run("run", "declared", "--env", "HAS_NONE", code=2)
+    home.environment = kept
+    first, last = (json.loads(line) for line in done.stdout.splitlines())
+    (missing_first, missing_second) = first["warnings"]
+    assert "PAINT_BRUSH" in missing_first
+    assert "--env HAS_NONE=VALUE" in missing_second
+    assert last["output"]["json"] == {
+        "HAS_TOKEN": "t",
+        "HAS_NONE": None,
+        "STAGE": "test",
+        "PAINT_POT": "of the client",
+    }
+    assert "--env HAS_NONE=VALUE" in refused.stderr
 
 
 def test_a_step_may_start_runs_of_its_own_which_are_not_part_of_it(world: World) -> None:

@@ -298,6 +298,11 @@ WORKFLOWS: dict[str, tuple[str, list[str], list[str]]] = {
         ["leave one"],
     ),
     "a mistyped source rule": ("'s', source='verified'", ["source='verified'"], ["'verify'"]),
+    "a variable with a value": (
+        "'s', environment=['A=1']",
+        ["'A=1'", "environment="],
+        ['environment=["GITHUB_TOKEN"]'],
+    ),
     "an absolute glob": ("'s', files=['/etc/*']", ["'/etc/*'"], ["below the project root"]),
     "a glob that climbs": ("'s', files=['../x']", ["'../x'"], ["below the project root"]),
     "an input without JSON": ("'s', input=object", ["object has no form in JSON"], ["msgspec Struct"]),

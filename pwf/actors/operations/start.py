@@ -21,7 +21,7 @@ from pwf.actors.operations.services import (
     first_answer,
 )
 from pwf.discovery import Found
-from pwf.errors import PwfError
+from pwf.errors import PwfError, VariablesWanted
 from pwf.ids import check_id
 from pwf.protocol.operations import Nothing, RunStarted, StartPayload
 from pwf.protocol.origin import Origin
@@ -43,6 +43,7 @@ async def start(services: Services, asked: Asked[StartPayload]) -> Answer:
     receipt = start_receipt(asked, value, looked.root)
     try:
         known = looked.get()
+        warnings = _unset(known, payload.origin)
         value = await _checked(services, payload.workflow, known, value)
     except PwfError as error:
         # A repeat gets its first answer even when the file no longer loads.
@@ -59,8 +60,23 @@ async def start(services: Services, asked: Asked[StartPayload]) -> Answer:
         state_bytes_max=services.config.max_state_size,
     )
     if payload.at_ms is not None and payload.at_ms > services.clock.now().wall_ms:
-        return _started(await services.store.write(start_run, command), known)  # nothing to admit
-    return _started(await services.scheduler.start(command), known)
+        return _started(await services.store.write(start_run, command), known, warnings)  # nothing to admit
+    return _started(await services.scheduler.start(command), known, warnings)
+
+
+def _unset(known: Known, origin: Origin) -> tuple[str, ...]:
+    """What to say of declared variables that the run does not have. Raises `VariablesWanted` while they may come."""
+    names = [name for name in known.definition.graph.environment if name not in origin.environment]
+    if names and not origin.whole:
+        raise VariablesWanted(
+            f"the workflow declares variables that the start did not bring: {', '.join(names)}",
+            hint="send them with the start, or say that there are none (origin.whole)",
+            details={"names": names},
+        )
+    return tuple(
+        f"the workflow declares {name}, which is not set: export it, or give --env {name}=VALUE"
+        for name in names
+    )
 
 
 async def _checked(services: Services, workflow: str, known: Known, value: bytes) -> bytes:
@@ -93,10 +109,10 @@ def _stem(workflow: str) -> str:
     return name if name.isidentifier() else Path(workflow).stem
 
 
-def _started(done: Done[RunStarted], known: Known) -> Answer:
+def _started(done: Done[RunStarted], known: Known, warnings: tuple[str, ...] = ()) -> Answer:
     result = done.unwrap()
-    if known.definition.warnings:
-        result = msgspec.structs.replace(result, warnings=known.definition.warnings)
+    if known.definition.warnings or warnings:
+        result = msgspec.structs.replace(result, warnings=(*known.definition.warnings, *warnings))
     return Answer(result, done.adopted)
 
 
@@ -116,7 +132,8 @@ async def restart(services: Services, asked: Asked[Nothing]) -> Answer:
         return Answer(looked.done.unwrap(), looked.done.adopted)
     facts, run_id = looked.facts, looked.run_id
     assert facts is not None, "a look gives facts or an answer"
-    known = await _present_code(services, facts)
+    origin = _origin_of(facts)
+    known = await _present_code(services, facts, origin)
     command = StartRun(
         code=known.code,
         environment=known.environment,
@@ -131,13 +148,20 @@ async def restart(services: Services, asked: Asked[Nothing]) -> Answer:
     )
     done = await services.store.write(restart_run, RestartRun(start=command, expected_revision=expected))
     services.scheduler.wake()
-    return _started(done, known)
+    return _started(done, known, _unset(known, origin))
 
 
-async def _present_code(services: Services, facts: RestartFacts) -> Known:
-    origin = Origin(
-        cwd=facts.root, python=facts.environment.interpreter, environment=facts.environment.variables
+def _origin_of(facts: RestartFacts) -> Origin:
+    """The run that is restarted was started from there, and nobody has more of its variables."""
+    return Origin(
+        cwd=facts.root,
+        python=facts.environment.interpreter,
+        environment=facts.environment.variables,
+        whole=True,
     )
+
+
+async def _present_code(services: Services, facts: RestartFacts, origin: Origin) -> Known:
     path = Path(facts.path)
     found = Found(name=path.stem, path=path, scope="path", root=Path(facts.root))
     return await services.definitions.at(found, origin)
