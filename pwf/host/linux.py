@@ -31,6 +31,9 @@ _SO_PEERPIDFD = 77
 _PR_SET_CHILD_SUBREAPER = 36
 _PR_GET_CHILD_SUBREAPER = 37
 _STAT_STATE, _STAT_PARENT, _STAT_SESSION, _STAT_THREADS, _STAT_START = 0, 1, 3, 17, 19  # after "pid (comm) "
+_STAT_FLAGS = 6
+_EXITING = 0x4  # PF_EXITING of the kernel's include/linux/sched.h
+_EXEC_POLL_S = 0.0005
 _LIBC_SIGNALS = (
     1 << 31 | 1 << 32
 )  # 32 and 33, which the C library catches for itself once a thread is started
@@ -96,12 +99,19 @@ def read_process(pid: int) -> Process | None:
     return Process(identity, int(fields[_STAT_PARENT]), dead)
 
 
-def command_of(pid: int) -> str:
-    """The process's command line for people, or its name where it has none; empty when it is gone."""
+def command_of(pid: int, wait_s: float = 0.0) -> str:
+    """The process's command line for people, or its name where it has none; empty when it is gone.
+
+    `wait_s`: how long to wait for the words of one that is becoming another program. For that moment it has none.
+    """
+    deadline = time.monotonic() + wait_s
     try:
-        line = (
-            Path(f"/proc/{pid}/cmdline").read_bytes().rstrip(b"\0") or Path(f"/proc/{pid}/comm").read_bytes()
-        )
+        while not (line := Path(f"/proc/{pid}/cmdline").read_bytes().rstrip(b"\0")):
+            flags = int(stat_fields(Path(f"/proc/{pid}/stat").read_bytes())[_STAT_FLAGS])
+            if flags & _EXITING or time.monotonic() >= deadline:
+                line = Path(f"/proc/{pid}/comm").read_bytes()
+                break
+            time.sleep(_EXEC_POLL_S)
     except OSError:
         return ""
     return shlex.join(line.decode("utf-8", "replace").strip().split("\0"))

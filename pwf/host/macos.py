@@ -65,8 +65,8 @@ def read_process(pid: int) -> Process | None:
         return None
 
 
-def command_of(pid: int) -> str:
-    """The process's command line for people, or its name where it has none; empty when it is gone."""
+def command_of(pid: int, wait_s: float = 0.0) -> str:
+    """The process's command line for people, or its name where it has none; empty when it is gone. Never waits."""
     try:
         process = psutil.Process(pid)
         return shlex.join(process.cmdline()) or str(process.name())

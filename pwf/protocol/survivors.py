@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable
 from typing import Annotated
 
@@ -13,6 +14,7 @@ from pwf.values import shortened
 
 SURVIVORS_MAX = 16  # of one step that are named
 COMMAND_LENGTH_MAX = 200
+EXEC_S_MAX = 0.01  # for all together, where some are becoming another program just now
 
 
 class Survivor(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -23,9 +25,14 @@ class Survivor(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 def name_all(found: Iterable[Identity]) -> tuple[Survivor, ...]:
-    """The first of them, by pid and command. To be asked while they are there."""
+    """The first of them, by pid and command. To be asked while they are there, and before they are ended."""
     named = list(found)[:SURVIVORS_MAX]
+    by = time.monotonic() + EXEC_S_MAX
     return tuple(
-        Survivor(pid=one.pid, command=shortened(host.command_of(one.pid), COMMAND_LENGTH_MAX))
+        Survivor(pid=one.pid, command=shortened(_command_of(one.pid, by), COMMAND_LENGTH_MAX))
         for one in named
     )
+
+
+def _command_of(pid: int, by: float) -> str:
+    return host.command_of(pid, max(0.0, by - time.monotonic()))

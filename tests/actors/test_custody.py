@@ -21,7 +21,8 @@ from pwf.host import Bearer, Identity
 from pwf.protocol.runner import MARKER_VARIABLE
 
 BOOT = "boot"
-MARKER = "home:run:1"
+MARKER = "home:run:1"  # in scans that are made up; a real scan sees what other workers start, too
+HOME = f"home{os.getpid()}"
 RUNNER = Identity(pid=100, start_tick=1_000, boot_id=BOOT, session=100)
 
 
@@ -87,7 +88,7 @@ def runner_like(script: str, marker: str) -> tuple[subprocess.Popen[bytes], Iden
 
 @pytest.fixture
 def stranger() -> Iterator[subprocess.Popen[bytes]]:
-    environment = {**os.environ, MARKER_VARIABLE: "home:another:1"}
+    environment = {**os.environ, MARKER_VARIABLE: f"{HOME}:another:1"}
     process = subprocess.Popen(["sleep", "60"], start_new_session=True, env=environment)
     yield process
     assert process.poll() is None, "a stranger was killed"
@@ -115,27 +116,29 @@ LEFT = {
 async def test_what_an_earlier_daemon_left_is_ended_and_proved_dead(
     name: str, stranger: subprocess.Popen[bytes], proofs: CustodyHandle
 ) -> None:
-    process, identity = runner_like(LEFT[name], "home:left:3")
+    process, identity = runner_like(LEFT[name], f"{HOME}:left:3")
     await trio.sleep(0.15)
     below = host.descendants(process.pid)
     assert below
-    assert await proofs.prove_dead(identity, "home:left:3")
+    assert await proofs.prove_dead(identity, f"{HOME}:left:3")
     assert not any(host.is_alive(one) for one in (identity, *below))
     assert process.wait(5) == -signal.SIGKILL
     left = host.find_bearers(MARKER_VARIABLE, identity.start_tick)
-    assert not [bearer for bearer in left if bearer.marker == "home:left:3"]
+    assert not [bearer for bearer in left if bearer.marker == f"{HOME}:left:3"]
 
 
 @pytest.mark.trio
 async def test_what_a_dead_runner_left_is_found_by_its_marker(
     stranger: subprocess.Popen[bytes], proofs: CustodyHandle
 ) -> None:
-    process, identity = runner_like("setsid sleep 72 & exit 0", "home:gone:1")
+    process, identity = runner_like("setsid sleep 72 & exit 0", f"{HOME}:gone:1")
     process.wait()
     await trio.sleep(0.05)
-    assert [b for b in host.find_bearers(MARKER_VARIABLE, identity.start_tick) if b.marker == "home:gone:1"]
-    assert await proofs.prove_dead(identity, "home:gone:1")
-    assert not [b for b in host.find_bearers(MARKER_VARIABLE) if b.marker == "home:gone:1"]
+    assert [
+        b for b in host.find_bearers(MARKER_VARIABLE, identity.start_tick) if b.marker == f"{HOME}:gone:1"
+    ]
+    assert await proofs.prove_dead(identity, f"{HOME}:gone:1")
+    assert not [b for b in host.find_bearers(MARKER_VARIABLE) if b.marker == f"{HOME}:gone:1"]
 
 
 @pytest.mark.trio
@@ -145,21 +148,23 @@ async def test_a_live_stranger_with_a_recycled_pid_is_never_killed(
     found = host.process_identity(stranger.pid)
     assert found is not None
     recorded = msgspec.structs.replace(found, start_tick=found.start_tick - 500)
-    assert await proofs.prove_dead(recorded, "home:run:1")
+    assert await proofs.prove_dead(recorded, f"{HOME}:run:1")
 
 
 @pytest.mark.trio
 async def test_what_may_be_a_stranger_is_left_alone_and_the_proof_fails(proofs: CustodyHandle) -> None:
     # A member without the marker, of a session whose leader is gone: it can not be told whose it is.
-    process, identity = runner_like("env -i sleep 61 & exit 0", "home:unsure:1")
+    process, identity = runner_like("env -i sleep 61 & exit 0", f"{HOME}:unsure:1")
     process.wait()
     await trio.sleep(0.05)
     members = [b.identity for b in host.find_bearers(MARKER_VARIABLE) if b.identity.session == identity.pid]
     assert len(members) == 1
-    assert not await proofs.prove_dead(identity, "home:unsure:1", timeout_s=0.3)
+    assert not await proofs.prove_dead(identity, f"{HOME}:unsure:1", timeout_s=0.3)
     assert host.is_alive(members[0])
     died = host.now_tick()
-    assert await proofs.prove_dead(identity, "home:unsure:1", died_tick=died), "seen to have died: it is ours"
+    assert await proofs.prove_dead(identity, f"{HOME}:unsure:1", died_tick=died), (
+        "seen to have died: it is ours"
+    )
     assert not host.is_alive(members[0])
 
 
@@ -181,21 +186,21 @@ def test_a_runner_has_left_nothing_where_neither_its_marker_nor_its_numbers_are_
 
 @pytest.mark.trio
 async def test_one_look_proves_those_dead_that_left_nothing_and_signals_nobody(proofs: CustodyHandle) -> None:
-    leaves, identity = runner_like("setsid sleep 72 & exit 0", "home:looked:1")
-    gone, nobody = runner_like("exit 0", "home:looked:2")
+    leaves, identity = runner_like("setsid sleep 72 & exit 0", f"{HOME}:looked:1")
+    gone, nobody = runner_like("exit 0", f"{HOME}:looked:2")
     leaves.wait()
     gone.wait()
     await trio.sleep(0.05)
     earlier = msgspec.structs.replace(RUNNER, boot_id="an earlier one", pid=os.getpid())
     sought = [
-        Sought(identity, "home:looked:1"),
-        Sought(nobody, "home:looked:2"),
+        Sought(identity, f"{HOME}:looked:1"),
+        Sought(nobody, f"{HOME}:looked:2"),
         Sought(earlier, MARKER),
     ]
     assert await proofs.left_nothing(sought) == [False, True, True]
-    left = [b for b in host.find_bearers(MARKER_VARIABLE) if b.marker == "home:looked:1"]
+    left = [b for b in host.find_bearers(MARKER_VARIABLE) if b.marker == f"{HOME}:looked:1"]
     assert len(left) == 1
-    assert await proofs.prove_dead(identity, "home:looked:1")
+    assert await proofs.prove_dead(identity, f"{HOME}:looked:1")
     assert await proofs.left_nothing(sought) == [True, True, True]
 
 
@@ -210,7 +215,7 @@ async def test_nothing_outlives_a_boot(proofs: CustodyHandle) -> None:
 async def test_a_process_that_can_not_be_ended_makes_the_proof_fail_within_its_bound(
     monkeypatch: pytest.MonkeyPatch, proofs: CustodyHandle
 ) -> None:
-    process, identity = runner_like("exec sleep 60", "home:stuck:1")
+    process, identity = runner_like("exec sleep 60", f"{HOME}:stuck:1")
 
     def refuse(identity: Identity, signum: int = 0) -> bool:
         raise PermissionError
@@ -218,8 +223,8 @@ async def test_a_process_that_can_not_be_ended_makes_the_proof_fail_within_its_b
     with monkeypatch.context() as patch:
         patch.setattr(host, "kill_identity", refuse)
         with trio.fail_after(2):
-            assert not await proofs.prove_dead(identity, "home:stuck:1", timeout_s=0.2)
-    assert await proofs.prove_dead(identity, "home:stuck:1")
+            assert not await proofs.prove_dead(identity, f"{HOME}:stuck:1", timeout_s=0.2)
+    assert await proofs.prove_dead(identity, f"{HOME}:stuck:1")
     process.wait()
 
 

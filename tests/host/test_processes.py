@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import select
+import shlex
 import signal
 import subprocess
 import sys
@@ -131,6 +132,24 @@ def test_a_process_that_calls_exec_on_and_on_is_never_missed() -> None:
     finally:
         process.kill()
         process.wait()
+
+
+def test_a_process_that_calls_exec_on_and_on_is_named_by_its_words_never_by_its_programs_name_alone() -> None:
+    script = 'exec sh -c "$0" "$0"'
+    process = subprocess.Popen(["sh", "-c", script, script])
+    try:
+        assert {host.command_of(process.pid, wait_s=60) for _ in range(2_000)} == {shlex.join(process.args)}
+    finally:
+        process.kill()
+        process.wait()
+
+
+def test_a_process_that_has_ended_is_named_at_once_by_its_programs_name() -> None:
+    process = subprocess.Popen(["sleep", "0"])
+    os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+    assert host.command_of(process.pid, wait_s=3_600) == "sleep"
+    process.wait()
+    assert host.command_of(process.pid, wait_s=3_600) == ""
 
 
 @pytest.mark.serial

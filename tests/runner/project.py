@@ -18,6 +18,8 @@ from tests.runner.forked import forked
 
 T = TypeVar("T")
 
+CHECKOUT = os.path.realpath(Path(__file__).parents[2])
+
 ONE_NODE = """
 from pwf import Workflow
 
@@ -53,7 +55,7 @@ class Project:
 
     def resolve(self) -> Resolved:
         """What a resolver answers now."""
-        return forked(resolve, str(self.flow), str(self.root))
+        return forked(resolve_installed, str(self.flow), str(self.root))
 
     def definition(self) -> WorkflowDefinition:
         """The definition; the file must be sound."""
@@ -68,6 +70,15 @@ def age(path: Path, seconds: float = 10.0) -> None:
     """Make a file look settled, as one that nobody has just written."""
     then = time.time() - seconds
     os.utime(path, (then, then))
+
+
+def resolve_installed(path: str, root: str) -> Resolved:
+    """As where pwf is installed: here it stands in a checkout that is on the search path, so its folder is watched.
+
+    Whatever is written there meanwhile, a cache of another test's say, would end an answer's validity.
+    """
+    sys.path[:] = [entry for entry in sys.path if os.path.realpath(entry) != CHECKOUT]
+    return resolve(path, root)
 
 
 def sound(answer: Resolved) -> WorkflowDefinition:

@@ -115,6 +115,8 @@ class Link:
 
 
 WAITING_MARKER = "pwf:waiting:0"
+#: Of this worker alone: a test that ends what bears a marker must not meet another worker's runners.
+MARKER = f"home{os.getpid()}:run:1"
 
 
 class ZygotePeer(Link):
@@ -159,7 +161,7 @@ class ZygotePeer(Link):
         link.send(Load(call=link.call(), bundle=bundle, environment=environment or ENVIRONMENT))
         return TemplatePeer(link, identity, self.runners), link.answer(Loaded)
 
-    def fresh(self, bundle: SourceBundle, marker: str = "home:run:1") -> tuple[RunnerPeer, Loaded]:
+    def fresh(self, bundle: SourceBundle, marker: str = MARKER) -> tuple[RunnerPeer, Loaded]:
         link = Link()
         self.links.append(link)
         runner = RunnerPeer()
@@ -187,7 +189,7 @@ class TemplatePeer:
         self.runners = runners
         self.identity = identity
 
-    def fork(self, marker: str = "home:run:1") -> RunnerPeer:
+    def fork(self, marker: str = MARKER) -> RunnerPeer:
         (runner,) = self.fork_some(marker)
         return runner
 

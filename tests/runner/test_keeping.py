@@ -19,6 +19,7 @@ from pwf.runner.spawn.template import project_to_keep
 from pwf.workflow.workflow import Workflow
 from tests.runner.spawning import (
     ENVIRONMENT,
+    MARKER,
     WAITING_MARKER,
     RunnerPeer,
     TemplatePeer,
@@ -338,7 +339,7 @@ def test_it_bears_the_waiting_marker_when_it_says_that_it_stays_and_each_run_bea
     own = "open('/proc/self/environ').read().partition('PWF_RUN_MARKER=')[2].partition(chr(0))[0]"
     started = "__import__('subprocess').check_output('echo $PWF_RUN_MARKER', shell=True, text=True).strip()"
     for number in range(3):
-        runner.marker = f"home:run:{number + 1}"
+        runner.marker = f"{MARKER}{number}"
         assert (
             answer(runner, graph, f"[{own}, __import__('os').environ['PWF_RUN_MARKER']]")
             == [runner.marker] * 2
@@ -350,15 +351,16 @@ def test_it_bears_the_waiting_marker_when_it_says_that_it_stays_and_each_run_bea
 def test_what_a_run_forks_bears_its_marker_for_ever(template: tuple[TemplatePeer, WorkflowGraph]) -> None:
     """Also what hides from its process: it gives up its descendants for a moment, and claims them again."""
     made, graph = template
-    runner = made.fork("home:run:1")
+    first, second = f"{MARKER}1", f"{MARKER}2"
+    runner = made.fork(first)
     assert run(runner, graph, HIDES) == STAYS
     try:
-        assert marked("home:run:1") != []
-        runner.marker = "home:run:2"
+        assert marked(first) != []
+        runner.marker = second
         assert run(runner, graph, "pass") == STAYS
-        assert marked("home:run:2") == []
+        assert marked(second) == []
     finally:
-        for pid in marked("home:run:1"):
+        for pid in marked(first):
             os.kill(pid, signal.SIGKILL)
 
 

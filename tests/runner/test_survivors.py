@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import time
 from pathlib import Path
@@ -10,7 +11,9 @@ from typing import Any
 import pytest
 
 from pwf import host
+from pwf.protocol.survivors import name_all
 from pwf.runner.base.survivors import Survivors
+from pwf.runner.spawn.reaping import Children
 from pwf.workflow.effects import idempotent
 from pwf.workflow.workflow import Workflow
 from tests.runner.forked import forked
@@ -133,6 +136,33 @@ def test_what_was_there_before_is_spared_and_what_multiprocessing_keeps_for_all_
         return [len(first), [one.command for one in second], during.wait() < 0, alive]
 
     assert forked(body) == [0, ["sleep 9998"], True, [True, True]]
+
+
+def test_what_takes_its_time_to_die_is_named_once_as_it_was_when_it_lived() -> None:
+    """A large process loses its command line long before it is gone, and is found again meanwhile."""
+
+    def body() -> Any:
+        host.set_subreaper()
+        runner = os.fork()
+        if runner == 0:
+            ready = os.pipe()
+            if os.fork() == 0:
+                large = b"x" * 300_000_000
+                os.write(ready[1], large[:1])
+                time.sleep(60)
+            os.read(ready[0], 1)
+            os._exit(3)
+        children = Children()
+        children.add(runner)
+        os.waitid(os.P_PID, runner, os.WEXITED | os.WNOWAIT)
+        own = name_all(filter(None, [host.process_identity(os.getpid())]))[0].command  # as of any fork of it
+        return [
+            [one.command == own for one in ended.survivors]
+            for ended in children.reap()
+            if ended.pid == runner
+        ]
+
+    assert forked(body) == [[True]]
 
 
 def test_a_step_that_leaves_nothing_pays_for_one_question_to_the_kernel(

@@ -14,6 +14,7 @@ from pwf import host
 from pwf.protocol.runner import MARKER_VARIABLE
 from tests.runner.spawning import (
     ENVIRONMENT,
+    MARKER,
     WAITING_MARKER,
     Gone,
     RunnerPeer,
@@ -115,7 +116,7 @@ def test_it_has_the_runs_environment_and_time_zone_and_no_other(zygote: ZygotePe
 def test_what_loading_changed_in_the_environment_stays(zygote: ZygotePeer, tmp_path: Path) -> None:
     head = "import os\nos.environ['FROM_LOADING'] = 'kept'"
     body = f"return [os.environ['FROM_LOADING'], os.environ[{MARKER_VARIABLE!r}]]"
-    assert output_of(zygote, tmp_path, body, head) == ["kept", "home:run:1"]
+    assert output_of(zygote, tmp_path, body, head) == ["kept", MARKER]
 
 
 def test_garbage_collection_is_on_in_a_runner(zygote: ZygotePeer, tmp_path: Path) -> None:

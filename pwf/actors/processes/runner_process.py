@@ -146,7 +146,14 @@ class RunnerProcess:
     @property
     def survivors(self) -> tuple[Survivor, ...]:
         """What outlived it, and was ended: as we or whoever reaped it have seen it."""
-        return tuple({one.pid: one for one in (*self._report.survivors, *self._left)}.values())
+        found: dict[int, Survivor] = {}
+        for one in (*self._report.survivors, *self._left):
+            known = found.get(one.pid)
+            if known is None or len(known.command) < len(
+                one.command
+            ):  # one of the two looked when it was dying
+                found[one.pid] = one
+        return tuple(found.values())
 
     def terminate(self) -> None:
         """SIGTERM to exactly this process, if it is still there. It stops its step's children itself."""

@@ -99,7 +99,8 @@ class Children:
             for orphan in orphans:
                 identity = host.process_identity(orphan)
                 found = [*host.descendants(orphan), *([identity] if identity is not None else [])]
-                left += [one for one in name_all(found) if one not in left]
+                known = {one.pid for one in left}  # what was killed a round ago has lost its words by now
+                left += name_all(one for one in found if one.pid not in known)
                 kill_each(found)
             time.sleep(0.001)
             if self._collect(ended):
