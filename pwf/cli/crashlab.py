@@ -42,7 +42,7 @@ def add(commands: Commands) -> None:
         metavar="NODE=JSON",
         action="append",
         default=[],
-        help="what a checkpoint is answered; repeated: at its next visits",
+        help="what a checkpoint is answered, or an agent submits; repeated: at its next visits",
     )
     parser.add_argument(
         "--output",

@@ -1,4 +1,4 @@
-"""`pwf requests` and `pwf answer`: the questions that runs have asked."""
+"""`pwf requests`, `pwf answer` and `pwf submit`: the questions that runs have asked, of people and of agents."""
 
 from __future__ import annotations
 
@@ -22,10 +22,18 @@ pwf answer q7f ship=no why='the tests hang'
 pwf answer run:@last '{"ship": true}'
 pwf answer q7f @answer.json --set why=late"""
 
+SUBMIT_EXAMPLE = """pwf submit q7f                            # shows the prompt and what it takes
+pwf submit q7f '{"verdict": "ship"}'
+pwf submit q7f @review.json --revision 1
+pwf submit run:@last verdict=ship why='all tests pass'"""
+
 
 def add(commands: Commands) -> None:
     parser = commands.add(
-        "requests", requests, "list open questions, oldest first", example="pwf requests\npwf requests --all"
+        "requests",
+        requests,
+        "list open requests of every kind, oldest first",
+        example="pwf requests\npwf requests --all",
     )
     parser.add_argument("--all", action="store_true", help="settled and cancelled ones too")
     parser.add_argument("--limit", metavar="N", type=page_limit, default=100, help="at most so many (100)")
@@ -51,6 +59,27 @@ def add(commands: Commands) -> None:
         type=int,
         help="only if its run is still at this revision (pwf show --json)",
     )
+    parser = commands.add(
+        "submit",
+        submit,
+        "submit what an agent was asked for, in its place",
+        example=SUBMIT_EXAMPLE,
+        more="REQUEST is as for pwf answer, and what is typed is read alike. Only a value of the declared type is\n"
+        "accepted; it becomes the output of the node that asked.",
+    )
+    parser.add_argument("request_id", metavar="REQUEST", help="what the agent was asked")
+    parser.add_argument(
+        "value", metavar="VALUE", nargs="*", help="JSON, @FILE, FIELD=VALUE, words, or - for JSON on stdin"
+    )
+    parser.add_argument(
+        "--set", metavar="FIELD=VALUE", action="append", default=[], help="set a field of it; may be repeated"
+    )
+    parser.add_argument(
+        "--revision",
+        metavar="N",
+        type=int,
+        help="only if the request is still at this revision (pwf requests --json)",
+    )
 
 
 def requests(options: argparse.Namespace, out: Out) -> int:
@@ -69,13 +98,14 @@ def requests(options: argparse.Namespace, out: Out) -> int:
         out.note("no requests" if options.all else "no open requests")
         return exits.OK
     now_ms = out.now_ms()
-    heads = ["REQUEST", "RUN", "NODE", "STATUS", "AGE", "WAITS", "TAKES", "PROMPT"]
+    heads = ["REQUEST", "KIND", "RUN", "NODE", "STATUS", "AGE", "WAITS", "TAKES", "PROMPT"]
     rows: list[list[str]] = []
     for request in listed.requests:
         deadline = "for ever" if request.deadline_ms is None else text.until(request.deadline_ms, now_ms)
         rows.append(
             [
                 text.line(request.request_id, 24),
+                request.kind,
                 text.line(request.run_id, 24),
                 f"{text.line(request.workflow, 24)}.{text.line(request.node, 24)}",
                 request.status,
@@ -89,7 +119,7 @@ def requests(options: argparse.Namespace, out: Out) -> int:
     say_where_a_list_ends(len(rows), options.limit, out)
     pending = next((request for request in listed.requests if request.status == "pending"), None)
     if pending is not None:
-        out.note(f"answer the first with:  {form.answer_lines(pending)[-1][1]}")
+        out.note(f"for the first, type:  {form.answer_lines(pending)[-1][1]}")
     return exits.OK
 
 
@@ -113,6 +143,37 @@ def answer(options: argparse.Namespace, out: Out) -> int:
     return exits.OK
 
 
+def submit(options: argparse.Namespace, out: Out) -> int:
+    import msgspec
+
+    from pwf.cli.ask import show_question
+    from pwf.cli.reading import read_answer
+    from pwf.protocol.operations import RequestListPayload, SubmitPayload
+    from pwf.values import canonical
+
+    with client() as daemon:
+        asked = daemon.call("request.list", RequestListPayload(request=options.request_id)).requests[0]
+        if not options.value and not options.set:
+            if not out.as_json:
+                show_question(daemon, asked, out)
+            _refuse_closed(asked)
+            raise UsageError("no value was given", hint=form.answer_lines(asked)[-1][1])
+        value = canonical(read_answer(options.value, options.set, asked.schema), what="the value")
+        payload = SubmitPayload(
+            request_id=asked.request_id, value=msgspec.Raw(value), revision=options.revision
+        )
+        reply = daemon.exchange("request.submit", payload)
+    _say(reply, out, "accepted")
+    return exits.OK
+
+
+def _refuse_closed(asked: RequestView) -> None:
+    if asked.status != "pending":
+        raise Rejected(
+            f"request {text.line(asked.request_id)} is {asked.status}", hint=f"pwf show {asked.run_id}"
+        )
+
+
 def _ask(daemon: SyncClient, asked: RequestView, options: argparse.Namespace, out: Out) -> int:
     """Without an answer: the question and what it takes; where somebody can type, the answer is read here."""
     import msgspec
@@ -124,8 +185,7 @@ def _ask(daemon: SyncClient, asked: RequestView, options: argparse.Namespace, ou
     from pwf.values import canonical
 
     request_id = text.line(asked.request_id)
-    if asked.status != "pending":
-        raise Rejected(f"request {request_id} is {asked.status}", hint=f"pwf show {asked.run_id}")
+    _refuse_closed(asked)
     if out.as_json or not (out.is_terminal and is_at_terminal()):
         if not out.as_json:
             show_question(daemon, asked, out)
@@ -155,13 +215,13 @@ def _line() -> str:
         return ""
 
 
-def _say(reply: CallReply, out: Out) -> None:
+def _say(reply: CallReply, out: Out, done: str = "answered") -> None:
     import msgspec
 
     answered = reply.result
     if out.as_json:
         out.emit({**msgspec.to_builtins(answered), "adopted": reply.outcome == "adopted"})
         return
-    already = "already answered so" if reply.outcome == "adopted" else "answered"
+    already = f"already {done} so" if reply.outcome == "adopted" else done
     run = f"run {text.line(answered.run_id)}  {out.status(answered.status)}"
     out.print(f"{already}  {text.line(answered.request_id)}  {run}")

@@ -36,6 +36,7 @@ from pwf.protocol.operations import (
     RunListPayload,
     RunStarted,
     StartPayload,
+    SubmitPayload,
     WaitPayload,
     WaitResult,
 )
@@ -161,6 +162,16 @@ class Client:
         """Answer an open request with a JSON value. Raises `InvalidAnswer` when its type is wrong."""
         payload = AnswerPayload(request_id=request_id, answer=msgspec.Raw(canonical(answer, what="answer")))
         result: operations.Answered = await self.call("request.answer", payload)
+        return result
+
+    async def submit(
+        self, request_id: str, value: object, *, revision: int | None = None
+    ) -> operations.Submitted:
+        """Give what an agent was asked for, as a person. `revision`: only if the request is still at it."""
+        payload = SubmitPayload(
+            request_id=request_id, value=msgspec.Raw(canonical(value, what="value")), revision=revision
+        )
+        result: operations.Submitted = await self.call("request.submit", payload)
         return result
 
     async def read_value(self, run_id: str, value: Value) -> bytes:

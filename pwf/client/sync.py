@@ -31,6 +31,7 @@ from pwf.protocol.operations import (
     RunListPayload,
     RunStarted,
     StartPayload,
+    SubmitPayload,
     ViewName,
     WaitPayload,
     WaitResult,
@@ -223,6 +224,14 @@ class SyncClient:
         """Answer an open request with a JSON value. Raises `InvalidAnswer` when its type is wrong."""
         payload = AnswerPayload(request_id=request_id, answer=msgspec.Raw(canonical(answer, what="answer")))
         result: operations.Answered = self.call("request.answer", payload)
+        return result
+
+    def submit(self, request_id: str, value: object, *, revision: int | None = None) -> operations.Submitted:
+        """Give what an agent was asked for, as a person. `revision`: only if the request is still at it."""
+        payload = SubmitPayload(
+            request_id=request_id, value=msgspec.Raw(canonical(value, what="value")), revision=revision
+        )
+        result: operations.Submitted = self.call("request.submit", payload)
         return result
 
     def read_value(self, run_id: str, value: Value) -> bytes:

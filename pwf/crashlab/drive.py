@@ -19,6 +19,7 @@ from pwf.errors import Conflict, InvalidAnswer, NotFound, Rejected
 from pwf.protocol.crashlab import LabPlan, LabRecord, decode_record, encode_plan
 from pwf.protocol.effects import ResolvePayload
 from pwf.protocol.graph import WorkflowGraph
+from pwf.protocol.kinds import REQUESTS
 from pwf.protocol.operations import Explained, StartPayload
 from pwf.protocol.origin import Origin
 from pwf.protocol.views import ENDED, RunSummary, RunView
@@ -166,8 +167,9 @@ class Driver:
         answer = run.crash.path.value(request.node, visit)
         if run.crash.stray_at == request.node:
             answer = stray(self._graph.node(request.node))
+        settle = self._home.client.submit if REQUESTS[request.kind].submitted else self._home.client.answer
         try:
-            self._home.client.answer(request.request_id, answer)
+            settle(request.request_id, answer)
         except InvalidAnswer as error:
             run.refused_answer = error.message
             self._cancel(run)

@@ -102,7 +102,7 @@ class _Lab:
             if node is not None:
                 why = f"gives {name!r} nothing: its kind is {node.kind}, and it is run as it is"
             names = ", ".join(sorted(can)) or "none"
-            hint = f"--answer is for checkpoints, --output for stand-ins of effects; here: {names}"
+            hint = f"--answer is for questions, to people and agents, --output for stand-ins of effects; here: {names}"
             raise InvalidArgument(f"workflow {self._graph.name!r} {why}", hint=hint)
 
     # --- the whole ------------------------------------------------------------------------------------------
@@ -176,7 +176,7 @@ class _Lab:
         return self._driver.batch([crash])[0]
 
     def _strays(self, bases: list[Baseline]) -> None:
-        """Give each checkpoint that has cases an answer that is none of them."""
+        """Give each question that has cases an answer that is none of them."""
         tried: set[str] = set()
         for base in bases:
             for step in base.first.steps:

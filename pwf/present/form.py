@@ -64,11 +64,12 @@ def answer_lines(request: RequestView) -> list[tuple[str, str]]:
     """What an open question takes, and a command that answers it: names and safe lines."""
     request_id = text.line(request.request_id)
     facts = REQUESTS[request.kind]
-    if not facts.plain:
+    if not (facts.plain or facts.submitted):
         return [("type", facts.how(request_id))]
     takes = [text.line(line) for line in form_lines(request.schema)]
     lines = [("takes", takes[0]), *(("", line) for line in takes[1:])]
-    return [*lines, ("type", f"pwf answer {request_id} {text.line(example(request.schema))}")]
+    verb = "answer" if facts.plain else "submit"
+    return [*lines, ("type", f"pwf {verb} {request_id} {text.line(example(request.schema))}")]
 
 
 def alternatives(part: Any, root: dict[str, Any]) -> list[dict[str, Any]]:

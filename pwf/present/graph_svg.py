@@ -31,10 +31,12 @@ _STYLE = """
     .blue { fill: #eef4ff; stroke: #5b8def } .orange { fill: #fff1e5; stroke: #e08a3c }
     .yellow { fill: #fff8dc; stroke: #c9a227 } .grey { fill: #f0f1f3; stroke: #8c959f }
     .purple { fill: #f6eefe; stroke: #9a6dd7 }
+    .green { fill: #e9f8ee; stroke: #3f9a63 }
     @media (prefers-color-scheme: dark) {
       .back, .chip { fill: #0d1117 } .title, text, .start { fill: #e6edf3 } .kind, .label { fill: #9198a1 }
       .blue { fill: #14233f } .orange { fill: #3a2412 } .yellow { fill: #332a0d } .grey { fill: #21262d }
       .purple { fill: #2a1b40 }
+      .green { fill: #12301e }
     }
 """
 

@@ -12,7 +12,7 @@ import msgspec
 from pwf.present import text
 from pwf.present.marks import STATUS_MARK, STATUS_STYLE
 from pwf.present.outline import OutlineLine
-from pwf.protocol.kinds import KINDS
+from pwf.protocol.kinds import KINDS, REQUESTS
 from pwf.protocol.runner import StepError
 from pwf.protocol.views import ENDED, RunView, StepView, UpdateView
 
@@ -115,7 +115,8 @@ def _parked(view: RunView, step: StepView | None, now_ms: int) -> tuple[str, str
             )
         return mark, style, "queued"
     if summary.status == "waiting":
-        return mark, style, "waits for an answer"
+        asked = None if view.request is None else REQUESTS[view.request.kind]
+        return mark, style, f"waits for {asked.waits_for if asked is not None else 'an answer'}"
     if summary.status == "running":
         return mark, "blue", "starting"
     return mark, style, text.line(summary.hold or summary.status)

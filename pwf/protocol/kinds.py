@@ -26,10 +26,10 @@ from typing import Literal
 import msgspec
 
 Outcome = Literal["completed", "failed", "timed_out", "cancelled"]
-NodeKind = Literal["compute", "action", "shell", "wait", "checkpoint"]
+NodeKind = Literal["compute", "action", "shell", "wait", "checkpoint", "agent"]
 RequestKind = Literal["checkpoint", "agent", "assistant", "decision"]
 Shape = Literal["box", "framed", "rounded", "hexagon"]
-Colour = Literal["blue", "orange", "yellow", "grey", "purple"]
+Colour = Literal["blue", "orange", "yellow", "grey", "purple", "green"]
 
 EXECUTED: tuple[Outcome, ...] = ("completed", "failed", "timed_out", "cancelled")
 PARKED: tuple[Outcome, ...] = ("completed", "cancelled")
@@ -46,6 +46,9 @@ class NodeFacts(msgspec.Struct, frozen=True, kw_only=True):
     runs_command: bool = False  # the function says which command is run; the output is the command's result
     sets_timer: bool = False  # the function says until when; the output is the time
     asks: RequestKind | None = None  # the function makes a question of this kind; the output is the answer
+    prompts: bool = (
+        False  # that question is a text which a model reads, and the type of its answer is declared
+    )
     has_active_timeout: bool = False  # its active time can be limited with `timeout=`
     outcomes: tuple[Outcome, ...] = EXECUTED  # what may have a way out; `retry=` needs one that can fail
     ends: str = "when its function returns"  # how it completes, for people
@@ -59,11 +62,16 @@ class NodeFacts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RequestFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """Who answers a request of a kind, and by what command. `plain`: the operation `request.answer` does it."""
+    """Who answers a request of a kind, and by what command. `plain`: the operation `request.answer` does it;
+    `submitted`: `request.submit` does. `waits`: why the run of node {node} waits, `waits_for`: the same in two words.
+    """
 
     answered_by: Literal["client", "session", "person"]
     command: str | None = None  # with {request}; None: nobody types anything
     plain: bool = False
+    submitted: bool = False
+    waits: str = "node {node} asked a question, and nobody has answered it"
+    waits_for: str = "an answer"
 
     def how(self, request_id: str) -> str:
         """What to type, or who it is left to."""
@@ -98,11 +106,25 @@ KINDS: dict[NodeKind, NodeFacts] = {
     "checkpoint": NodeFacts(
         asks="checkpoint", outcomes=PARKED, ends="when it is answered", shape="hexagon", colour="purple"
     ),
+    "agent": NodeFacts(
+        asks="agent",
+        prompts=True,
+        outcomes=PARKED,
+        ends="when what was submitted is accepted",
+        shape="rounded",
+        colour="green",
+    ),
 }
 
 REQUESTS: dict[RequestKind, RequestFacts] = {
     "checkpoint": RequestFacts(answered_by="client", command="pwf answer {request}", plain=True),
-    "agent": RequestFacts(answered_by="session", command="pwf submit {request} JSON"),
+    "agent": RequestFacts(
+        answered_by="session",
+        command="pwf submit {request} JSON",
+        submitted=True,
+        waits="node {node} asked an agent, and nothing that it submitted has been accepted yet",
+        waits_for="an agent",
+    ),
     "assistant": RequestFacts(answered_by="session"),
     "decision": RequestFacts(answered_by="person", command="pwf decide {request} CHOICE"),
 }

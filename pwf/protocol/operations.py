@@ -271,6 +271,25 @@ class Answered(_Body, frozen=True, kw_only=True, forbid_unknown_fields=True):
     revision: int
 
 
+class SubmitPayload(_Body, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What an agent was asked for. `request_id` as in `AnswerPayload`. `revision`: only if the request, not its run, is
+    still at this one.
+    """
+
+    request_id: Name
+    value: msgspec.Raw
+    revision: int | None = None
+
+
+class Submitted(_Body, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """It was accepted, and is the output of the node that asked."""
+
+    request_id: str
+    run_id: str
+    status: Status
+    revision: int
+
+
 # --- state, content, views ------------------------------------------------------------------------------------
 
 
@@ -457,6 +476,7 @@ OPERATIONS: dict[str, Operation] = {
     "run.wait": Operation(WaitPayload, WaitResult, needs_run=True),
     "request.list": Operation(RequestListPayload, RequestList),
     "request.answer": Operation(AnswerPayload, Answered, changes=True, guarded=True),
+    "request.submit": Operation(SubmitPayload, Submitted, changes=True),
     "effect.list": Operation(EffectListPayload, EffectList),
     "effect.get": Operation(EffectRef, EffectDetail),
     "effect.resolve": Operation(ResolvePayload, RunChanged, needs_run=True, changes=True, guarded=True),

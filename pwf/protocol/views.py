@@ -123,6 +123,7 @@ class RequestView(_View, frozen=True, kw_only=True, forbid_unknown_fields=True):
     node: str
     kind: RequestKind
     status: Literal["pending", "settled", "cancelled"]
+    revision: int = 1  # raised when its run is resumed; a submission may name it
     prompt: Value
     schema: dict[str, Any] | None = None
     created_ms: int
@@ -178,7 +179,9 @@ class RunView(_View, frozen=True, kw_only=True, forbid_unknown_fields=True):
     request: RequestView | None = None
     effects: tuple[EffectView, ...] = ()
     restarts: tuple[str, ...] = ()  # runs that this one was restarted as
-    controls: tuple[str, ...] = ()  # operations that are possible now: pause, resume, cancel, restart, answer
+    controls: tuple[
+        str, ...
+    ] = ()  # operations that are possible now: pause, resume, cancel, restart, answer, submit
     warnings: tuple[str, ...] = ()  # what somebody should look at before it becomes a failure
     definition_id: str = ""
     newer_code: bool = False

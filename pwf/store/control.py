@@ -9,7 +9,7 @@ from __future__ import annotations
 import msgspec
 
 from pwf.errors import Rejected
-from pwf.protocol.kinds import KINDS
+from pwf.protocol.kinds import KINDS, REQUESTS
 from pwf.protocol.operations import RunChanged
 from pwf.store import moves, place
 from pwf.store.broken import DETAIL_CHARACTERS_MAX
@@ -82,8 +82,8 @@ def _resume(tx: Tx, command: Control) -> tuple[RunChanged, bool]:
     if run.hold is None and not run.pause_requested:
         if run.status == "waiting":
             request = tx.one(Q.open_request, {"run_id": run.run_id})
-            name = request[0] if request else "REQUEST"
-            raise Rejected(f"run {run.run_id} only waits for its request", hint=f"pwf answer {name}")
+            hint = None if request is None else REQUESTS[request[1]].how(request[0])
+            raise Rejected(f"run {run.run_id} only waits for its request", hint=hint)
         return _changed(run, "it is not held"), True
     _may_resume(run, command)
     with changing(tx, run, expected_revision=command.expected_revision):
@@ -110,6 +110,8 @@ def _may_resume(run: RunState, command: Control) -> None:
 
 def _unhold(tx: Tx, run: RunState) -> None:
     if run.status == "waiting":
+        tx.run(Q.raise_request, {"run_id": run.run_id})
+        tx.changed("requests")
         place.wait(tx, run)
         return
     timer = False

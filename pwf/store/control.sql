@@ -2,4 +2,8 @@
 
 -- name: open_request
 -- The question that a run waits for.
-SELECT request_id FROM requests WHERE run_id = :run_id AND status = 'pending'
+SELECT request_id, kind FROM requests WHERE run_id = :run_id AND status = 'pending'
+
+-- name: raise_request
+-- Its run was resumed: what is submitted for an earlier revision comes too late.
+UPDATE requests SET revision = revision + 1 WHERE run_id = :run_id AND status = 'pending'

@@ -159,7 +159,7 @@ def _waiting(run: RunFacts, request: OpenRequest) -> Explanation:
     return _make(
         run,
         "request_open",
-        f"node {run.node!r} asked a question, and nobody has answered it",
+        REQUESTS[request.kind].waits.format(node=repr(run.node)),
         "when it is answered; "
         + ("it waits for ever" if request.deadline_wall_ms is None else "it has a deadline"),
         (*settle, "pwf pause {run}", "pwf cancel {run}"),

@@ -288,8 +288,9 @@ def _controls(summary: RunSummary, request: RequestView | None) -> tuple[str, ..
     if summary.hold == "effect_ambiguous":
         return ("recover", "pause", "cancel")
     found = ["resume" if summary.hold is not None else "pause", "cancel"]
-    if request is not None and request.status == "pending" and REQUESTS[request.kind].plain:
-        found.append("answer")
+    if request is not None and request.status == "pending":
+        facts = REQUESTS[request.kind]
+        found += ["answer"] * facts.plain + ["submit"] * facts.submitted
     return tuple(found)
 
 
@@ -393,7 +394,7 @@ def request_list(tx: Tx, query: RequestListPayload) -> RequestList:
 
 def _request(row: Row) -> RequestView:
     (request_id, run_id, workflow, node, kind, status, prompt, prompt_digest, prompt_size, schema, created, settled,
-     answer, answer_digest, answer_size, answered_by, deadline) = row  # fmt: skip
+     answer, answer_digest, answer_size, answered_by, deadline, revision) = row  # fmt: skip
     answered = answer is not None or answer_digest is not None
     return RequestView(
         request_id=request_id,
@@ -402,6 +403,7 @@ def _request(row: Row) -> RequestView:
         node=node,
         kind=kind,
         status=status,
+        revision=revision,
         prompt=value_of(prompt, prompt_digest, prompt_size),
         schema=None if schema is None else msgspec.json.decode(schema),
         created_ms=created,

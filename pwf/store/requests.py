@@ -5,7 +5,7 @@ The answer has been validated against the stored schema by the caller, who read 
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -19,7 +19,7 @@ from pwf.store.queries import load_queries
 from pwf.store.queue import complete_parked
 from pwf.store.receipts import ReceiptKey
 from pwf.store.runs import resolve_ref
-from pwf.store.state import load_run
+from pwf.store.state import RunState, load_run
 from pwf.store.tx import Tx
 from pwf.store.values import load_value
 
@@ -86,42 +86,93 @@ def answer(tx: Tx, command: AnswerRequest) -> Done[Answered]:
 
 
 def _answer(tx: Tx, command: AnswerRequest) -> tuple[Answered, bool]:
-    row = tx.one(Q.request, {"request_id": command.request_id})
-    if row is None:
-        raise NotFound(f"there is no request {command.request_id!r}")
-    request_id, run_id, _node, attempt, kind, status, _schema, given, given_digest, by = row
-    run = load_run(tx, run_id)
-    result = Answered(request_id=request_id, run_id=run_id, status=run.shown_status, revision=run.revision)  # type: ignore[arg-type]
-    if not REQUESTS[kind].plain:
+    asked = load_request(tx, command.request_id)
+    if not REQUESTS[asked.kind].plain:
         raise Rejected(
-            f"request {request_id} is a request of kind {kind}; it takes no plain answer",
-            hint=REQUESTS[kind].how(request_id),
+            f"request {asked.request_id} is a request of kind {asked.kind}; it takes no plain answer",
+            hint=REQUESTS[asked.kind].how(asked.request_id),
         )
-    if status == "settled":
-        if load_value(tx, given, given_digest) == command.answer:
-            return result, True
-        raise Conflict(f"request {request_id} was answered by {by} already", hint=f"pwf show {run_id}")
-    if status == "cancelled":
-        raise Rejected(f"request {request_id} is closed: its run {run_id} is {run.shown_status}")
-    if run.status != "waiting" or run.attempts != attempt:
-        raise Conflict(f"request {request_id} does not belong to what run {run_id} does now")
-    with changing(tx, run, expected_revision=command.expected_revision):
-        value = moves.stored(tx, command.answer)
+    run = load_run(tx, asked.run_id)
+    again = is_repeat(tx, asked, run, command.answer, "answered")
+    if not again:
+        settle(tx, asked, run, command.answer, command.actor, expected_revision=command.expected_revision)
+    result = Answered(
+        request_id=asked.request_id,
+        run_id=run.run_id,
+        status=run.shown_status,  # type: ignore[arg-type]
+        revision=run.revision,
+    )
+    return result, again
+
+
+# --- what every way to settle a request shares ------------------------------------------------------------------
+
+
+class StoredRequest(NamedTuple):
+    """A request's row, as far as its settlement needs it."""
+
+    request_id: str
+    run_id: str
+    node: str
+    attempt: int
+    kind: RequestKind
+    status: str
+    schema: bytes | None
+    answer: bytes | None
+    answer_digest: str | None
+    answered_by: str | None
+    revision: int
+
+
+def load_request(tx: Tx, request_id: str) -> StoredRequest:
+    """The row; `NotFound` when there is none."""
+    row = tx.one(Q.request, {"request_id": request_id})
+    if row is None:
+        raise NotFound(f"there is no request {request_id!r}")
+    return StoredRequest(*row)
+
+
+def is_repeat(tx: Tx, asked: StoredRequest, run: RunState, value: bytes, verb: str) -> bool:
+    """Whether the request was settled with this very value. Raises unless it may be settled now."""
+    if asked.status == "settled":
+        if load_value(tx, asked.answer, asked.answer_digest) == value:
+            return True
+        raise Conflict(
+            f"request {asked.request_id} was {verb} by {asked.answered_by} already",
+            hint=f"pwf show {run.run_id}",
+        )
+    if asked.status == "cancelled":
+        raise Rejected(f"request {asked.request_id} is closed: its run {run.run_id} is {run.shown_status}")
+    if run.status != "waiting" or run.attempts != asked.attempt:
+        raise Conflict(f"request {asked.request_id} does not belong to what run {run.run_id} does now")
+    return False
+
+
+def settle(
+    tx: Tx,
+    asked: StoredRequest,
+    run: RunState,
+    value: bytes,
+    actor: str,
+    *,
+    expected_revision: int | None = None,
+) -> None:
+    """Give the request its one answer, which ends the attempt; the run goes on unless something holds it."""
+    with changing(tx, run, expected_revision=expected_revision):
+        stored = moves.stored(tx, value)
         tx.run(
             Q.settle,
             {
-                "request_id": request_id,
-                "answer": value.inline,
-                "answer_crc32": value.crc32,
-                "answer_digest": value.digest,
-                "answered_by": command.actor,
+                "request_id": asked.request_id,
+                "answer": stored.inline,
+                "answer_crc32": stored.crc32,
+                "answer_digest": stored.digest,
+                "answered_by": actor,
                 "now": tx.now.wall_ms,
             },
         )
         hold, detail = run.hold, run.hold_detail
-        complete_parked(tx, run, command.answer, actor=command.actor)
+        complete_parked(tx, run, value, actor=actor)
         if hold is not None and not run.ended:  # an answer settles its request, and lifts no hold
             place.hold(tx, run, hold, detail)
     tx.changed("requests")
-    result = Answered(request_id=request_id, run_id=run_id, status=run.shown_status, revision=run.revision)  # type: ignore[arg-type]
-    return result, False

@@ -23,6 +23,7 @@ _RULES: dict[str, tuple[str, str]] = {
     "waiting_unasked": ("the run waits, but has no open request, or is queued or owned as well", _CANCEL),
     "held_loose": ("the run is held, but without a reason, or is queued, asked or owned as well", _CANCEL),
     "request_stray": ("a request is open, but its run does not wait for it", _CANCEL),
+    "answer_lost": ("a request was settled, but its step has not ended with that answer", _SHOW),
     "position_miscounted": ("the run's position is not the newest visit of its node", _SHOW),
     "attempts_miscounted": ("the run's attempts are not numbered as counted", _SHOW),
     "ambiguous_loose": ("an effect is ambiguous, but its run is not held for it", _CANCEL),

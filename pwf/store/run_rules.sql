@@ -55,6 +55,12 @@ WHERE q.status = 'pending' AND r.ended_wall_ms IS NULL AND (
   r.status <> 'waiting' OR q.attempt <> r.attempts OR q.node <> r.node OR q.visit <> r.visit
   OR NOT EXISTS (SELECT 1 FROM attempts a WHERE a.run_no = r.run_no AND a.attempt = q.attempt AND a.status = 'active'))
 
+-- name: answer_lost
+-- The answer of a settled request is the output of the attempt that asked.
+SELECT q.run_id FROM requests q JOIN runs r ON r.run_id = q.run_id WHERE q.status = 'settled'
+  AND NOT EXISTS (SELECT 1 FROM attempts a WHERE a.run_no = r.run_no AND a.attempt = q.attempt
+    AND a.status = 'completed' AND a.output IS q.answer AND a.output_digest IS q.answer_digest)
+
 -- name: position_miscounted
 -- The visits add up to the steps taken, and the position is its node's newest. (Visits that are no JSON are damage.)
 WITH counted AS (SELECT run_id, steps, visit, node, iif(json_valid(CAST(visits AS TEXT)), CAST(visits AS TEXT), '{}') v

@@ -228,6 +228,7 @@ CREATE TABLE requests(
   attempt INTEGER NOT NULL,
   kind TEXT NOT NULL CHECK (kind IN ('checkpoint', 'agent', 'assistant', 'decision')),
   status TEXT NOT NULL CHECK (status IN ('pending', 'settled', 'cancelled')),
+  revision INTEGER NOT NULL DEFAULT 1 CHECK (revision >= 1),  -- raised when its run is resumed
   prompt BLOB, prompt_crc32 INTEGER, prompt_digest TEXT REFERENCES contents(digest),
   schema BLOB,
   answer BLOB, answer_crc32 INTEGER, answer_digest TEXT REFERENCES contents(digest),

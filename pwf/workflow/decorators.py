@@ -219,3 +219,30 @@ class Decorators(Generic[InputT]):
         """
         options = NodeOptions(id=id, returns=returns, timeout=timeout, retry=retry, effect=effect)
         return self._decorate("checkpoint", fn, options)
+
+    @overload
+    def agent(
+        self, fn: None = None, /, *, returns: type[T], id: str | None = None
+    ) -> Callable[[EitherFunction[InputT, str]], Node[T]]: ...
+    @overload
+    def agent(
+        self, fn: None = None, /, *, returns: dict[str, Any], id: str | None = None
+    ) -> Callable[[EitherFunction[InputT, str]], Node[Any]]: ...
+    def agent(
+        self,
+        fn: Any = None,
+        /,
+        *,
+        returns: Any = None,
+        id: str | None = None,
+        retry: None = None,
+        effect: None = None,
+        timeout: Any = DEFAULT_TIMEOUT,
+    ) -> Any:
+        """A task for an agent, holding no process: the function returns the prompt (a text), what the agent
+        submits is the output.
+
+        Only a submission of the type `returns` (or that fits this JSON Schema) is accepted.
+        """
+        options = NodeOptions(id=id, returns=returns, timeout=timeout, retry=retry, effect=effect)
+        return self._decorate("agent", fn, options)

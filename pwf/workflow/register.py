@@ -51,6 +51,11 @@ def make_node(flow: Written, kind: NodeKind, fn: Any, options: NodeOptions, deco
     returns = options.returns
     if returns is None and KINDS[kind].returns_output:
         returns = _annotation_now(fn)
+    if returns is None and KINDS[kind].prompts:
+        fault.refuse(
+            "does not say what the agent shall give",
+            f"write @flow.{kind}(returns=TYPE), with a msgspec Struct, another type, or a JSON Schema",
+        )
     node: Node[Any] = Node(
         flow,
         kind,

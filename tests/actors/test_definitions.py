@@ -310,7 +310,7 @@ def test_a_value_that_does_not_fit_is_told_where(value: bytes, where: str) -> No
         schemas.check_input("w", SCHEMA, value)
     assert where in caught.value.message
     with pytest.raises(InvalidAnswer):
-        schemas.check_answer("q", SCHEMA, value)
+        schemas.check_answer("q", SCHEMA, value, "checkpoint")
 
 
 def test_a_value_that_fits_or_has_no_schema_passes() -> None:

@@ -86,7 +86,7 @@ def test_the_example_of_a_form_is_an_answer_that_it_takes(schema: Any) -> None:
     from pwf.values import canonical
 
     value = read_answer(shlex.split(example(schema)), [], schema)
-    Schemas().check_answer("q", schema, canonical(value))
+    Schemas().check_answer("q", schema, canonical(value), "checkpoint")
 
 
 def test_requests_show_explain_and_the_followed_run_show_the_form_and_a_command(
@@ -102,7 +102,7 @@ def test_requests_show_explain_and_the_followed_run_show_the_form_and_a_command(
     listed = pwf("requests")
     assert "ship: yes or no, required; why: text" in listed.out
     assert "Ship it?" in listed.out
-    assert listed.err == f"answer the first with:  pwf answer {REQUEST} ship=yes\n"
+    assert listed.err == f"for the first, type:  pwf answer {REQUEST} ship=yes\n"
     for command in ("show", "explain"):
         shown = pwf(command, "k3").out
         for part in (

@@ -18,6 +18,7 @@ from pwf.protocol.operations import (
     RequestList,
     RunChanged,
     RunList,
+    Submitted,
     VerifyResult,
     WaitResult,
     WorkflowLine,
@@ -46,6 +47,7 @@ def answering(daemon: FakeDaemon) -> FakeDaemon:
         "run.restart": samples.started(),
         "request.list": RequestList(requests=(samples.request(),)),
         "request.answer": Answered(request_id="q1", run_id="k3", status="queued", revision=4),
+        "request.submit": Submitted(request_id="q1", run_id="k3", status="queued", revision=4),
         "effect.list": effects.EffectList(effects=()),
         "workflow.list": WorkflowList(
             root="/p", workflows=(WorkflowLine(name="a", path="/p/a", scope="project"),)

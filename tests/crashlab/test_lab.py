@@ -170,6 +170,29 @@ flow.graph(nap >> work, work.switch(more=ask, enough=end), ask.switch(cases={Tru
     assert {(step["node"], step["visit"]) for step in found.report["steps"]} >= {("work", 1), ("work", 2)}
 
 
+@pytest.mark.rest
+def test_an_agent_has_a_stand_in_that_submits_what_fits_in_every_crash(lab: Lab) -> None:
+    found = lab(
+        """
+flow = Workflow("flow")
+
+@flow.agent(returns=Literal["fix", "ship"])
+def review(ctx):
+    return f"Review it, for the {ctx.visit}. time."
+
+@flow.compute
+def end(ctx):
+    return ctx[review]
+
+flow.graph(review.switch(fix=review, ship=end))
+""",
+    )
+    assert found.code == exits.OK, found.report
+    answers = [path["answers"] for path in found.report["paths"]]
+    assert sorted(answers) == [['review: "fix"', 'review: "ship"'], ['review: "ship"']]
+    assert found.report["findings"] == []
+
+
 # --- without processes ---
 
 

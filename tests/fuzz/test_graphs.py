@@ -39,11 +39,11 @@ def mostly(sensible: list[Any], odd: list[Any]) -> st.SearchStrategy[Any]:
 def node(draw: st.DrawFn, flow: Workflow[Any], id: str) -> Node[Any]:
     """Any kind with any options, sensible or not."""
     options: dict[str, Any] = {"id": draw(mostly([id], IDS))}
-    kind = draw(st.sampled_from(["compute", "action", "shell", "wait", "checkpoint"]))
+    kind = draw(st.sampled_from(["compute", "action", "shell", "wait", "checkpoint", "agent"]))
     if kind in ("action", "shell"):
         observe = draw(mostly([lambda ctx: applied()], [None, lambda: 1, 3]))
         options["effect"] = draw(mostly([idempotent("x"), manual("x", observe=observe)], [None, "x"]))
-    if kind in ("compute", "action", "checkpoint") and draw(st.booleans()):
+    if kind == "agent" or (kind in ("compute", "action", "checkpoint") and draw(st.booleans())):
         options["returns"] = draw(mostly(RETURNS, ODD_RETURNS))
     if kind in ("compute", "action", "shell") and draw(st.booleans()):
         options["timeout"] = draw(mostly([seconds(1), None], [days(10_000_000), seconds(-1), 3, "x"]))

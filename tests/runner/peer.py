@@ -23,6 +23,7 @@ import msgspec
 from pwf import host, values
 from pwf.protocol.frames import FrameSplitter
 from pwf.protocol.graph import WorkflowGraph, route
+from pwf.protocol.kinds import KINDS
 from pwf.protocol.runner import (
     RUNNER_FRAME_BYTES_MAX,
     Ask,
@@ -151,7 +152,8 @@ class MemoryRun:
         if isinstance(message, Finish):
             return self._finish(message, park=override == "park")
         kind = self.graph.node(self.node).kind
-        assert kind == ("wait" if isinstance(message, WaitUntil) else "checkpoint")
+        facts = KINDS[kind]
+        assert facts.sets_timer if isinstance(message, WaitUntil) else facts.asks == message.kind
         self.status = "timer" if isinstance(message, WaitUntil) else "waiting"
         return "park"
 

@@ -421,6 +421,38 @@ def test_a_checkpoint_asks_its_question_and_parks() -> None:
     assert ask.schema == flow.to_graph().node("gate").returns
 
 
+def test_an_agent_node_asks_with_its_prompt_and_the_type_and_parks() -> None:
+    flow: Workflow[Any] = Workflow("w")
+
+    class Review(msgspec.Struct):
+        ship: bool
+
+    @flow.agent(returns=Review)
+    async def review(ctx: Any) -> str:
+        return "Look at it."
+
+    run = run_inline(flow, memory_run(flow))
+    [ask] = [message for message in run.received if isinstance(message, Ask)]
+    assert run.status == "waiting"
+    assert (run.read(ask.prompt), ask.kind) == ("Look at it.", "agent")
+    assert ask.schema == flow.to_graph().node("review").returns
+    assert ask.schema["$defs"]["Review"]["additionalProperties"] is False
+
+
+@pytest.mark.parametrize("prompt", [None, "  ", {"text": "x"}, 1])
+def test_a_prompt_that_is_no_text_fails_the_attempt(prompt: Any) -> None:
+    flow: Workflow[Any] = Workflow("w")
+
+    @flow.agent(returns=bool)
+    def review(ctx: Any) -> str:
+        return prompt  # type: ignore[no-any-return]
+
+    run = run_inline(flow, memory_run(flow))
+    assert run.last.outcome == "failed"
+    assert run.last.error is not None
+    assert "the prompt of node 'review' is" in run.last.error.message
+
+
 def test_ctx_publish_sends_the_newest_of_each_key_before_the_transition() -> None:
     flow: Workflow[Any] = Workflow("w")
 

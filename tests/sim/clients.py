@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from pwf.protocol.frames import Request, Response
+from pwf.protocol.kinds import REQUESTS
 from pwf.protocol.operations import (
     EffectList,
     Explained,
@@ -220,8 +221,15 @@ class SimClient:
             return
         request = self._chance.choice(found.requests)
         go = CHOICES[0] if kind else self._chance.choice(CHOICES)
-        answer = {"request_id": request.request_id, "answer": {"go": go, "by": self.name}}
-        await self.send(self.request("request.answer", answer))
+        value = {"go": go, "by": self.name}
+        if REQUESTS[request.kind].submitted:
+            await self.send(
+                self.request("request.submit", {"request_id": request.request_id, "value": value})
+            )
+        else:
+            await self.send(
+                self.request("request.answer", {"request_id": request.request_id, "answer": value})
+            )
 
     async def _recover(self) -> None:
         """Say what is true: a person looks at the outside world once the processes are dead."""

@@ -20,6 +20,7 @@ EVENT_OF = {
     "run.resume": ("resumed",),
     "run.cancel": ("cancelled",),
     "request.answer": ("step_finished",),
+    "request.submit": ("step_finished",),
     "effect.resolve": ("effect_resolved",),
 }
 ENDED = frozenset({"completed", "failed", "timed_out", "cancelled"})
@@ -67,6 +68,9 @@ class Promises:
         elif request.operation == "request.answer":
             payload = json.loads(bytes(request.payload))
             self._answers[result["run_id"], payload["request_id"]] = compact(payload["answer"])
+        elif request.operation == "request.submit":
+            payload = json.loads(bytes(request.payload))
+            self._answers[result["run_id"], payload["request_id"]] = compact(payload["value"])
         run_id = result.get("run_id")
         if outcome == "accepted" and response.revision is not None and run_id is not None:
             expected = request.expected_revision

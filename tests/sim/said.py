@@ -41,6 +41,9 @@ class Said:
         if request.operation == "request.answer":
             payload = json.loads(bytes(request.payload))
             self._answers.setdefault(payload["request_id"], set()).add(compact(payload["answer"]))
+        elif request.operation == "request.submit":
+            payload = json.loads(bytes(request.payload))
+            self._answers.setdefault(payload["request_id"], set()).add(compact(payload["value"]))
         elif request.operation == "effect.resolve":
             payload = json.loads(bytes(request.payload))
             self._words.setdefault(request.run_id or "", set()).add(compact(payload["output"]))

@@ -22,6 +22,7 @@ from pwf.config import Config
 from pwf.protocol.frames import Request, Response
 from pwf.store.database import open_writer
 from tests.sim import bounds, branches
+from tests.sim.agents import SimAgent
 from tests.sim.auditor import Auditor, Violation
 from tests.sim.clients import SimClient
 from tests.sim.determinism import no_collection, pinned_scheduler, stream_of
@@ -36,6 +37,7 @@ from tests.sim.virtual_time import VirtualTime, sleep
 from tests.sim.watcher import Watcher
 from tests.sim.workload import draw_workflow
 
+AGENTS = 2  # that submit for the same requests
 CALM_S_MAX = 3_600.0
 ANSWERS_S_MAX = 600.0  # after the faults
 TIDY_S = 5.0
@@ -258,6 +260,8 @@ class World:
         async with trio.open_nursery() as clients:
             for number in range(self.mix.clients):
                 clients.start_soon(SimClient(self, f"c{number}").run)
+            for number in range(AGENTS):
+                clients.start_soon(SimAgent(self, f"a{number}").run)
             await sleep(self.mix.fault_s)
             self.note("calm")
             self.calm = True

@@ -29,6 +29,15 @@ def ended(world):
     return runner.run_id
 
 
+def answered(world):
+    """A run whose question is answered, and that is to go on."""
+    runner = world.run(graph(node("a", "checkpoint", to="b"), node("b")))
+    runner.ask()
+    runner.leave()
+    world.answer(runner.run_id, 1)
+    return runner.run_id
+
+
 def applied(world):
     """A run that goes on after an applied manual effect."""
     runner = world.run(graph(node("a", "action", effect=MANUAL, to="b"), node("b")))
@@ -103,6 +112,8 @@ PLANTED = [
     ("held_loose", no_progress, REQUEST),
     ("held_loose", paused, OWN),
     ("request_stray", queued, REQUEST),
+    ("answer_lost", answered, "UPDATE requests SET attempt = 9 WHERE run_id = :run"),
+    ("answer_lost", answered, f"UPDATE attempts SET status = 'failed' WHERE run_no = {NO}"),
     ("request_stray", waiting, "UPDATE requests SET attempt = 2 WHERE run_id = :run"),
     ("position_miscounted", queued, "UPDATE runs SET steps = 5 WHERE run_id = :run"),
     ("position_miscounted", queued, "UPDATE runs SET visit = 2 WHERE run_id = :run"),

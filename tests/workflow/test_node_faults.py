@@ -162,6 +162,18 @@ CASES: dict[str, tuple[str, int, list[str], list[str]]] = {
         ["declares an effect"],
         [],
     ),
+    "an agent without a type": (
+        "@flow.agent()\ndef review(ctx): ...",
+        5,
+        ["agent node 'review'", "what the agent shall give"],
+        ["returns=TYPE"],
+    ),
+    "an agent that fails": (
+        "@flow.agent(returns=bool)\ndef review(ctx): ...\nflow.graph(review.on('failed') >> review)",
+        7,
+        ["agent node 'review' fails, which never happens"],
+        ["only ends when what was submitted is accepted"],
+    ),
     # --- shell options
     "a shell string without a shell": (
         "@flow.shell(effect=idempotent('x'))\ndef x(ctx) -> str: return 'ls'",

@@ -59,6 +59,11 @@ def ask(ctx: Context[Input]) -> str:
     return "Ship?"
 
 
+@flow.agent(returns=Review)
+def judge(ctx: Context[Input]) -> str:
+    return f"Judge {ctx[ask]}"
+
+
 @flow.compute(returns=Review)
 def late(ctx: Context[Input]) -> object:
     assert_type(ctx[ask], bool)
@@ -71,6 +76,7 @@ assert_type(count, Node[Count])
 assert_type(write, Node[int])
 assert_type(pause, Node[Waited])
 assert_type(ask, Node[bool])
+assert_type(judge, Node[Review])
 assert_type(late, Node[Review])
 
 flow.graph(
@@ -78,5 +84,6 @@ flow.graph(
     test.on("failed", "timed_out") >> late,
     review.switch(on="verdict", ship=count, fix=late),
     count >> write >> pause >> ask,
-    ask.switch(cases={True: late, False: count}),
+    ask.switch(cases={True: judge, False: count}),
+    judge >> late,
 )

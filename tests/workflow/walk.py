@@ -15,6 +15,7 @@ import msgspec
 import trio
 
 from pwf.protocol.graph import route
+from pwf.protocol.kinds import KINDS
 from pwf.protocol.runner import PastStep, StepError, Value
 from pwf.workflow.nodes import NodeDef
 from pwf.workflow.shell import Captured
@@ -94,7 +95,7 @@ def _attempt(
             due = due_of(value, node.id)
             walked.waited.append(timedelta(milliseconds=due.delay_ms or 0))
             return "completed", node.output_bytes({"due_ms": due.wall_ms or 0}), ""
-        if node.kind == "checkpoint":
+        if KINDS[node.kind].asks is not None:
             walked.prompts.append(value)
             return "completed", node.output_bytes(answers.pop(0)), ""
         if node.shell is not None:

@@ -16,6 +16,7 @@ import msgspec
 
 from pwf.errors import GraphError, InvalidAnswer, InvalidInput
 from pwf.protocol.formats import FORMATS
+from pwf.protocol.kinds import REQUESTS, RequestKind
 from pwf.values import canonical, parse, shortened
 
 VALIDATORS_MAX = 128
@@ -51,13 +52,16 @@ class Schemas:
             )
         return value
 
-    def check_answer(self, request_id: str, schema: dict[str, Any] | None, value: bytes) -> None:
-        """Raise `InvalidAnswer` that says where in the answer the fault is."""
+    def check_answer(
+        self, request_id: str, schema: dict[str, Any] | None, value: bytes, kind: RequestKind
+    ) -> None:
+        """Raise `InvalidAnswer` that says where in the answer, or in the submission, the fault is."""
         faults = self._faults(schema, value)
         if faults:
+            what, verb = ("submission", "submit") if REQUESTS[kind].submitted else ("answer", "answer")
             raise InvalidAnswer(
-                f"the answer does not fit: {_told(schema, faults)}",
-                hint=f"pwf answer {request_id} shows what is asked",
+                f"the {what} does not fit: {_told(schema, faults)}",
+                hint=f"pwf {verb} {request_id} shows what is asked",
             )
 
     def check_output(self, node: str, schema: dict[str, Any] | None, value: bytes) -> bytes:

@@ -1,8 +1,8 @@
-"""Operations on requests: what waits for an answer, and the answer.
+"""Operations on requests: what waits for an answer, the answer, and what is submitted for an agent.
 
 Holds no state. Promises: an answer is checked against the request's stored schema before anything is
-written, so a wrong one leaves the request pending and says where it is wrong; no step of a run answers a checkpoint
-unless the configuration lets it (`people`).
+written, so a wrong one leaves the request pending and says where it is wrong; no step of a run submits anything here,
+nor answers a checkpoint unless the configuration lets it (`people`).
 """
 
 from __future__ import annotations
@@ -11,9 +11,10 @@ from pwf.actors.base.apart import apart
 from pwf.actors.code.schemas import as_kept
 from pwf.actors.operations.services import Answer, Asked, OperationHandler, Services, canonical_of
 from pwf.protocol.kinds import REQUESTS
-from pwf.protocol.operations import AnswerPayload, RequestListPayload
+from pwf.protocol.operations import AnswerPayload, RequestListPayload, SubmitPayload
 from pwf.store.read_runs import request_list
 from pwf.store.requests import AnswerRequest, RequestFacts, answer, request_facts
+from pwf.store.submissions import Submit, submit
 
 
 async def list_requests(services: Services, asked: Asked[RequestListPayload]) -> Answer:
@@ -45,15 +46,37 @@ async def answer_request(services: Services, asked: Asked[AnswerPayload]) -> Ans
     return Answer(done.unwrap(), done.adopted)
 
 
+async def submit_value(services: Services, asked: Asked[SubmitPayload]) -> Answer:
+    """`request.submit`: a person hands in what an agent was asked for. An equal second one is adopted."""
+    payload = asked.payload
+    await services.people.check(asked.caller, "submit for an agent")
+    value = await canonical_of(services, payload.value, "the value")
+    receipt = await asked.make_receipt()
+    facts = await services.store.read(request_facts, payload.request_id)
+    checks = facts.status == "pending" and REQUESTS[facts.kind].submitted
+    value = await apart(len(value), lambda: _kept(services, facts, value, checks=checks))
+    command = Submit(
+        request_id=facts.request_id,
+        value=value,
+        request_revision=payload.revision,
+        actor=asked.actor,
+        receipt=receipt,
+    )
+    done = await services.store.write(submit, command)
+    services.scheduler.wake()
+    return Answer(done.unwrap(), done.adopted)
+
+
 def _kept(services: Services, facts: RequestFacts, value: bytes, *, checks: bool) -> bytes:
     """The answer as it is kept; `InvalidAnswer` when it does not fit."""
     value = as_kept(facts.schema, value)
     if checks:
-        services.schemas.check_answer(facts.request_id, facts.schema, value)
+        services.schemas.check_answer(facts.request_id, facts.schema, value, facts.kind)
     return value
 
 
 HANDLERS: dict[str, OperationHandler] = {
     "request.list": list_requests,
     "request.answer": answer_request,
+    "request.submit": submit_value,
 }

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 
 from pwf.protocol.kinds import NodeKind
 from pwf.runner.base.steps import End, Step
-from pwf.runner.kinds import action, checkpoint, compute, shell, wait
+from pwf.runner.kinds import action, agent, checkpoint, compute, shell, wait
 
 RUN: Mapping[NodeKind, Callable[[Step], End]] = {
     compute.KIND: compute.run,
@@ -17,4 +17,5 @@ RUN: Mapping[NodeKind, Callable[[Step], End]] = {
     shell.KIND: shell.run,
     wait.KIND: wait.run,
     checkpoint.KIND: checkpoint.run,
+    agent.KIND: agent.run,
 }
