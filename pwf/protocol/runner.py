@@ -18,7 +18,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from pwf.errors import ProtocolError
-from pwf.protocol.graph import WorkflowGraph
+from pwf.protocol.graph import EffectMode, WorkflowGraph
 from pwf.protocol.kinds import Outcome, RequestKind
 from pwf.protocol.nesting import NESTING_MAX, is_too_deep
 from pwf.protocol.raw import OptionalRaw
@@ -30,6 +30,7 @@ UPDATE_BYTES_MAX = 64 * 1024  # of each
 EXIT_UNFIT = 78  # of a runner that could not become its run's: no step has begun (sysexits.h: configuration)
 NOT_KEPT_CHARS_MAX = 500
 REF_CHARS_MAX = 1_024  # of an effect's external reference
+PART_CHARS_MAX = 200  # of the key that the code gives to an effect in mid-step
 MARKER_VARIABLE = "PWF_RUN_MARKER"  # `run_marker`, in every process of a runner
 WAITING_MARKER = (
     "pwf:waiting:0"  # of a runner that has no run yet, or none just now, in the form of a run's marker
@@ -38,6 +39,7 @@ WAITING_MARKER = (
 # Whatever a step's code writes on its runner's socket, each number fits its column, and each digest may be one.
 Count = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
 Digest = Annotated[str, msgspec.Meta(min_length=64, max_length=64)]
+PartName = Annotated[str, msgspec.Meta(min_length=1, max_length=PART_CHARS_MAX)]
 
 
 def run_marker(home_id: str, run_id: str, generation: int) -> str:
@@ -257,6 +259,51 @@ class ValueChunk(_Message, frozen=True, kw_only=True, forbid_unknown_fields=True
     data: bytes = b""
     last: bool = False
     missing: bool = False
+
+
+class BeginPart(_Message, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="begin_part"):
+    """`ctx.effect`: may the part of this key be applied? Its row is committed before the answer leaves.
+
+    `attempt`: the run's. `kind`: what the effect is for people. `observable`: the code has an `observe` for it.
+    """
+
+    attempt: Count
+    part: PartName
+    kind: str
+    mode: EffectMode
+    request: Value
+    observable: bool = False
+
+
+class PartAnswer(_Message, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="part_answer"):
+    """What became of a part, or what is to be done for it.
+
+    `apply`: its row says `applying`; apply it now. `observe`: an earlier process left its outcome unknown, by `error`
+    or, without one, because it was interrupted. `applied`: it happened, with `output` and `ref`; with `error`, its
+    output could not be kept. `unknown`: nobody can tell, and a person is asked. `abandoned`: a person gave it up.
+    `conflict`: the key is that of another request, with this `fingerprint`. `settled`: what `SettlePart` said is
+    committed. `refused`: nothing was written; `error` says why.
+    """
+
+    verdict: Literal["apply", "observe", "applied", "unknown", "abandoned", "conflict", "settled", "refused"]
+    output: Value | None = None
+    ref: str | None = None
+    error: StepError | None = None
+    fingerprint: str | None = None
+
+
+class SettlePart(_Message, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="settle_part"):
+    """What became of a part that this process applied or observed.
+
+    `unknown`: it may have happened, and `error` says what went wrong; its row stays open.
+    """
+
+    attempt: Count
+    part: PartName
+    status: Literal["applied", "rejected", "failed", "unknown"]
+    output: Value | None = None
+    ref: Annotated[str, msgspec.Meta(max_length=REF_CHARS_MAX)] | None = None
+    error: StepError | None = None
 
 
 ToRunner = Launch | StepReply

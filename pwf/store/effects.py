@@ -15,6 +15,7 @@ from pwf.protocol.runner import StepError, effect_key
 from pwf.store import moves, place
 from pwf.store.change import changing
 from pwf.store.custody_rows import has_runner
+from pwf.store.effect_parts import Word, settle_by_word
 from pwf.store.once import Done, once
 from pwf.store.queries import load_queries
 from pwf.store.receipts import ReceiptKey
@@ -23,8 +24,6 @@ from pwf.store.state import Graph, RunState, encode, graph_of, load_run
 from pwf.store.tx import Tx
 
 Q = load_queries(__file__)
-
-STATUS = {"happened": "applied", "not_happened": "rejected", "give_up": "abandoned"}
 
 
 class ResolveEffect(msgspec.Struct, frozen=True, kw_only=True):
@@ -139,21 +138,15 @@ def _ambiguous(tx: Tx, run: RunState) -> list[tuple[str, int, str]]:
 
 
 def _settle(tx: Tx, run: RunState, which: tuple[str, int, str], command: ResolveEffect) -> None:
-    node, visit, part = which
-    tx.run(
-        Q.settle,
-        {
-            "entity_no": run.run_no,
-            "node": node,
-            "visit": visit,
-            "part": part,
-            "status": STATUS[command.verdict],
-            "ref": command.ref,
-            "settled_by": command.actor,
-            "note": command.note,
-            "now": tx.now.wall_ms,
-        },
+    place = dict(zip(("entity_no", "node", "visit", "part"), (run.run_no, *which), strict=True))
+    word = Word(
+        verdict=command.verdict,  # type: ignore[arg-type]  # not observe
+        output=command.output,
+        ref=command.ref,
+        said_by=command.actor,
+        note=command.note,
     )
+    settle_by_word(tx, place, word)
 
 
 def _observe(tx: Tx, run: RunState) -> None:

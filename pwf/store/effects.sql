@@ -14,8 +14,3 @@ ORDER BY attempt DESC LIMIT 1
 UPDATE attempts SET status = :status, output = :output, output_crc32 = :output_crc32,
   output_digest = :output_digest, error = :error
 WHERE run_no = :run_no AND attempt = :attempt AND status = 'unknown'
-
--- name: settle
--- The verdict.
-UPDATE effects SET status = :status, ref = coalesce(:ref, ref), settled_by = :settled_by, note = :note, settled_wall_ms = :now
-WHERE entity_no = :entity_no AND node = :node AND visit = :visit AND part = :part AND status = 'ambiguous'

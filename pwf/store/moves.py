@@ -134,6 +134,7 @@ def begin_attempt(tx: Tx, run: RunState, node: NodeSpec, generation: int) -> Non
                 "visit": run.visit,
                 "type": node.effect.type,
                 "mode": node.effect.mode,
+                "generation": generation,
                 "now": tx.now.wall_ms,
             },
         )

@@ -32,10 +32,10 @@ SELECT attempt, started_wall_ms FROM attempts WHERE run_no = :run_no AND status 
 
 -- name: reserve_effect
 -- The ledger's row, before the outside world is touched. A try that was settled leaves nothing to the next one.
-INSERT INTO effects(entity_no, node, visit, type, mode, status, attempts, reserved_wall_ms)
-VALUES (:entity_no, :node, :visit, :type, :mode, 'applying', 1, :now)
-ON CONFLICT(entity_no, node, visit, part) DO UPDATE SET status = 'applying', attempts = attempts + 1, settled_wall_ms = NULL,
-  settled_by = NULL, note = NULL, ref = NULL
+INSERT INTO effects(entity_no, node, visit, type, mode, status, generation, attempts, reserved_wall_ms)
+VALUES (:entity_no, :node, :visit, :type, :mode, 'applying', :generation, 1, :now)
+ON CONFLICT(entity_no, node, visit, part) DO UPDATE SET status = 'applying', generation = :generation, attempts = attempts + 1,
+  settled_wall_ms = NULL, settled_by = NULL, note = NULL, ref = NULL
 
 -- name: settle_effect
 -- How the effect ended.

@@ -111,10 +111,13 @@ LEFT JOIN contents cp ON cp.digest = q.prompt_digest LEFT JOIN contents ca ON ca
 WHERE q.run_id = :run_id ORDER BY q.created_wall_ms DESC, q.attempt DESC LIMIT 1
 
 -- name: refers
--- Whether a run refers to a value: input, output, an attempt's output, a prompt, an answer, an upload, a pinned file.
+-- Whether a run refers to a value: input, output, an attempt's output, a prompt, an answer, an effect's request or output,
+-- an upload, a pinned file.
 SELECT 1 FROM runs WHERE run_id = :run_id AND (input_digest = :digest OR output_digest = :digest)
 UNION ALL SELECT 1 FROM attempts
   WHERE run_no = (SELECT run_no FROM runs WHERE run_id = :run_id) AND output_digest = :digest
+UNION ALL SELECT 1 FROM effects
+  WHERE entity_no = (SELECT run_no FROM runs WHERE run_id = :run_id) AND (request_digest = :digest OR output_digest = :digest)
 UNION ALL SELECT 1 FROM requests WHERE run_id = :run_id AND (prompt_digest = :digest OR answer_digest = :digest)
 UNION ALL SELECT 1 FROM content_holds
   WHERE entity_no = (SELECT run_no FROM runs WHERE run_id = :run_id) AND digest = :digest

@@ -85,17 +85,33 @@ SELECT r.run_id FROM attempts a JOIN runs r ON r.run_no = a.run_no WHERE a.statu
 GROUP BY a.run_no, a.node, a.visit HAVING count(*) > 1
 
 -- name: manual_repeated
--- An applied manual effect has exactly one completed attempt.
+-- A node's manual effect that was applied has exactly one completed attempt.
 SELECT r.run_id FROM effects e JOIN runs r ON r.run_no = e.entity_no
-WHERE e.mode = 'manual' AND e.status = 'applied' AND r.ended_wall_ms IS NULL
+WHERE e.part = '' AND e.mode = 'manual' AND e.status = 'applied' AND r.ended_wall_ms IS NULL
   AND 1 <> (SELECT count(*) FROM attempts a
     WHERE a.run_no = e.entity_no AND a.node = e.node AND a.visit = e.visit AND a.status = 'completed')
 
 -- name: effect_unsettled
--- The effect of a completed step was applied.
+-- The effect of a completed step was applied, and of one that makes several, each is settled.
 SELECT r.run_id FROM attempts a JOIN runs r ON r.run_no = a.run_no
 JOIN effects e ON e.entity_no = r.run_no AND e.node = a.node AND e.visit = a.visit
-WHERE a.status = 'completed' AND e.status <> 'applied'
+WHERE a.status = 'completed' AND iif(e.part = '', e.status <> 'applied', e.status IN ('applying', 'ambiguous', 'abandoned'))
+
+-- name: effect_left
+-- An effect is open only at the position of its run, or where that has ended.
+SELECT r.run_id FROM effects e JOIN runs r ON r.run_no = e.entity_no
+WHERE e.status IN ('applying', 'ambiguous') AND r.ended_wall_ms IS NULL AND (e.node <> r.node OR e.visit <> r.visit)
+
+-- name: effect_unattempted
+-- An effect belongs to a visit that was attempted.
+SELECT r.run_id FROM effects e JOIN runs r ON r.run_no = e.entity_no
+WHERE NOT EXISTS (SELECT 1 FROM attempts a WHERE a.run_no = e.entity_no AND a.node = e.node AND a.visit = e.visit)
+
+-- name: effect_mixed
+-- A visit has one effect that its node declares, or parts.
+SELECT r.run_id FROM effects e JOIN runs r ON r.run_no = e.entity_no
+WHERE e.part = '' AND EXISTS (SELECT 1 FROM effects p
+  WHERE p.entity_no = e.entity_no AND p.node = e.node AND p.visit = e.visit AND p.part <> '')
 
 -- name: active_stray
 -- An open attempt belongs to the position of a run that runs, waits, or has a timer.
@@ -149,5 +165,7 @@ SELECT r.run_id FROM attempts a JOIN runs r ON r.run_no = a.run_no
 UNION SELECT r.run_id FROM runs r JOIN contents c ON c.digest IN (r.input_digest, r.output_digest) WHERE c.complete = 0
 UNION SELECT q.run_id FROM requests q JOIN contents c ON c.digest IN (q.prompt_digest, q.answer_digest)
   WHERE c.complete = 0
+UNION SELECT r.run_id FROM effects e JOIN runs r ON r.run_no = e.entity_no
+  JOIN contents c ON c.digest IN (e.request_digest, e.output_digest) WHERE c.complete = 0
 UNION SELECT r.run_id FROM definition_sources s JOIN contents c ON c.digest = s.digest
   JOIN runs r ON r.definition_id = s.definition_id WHERE c.complete = 0

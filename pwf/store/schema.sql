@@ -244,7 +244,8 @@ CREATE INDEX requests_by_run ON requests(run_id, created_wall_ms);
 CREATE INDEX requests_by_prompt ON requests(prompt_digest) WHERE prompt_digest IS NOT NULL;
 CREATE INDEX requests_by_answer ON requests(answer_digest) WHERE answer_digest IS NOT NULL;
 
--- The ledger of outside effects: reserved before, settled after; one row per visit, and per part that the code names.
+-- The ledger of outside effects: reserved before, settled after. One row per visit that declares its effect, or one for each
+-- part that the code names; a part alone has request, fingerprint and output of its own.
 CREATE TABLE effects(
   entity_no INTEGER NOT NULL REFERENCES entities(entity_no),
   node TEXT NOT NULL,
@@ -252,19 +253,31 @@ CREATE TABLE effects(
   part TEXT NOT NULL DEFAULT '',
   type TEXT NOT NULL,
   mode TEXT NOT NULL CHECK (mode IN ('idempotent', 'manual')),
+  observable INTEGER NOT NULL DEFAULT 0 CHECK (observable IN (0, 1)), -- of a part: the code that began it can observe it
   status TEXT NOT NULL CHECK (status IN
     ('applying', 'applied', 'rejected', 'failed', 'ambiguous', 'cancelled', 'abandoned')),
+  generation INTEGER NOT NULL DEFAULT 0,          -- of its entity, that began it last
   attempts INTEGER NOT NULL,                      -- times it was begun
+  request BLOB, request_crc32 INTEGER, request_digest TEXT REFERENCES contents(digest),
+  fingerprint TEXT,                               -- SHA-256 of the request
+  output BLOB, output_crc32 INTEGER, output_digest TEXT REFERENCES contents(digest),
+  error BLOB,                                     -- of a part: why its last try failed, or left its outcome unknown
   ref TEXT,
-  settled_by TEXT,                                -- who said what became of it; NULL: its run did
+  settled_by TEXT,                                -- who said what became of it; NULL: its entity's process did
   note TEXT,                                      -- what that person said of it
   reserved_wall_ms INTEGER NOT NULL,
   settled_wall_ms INTEGER,
   PRIMARY KEY (entity_no, node, visit, part),     -- leads with the entity: what belongs to it lies together
+  CHECK ((part = '') = (fingerprint IS NULL)),
+  CHECK ((part = '') = (request IS NULL AND request_digest IS NULL)),
+  CHECK (request_digest IS NULL OR request_digest = fingerprint),
+  CHECK ((output IS NULL AND output_digest IS NULL) OR (part <> '' AND status = 'applied')),
   CHECK ((status IN ('applying', 'ambiguous')) = (settled_wall_ms IS NULL)),
   CHECK ((status = 'abandoned') <= (settled_by IS NOT NULL)),
   CHECK ((note IS NOT NULL) <= (settled_by IS NOT NULL))
 ) STRICT, WITHOUT ROWID;
+CREATE INDEX effects_by_request ON effects(request_digest) WHERE request_digest IS NOT NULL;
+CREATE INDEX effects_by_output ON effects(output_digest) WHERE output_digest IS NOT NULL;
 CREATE INDEX effects_unsettled ON effects(status, reserved_wall_ms) WHERE status IN ('applying', 'ambiguous');
 
 -- Custody: the one process that works for an entity's generation; gone only when it is proved dead.

@@ -68,6 +68,9 @@ ENCODED: dict[tuple[str, str], Any] = {
     ("requests", "prompt"): Any,
     ("requests", "schema"): dict[str, Any],
     ("requests", "answer"): Any,
+    ("effects", "request"): Any,
+    ("effects", "output"): Any,
+    ("effects", "error"): StepError,
     ("updates", "data"): Any,
 }
 #: Read chunk by chunk, each with its checksum, and all of a value with its digest.

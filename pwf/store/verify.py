@@ -25,6 +25,7 @@ RULES: dict[str, tuple[str, str]] = {
     "history_broken": ("the history has not one event per revision", _REPORT),
     "history_stray": ("rows belong to an entity that is not there", _REPORT),
     "custody_unowned": ("a process is of a generation that has not begun", _REPORT),
+    "effect_early": ("an effect was begun by a generation that has not begun", _REPORT),
 }
 #: What is looked for besides the queries here and the rules of each kind.
 FURTHER = (

@@ -17,6 +17,10 @@ WHERE NOT EXISTS (SELECT 1 FROM entities e WHERE e.entity_no = x.entity_no)
 -- A process works for the present generation of its entity, or for one that it has outlived and is being ended for.
 SELECT e.kind, e.name FROM runners p JOIN entities e ON e.entity_no = p.entity_no WHERE p.generation > e.generation
 
+-- name: effect_early
+-- An effect was begun for the present generation of its entity, or for one before that.
+SELECT e.kind, e.name FROM effects f JOIN entities e ON e.entity_no = f.entity_no WHERE f.generation > e.generation
+
 -- name: kinds
 -- Every kind that is there.
 SELECT DISTINCT kind FROM entities

@@ -127,6 +127,12 @@ def test_a_column_that_does_not_decode_is_named_with_its_row_and_run(world, tabl
         "INSERT INTO receipts VALUES (1, 'k', 'run.start', 'd', 'accepted', x'7b7d', :run, 1)",
         {"run": run_id},
     )
+    world.sql(
+        "INSERT INTO effects(entity_no, node, visit, part, type, mode, status, attempts, request, request_crc32,"
+        " fingerprint, output, output_crc32, reserved_wall_ms, settled_wall_ms) SELECT run_no, 'a', 1, 'p', 't',"
+        " 'manual', 'applied', 1, x'31', 2212294583, 'f', x'31', 2212294583, 1, 1 FROM runs WHERE run_id = :run",
+        {"run": run_id},
+    )
     harm(world, f"UPDATE {table} SET {column} = x'7b22ff'")
     violations = [violation for violation in found(world) if violation.rule == "row_damaged"]
     named = {(violation.run_id, violation.fix) for violation in violations}

@@ -63,6 +63,7 @@ def large(world):
     return world.start(linear(1), input="x" * 5_000)
 
 
+EFFECT = "INSERT INTO effects(entity_no, node, visit, type, mode, status, attempts, reserved_wall_ms)"
 LEASE = "lease_owner = 'x', lease_token = 'x', lease_boot_id = 'x', lease_until_awake_ms = 1"
 ATTEMPT = (
     "INSERT INTO attempts(run_no, attempt, node, visit, tries, status, generation, started_wall_ms,"
@@ -92,7 +93,7 @@ PLANTED = [
     (
         "ended_open",
         ended,
-        f"INSERT INTO effects VALUES ({NO}, 'a', 1, '', 't', 'manual', 'applying', 1, NULL, NULL, NULL, 1, NULL)",
+        f"{EFFECT} VALUES ({NO}, 'a', 1, 't', 'manual', 'applying', 1, 1)",
     ),
     ("running_unowned", running, f"DELETE FROM run_queue WHERE run_no = {NO}"),
     ("running_unowned", running, f"DELETE FROM runners WHERE entity_no = {NO}"),
@@ -131,6 +132,20 @@ PLANTED = [
         applied,
         f"UPDATE effects SET status = 'applying', settled_wall_ms = NULL WHERE entity_no = {NO}",
     ),
+    (
+        "effect_left",
+        applied,
+        f"UPDATE effects SET status = 'ambiguous', settled_wall_ms = NULL WHERE entity_no = {NO}",
+    ),
+    ("effect_unattempted", applied, f"UPDATE effects SET visit = 7 WHERE entity_no = {NO}"),
+    (
+        "effect_mixed",
+        applied,
+        "INSERT INTO effects(entity_no, node, visit, part, type, mode, status, attempts, request, request_crc32,"
+        " fingerprint, reserved_wall_ms, settled_wall_ms)"
+        f" VALUES ({NO}, 'a', 1, 'p', 't', 'manual', 'applied', 1, CAST('1' AS BLOB), 2212294583, 'f', 1, 1)",
+    ),
+    ("effect_early", applied, f"UPDATE effects SET generation = 9 WHERE entity_no = {NO}"),
     ("active_stray", running, f"UPDATE attempts SET node = 'b' WHERE run_no = {NO}"),
     ("counts_wrong", queued, "UPDATE run_counts SET runs = 7 WHERE status = 'queued' AND :run <> ''"),
     ("counts_wrong", queued, "DELETE FROM run_counts WHERE :run <> ''"),
