@@ -26,6 +26,13 @@ if TYPE_CHECKING:
     from pwf.workflow.effects import unknown as unknown
     from pwf.workflow.nodes import Node as Node
     from pwf.workflow.nodes import Waited as Waited
+    from pwf.workflow.reconcile_context import EffectUnsettled as EffectUnsettled
+    from pwf.workflow.reconcile_context import Outcome as Outcome
+    from pwf.workflow.reconcile_context import ReconcileContext as ReconcileContext
+    from pwf.workflow.resource import Child as Child
+    from pwf.workflow.resource import Condition as Condition
+    from pwf.workflow.resource import Resource as Resource
+    from pwf.workflow.resource_manager import ResourceManager as ResourceManager
     from pwf.workflow.shell import ShellResult as ShellResult
     from pwf.workflow.timing import Retry as Retry
     from pwf.workflow.timing import days as days
@@ -44,6 +51,8 @@ __all__ = [  # noqa: RUF022 - grouped by what an author does with them
     "Retry", "seconds", "minutes", "hours", "days",
     # effects
     "idempotent", "manual", "applied", "not_applied", "unknown", "NotApplied",
+    # resource managers
+    "ResourceManager", "ReconcileContext", "Resource", "Condition", "Child", "Outcome", "EffectUnsettled",
     # calling other libraries
     "run_asyncio",
     # errors
@@ -59,6 +68,9 @@ _HOMES = {
     "pwf.workflow.context": ("Context", "NotCompleted", "Result"),
     "pwf.workflow.effects": ("NotApplied", "applied", "idempotent", "manual", "not_applied", "unknown"),
     "pwf.workflow.nodes": ("Node", "Waited"),
+    "pwf.workflow.reconcile_context": ("EffectUnsettled", "Outcome", "ReconcileContext"),
+    "pwf.workflow.resource": ("Child", "Condition", "Resource"),
+    "pwf.workflow.resource_manager": ("ResourceManager",),
     "pwf.workflow.shell": ("ShellResult",),
     "pwf.workflow.timing": ("Retry", "days", "hours", "minutes", "seconds"),
     "pwf.workflow.workflow": ("Workflow",),

@@ -19,11 +19,15 @@ from pwf.protocol.runner import MARKER_VARIABLE
 from pwf.watch import changed_sources, definition_id, same_code, still_valid, verify_sources
 
 Scope = Literal["project", "user", "builtin", "path"]
+Sort = Literal["workflows", "resources"]  # the folder's name
 
 BUILTIN_WORKFLOWS = Path(__file__).parent / "builtin_workflows"
 NAME_LENGTH_SHOWN_MAX = 200
+_WORDS: dict[Sort, re.Pattern[bytes]] = {
+    "workflows": re.compile(rb"\bWorkflow\b"),
+    "resources": re.compile(rb"\bResourceManager\b"),
+}
 _TEXT_BYTES_MAX = 1024 * 1024
-_WORKFLOW_WORD = re.compile(rb"\bWorkflow\b")
 _INSTALLED_PWF = (
     "pwf_workflows-*.dist-info",
     "pwf-workflows.egg-link",
@@ -56,7 +60,7 @@ ALLOWED_VARIABLES = frozenset(
 
 @dataclass(frozen=True)
 class Found:
-    """A workflow's file. `name` is its stem; `root` the project that a run of it belongs to (`project_of`)."""
+    """The file of a workflow or a resource manager. `name` is its stem; `root` is the project that it acts for."""
 
     name: str
     path: Path
@@ -92,7 +96,9 @@ def project_of(name_or_path: str, cwd: Path, config_dir: Path) -> Path:
         folder = _absolute(name_or_path, cwd).parent
         real = Path(os.path.realpath(folder))
         if not any(
-            real.is_relative_to(os.path.realpath(shared)) for _, shared in _shared_folders(config_dir)
+            real.is_relative_to(os.path.realpath(shared))
+            for sort in _WORDS
+            for _, shared in _shared_folders(config_dir, sort)
         ):
             return project_root(folder)
     return project_root(cwd)
@@ -104,20 +110,39 @@ def find_workflow_file(name_or_path: str, cwd: Path, config_dir: Path) -> Found:
     `config_dir` is the folder of the user's configuration file. Raises `NotFound` with the nearest names and where
     it looked.
     """
+    return _find(name_or_path, cwd, config_dir, "workflows")
+
+
+def find_manager_file(name_or_path: str, cwd: Path, config_dir: Path) -> Found:
+    """The file of a resource manager: a name, or a path in the project's or the user's folder of managers.
+
+    Raises `NotFound` as `find_workflow_file` does, and `InvalidArgument` for a file that lies elsewhere.
+    """
+    found = _find(name_or_path, cwd, config_dir, "resources")
+    folders = [folder for _, folder in _folders(found.root, config_dir, "resources")]
+    if os.path.realpath(found.path.parent) not in map(os.path.realpath, folders):
+        raise InvalidArgument(
+            f"{found.path} lies in no folder of resource managers",
+            hint=f"move it to {folders[0]}, so that everybody knows it by its name",
+        )
+    return found
+
+
+def _find(name_or_path: str, cwd: Path, config_dir: Path, sort: Sort) -> Found:
     root = project_of(name_or_path, cwd, config_dir)
     if _is_path(name_or_path):
         path = _absolute(name_or_path, cwd)
         if fault := _path_fault(path):
             raise NotFound(
                 f"{_short(name_or_path)} {fault}",
-                hint="name a workflow's .py file; `pwf workflows` lists names",
+                hint=f"name {_ONE[sort]}'s .py file; `pwf {_COMMANDS[sort]}` lists names",
             )
         return Found(path.stem, path, "path", root)
-    for scope, folder in _folders(root, config_dir):
+    for scope, folder in _folders(root, config_dir, sort):
         path = folder / f"{name_or_path}.py"
         if _is_name(name_or_path) and os.path.isfile(path):
             return Found(name_or_path, path, scope, root)
-    raise _no_such_name(name_or_path, cwd, config_dir, root)
+    raise _no_such_name(name_or_path, cwd, config_dir, root, sort)
 
 
 def list_workflow_files(cwd: Path, config_dir: Path) -> list[Found]:
@@ -126,23 +151,37 @@ def list_workflow_files(cwd: Path, config_dir: Path) -> list[Found]:
     A file that does not have the word `Workflow` is a helper. A name in an earlier place hides it in later
     ones. The resolver may still find that a listed file has no workflow (`no_workflow`).
     """
+    return _list(cwd, config_dir, "workflows")
+
+
+def list_manager_files(cwd: Path, config_dir: Path) -> list[Found]:
+    """The files of the resource managers that are known here, as `list_workflow_files` finds its own."""
+    return _list(cwd, config_dir, "resources")
+
+
+def _list(cwd: Path, config_dir: Path, sort: Sort) -> list[Found]:
     root = project_root(cwd)
     found: dict[str, Found] = {}
-    for scope, folder in _folders(root, config_dir):
+    for scope, folder in _folders(root, config_dir, sort):
         for path in _python_files(folder):
-            if path.stem not in found and _may_hold_workflow(path):
+            if path.stem not in found and _may_hold(path, sort):
                 found[path.stem] = Found(path.stem, path, scope, root)
     return sorted(found.values(), key=lambda one: one.name)
 
 
-def _folders(root: Path, config_dir: Path) -> Iterator[tuple[Scope, Path]]:
-    yield "project", root / ".pwf" / "workflows"
-    yield from _shared_folders(config_dir)
+_ONE: dict[Sort, str] = {"workflows": "a workflow", "resources": "a resource manager"}
+_COMMANDS: dict[Sort, str] = {"workflows": "workflows", "resources": "managers"}
 
 
-def _shared_folders(config_dir: Path) -> Iterator[tuple[Scope, Path]]:
-    yield "user", config_dir / "workflows"
-    yield "builtin", BUILTIN_WORKFLOWS
+def _folders(root: Path, config_dir: Path, sort: Sort) -> Iterator[tuple[Scope, Path]]:
+    yield "project", root / ".pwf" / sort
+    yield from _shared_folders(config_dir, sort)
+
+
+def _shared_folders(config_dir: Path, sort: Sort) -> Iterator[tuple[Scope, Path]]:
+    yield "user", config_dir / sort
+    if sort == "workflows":
+        yield "builtin", BUILTIN_WORKFLOWS
 
 
 def _is_path(text: str) -> bool:
@@ -156,7 +195,7 @@ def _absolute(typed: str, cwd: Path) -> Path:
 def _path_fault(path: Path) -> str | None:
     if os.path.isfile(path):
         return None if path.suffix == ".py" else "is not a .py file"
-    return "is a folder, not a workflow's file" if os.path.isdir(path) else "does not exist"
+    return "is a folder, not a .py file" if os.path.isdir(path) else "does not exist"
 
 
 def _is_name(text: str) -> bool:
@@ -174,28 +213,29 @@ def _python_files(folder: Path) -> list[Path]:
         return []
     except OSError as error:
         raise LoadFailed(
-            f"the workflows in {folder} can not be read: {error.strerror}", hint=f"chmod u+rx {folder}"
+            f"the files in {folder} can not be read: {error.strerror}", hint=f"chmod u+rx {folder}"
         ) from error
     return [folder / name for name in names if name.endswith(".py") and not name.startswith((".", "__"))]
 
 
-def _may_hold_workflow(path: Path) -> bool:
+def _may_hold(path: Path, sort: Sort) -> bool:
     try:
         if not os.path.isfile(path):
             return False
         with open(path, "rb") as file:
-            return _WORKFLOW_WORD.search(file.read(_TEXT_BYTES_MAX)) is not None
+            return _WORDS[sort].search(file.read(_TEXT_BYTES_MAX)) is not None
     except OSError:
         return True  # the resolver says what is wrong with it
 
 
-def _no_such_name(name: str, cwd: Path, config_dir: Path, root: Path) -> NotFound:
-    known = [one.name for one in list_workflow_files(cwd, config_dir)]
+def _no_such_name(name: str, cwd: Path, config_dir: Path, root: Path, sort: Sort) -> NotFound:
+    known = [one.name for one in _list(cwd, config_dir, sort)]
     near = difflib.get_close_matches(name[:NAME_LENGTH_SHOWN_MAX], known, n=3)
-    looked = ", ".join(str(folder) for _, folder in _folders(root, config_dir) if os.path.isdir(folder))
+    looked = ", ".join(str(folder) for _, folder in _folders(root, config_dir, sort) if os.path.isdir(folder))
     hint = f"did you mean {' or '.join(map(repr, near))}? " if near else ""
-    hint += f"looked in {looked}" if looked else f"make {root / '.pwf' / 'workflows'} and put its file there"
-    return NotFound(f"there is no workflow named {_short(name)}", hint=hint, details={"near": near})
+    hint += f"looked in {looked}" if looked else f"make {root / '.pwf' / sort} and put its file there"
+    what = _ONE[sort].removeprefix("a ")
+    return NotFound(f"there is no {what} named {_short(name)}", hint=hint, details={"near": near})
 
 
 # --- the interpreter ---------------------------------------------------------------------------------------
@@ -275,7 +315,9 @@ __all__ = [
     "choose_interpreter",
     "client_environment",
     "definition_id",
+    "find_manager_file",
     "find_workflow_file",
+    "list_manager_files",
     "list_workflow_files",
     "project_of",
     "project_root",

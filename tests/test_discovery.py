@@ -14,7 +14,9 @@ from pwf.discovery import (
     BUILTIN_WORKFLOWS,
     choose_interpreter,
     client_environment,
+    find_manager_file,
     find_workflow_file,
+    list_manager_files,
     list_workflow_files,
     project_of,
     project_root,
@@ -350,3 +352,54 @@ def test_a_workflows_folder_that_can_not_be_read_is_named_and_not_taken_for_an_e
     with pytest.raises(LoadFailed, match="can not be read: Permission denied") as caught:
         list_workflow_files(here, here / "config")
     assert caught.value.hint == f"chmod u+rx {folder}"
+
+
+# --- resource managers -----------------------------------------------------------------------------------
+
+
+MANAGER = "from pwf import ResourceManager\nmanager = ResourceManager('x')\n"
+
+
+def test_a_manager_is_found_in_the_project_then_in_the_users_folder(here: Path) -> None:
+    config = here / "config"
+    put(here / "p/.pwf/resources/disk.py", MANAGER)
+    put(config / "resources/disk.py", MANAGER)
+    put(config / "resources/net.py", MANAGER)
+    put(config / "resources/helper.py", "x = 1")
+
+    found = find_manager_file("disk", here / "p", config)
+
+    assert (found.path, found.scope, found.root) == (here / "p/.pwf/resources/disk.py", "project", here / "p")
+    assert find_manager_file("net", here / "p", config).scope == "user"
+    listed = list_manager_files(here / "p", config)
+    assert [(one.name, one.scope) for one in listed] == [("disk", "project"), ("net", "user")]
+
+
+def test_workflows_and_managers_do_not_see_each_other(here: Path) -> None:
+    put(here / ".pwf/resources/disk.py", MANAGER)
+    put(here / ".pwf/workflows/flow.py", FLOW)
+
+    with pytest.raises(NotFound, match="no resource manager named 'flow'"):
+        find_manager_file("flow", here, here / "config")
+    with pytest.raises(NotFound, match="no workflow named 'disk'"):
+        find_workflow_file("disk", here, here / "config")
+
+
+def test_an_unknown_manager_names_the_nearest_and_where_it_looked(here: Path) -> None:
+    put(here / ".pwf/resources/mirror.py", MANAGER)
+
+    with pytest.raises(NotFound) as caught:
+        find_manager_file("miror", here, here / "config")
+
+    assert "did you mean 'mirror'?" in (caught.value.hint or "")
+    assert str(here / ".pwf/resources") in (caught.value.hint or "")
+
+
+def test_a_managers_file_elsewhere_is_refused_with_where_it_belongs(here: Path) -> None:
+    put(here / ".pwf/resources/disk.py", MANAGER)
+    elsewhere = put(here / "tools/disk.py", MANAGER)
+
+    assert find_manager_file("./.pwf/resources/disk.py", here, here / "config").name == "disk"
+    with pytest.raises(InvalidArgument, match="lies in no folder of resource managers") as caught:
+        find_manager_file(str(elsewhere), here, here / "config")
+    assert str(here / ".pwf/resources") in (caught.value.hint or "")

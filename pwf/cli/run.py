@@ -137,13 +137,14 @@ def _input_schema(daemon: SyncClient, workflow: str) -> dict[str, Any] | None:
         raise
 
 
-def described(daemon: SyncClient, workflow: str) -> WorkflowDescription:
-    """What the daemon knows of a workflow, by name or path as seen from here."""
+def described(daemon: SyncClient, workflow: str, *, or_manager: bool = False) -> WorkflowDescription:
+    """What the daemon knows of a workflow (or a resource manager), by name or path as seen from here."""
     from pwf.client.origin import origin
     from pwf.protocol.operations import WorkflowRef
 
     found: WorkflowDescription = daemon.call(
-        "workflow.describe", WorkflowRef(workflow=workflow, origin=origin(daemon.places, workflow))
+        "workflow.describe",
+        WorkflowRef(workflow=workflow, origin=origin(daemon.places, workflow), or_manager=or_manager),
     )
     return found
 

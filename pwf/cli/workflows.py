@@ -27,11 +27,11 @@ def add(commands: Commands) -> None:
     parser = commands.add(
         "check",
         check,
-        "load workflow files and check their graphs",
-        example="pwf check .pwf/workflows/*.py",
+        "load the files of workflows and resource managers, and check them",
+        example="pwf check .pwf/workflows/*.py .pwf/resources/*.py",
         more="Prints every error and warning with file and line; the exit code is 1 when there is an error.",
     )
-    parser.add_argument("files", metavar="FILE", nargs="+", help="a workflow's file or name")
+    parser.add_argument("files", metavar="FILE", nargs="+", help="the file or name of a workflow or manager")
     parser = commands.add(
         "graph",
         graph,
@@ -89,17 +89,18 @@ def check(options: argparse.Namespace, out: Out) -> int:
 
 def _check_one(daemon: SyncClient, file: str) -> dict[str, Any]:
     try:
-        described = describe(daemon, file)
+        described = describe(daemon, file, or_manager=True)
     except PwfError as error:
         if error.code in NOT_OF_THE_FILE:
             raise
         refused = {"code": error.code, "message": error.message, "hint": error.hint}
-        return {"file": file, "error": refused, "warnings": [], "workflow": None, "nodes": 0}
+        return {"file": file, "error": refused, "warnings": [], "workflow": None, "manager": None, "nodes": 0}
     return {
         "file": file,
         "error": None,
         "warnings": list(described.warnings),
-        "workflow": described.graph.name,
+        "workflow": None if described.graph.manager is not None else described.graph.name,
+        "manager": None if described.graph.manager is None else described.graph.name,
         "nodes": len(described.graph.nodes),
         "sources": list(described.sources),
         "kept": described.kept,
@@ -118,8 +119,11 @@ def _print_check(item: dict[str, Any], out: Out) -> None:
     for warning in item["warnings"]:
         out.print(f"{out.paint('warning', 'yellow')}  {text.block(warning)}")
     if not item["error"]:
-        nodes = text.count(item["nodes"], "node")
-        out.print(f"{out.paint('ok', 'green')}       {name}: workflow {text.line(item['workflow'])}, {nodes}")
+        if item["manager"] is not None:
+            said = f"resource manager {text.line(item['manager'])}"
+        else:
+            said = f"workflow {text.line(item['workflow'])}, {text.count(item['nodes'], 'node')}"
+        out.print(f"{out.paint('ok', 'green')}       {name}: {said}")
         if item["kept"] is not None and item["kept"].last_reason:
             stayed, ended = text.count(item["kept"].stayed, "run"), item["kept"].ended
             out.print(

@@ -85,15 +85,15 @@ class NodeSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 class ManagerSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What a file of a resource manager declares. `initial_status` is a text of canonical JSON.
 
-    `every_ms`: a settled resource is reconciled again after so long. `watch`: globs, relative to the project's root;
-    a change of what they find wakes every resource of the manager. `deadline_ms`: of one reconcile.
+    `every_ms`: a settled resource is reconciled again after so long. `watches`: its resources are woken by changes of
+    files. `deadline_ms`: of one reconcile.
     """
 
     spec_schema: dict[str, Any] | None = None
     status_schema: dict[str, Any] | None = None
     initial_status: str = "{}"
     every_ms: int | None = None
-    watch: tuple[str, ...] = ()
+    watches: bool = False
     deadline_ms: int = DEFAULT_RECONCILE_MS
     is_async: bool = False
     line: int = 0  # where its reconcile function stands

@@ -100,10 +100,11 @@ class StopResult(_Body, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class WorkflowRef(_Body, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A name or a path, seen from `origin`."""
+    """A name or a path, seen from `origin`. `or_manager`: it may also be that of a resource manager."""
 
     workflow: PathText
     origin: Origin
+    or_manager: bool = False
 
 
 class WorkflowListPayload(_Body, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -237,7 +237,7 @@ class ManagerLine(_Body, frozen=True, kw_only=True, forbid_unknown_fields=True):
     doc: str = ""
     resources: int = 0
     every_ms: int | None = None
-    watch: tuple[str, ...] = ()
+    watches: bool = False
     error: str | None = None
     hint: str | None = None
 

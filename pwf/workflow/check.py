@@ -79,25 +79,15 @@ def _check_workflow(flow: Written, faults: Faults) -> dict[str, Any] | None:
         add(error.message, error.hint)
     if type(flow.max_steps) is not int or not 1 <= flow.max_steps <= STEPS_LIMIT:
         add(f"has max_steps={flow.max_steps!r:.40}", f"give a whole number from 1 to {STEPS_LIMIT:,}")
-    for option, known in (("isolate", get_args(Isolate)), ("source", ("pinned", "verify"))):
-        value = getattr(flow, option)
-        if value not in known:
-            add(f"has {option}={value!r:.40}", nearest(str(value), known))
+    sources = ("pinned", "verify")
+    if flow.source not in sources:
+        add(f"has source={flow.source!r:.40}", nearest(str(flow.source), sources))
+    check_code_options(flow.isolate, get_args(Isolate), flow.files, add)
     if flow.isolate == "keep" and flow.source == "verify":
         add(
             "has isolate='keep' and source='verify', which looks at the files before each run",
             "leave one of them out",
         )
-    if len(flow.files) > FILES_MAX:
-        add(f"has {len(flow.files)} entries in files=", f"give at most {FILES_MAX} globs")
-    for pattern in flow.files:
-        if (
-            not isinstance(pattern, str)
-            or not pattern
-            or pattern.startswith("/")
-            or ".." in PurePosixPath(pattern).parts
-        ):
-            add(f"has {pattern!r:.60} in files=", 'give globs below the project root: files=["prompts/*.md"]')
     _check_names("environment", flow.environment, VARIABLE, add)
     if flow.title is not None:
         _check_title(flow.title, add)
@@ -119,6 +109,24 @@ def _check_names(
     for name in names:
         if not isinstance(name, str) or not shape.fullmatch(name):
             add(f"has {name!r:.60} in {option}=", f'give names: {option}=["GITHUB_TOKEN"]')
+
+
+def check_code_options(
+    isolate: Any, ways: tuple[str, ...], files: tuple[Any, ...], add: Callable[[str, str | None], None]
+) -> None:
+    """What a workflow and a manager both say about their code: `isolate` (one of these ways) and `files`."""
+    if isolate not in ways:
+        add(f"has isolate={isolate!r:.40}", nearest(str(isolate), ways))
+    if len(files) > FILES_MAX:
+        add(f"has {len(files)} entries in files=", f"give at most {FILES_MAX} globs")
+    for pattern in files:
+        if (
+            not isinstance(pattern, str)
+            or not pattern
+            or pattern.startswith("/")
+            or ".." in PurePosixPath(pattern).parts
+        ):
+            add(f"has {pattern!r:.60} in files=", 'give globs below the project root: files=["prompts/*.md"]')
 
 
 def _check_title(title: Any, add: Callable[[str, str | None], None]) -> None:

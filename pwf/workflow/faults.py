@@ -43,15 +43,16 @@ class Fault:
 
 
 class Faults:
-    """Faults of one workflow, each with its place and its fix."""
+    """Faults of one file, each with its place and its fix. `what`: workflow or manager."""
 
-    def __init__(self, workflow: str) -> None:
-        self._workflow = workflow
+    def __init__(self, name: str, *, what: str = "workflow") -> None:
+        self._name = name
+        self._what = what
         self._found: list[tuple[str, str | None]] = []
 
     def add(self, place: Place, what: str, hint: str | None = None) -> None:
         """Something is wrong at `place`. `what` goes on from "workflow 'x' …"."""
-        self._found.append((f"{place}: workflow {self._workflow!r} {what}", hint))
+        self._found.append((f"{place}: {self._what} {self._name!r} {what}", hint))
 
     def node(self, node: Placed, what: str, hint: str | None = None) -> None:
         """Something is wrong with a node. `what` goes on from "node 'x' …"."""
@@ -65,4 +66,5 @@ class Faults:
             message, hint = self._found[0]
             raise GraphError(message, hint=hint, details=self._found)
         lines = [message if hint is None else f"{message}\n    {hint}" for message, hint in self._found]
-        raise GraphError("\n".join([f"the graph has {len(lines)} faults:", *lines]), details=self._found)
+        whole = "graph" if self._what == "workflow" else self._what
+        raise GraphError("\n".join([f"the {whole} has {len(lines)} faults:", *lines]), details=self._found)

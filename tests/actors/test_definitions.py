@@ -18,7 +18,7 @@ from pwf.actors.code.newer_code import NewerCode
 from pwf.actors.code.schemas import FAULTS_SHOWN_MAX, Schemas
 from pwf.actors.code.whereabouts import Whereabouts
 from pwf.errors import GraphError, InvalidAnswer, InvalidInput, LoadFailed, NotFound, PwfError, Unavailable
-from pwf.protocol.graph import NodeSpec, SourceFile, WorkflowDefinition, WorkflowGraph
+from pwf.protocol.graph import ManagerSpec, NodeSpec, SourceFile, WorkflowDefinition, WorkflowGraph
 from pwf.protocol.origin import Origin
 from pwf.protocol.spawn import Resolved
 from pwf.store.runs import RunEnvironment
@@ -33,6 +33,7 @@ class Resolver:
         self.asked: list[str] = []
         self.error: Resolved | PwfError | None = None
         self.takes_s = 1.0
+        self.manager: ManagerSpec | None = None
 
     async def resolve(self, interpreter: str, path: str, root: str, environment: dict[str, str]) -> Resolved:
         self.asked.append(path)
@@ -44,7 +45,9 @@ class Resolver:
             raise error
         if error is not None:
             return error
-        graph = WorkflowGraph(name="w", start="a", nodes=(NodeSpec(id="a", kind="compute"),))
+        graph = WorkflowGraph(
+            name="w", start="a", nodes=(NodeSpec(id="a", kind="compute"),), manager=self.manager
+        )
         source = SourceFile(path=path, digest=digest(text), size=len(text), kind="root")
         definition = WorkflowDefinition(
             definition_id=digest(text), graph=graph, root=root, sources=(source,), warnings=()
@@ -379,3 +382,41 @@ def test_faults_that_are_told_are_bounded() -> None:
     with pytest.raises(InvalidInput) as caught:
         Schemas().check_input("w", SCHEMA, value)
     assert caught.value.message.count("at $.parts") == FAULTS_SHOWN_MAX
+
+
+# --- resource managers ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.trio
+async def test_a_workflow_is_no_manager_and_a_manager_no_workflow(
+    at: World, autojump_clock: trio.testing.MockClock
+) -> None:
+    managers = at.workflows.parent / "resources"
+    managers.mkdir()
+    (managers / "m.py").write_text("# ResourceManager")  # the resolver answers with a workflow all the same
+
+    with pytest.raises(GraphError, match="is a workflow, not a resource manager"):
+        await at.definitions.manager("m", at.origin)
+    at.resolver.manager = ManagerSpec()
+    managers.joinpath("m.py").write_text("# ResourceManager, again")
+    known = await at.definitions.manager("m", at.origin)
+    assert known.definition.graph.manager is not None
+    with pytest.raises(GraphError, match="is a resource manager, not a workflow") as caught:
+        await at.definitions.find(str(managers / "m.py"), at.origin)
+    assert "pwf resource apply" in (caught.value.hint or "")
+
+
+@pytest.mark.trio
+async def test_what_may_be_either_is_looked_for_among_the_workflows_first(
+    at: World, autojump_clock: trio.testing.MockClock
+) -> None:
+    managers = at.workflows.parent / "resources"
+    managers.mkdir()
+    for name in ("m", "w"):
+        (managers / f"{name}.py").write_text("# ResourceManager")
+
+    first, second = [await at.definitions.anything(name, at.origin) for name in ("w", "m")]
+
+    assert (first.code.path, second.code.path) == (str(at.file), str(managers / "m.py"))
+    with pytest.raises(NotFound, match="no workflow named 'x'"):
+        await at.definitions.anything("x", at.origin)

@@ -27,6 +27,7 @@ from pwf.errors import (
 )
 from pwf.protocol import operations as ops
 from pwf.protocol.effects import EffectDetail, Word
+from pwf.protocol.graph import ManagerSpec, WorkflowGraph
 from pwf.protocol.runner import StepError
 from pwf.protocol.views import EffectView, EventView, Violation
 from tests.cli.conftest import Pwf
@@ -486,13 +487,19 @@ def test_check_prints_errors_and_warnings_of_each_file_and_exits_with_one(
             return GraphError("/p/bad.py:7: node 'a' has two ways out for completed", hint="remove one")
         if payload.workflow == "gone.py":
             return LoadFailed("no module named 'x'", hint="install it")
+        if payload.workflow == "disk":
+            assert payload.or_manager
+            plain = samples.described()
+            graph = WorkflowGraph(name="disk", start="", nodes=(), manager=ManagerSpec())
+            return msgspec.structs.replace(plain, graph=graph, warnings=())
         return samples.described()
 
     daemon.on("workflow.describe", describe)
-    result = pwf("check", "good.py", "bad.py", "gone.py")
+    result = pwf("check", "good.py", "bad.py", "gone.py", "disk")
     assert result.code == exits.NO
     for part in (
         "ok       good.py: workflow release, 4 nodes",
+        "ok       disk: resource manager disk",
         "warning  /p/release.py:3",
         "error    /p/bad.py:7: node 'a'",
         "hint: remove one",

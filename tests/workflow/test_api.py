@@ -10,12 +10,19 @@ import pytest
 import pwf
 
 PUBLIC = [
+    "Child",
+    "Condition",
     "Context",
+    "EffectUnsettled",
     "GraphError",
     "Node",
     "NotApplied",
     "NotCompleted",
+    "Outcome",
     "PwfError",
+    "ReconcileContext",
+    "Resource",
+    "ResourceManager",
     "Result",
     "Retry",
     "ShellResult",

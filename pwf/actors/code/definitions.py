@@ -20,8 +20,8 @@ import trio
 import pwf
 from pwf.actors.base.mailbox import Mailbox, Message, ask
 from pwf.actors.code.whereabouts import Where
-from pwf.discovery import Found
-from pwf.errors import LoadFailed, PwfError, by_code
+from pwf.discovery import Found, Sort
+from pwf.errors import GraphError, LoadFailed, NotFound, PwfError, by_code
 from pwf.protocol.graph import WorkflowDefinition
 from pwf.protocol.origin import Origin
 from pwf.protocol.spawn import Resolved
@@ -49,7 +49,9 @@ class Resolver(Protocol):
 class Lookup(Protocol):
     """Where a workflow's file and interpreter are found: `Whereabouts`."""
 
-    def find(self, workflow: str, origin: Origin, asked_ns: int | None = None) -> Where:
+    def find(
+        self, workflow: str, origin: Origin, asked_ns: int | None = None, sort: Sort = "workflows"
+    ) -> Where:
         """What a name or path means for somebody at `origin`."""
         ...
 
@@ -134,7 +136,7 @@ class DefinitionsHandle:
         try:
             where = self._lookup.find(workflow, origin, asked_ns)
             root = where.found.root
-            return Looked(root, await self._known(where, origin, asked_ns))
+            return Looked(root, _as_sort(await self._known(where, origin, asked_ns), "workflows"))
         except PwfError as error:
             return Looked(root or self._lookup.project_of(workflow, origin), error=error)
 
@@ -142,9 +144,25 @@ class DefinitionsHandle:
         """The same, and what is wrong with it is raised."""
         return (await self.look(workflow, origin)).get()
 
-    async def at(self, found: Found, origin: Origin) -> Known:
+    async def manager(self, manager: str, origin: Origin) -> Known:
+        """What the name or path of a resource manager means for somebody at `origin`. Raises as `find` does."""
+        where = self._lookup.find(manager, origin, sort="resources")
+        return _as_sort(await self._known(where, origin), "resources")
+
+    async def anything(self, name_or_path: str, origin: Origin) -> Known:
+        """The workflow, or else the resource manager, that the text means; by path, wherever its file lies."""
+        try:
+            where = self._lookup.find(name_or_path, origin)
+        except NotFound as error:
+            try:
+                where = self._lookup.find(name_or_path, origin, sort="resources")
+            except NotFound:
+                raise error from None
+        return await self._known(where, origin)
+
+    async def at(self, found: Found, origin: Origin, sort: Sort = "workflows") -> Known:
         """What a file is that has been found. Raises `EnvironmentMissing`, `LoadFailed` or `GraphError`."""
-        return await self._known(self._lookup.chosen(found, origin), origin)
+        return _as_sort(await self._known(self._lookup.chosen(found, origin), origin), sort)
 
     async def _known(self, where: Where, origin: Origin, asked_ns: int | None = None) -> Known:
         found, interpreter = where
@@ -225,6 +243,22 @@ async def _is_valid(watch: Watched, asked_ns: int | None) -> bool:
     if len(watch) <= WATCHED_INLINE_MAX:
         return watch.hold(asked_ns)
     return await trio.to_thread.run_sync(watch.hold, asked_ns)
+
+
+def _as_sort(known: Known, sort: Sort) -> Known:
+    """The same; raises `GraphError` where a workflow was asked for and the file is a manager's, or the reverse."""
+    graph = known.definition.graph
+    if graph.manager is not None and sort == "workflows":
+        raise GraphError(
+            f"{known.code.path} is a resource manager, not a workflow",
+            hint=f"pwf resource apply {graph.name} KEY --spec JSON",
+        )
+    if graph.manager is None and sort == "resources":
+        raise GraphError(
+            f"{known.code.path} is a workflow, not a resource manager",
+            hint=f"move it to .pwf/workflows, and then: pwf run {graph.name}",
+        )
+    return known
 
 
 def _are_too_many(entries: Collection[Entry]) -> bool:

@@ -38,8 +38,9 @@ def refuse_strangers(found: Found, interpreter: str, config: Path) -> None:
 def looked_at(found: Found, interpreter: str) -> Iterator[tuple[str, Path]]:
     """The files and folders that decide what a run executes, and what each is."""
     if found.path.parent != BUILTIN_WORKFLOWS:  # which are part of pwf
-        yield "the workflow", found.path
-        yield "the workflow's folder", found.path.parent
+        what = "the manager" if found.path.parent.name == "resources" else "the workflow"
+        yield what, found.path
+        yield f"{what}'s folder", found.path.parent
     yield "the project", found.root
     venv = found.root / ".venv"
     if interpreter == str(venv / "bin" / "python"):  # what it leads to is the system's

@@ -16,7 +16,15 @@ from pathlib import Path
 from typing import NamedTuple
 
 from pwf.actors.code.trust import looked_at, refuse_strangers
-from pwf.discovery import BUILTIN_WORKFLOWS, Found, choose_interpreter, find_workflow_file, project_of
+from pwf.discovery import (
+    BUILTIN_WORKFLOWS,
+    Found,
+    Sort,
+    choose_interpreter,
+    find_manager_file,
+    find_workflow_file,
+    project_of,
+)
 from pwf.ownership import on_way
 from pwf.protocol.origin import Origin
 from pwf.watch import Mark, Watched, mark_to_keep_of
@@ -25,7 +33,7 @@ KEPT_MAX = 256
 
 
 class Where(NamedTuple):
-    """A workflow's file, with the project that a run of it belongs to, and the Python that the project uses."""
+    """The file of a workflow or a manager, with the project that it acts for and the Python that the project uses."""
 
     found: Found
     interpreter: str
@@ -38,26 +46,29 @@ class Whereabouts:
         self._config = config
         self._config_folder = config.parent
         self._interpreter = interpreter
-        self._kept: OrderedDict[tuple[str, str, str], tuple[Watched, Where]] = OrderedDict()
+        self._kept: OrderedDict[tuple[Sort, str, str, str], tuple[Watched, Where]] = OrderedDict()
 
-    def find(self, workflow: str, origin: Origin, asked_ns: int | None = None) -> Where:
+    def find(
+        self, workflow: str, origin: Origin, asked_ns: int | None = None, sort: Sort = "workflows"
+    ) -> Where:
         """Raises `NotFound`, `Untrusted` or `EnvironmentMissing`. Blocks on some `stat`. `asked_ns`: `Watched.hold`."""
-        key = (workflow, origin.cwd, origin.python)
+        key = (sort, workflow, origin.cwd, origin.python)
         kept = self._kept.get(key)
         if kept is not None and kept[0].hold(asked_ns):
             return kept[1]
         self._kept.pop(key, None)
-        where = self._look(workflow, origin)
-        marks = _marks(self._on_the_way(workflow, where, origin))
+        where = self._look(workflow, origin, sort)
+        marks = _marks(self._on_the_way(workflow, where, origin, sort))
         refuse_strangers(where.found, where.interpreter, self._config)
-        if self._look(workflow, origin) == where:  # so it still was when the marks had been taken
+        if self._look(workflow, origin, sort) == where:  # so it still was when the marks had been taken
             self._kept[key] = (Watched(marks), where)
             while len(self._kept) > KEPT_MAX:
                 self._kept.popitem(last=False)
         return where
 
-    def _look(self, workflow: str, origin: Origin) -> Where:
-        return self._choose(find_workflow_file(workflow, Path(origin.cwd), self._config_folder), origin)
+    def _look(self, workflow: str, origin: Origin, sort: Sort) -> Where:
+        find = find_workflow_file if sort == "workflows" else find_manager_file
+        return self._choose(find(workflow, Path(origin.cwd), self._config_folder), origin)
 
     def project_of(self, workflow: str, origin: Origin) -> Path:
         """The project of which somebody at `origin` speaks, whether or not there is such a workflow."""
@@ -72,7 +83,7 @@ class Whereabouts:
     def _choose(self, found: Found, origin: Origin) -> Where:
         return Where(found, choose_interpreter(found.root, self._interpreter, origin.python))
 
-    def _on_the_way(self, workflow: str, where: Where, origin: Origin) -> Iterator[str]:
+    def _on_the_way(self, workflow: str, where: Where, origin: Origin, sort: Sort) -> Iterator[str]:
         """Every folder in which a name was looked for, and what was found.
 
         Also each name that may be a link: what it leads to comes or goes in another folder.
@@ -85,8 +96,8 @@ class Whereabouts:
                 names = (os.path.join(folder, name) for name in (".pwf", ".git"))
                 yield from filter(os.path.islink, names)  # of others it only counts that they are there
         for folder in (os.path.join(root, ".pwf"), str(self._config_folder)):
-            yield from (folder, os.path.join(folder, "workflows"))
-            yield os.path.join(folder, "workflows", f"{workflow}.py")
+            yield from (folder, os.path.join(folder, sort))
+            yield os.path.join(folder, sort, f"{workflow}.py")
         for _, looked in looked_at(where.found, where.interpreter):
             with contextlib.suppress(OSError):  # it may be gone by now
                 yield from (step for step, _ in on_way(looked))

@@ -30,8 +30,9 @@ SCOPES: dict[str, Literal["project", "user", "built-in"]] = {
 
 
 async def describe(services: Services, asked: Asked[WorkflowRef]) -> Answer:
-    """`workflow.describe`: the graph as the file stands now, with warnings."""
-    known = await services.definitions.find(asked.payload.workflow, asked.payload.origin)
+    """`workflow.describe`: the graph as the file stands now, with warnings; of a resource manager what it declares."""
+    find = services.definitions.anything if asked.payload.or_manager else services.definitions.find
+    known = await find(asked.payload.workflow, asked.payload.origin)
     definition = known.definition
     return Answer(
         WorkflowDescription(

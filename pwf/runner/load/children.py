@@ -15,7 +15,7 @@ import msgspec
 
 from pwf.protocol.spawn import SourceBundle
 from pwf.runner.load.pinned import load_bundle
-from pwf.workflow.workflow import Workflow
+from pwf.workflow.load import Defined
 
 CODE_VARIABLE = "PWF_PINNED_CODE"  # the file with the bundle, for all that a runner starts
 
@@ -41,7 +41,7 @@ class MainSpec(ModuleSpec):
         assert name == __name__
 
 
-def load_with_children(bundle: SourceBundle) -> Workflow[object]:
+def load_with_children(bundle: SourceBundle) -> Defined:
     """As `load_bundle`; and what `multiprocessing` starts here loads this bundle first."""
     sys.modules["__main__"].__spec__ = MainSpec(bundle)
     return load_bundle(bundle)

@@ -34,12 +34,11 @@ from pwf.runner.load.loading import (
 )
 from pwf.runner.load.snapshot import ask_others, folders_of, is_namespace, project_path
 from pwf.runner.load.tree import ProjectTree, is_library
-from pwf.workflow.load import find_workflow
-from pwf.workflow.workflow import Workflow
+from pwf.workflow.load import Defined, find_definition
 
 
-def load_bundle(bundle: SourceBundle) -> Workflow[object]:
-    """Execute exactly the bundle's bytes and return its workflow.
+def load_bundle(bundle: SourceBundle) -> Defined:
+    """Execute exactly the bundle's bytes and return its workflow or resource manager.
 
     Raises `LoadFailed` or `GraphError`, with file and line and what to do. Leaves the working folder as it
     was.
@@ -50,7 +49,7 @@ def load_bundle(bundle: SourceBundle) -> Workflow[object]:
     with standing_in(bundle.root, root.path):
         try:
             module = execute_root(root.path, root.text, finder.texts)
-            return find_workflow(vars(module))
+            return find_definition(vars(module))
         except BaseException as error:  # user code: SystemExit included
             fault = load_fault(error, root.path, tree)
             raise fault.exception() from error

@@ -16,6 +16,7 @@ from typing import Any
 
 import msgspec
 
+from pwf.errors import GraphError
 from pwf.protocol.graph import SourceFile, WorkflowDefinition, WorkflowGraph
 from pwf.protocol.spawn import Resolved
 from pwf.runner.load.datafiles import pin_data
@@ -35,7 +36,7 @@ from pwf.runner.load.snapshot import Closure, LiveFinder, Snapshot, evicted_name
 from pwf.runner.load.tree import ProjectTree, is_library
 from pwf.values import digest
 from pwf.watch import definition_id
-from pwf.workflow.load import find_workflow
+from pwf.workflow.load import find_definition
 
 
 def resolve(path: str, root: str) -> Resolved:
@@ -110,7 +111,10 @@ class _Resolution:
         sys.meta_path.insert(0, self.finder)
         with standing_in(snapshot.tree.root, snapshot.root_path), self.reads.watching():
             module = execute_root(snapshot.root_path, text, snapshot.texts)
-            return find_workflow(vars(module)).to_graph()
+            found = find_definition(vars(module)).to_graph()
+        if found.manager is not None:
+            _check_name(found.name, snapshot.root_path)
+        return found
 
     def _sources(self, data: dict[str, bytes]) -> Iterable[SourceFile]:
         root_path = self.snapshot.root_path
@@ -172,6 +176,16 @@ class _Resolution:
                     f"{path}:{line}: imports a module by a computed name; a run has of the project's own what "
                     "was imported while the file loaded, and what stands in the packages that this file names"
                 )
+
+
+def _check_name(name: str, path: str) -> None:
+    """A manager is known by its file's name: what it calls itself must be no other."""
+    stem = os.path.basename(path).removesuffix(".py")
+    if name != stem:
+        raise GraphError(
+            f"{path}: the manager calls itself {name!r}, and its file {stem!r}",
+            hint=f'write ResourceManager("{stem}", …), or rename the file to {name}.py',
+        )
 
 
 def installed_place(tree: ProjectTree, name: str) -> list[str]:

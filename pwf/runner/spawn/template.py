@@ -14,7 +14,6 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
 
 import msgspec
 
@@ -36,6 +35,7 @@ from pwf.runner.spawn import hazards
 from pwf.runner.spawn.channel import SpawnSocket, stream_socket
 from pwf.runner.spawn.reaping import Children, kill_descendants
 from pwf.runner.spawn.spawner_loop import serve
+from pwf.workflow.load import Defined
 from pwf.workflow.workflow import Workflow
 
 RUNNER_NAME = "pwf-runner"
@@ -79,10 +79,12 @@ def run_template(descriptor: int, reserved: host.ReservedVariable) -> int:
     return 0
 
 
-def preload(workflow: Workflow[Any]) -> None:
+def preload(workflow: Defined) -> None:
     """Import what the nodes' kinds need, once for all runners: an async node would pay 100 ms for trio in each."""
-    nodes = workflow.nodes.values()
-    loops = any(node.is_async or node.observe_is_async for node in nodes)
+    nodes = workflow.nodes.values() if isinstance(workflow, Workflow) else ()
+    loops = any(node.is_async or node.observe_is_async for node in nodes) or (
+        not isinstance(workflow, Workflow) and workflow.is_async
+    )
     publishes = any(KINDS[node.kind].publishes for node in nodes)
     commands = any(KINDS[node.kind].runs_command for node in nodes)
     for name in (
@@ -93,13 +95,13 @@ def preload(workflow: Workflow[Any]) -> None:
         importlib.import_module(name)
 
 
-def project_to_keep(workflow: Workflow[Any]) -> ProjectState | None:
+def project_to_keep(workflow: Defined) -> ProjectState | None:
     """What its runners are compared with after a run, if they may have further ones."""
     keeps = host.SAFE_TO_KEEP and workflow.to_graph().isolate == "keep"
     return ProjectState(project_modules) if keeps else None
 
 
-def load(request: Load, marker: str) -> tuple[Workflow[Any] | None, Loaded]:
+def load(request: Load, marker: str) -> tuple[Defined | None, Loaded]:
     """Load the bundle under its environment. The answer says what went wrong when there is no workflow."""
     forking.set_environment(request.environment, marker)
     gc.enable()
@@ -119,7 +121,7 @@ class _Template:
     def __init__(
         self,
         control: SpawnSocket,
-        workflow: Workflow[Any],
+        workflow: Defined,
         reserved: host.ReservedVariable,
         project: ProjectState | None,
     ) -> None:
@@ -177,12 +179,13 @@ def bear(marker: str) -> None:
 
 def run(
     numbers: Sequence[int],
-    workflow: Workflow[Any],
+    workflow: Defined,
     become: Callable[[str], None] = bear,
     keeping: Keeping | None = None,
 ) -> int:
     """Be the runner: from its `Launch` to its end. `numbers`: messages, values, reading ends of stdout and stderr."""
     messages, values, out, err = numbers
+    assert isinstance(workflow, Workflow)
     with stream_socket(messages) as messages_socket, stream_socket(values) as values_socket:
         run_runner(messages_socket, values_socket, (out, err), workflow, become, keeping)
     return 0

@@ -1,0 +1,279 @@
+"""`ctx` of a reconcile: what a manager's function may do to the world, and how it says what it came to.
+
+Promises: an effect is applied at most once under its key, unless its observer says that it did not happen; what has
+been settled is answered from the store, and nothing is run. Each call is on disk before it returns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from datetime import timedelta
+from typing import Any, Literal
+
+import msgspec
+
+from pwf.errors import InvalidArgument, Rejected
+from pwf.ids import check_key
+from pwf.protocol.graph import EffectMode
+from pwf.protocol.reconcile import (
+    CONDITIONS_MAX,
+    EVENT_BYTES_MAX,
+    EVENTS_MAX,
+    FINALIZERS_MAX,
+    SaidEvent,
+)
+from pwf.values import canonical
+from pwf.workflow.effects import NotApplied, Observation
+from pwf.workflow.reconcile_port import ReconcilePort, Reserved
+from pwf.workflow.resource import (
+    MESSAGE_CHARS_MAX,
+    NAME_CHARS_MAX,
+    Child,
+    Condition,
+    ReadValue,
+    check_text,
+)
+from pwf.workflow.timing import to_ms
+
+REQUEST_BYTES_MAX = 1024 * 1024
+
+Apply = Callable[[Any, str], Any]
+Observe = Callable[[Any, str], Any]
+
+
+class EffectUnsettled(Exception):
+    """Nobody can tell whether an effect happened: the reconcile ends here, and a person is asked.
+
+    Let it pass: the resource is then `Ready=False/EffectAmbiguous` until somebody says what happened.
+    """
+
+    def __init__(self, key: str, kind: str) -> None:
+        self.key = key
+        super().__init__(f"nobody can tell whether effect {key!r} ({kind}) happened")
+
+
+class Outcome:
+    """What a reconcile came to. Made by `ctx.settled` and `ctx.requeue`, never directly."""
+
+    __slots__ = ("after_ms", "conditions", "finalizers", "result", "status")
+
+    def __init__(
+        self,
+        result: Literal["settled", "requeue"],
+        after_ms: int | None,
+        status: Any,
+        conditions: Iterable[Condition],
+        finalizers: Iterable[str] | None,
+    ) -> None:
+        self.result = result
+        self.after_ms = after_ms
+        self.status = status
+        self.conditions = _conditions(conditions)
+        self.finalizers = None if finalizers is None else _finalizers(finalizers)
+
+
+class ReconcileContext:
+    """What the function of a manager gets as `ctx`."""
+
+    def __init__(self, port: ReconcilePort, read_value: ReadValue) -> None:
+        self.effects = Effects(port)
+        self.workflows = Workflows(port, read_value)
+        self._told: list[SaidEvent] = []
+
+    def settled(
+        self,
+        status: Any = None,
+        *,
+        conditions: Iterable[Condition] = (),
+        finalizers: Iterable[str] | None = None,
+    ) -> Outcome:
+        """The world is as the spec wants it, or nothing can be done before something changes.
+
+        `status`: the whole status as its type, or a dict that is merged into it (None removes a key). `conditions`:
+        those that are said anew; the others stay. `finalizers`: all that are left; None leaves them as they are.
+        """
+        return Outcome("settled", None, status, conditions, finalizers)
+
+    def requeue(
+        self,
+        status: Any = None,
+        *,
+        after: timedelta | None = None,
+        conditions: Iterable[Condition] = (),
+        finalizers: Iterable[str] | None = None,
+    ) -> Outcome:
+        """There is more to do: reconcile again `after` so long, or soon. The rest is as with `settled`."""
+        after_ms = None if after is None else to_ms(after, "ctx.requeue(after=…)")
+        return Outcome("requeue", after_ms, status, conditions, finalizers)
+
+    def event(self, reason: str, message: str = "", **data: Any) -> None:
+        """Tell something in the resource's history. `reason` is a constant word, `data` what programs may want."""
+        if len(self._told) >= EVENTS_MAX:
+            raise Rejected(
+                f"a reconcile may tell at most {EVENTS_MAX} events", hint="tell sums, not each item"
+            )
+        check_text(reason, "reason of an event", NAME_CHARS_MAX, needed=True)
+        check_text(message, f"message of event {reason!r:.60}", MESSAGE_CHARS_MAX)
+        body = canonical(data, limit=EVENT_BYTES_MAX, what=f"the data of event {reason!r}") if data else None
+        told = SaidEvent(reason=reason, message=message, data=None if body is None else msgspec.Raw(body))
+        self._told.append(told)
+
+    @property
+    def events(self) -> tuple[SaidEvent, ...]:
+        """What was told so far."""
+        return tuple(self._told)
+
+
+class Effects:
+    """`ctx.effects`."""
+
+    def __init__(self, port: ReconcilePort) -> None:
+        self._port = port
+
+    def ensure(
+        self,
+        key: str,
+        kind: str,
+        request: Any,
+        observe: Observe | None = None,
+        apply: Apply | None = None,
+        *,
+        mode: EffectMode = "manual",
+    ) -> Any:
+        """Apply an effect once under this key, and return its result as JSON data; a repeat gets the stored one.
+
+        `key` names one occasion (a counter in status, say), `kind` the sort of effect for people. `request` is what is
+        wanted, as JSON: another request under the key is a conflict. `apply(request, effect_key)` does it, and
+        `observe(request, effect_key)` finds out whether an interrupted try happened: `applied(output)`,
+        `not_applied()` or `unknown()`. Of a ready-made request (`pwf.effects`) both are taken. `mode="idempotent"`: it
+        may be applied again without harm.
+
+        Raises `NotApplied` when it did not happen, and `EffectUnsettled` when nobody can tell; let both pass, unless
+        you know better. Both functions are plain ones; an async reconcile that must not wait for them calls `ensure` in
+        a thread.
+        """
+        check_key(key, "the key of an effect")
+        apply, observe = _doers(key, request, apply, observe)
+        body = canonical(request, limit=REQUEST_BYTES_MAX, what=f"the request of effect {key!r}")
+        observable = observe is not None and mode == "manual"
+        for _ in range(2):  # once more where the observer says that it did not happen
+            reserved = self._port.reserve_effect(
+                key=key, kind=kind, request=body, mode=mode, observable=observable
+            )
+            if reserved.state == "apply":
+                return self._apply(key, request, apply, reserved, mode)
+            if reserved.state == "observe" and observe is not None:
+                output = self._observe(key, kind, request, observe, reserved)
+                if output is None:
+                    continue
+                return msgspec.json.decode(output)
+            return _stored(key, kind, reserved)
+        raise EffectUnsettled(key, kind)
+
+    def _apply(self, key: str, request: Any, apply: Apply, reserved: Reserved, mode: EffectMode) -> Any:
+        try:
+            output = apply(request, reserved.effect_key)
+        except NotApplied as error:
+            self._port.settle_effect(key=key, settled="rejected", error=str(error))
+            raise
+        except Exception as error:
+            settled: Literal["failed", "unknown"] = "failed" if mode == "idempotent" else "unknown"
+            self._port.settle_effect(key=key, settled=settled, error=f"{type(error).__name__}: {error}")
+            raise
+        stored = canonical(output, what=f"the result of effect {key!r}")
+        self._port.settle_effect(key=key, settled="applied", output=stored)
+        return msgspec.json.decode(stored)  # what every repeat gets
+
+    def _observe(
+        self, key: str, kind: str, request: Any, observe: Observe, reserved: Reserved
+    ) -> bytes | None:
+        """What an earlier try has made, as JSON; None where it did not happen."""
+        seen: object = observe(request, reserved.effect_key)
+        if not isinstance(seen, Observation):
+            raise InvalidArgument(
+                f"observe of effect {key!r} returned {seen!r:.60}",
+                hint="return applied(output), not_applied() or unknown()",
+            )
+        if seen.verdict == "unknown":
+            self._port.settle_effect(key=key, settled="unknown", observed=True)
+            raise EffectUnsettled(key, kind)
+        if seen.verdict == "not_applied":
+            self._port.settle_effect(key=key, settled="rejected", observed=True)
+            return None
+        output = canonical(seen.output, what=f"the result of effect {key!r}")
+        self._port.settle_effect(key=key, settled="applied", observed=True, output=output, ref=seen.ref)
+        return output
+
+
+class Workflows:
+    """`ctx.workflows`: child runs."""
+
+    def __init__(self, port: ReconcilePort, read_value: ReadValue) -> None:
+        self._port = port
+        self._read_value = read_value
+
+    def ensure(self, request_key: str, workflow: str, input: Any = None) -> Child:
+        """The child run under this key, started where there is none. Its end, or what holds it, wakes this resource.
+
+        The same key and input give the same child for as long as the resource lives; another input is a conflict.
+        """
+        check_key(request_key, "the key of a child run")
+        body = canonical(input, what=f"the input of child run {request_key!r}")
+        seen = self._port.ensure_child(request_key=request_key, workflow=workflow, input=body)
+        return Child.of(seen, self._read_value)
+
+    def cancel(self, request_key: str) -> Child | None:
+        """Ask for the end of the child run under this key; None where there is none."""
+        check_key(request_key, "the key of a child run")
+        found = self._port.cancel_child(request_key=request_key)
+        return None if found is None else Child.of(found, self._read_value)
+
+
+def _doers(
+    key: str, request: Any, apply: Apply | None, observe: Observe | None
+) -> tuple[Apply, Observe | None]:
+    """The two functions; those of a ready-made request where none is given."""
+    if apply is not None:
+        return apply, observe
+    if not callable(getattr(request, "apply", None)):
+        raise InvalidArgument(
+            f"effect {key!r} has no apply=", hint="give apply=fn, or a request of pwf.effects"
+        )
+    looks = getattr(request, "observable", False)
+    return (lambda it, effect_key: it.apply(effect_key)), (
+        (lambda it, effect_key: it.observe(effect_key)) if looks else observe
+    )
+
+
+def _stored(key: str, kind: str, reserved: Reserved) -> Any:
+    """What became of a settled effect."""
+    if reserved.state == "applied":
+        return msgspec.json.decode(reserved.output)
+    if reserved.state == "rejected":
+        raise NotApplied(reserved.error or f"effect {key!r} ({kind}) did not happen")
+    raise EffectUnsettled(key, kind)
+
+
+def _conditions(given: Iterable[Condition]) -> tuple[Condition, ...]:
+    found = tuple(given)
+    for one in found:
+        if not isinstance(one, Condition):
+            raise InvalidArgument(
+                f"conditions= has {one!r:.60}", hint='write Condition("Ready", True, "InSync", "words")'
+            )
+    if len(found) > CONDITIONS_MAX:
+        raise InvalidArgument(f"conditions= has {len(found)} entries", hint=f"give at most {CONDITIONS_MAX}")
+    names = [one.type for one in found]
+    if len(set(names)) < len(names):
+        raise InvalidArgument(f"conditions= says {max(names, key=names.count)!r} twice", hint="say each once")
+    return found
+
+
+def _finalizers(given: Iterable[str]) -> tuple[str, ...]:
+    found = (given,) if isinstance(given, str) else tuple(dict.fromkeys(given))
+    for name in found:
+        if not isinstance(name, str) or not 1 <= len(name) <= NAME_CHARS_MAX:
+            raise InvalidArgument(f"finalizers= has {name!r:.60}", hint="give short texts")
+    if len(found) > FINALIZERS_MAX:
+        raise InvalidArgument(f"finalizers= has {len(found)} names", hint=f"give at most {FINALIZERS_MAX}")
+    return found

@@ -1,0 +1,148 @@
+"""Writes the files of resource managers, and reconciles with a daemon that a test can script."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+
+from pwf.errors import Conflict
+from pwf.protocol.graph import EffectMode
+from pwf.protocol.reconcile import Reconcile, Reconciled
+from pwf.protocol.resources import ChildView
+from pwf.protocol.runner import Value
+from pwf.values import canonical
+from pwf.workflow.load import find_definition
+from pwf.workflow.reconcile_port import Reserved
+from pwf.workflow.reconciling import reconcile_once
+from pwf.workflow.resource_manager import ResourceManager
+from tests.workflow.author import namespace_of
+
+HEAD = """\
+from pwf import *
+import msgspec
+class Spec(msgspec.Struct): size: int = 1
+class Status(msgspec.Struct): made: int = 0; last: str | None = None
+"""  # four lines: what follows begins on line 5
+
+
+def load(folder: Path, text: str, *, head: str = HEAD) -> ResourceManager[Any, Any]:
+    """Execute a manager's file and find its checked manager."""
+    found = find_definition(namespace_of(folder, text, head=head))
+    assert isinstance(found, ResourceManager)
+    return found
+
+
+@dataclass
+class LedgerRow:
+    kind: str
+    request: bytes
+    mode: EffectMode
+    observable: bool
+    status: Literal["applying", "applied", "rejected", "failed", "ambiguous"] = "applying"
+    output: bytes = b"null"
+    ref: str | None = None
+    error: str | None = None
+
+
+@dataclass
+class FakePort:
+    """A daemon's half of a reconcile in memory: it keeps the rules of the ledger, and what a crash leaves in it."""
+
+    rows: dict[str, LedgerRow] = field(default_factory=dict)
+    children: dict[str, tuple[ChildView, bytes]] = field(default_factory=dict)
+
+    def reserve_effect(
+        self, *, key: str, kind: str, request: bytes, mode: EffectMode, observable: bool
+    ) -> Reserved:
+        row = self.rows.get(key)
+        outside = f"resource:{key}"
+        if row is None:
+            self.rows[key] = LedgerRow(kind, request, mode, observable)
+            return Reserved("apply", outside)
+        if row.request != request:
+            raise Conflict(f"effect {key!r} was asked for with another request")
+        if row.status == "applied":
+            return Reserved("applied", outside, output=row.output)
+        if row.status == "ambiguous":
+            return Reserved("ambiguous", outside)
+        if row.status == "applying" and mode == "manual":
+            if not observable:
+                row.status = "ambiguous"
+                return Reserved("ambiguous", outside)
+            return Reserved("observe", outside)
+        row.status = "applying"
+        return Reserved("apply", outside)
+
+    def settle_effect(
+        self,
+        *,
+        key: str,
+        settled: Literal["applied", "rejected", "failed", "unknown"],
+        observed: bool = False,
+        output: bytes | None = None,
+        ref: str | None = None,
+        error: str | None = None,
+    ) -> None:
+        row = self.rows[key]
+        if settled == "unknown":
+            row.status = "ambiguous" if observed or not row.observable else "applying"
+        else:
+            row.status = settled
+        row.output, row.ref, row.error = output or b"null", ref, error
+
+    def ensure_child(self, *, request_key: str, workflow: str, input: bytes) -> ChildView:
+        if request_key in self.children:
+            child, first = self.children[request_key]
+            if first != input:
+                raise Conflict(f"child {request_key!r} was started with another input")
+            return child
+        child = ChildView(
+            request_key=request_key, run_id=f"run-{request_key}", workflow=workflow, status="queued"
+        )
+        self.children[request_key] = (child, input)
+        return child
+
+    def cancel_child(self, *, request_key: str) -> ChildView | None:
+        if request_key not in self.children:
+            return None
+        child, first = self.children[request_key]
+        self.children[request_key] = (msgspec.structs.replace(child, status="cancelled"), first)
+        return self.children[request_key][0]
+
+    def end_child(self, request_key: str, output: Any) -> None:
+        """The run has completed with this output."""
+        child, first = self.children[request_key]
+        done = msgspec.structs.replace(child, status="completed", output=value(output))
+        self.children[request_key] = (done, first)
+
+
+def value(data: object) -> Value:
+    return Value(json=msgspec.Raw(canonical(data)))
+
+
+def given(spec: object = None, status: object = None, **more: Any) -> Reconcile:
+    """What the daemon tells a process that is to reconcile."""
+    facts: dict[str, Any] = {"uid": "u1", "manager": "sample", "key": "k", "lease_generation": 1}
+    facts |= {"generation": 1, "observed_generation": 0, "resource_version": 1}
+    return Reconcile(**{**facts, "spec": value(spec or {}), "status": value(status or {}), **more})
+
+
+def reconcile(
+    manager: ResourceManager[Any, Any], message: Reconcile, port: FakePort | None = None
+) -> Reconciled:
+    """One reconcile in this process."""
+
+    def run_async(fn: Callable[..., Any], *arguments: Any) -> object:
+        import trio
+
+        return trio.run(fn, *arguments)
+
+    def read(found: Value) -> bytes:
+        assert found.json is not None
+        return bytes(found.json)
+
+    return reconcile_once(manager, message, port or FakePort(), read_value=read, run_async=run_async)
