@@ -39,6 +39,15 @@ class Environment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     passed: tuple[Variable, ...] = msgspec.field(default=(), name="pass")
 
 
+class SecretSource(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Where the value of a secret is: exactly one of these. `keyring` is the service under which it is stored there."""
+
+    environment: Variable | None = None
+    file: Folder | None = None
+    command: Annotated[tuple[str, ...], msgspec.Meta(min_length=1)] | None = None
+    keyring: str | None = None
+
+
 class People(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What counts as a person's word. `steps_may_answer`: that of a run's step counts for a checkpoint."""
 
@@ -71,6 +80,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     max_state_size: Annotated[int, msgspec.Meta(ge=16 * MIB)] | None = None  # bytes; then nothing starts
     people: People = People()
     environment: Environment = Environment()
+    secrets: dict[str, SecretSource] = {}
 
 
 class ProjectConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -157,6 +167,14 @@ def _check_together(config: Config, text: str, file: str) -> Config:
             hint=f"set lease_renew_s to {config.lease_s / 3:g} or less, or lease_s to "
             f"{config.lease_renew_s * 3:g} or more",
         )
+    for name, source in config.secrets.items():
+        given = [one for one in source.__struct_fields__ if getattr(source, one) is not None]
+        if len(given) != 1:
+            raise ConfigError(
+                f"{file}:{_line_of(('secrets', name), text)}: [secrets.{name}] has "
+                f"{' and '.join(given) or 'nothing'}: exactly one says where the value is",
+                hint="environment, file, command or keyring",
+            )
     if config.interpreter is not None and not config.interpreter.startswith(("/", "~")):
         raise ConfigError(
             f"{file}:{_line_of(('interpreter',), text)}: interpreter is {config.interpreter!r}, which is not an "

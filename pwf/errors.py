@@ -90,6 +90,12 @@ class VariablesWanted(PwfError):
     code = "variables_wanted"
 
 
+class SecretMissing(PwfError):
+    """The value of a secret can't be had."""
+
+    code = "secret_missing"
+
+
 class SourceChanged(PwfError):
     """A recorded source file has changed, and the workflow asked for source="verify"."""
 

@@ -125,6 +125,7 @@ def wire(
         epoch=claim.epoch,
         home_id=claim.home_id,
         output=str(at.output),
+        secrets_from=at.config,
     )
     server_claim = _server_claim(store, claim, ports, scheduler.handle, config, clock, log)
     definitions = Definitions(ports.pool, ports.whereabouts)

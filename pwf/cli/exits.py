@@ -43,6 +43,7 @@ BY_ERROR_CODE = {
     "no_workflow": UNSOUND,
     "environment_missing": UNSOUND,
     "variables_wanted": UNSOUND,
+    "secret_missing": UNSOUND,
     "untrusted": UNSOUND,
     "source_changed": UNSOUND,
     "config_error": UNSOUND,

@@ -115,6 +115,7 @@ class WorkflowGraph(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     files: tuple[str, ...] = ()  # globs, relative to the project root
     manager: ManagerSpec | None = None  # of a resource manager, which has no nodes
     environment: tuple[str, ...] = ()  # variables that it needs, by name
+    secrets: tuple[str, ...] = ()  # by name
 
     def node(self, node_id: str) -> NodeSpec:
         """The node with this id; `GraphError` when there is none."""

@@ -6,8 +6,8 @@ run and generation. A runner may go on to a pure node before the reply to its la
 reply before an effect, a request or a timer. Its last transition may come together with `Leaving`, and is not answered
 then.
 
-Reads of larger outputs and files go over a second inherited socket, the *values* socket, with blocking calls:
-`ReadValue` -> `ValueChunk`…
+Reads of larger outputs, files and secrets go over a second inherited socket, the *values* socket, with blocking calls:
+`ReadValue` -> `ValueChunk`…, `ReadSecret` -> `SecretAnswer`.
 """
 
 from __future__ import annotations
@@ -253,6 +253,21 @@ class ReadValue(_Message, frozen=True, kw_only=True, forbid_unknown_fields=True,
     digest: str
 
 
+class ReadSecret(_Message, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="read_secret"):
+    """Ask for a secret that the run's workflow declares."""
+
+    name: str
+
+
+class SecretAnswer(_Message, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="secret"):
+    """`value`, which nobody may keep; or why it can't be had, in words that don't have it."""
+
+    value: str | None = None
+    code: str = ""
+    message: str = ""
+    hint: str | None = None
+
+
 class ValueChunk(_Message, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="value_chunk"):
     """A verified piece; `missing` when the run has no such value."""
 
@@ -314,8 +329,8 @@ _encoder = msgspec.json.Encoder()
 encode_line = _encoder.encode_lines  # encode_line([message]) -> bytes with newline
 to_runner = msgspec.json.Decoder(ToRunner)
 from_runner = msgspec.json.Decoder(FromRunner)
-value_request = msgspec.json.Decoder(ReadValue)
-value_answer = msgspec.json.Decoder(ValueChunk)
+value_request = msgspec.json.Decoder(ReadValue | ReadSecret)
+value_answer = msgspec.json.Decoder(ValueChunk | SecretAnswer)
 
 
 def decode_from_runner(line: bytes) -> FromRunner:

@@ -9,6 +9,8 @@ from __future__ import annotations
 import contextlib
 import os
 
+from pwf.protocol.masking import Masks
+
 STREAMS = ("out", "err")
 READ_BYTES = 64 * 1024  # what a pipe holds
 MARK_BYTES = 128  # kept free for the last line of a file that has reached its limit
@@ -22,9 +24,16 @@ def file_of(folder: str, attempt: int, stream: str) -> str:
 
 
 class OutputFile:
-    """One file, open for more. Made with its first byte, so that who prints nothing has none."""
+    """One file, open for more. Made with its first byte, so that who prints nothing has none.
 
-    def __init__(self, folder: str, attempt: int, stream: str, limit: int) -> None:
+    What `masks` has is taken out; what may begin such a value is held until more comes, or the file is closed.
+    """
+
+    def __init__(
+        self, folder: str, attempt: int, stream: str, limit: int, masks: Masks | None = None
+    ) -> None:
+        self.masks = masks
+        self._held = b""
         self._room = limit - MARK_BYTES
         self._limit = limit
         self._dropped = 0
@@ -43,6 +52,11 @@ class OutputFile:
 
     def write(self, data: bytes) -> None:
         """Append what there is room for, and count the rest."""
+        if self.masks:
+            data, self._held = self.masks.piece(self._held, data)
+        self._write(data)
+
+    def _write(self, data: bytes) -> None:
         kept = 0
         if not self._dropped and not self._fault:
             try:
@@ -59,6 +73,8 @@ class OutputFile:
         """Say how much is missing, if something is. Returns the size of the file."""
         if self._descriptor < 0:
             return 0
+        if self._held:
+            self._write(self._held)
         if self._dropped:
             self._mark(f"{self._dropped:,} more bytes came, and are not kept")
         try:

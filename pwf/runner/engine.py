@@ -26,6 +26,7 @@ from pwf.protocol.runner import Ask, Finish, Launch, PastStep, StepError, Value,
 from pwf.runner.base import limits
 from pwf.runner.base.failure import plain_error
 from pwf.runner.base.printed import Printed
+from pwf.runner.base.secrets import Secrets
 from pwf.runner.base.steps import End, Ended, Question, Step, Timer
 from pwf.runner.base.surroundings import Surroundings
 from pwf.runner.base.survivors import WAIT_S, Survivors
@@ -58,6 +59,9 @@ class Engine:
         self._survivors = survivors
         self._printed = printed
         self._values = values
+        self._secrets = Secrets(values, launch.graph.secrets)
+        if printed is not None:
+            printed.take_out(self._secrets.masks)
         self._workflow = workflow
         self._launch = launch
         self._pid = os.getpid()
@@ -88,10 +92,13 @@ class Engine:
             step = self._step()
             if self._printed is not None:
                 self._printed.begin(self._attempt)
-            end = self._execute(step)
+            end = self._secrets.without(self._execute(step))
             if isinstance(end, Ended) and end.outcome != "completed":
                 self.stained = f"step {self._node!r} {end.outcome.replace('_', ' ')}"
             self._settle(step)
+            if self._secrets.masks:
+                self.stained = "it was told a secret"
+                step.survivors = self._secrets.without_in(step.survivors)
             with limits.Lifted():  # the limit is the steps', not ours
                 going_on = self._propose(step, end)
             if not going_on:
@@ -280,12 +287,15 @@ class Engine:
             effect_key=effect_key(name, node, self._visit) if has_effect else None,
             publish=self._publisher() if publishes else None,
             read_file=self._read_file if self._launch.graph.files else None,
+            read_secret=self._secrets.get,
         )
 
     def _publisher(self) -> Callable[[str, str, bytes], None]:
         from pwf.runner.base.updates import Updates  # which pure nodes can do without
 
-        updates = self._updates = self._updates or Updates(self._wire, self._launch.updates)
+        updates = self._updates = self._updates or Updates(
+            self._wire, self._launch.updates, self._secrets.masks
+        )
         return functools.partial(updates.publish, self._attempt)
 
     def _read_value(self, value: Value) -> bytes:
@@ -306,7 +316,8 @@ class Engine:
     def _make_title(self) -> str | None:
         """The run's title. It is only for people: one that can't be made is left out."""
         try:
-            return self._workflow.title_of(self._context(self._node, publishes=False))
+            title = self._workflow.title_of(self._context(self._node, publishes=False))
+            return None if title is None else self._secrets.masks.text(title)
         except DaemonGone:
             raise
         except BaseException:  # noqa: BLE001 - user code: `title`

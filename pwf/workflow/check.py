@@ -30,6 +30,7 @@ STEPS_LIMIT = 1_000_000
 FILES_MAX = 100
 NAMES_MAX = 100
 VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+SECRET = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
 
 
 def checked(flow: Written) -> tuple[WorkflowGraph, dict[str, NodeDef]]:
@@ -66,6 +67,7 @@ def checked(flow: Written) -> tuple[WorkflowGraph, dict[str, NodeDef]]:
         source=flow.source,
         files=flow.files,
         environment=flow.environment,
+        secrets=flow.secrets,
     )
     return graph, nodes
 
@@ -89,6 +91,7 @@ def _check_workflow(flow: Written, faults: Faults) -> dict[str, Any] | None:
             "leave one of them out",
         )
     _check_names("environment", flow.environment, VARIABLE, add)
+    _check_names("secrets", flow.secrets, SECRET, add)
     if flow.title is not None:
         _check_title(flow.title, add)
     if flow.input is None:

@@ -28,6 +28,7 @@ T = TypeVar("T")
 ReadValue = Callable[[Value], bytes]  # the canonical JSON bytes of a value, inline or by digest
 PublishUpdate = Callable[[str, str, bytes], None]  # type, key, canonical JSON
 ReadFile = Callable[[str], bytes]  # a pinned data file, by its path relative to the root
+ReadSecret = Callable[[str], str]
 
 
 class NotCompleted(Rejected, LookupError):
@@ -62,6 +63,7 @@ class Context(Generic[InputT_co]):
         "_past",
         "_publish",
         "_read_file",
+        "_read_secret",
         "_read_value",
         "attempt",
         "effect_key",
@@ -88,6 +90,7 @@ class Context(Generic[InputT_co]):
         effect_key: str | None = None,
         publish: PublishUpdate | None = None,
         read_file: ReadFile | None = None,
+        read_secret: ReadSecret | None = None,
     ) -> None:
         put = object.__setattr__  # ours refuses
         put(self, "run_id", run_id)
@@ -104,6 +107,7 @@ class Context(Generic[InputT_co]):
         put(self, "_read_value", read_value)
         put(self, "_publish", publish)
         put(self, "_read_file", read_file)
+        put(self, "_read_secret", read_secret)
         put(self, "_cache", {})
 
     run_id: str
@@ -123,6 +127,7 @@ class Context(Generic[InputT_co]):
     _read_value: ReadValue
     _publish: PublishUpdate | None
     _read_file: ReadFile | None
+    _read_secret: ReadSecret | None
     _cache: dict[str, Any]
 
     def __setattr__(self, name: str, value: object) -> None:
@@ -186,6 +191,16 @@ class Context(Generic[InputT_co]):
         if self._read_file is None:
             raise Rejected("this run has no pinned files", hint="name them in Workflow(files=[…])")
         return self._read_file(name)
+
+    def secret(self, name: str) -> str:
+        """The value of a secret that `Workflow(secrets=…)` names, looked up now, by the daemon.
+
+        pwf keeps its name alone: where the value appears in what the step returns, raises, publishes or prints, `***`
+        is kept. Raises `SecretMissing` where it can't be had: the message says what to do.
+        """
+        if self._read_secret is None:
+            raise Rejected("secrets are for the steps of a run", hint="ask in a node's function")
+        return self._read_secret(name)
 
     def _find(self, node: Node[Any] | str) -> str:
         node_id = node.id if isinstance(node, Node) else node

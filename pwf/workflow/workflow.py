@@ -29,6 +29,7 @@ class Workflow(Decorators[InputT], Generic[InputT]):
     was. `source="verify"`: hold runs whose files changed, in place of finishing on the recorded text. `files`:
     globs, relative to the project root, of data files that are recorded with the code and read by `ctx.file`.
     `environment`: names of variables that its steps need; a start takes them along, and says which ones are not set.
+    `secrets`: names of what `ctx.secret` may give its steps.
     """
 
     @overload
@@ -43,6 +44,7 @@ class Workflow(Decorators[InputT], Generic[InputT]):
         source: Literal["pinned", "verify"] = "pinned",
         files: Sequence[str] = (),
         environment: Sequence[str] = (),
+        secrets: Sequence[str] = (),
     ) -> None: ...
     @overload
     def __init__(
@@ -56,6 +58,7 @@ class Workflow(Decorators[InputT], Generic[InputT]):
         source: Literal["pinned", "verify"] = "pinned",
         files: Sequence[str] = (),
         environment: Sequence[str] = (),
+        secrets: Sequence[str] = (),
     ) -> None: ...
     def __init__(
         self,
@@ -68,6 +71,7 @@ class Workflow(Decorators[InputT], Generic[InputT]):
         source: Literal["pinned", "verify"] = "pinned",
         files: Sequence[str] = (),
         environment: Sequence[str] = (),
+        secrets: Sequence[str] = (),
     ) -> None:
         frame = author_frame()
         self._written = Written(
@@ -82,6 +86,7 @@ class Workflow(Decorators[InputT], Generic[InputT]):
             ways_place=Place(frame.f_code.co_filename, frame.f_lineno),
             files=(files,) if isinstance(files, str) else tuple(files),
             environment=(environment,) if isinstance(environment, str) else tuple(environment),
+            secrets=(secrets,) if isinstance(secrets, str) else tuple(secrets),
         )
         self._checked: tuple[WorkflowGraph, dict[str, NodeDef]] | None = None
 

@@ -27,6 +27,7 @@ class Written:
     source: Literal["pinned", "verify"]
     files: tuple[str, ...]
     environment: tuple[str, ...]
+    secrets: tuple[str, ...]
     nodes: list[Node[Any]] = field(default_factory=list)
     ways: tuple[Way, ...] | None = None
     ways_place: Place  # of the call of `flow.graph`, once it was made

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -19,12 +20,13 @@ from pwf.actors.processes.kept import Kept
 from pwf.actors.runs.recovery import LOOK_AGAIN_S, REREAD_S
 from pwf.actors.runs.run_supervisor import RETRY_S
 from pwf.actors.runs.scheduler import Scheduler, SchedulerHandle
-from pwf.actors.runs.value_reads import serve_values
+from pwf.actors.runs.value_reads import SecretReads, serve_values
 from pwf.config import Config
 from pwf.errors import Unavailable
 from pwf.host import Identity
 from pwf.protocol.frames import FrameSplitter, Request
 from pwf.protocol.graph import WorkflowGraph
+from pwf.protocol.masking import Masks
 from pwf.protocol.operations import PausePayload
 from pwf.protocol.runner import RUNNER_FRAME_BYTES_MAX, Finish, Launch, Leaving, encode_line, to_runner
 from pwf.store.control import Control, resume
@@ -56,7 +58,7 @@ class Process:
         self.values, self.theirs_values = memory_stream_pair()
         self.on_exit: Callable[[], object] | None = None
         self.has_left = False
-        self.prints = SimpleNamespace(folder="", attempt=0, limit=0)
+        self.prints = SimpleNamespace(folder="", attempt=0, limit=0, masks=Masks())
         self.survivors = ()
         self.marker = "waiting"
         self.proof_s = 0.0
@@ -213,6 +215,7 @@ class Setting:
             log=self.log,
             epoch=self.epoch,
             home_id="h",
+            secrets_from=Path("/nowhere/config.toml"),
         )
         self.scheduler = self.actor.handle
         await nursery.start(self._live)
@@ -334,7 +337,7 @@ async def test_a_value_that_can_not_be_read_hangs_up_on_the_runner(setting, nurs
             raise Unavailable("the read took too long")
 
     ours, theirs = memory_stream_pair()
-    nursery.start_soon(serve_values, ours, Store(), "r")
+    nursery.start_soon(serve_values, ours, Store(), "r", SecretReads((), Path("/nowhere"), Masks()))
     await theirs.send_all(b'{"type":"read_value","digest":"d"}\n')
     with trio.fail_after(1):
         assert await theirs.receive_some() == b""

@@ -35,6 +35,8 @@ JSON_STRUCTS = dict.fromkeys(  # each once
         *parts(runner.FromRunner),
         runner.ReadValue,
         runner.ValueChunk,
+        runner.ReadSecret,
+        runner.SecretAnswer,
         *by_name({body for one in OPERATIONS.values() for body in (one.payload, one.result)}),
         *by_name(
             one for one in vars(views).values() if isinstance(one, type) and issubclass(one, msgspec.Struct)
@@ -125,7 +127,7 @@ def test_a_damaged_runner_message_is_a_protocol_error_or_a_message(data: bytes) 
 
 
 @PATIENT
-@given(damaged(json_of(runner.ReadValue, runner.ValueChunk)))
+@given(damaged(json_of(runner.ReadValue, runner.ValueChunk, runner.ReadSecret, runner.SecretAnswer)))
 def test_a_damaged_value_message_is_a_validation_error_or_a_message(data: bytes) -> None:
     for decoder in (runner.value_request, runner.value_answer):
         try:

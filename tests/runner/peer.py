@@ -34,6 +34,8 @@ from pwf.protocol.runner import (
     PastStep,
     Publish,
     PutChunk,
+    ReadSecret,
+    SecretAnswer,
     StepReply,
     Value,
     ValueChunk,
@@ -59,6 +61,7 @@ class MemoryRun:
     options: dict[str, Any] = field(default_factory=dict)  # of every Launch: limits, root, files …
     decide: Decide = lambda message: None
     contents: dict[str, bytes] = field(default_factory=dict)
+    secrets: dict[str, str] = field(default_factory=dict)
     received: list[FromRunner] = field(default_factory=list)
     history: list[PastStep] = field(default_factory=list)
     status: str = "running"
@@ -263,13 +266,23 @@ def _serve(
                     reply = run.receive(from_runner.decode(line))
                     replies += [reply] if reply is not None else []
                 else:
-                    _answer(run, sock, value_request.decode(line).digest)
+                    request = value_request.decode(line)
+                    if isinstance(request, ReadSecret):
+                        sock.sendall(encode_line([_secret(run, request.name)]))
+                    else:
+                        _answer(run, sock, request.digest)
         count = len(replies) if chance is None or not readable else chance.randint(0, len(replies))
         if count:
             with contextlib.suppress(BrokenPipeError, ConnectionResetError):
                 messages.sendall(encode_line(replies[:count]))
             del replies[:count]
     raise AssertionError("the runner did not end in time")
+
+
+def _secret(run: MemoryRun, name: str) -> SecretAnswer:
+    if name in run.secrets:
+        return SecretAnswer(value=run.secrets[name])
+    return SecretAnswer(code="secret_missing", message=f"there is no {name}", hint="make one")
 
 
 def _answer(run: MemoryRun, sock: socket.socket, digest: str) -> None:

@@ -19,6 +19,7 @@ from pwf.actors.processes.standing_by import TemplateKey, template_key
 from pwf.errors import EnvironmentMissing, LoadFailed, RunnerCrashed
 from pwf.host import Bearer
 from pwf.host.identity import Identity
+from pwf.protocol.masking import Masks
 from pwf.protocol.runner import WAITING_MARKER
 from pwf.protocol.spawn import Resolved
 from tests.actors.runner_stream import RunnerStream
@@ -116,7 +117,7 @@ class HeldRunner:
         self.marker = process.marker
         self.stream = DaemonEnd(pool, process, stream)
         self.values = ValuesEnd(values)
-        self.prints = SimpleNamespace(folder="", attempt=0, limit=0)
+        self.prints = SimpleNamespace(folder="", attempt=0, limit=0, masks=Masks())
         self.survivors = ()
         self.on_exit: Callable[[], object] | None = None
         process.on_ended = self._tell_exit

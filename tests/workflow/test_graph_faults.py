@@ -303,6 +303,7 @@ WORKFLOWS: dict[str, tuple[str, list[str], list[str]]] = {
         ["'A=1'", "environment="],
         ['environment=["GITHUB_TOKEN"]'],
     ),
+    "a secret without a name": ("'s', secrets=['']", ["''", "secrets="], ['secrets=["GITHUB_TOKEN"]']),
     "an absolute glob": ("'s', files=['/etc/*']", ["'/etc/*'"], ["below the project root"]),
     "a glob that climbs": ("'s', files=['../x']", ["'../x'"], ["below the project root"]),
     "an input without JSON": ("'s', input=object", ["object has no form in JSON"], ["msgspec Struct"]),

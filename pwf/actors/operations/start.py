@@ -9,6 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import msgspec
+import trio
 
 from pwf.actors.base.apart import apart
 from pwf.actors.code.definitions import Known
@@ -25,6 +26,7 @@ from pwf.errors import PwfError, VariablesWanted
 from pwf.ids import check_id
 from pwf.protocol.operations import Nothing, RunStarted, StartPayload
 from pwf.protocol.origin import Origin
+from pwf.secrets import has_source, how_to_give
 from pwf.store.at_run import AtRun, at_run
 from pwf.store.once import Done
 from pwf.store.receipts import ReceiptKey
@@ -43,7 +45,7 @@ async def start(services: Services, asked: Asked[StartPayload]) -> Answer:
     receipt = start_receipt(asked, value, looked.root)
     try:
         known = looked.get()
-        warnings = _unset(known, payload.origin)
+        warnings = (*_unset(known, payload.origin), *await _unsourced(services, known))
         value = await _checked(services, payload.workflow, known, value)
     except PwfError as error:
         # A repeat gets its first answer even when the file no longer loads.
@@ -107,6 +109,21 @@ def _stem(workflow: str) -> str:
     if name.endswith(".py") and len(name) > len(".py"):
         return name.removesuffix(".py")
     return name if name.isidentifier() else Path(workflow).stem
+
+
+async def _unsourced(services: Services, known: Known) -> tuple[str, ...]:
+    """What to say of declared secrets of which nothing says where they are."""
+    names, config = known.definition.graph.secrets, services.places.config
+    if not names:
+        return ()
+
+    def missing() -> tuple[str, ...]:
+        return tuple(name for name in names if not has_source(name, config))
+
+    return tuple(
+        f"the workflow declares the secret {name}, which has no source: {how_to_give(name, config)}"
+        for name in await trio.to_thread.run_sync(missing)
+    )
 
 
 def _started(done: Done[RunStarted], known: Known, warnings: tuple[str, ...] = ()) -> Answer:

@@ -15,6 +15,7 @@ import termios
 
 from pwf.actors.processes.said import open_pipe
 from pwf.errors import RunnerCrashed
+from pwf.protocol.masking import Masks
 from pwf.protocol.step_output import STREAMS, OutputFile, file_of, read_now
 
 ROUNDS_MAX = 20  # reads at once: what a pipe holds that a step has made as large as it may
@@ -26,6 +27,7 @@ class OutputEnds:
     def __init__(self) -> None:
         """Raises `RunnerCrashed` when no pipe can be had."""
         self.folder, self.attempt, self.limit = "", 0, 0
+        self.masks = Masks()  # what its runner was told, and must not be kept
         self._ends: list[int] = []
         self._written: list[int] = []
         self._unread = [0, 0]
@@ -75,7 +77,7 @@ class OutputEnds:
                 if not data:
                     break
                 if self.folder:
-                    file = file or OutputFile(self.folder, self.attempt, stream, self.limit)
+                    file = file or OutputFile(self.folder, self.attempt, stream, self.limit, self.masks)
                     file.write(data)
             if file is not None:
                 file.close()

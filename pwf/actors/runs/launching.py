@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 import trio
@@ -52,6 +53,7 @@ class Supervision:
     store: StoreHandle
     pool: RunnerPool
     config: Config
+    secrets_from: Path  # the user's configuration, which says where they are
     log: Log
     terms: LaunchTerms
     draining: Callable[[], bool]

@@ -23,7 +23,7 @@ from pwf.actors.base.mailbox import Mailbox
 from pwf.actors.base.socket_stream import Interrupted
 from pwf.actors.processes.runner_process import RunnerProcess
 from pwf.actors.runs.launching import RETRY_S, Launchable, Supervision, acquire, hold_for, look_up
-from pwf.actors.runs.value_reads import has_values, serve_values
+from pwf.actors.runs.value_reads import SecretReads, has_values, serve_values
 from pwf.errors import (
     ClaimLost,
     InvalidValue,
@@ -157,6 +157,7 @@ class RunSupervisor:
         self._current: Current | None = None  # None: not launched, or the runner has its last answer
         self._splitter = FrameSplitter(RUNNER_FRAME_BYTES_MAX)
         self._values_wanted = False  # there is something that the runner may read by digest
+        self._secrets: tuple[str, ...] = ()  # those that it may ask for
         self._stop_wanted = False
         self._last_word = NOT_SAID  # the runner's
         self._parted = False  # by the store's word the run has ended, or is parked
@@ -292,6 +293,7 @@ class RunSupervisor:
         self._enter(launched.current)
         process.on_exit = self._wake
         self._values_wanted = has_values(launched.launch)
+        self._secrets = launched.launch.graph.secrets
         self.handle.interrupt = process.stream.interrupt
         self._world.deadlines.watch(self.handle)
         try:
@@ -330,7 +332,8 @@ class RunSupervisor:
         if not goes_on:
             return
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(serve_values, process.values, self._world.store, self._fence.run_id)
+            secrets = SecretReads(self._secrets, self._world.secrets_from, process.prints.masks)
+            nursery.start_soon(serve_values, process.values, self._world.store, self._fence.run_id, secrets)
             while await self._exchange(process):
                 pass
             nursery.cancel_scope.cancel()

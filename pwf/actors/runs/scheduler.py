@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from types import MappingProxyType
 
 import msgspec
@@ -199,6 +200,7 @@ class Scheduler:
         epoch: int,
         home_id: str,
         output: str = "",
+        secrets_from: Path,
     ) -> None:
         terms = LaunchTerms(home_id=home_id, output=output, limits=_limits(config))
         self._inbox: Mailbox[In] = Mailbox(INBOX_MAX, "the scheduler")
@@ -219,6 +221,7 @@ class Scheduler:
             store=store,
             pool=pool,
             config=config,
+            secrets_from=secrets_from,
             log=log,
             terms=terms,
             deadlines=Deadlines(),

@@ -15,6 +15,7 @@ import os
 import select
 from _thread import allocate_lock  # not threading: it has work to do in each fork
 
+from pwf.protocol.masking import Masks
 from pwf.protocol.step_output import STREAMS, OutputFile, read_now
 from pwf.runner.base import forking
 
@@ -32,6 +33,7 @@ class Printed:
         self._limit = limit
         self._lock = allocate_lock()
         self._attempt = 0
+        self._masks: Masks | None = None
         self._files: list[OutputFile | None] = [None, None]
         self._sizes = [0, 0]
         self._arrived = select.poll()
@@ -43,6 +45,14 @@ class Printed:
         with self._lock:
             self._empty()
             self._folder, self._limit = folder, limit
+
+    def take_out(self, masks: Masks) -> None:
+        """From here on what is kept is without these."""
+        with self._lock:
+            self._masks = masks
+            for file in self._files:
+                if file is not None:
+                    file.masks = masks
 
     def leave(self) -> None:
         """The run is over: its files have all that it printed, and are closed."""
@@ -104,5 +114,7 @@ class Printed:
             return
         file = self._files[index]
         if file is None:
-            file = self._files[index] = OutputFile(self._folder, self._attempt, STREAMS[index], self._limit)
+            file = self._files[index] = OutputFile(
+                self._folder, self._attempt, STREAMS[index], self._limit, self._masks
+            )
         file.write(data)

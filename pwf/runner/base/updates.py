@@ -16,6 +16,7 @@ from collections.abc import Iterable
 import msgspec
 
 from pwf.errors import InvalidArgument, Rejected
+from pwf.protocol.masking import Masks
 from pwf.protocol.runner import UPDATES_MAX, Publish
 from pwf.runner.base.wire import DaemonGone, Wire
 
@@ -26,8 +27,11 @@ PENDING_MAX = 64
 class Updates:
     """Coalesces and sends updates. Any thread may publish."""
 
-    def __init__(self, wire: Wire, current: Iterable[tuple[str, str]] = ()) -> None:
+    def __init__(
+        self, wire: Wire, current: Iterable[tuple[str, str]] = (), masks: Masks | None = None
+    ) -> None:
         self._wire = wire
+        self._masks = masks
         self._current = set(current)  # kind and key of each item of the run
         self._pending: dict[tuple[str, str], Publish] = {}
         self._lock = allocate_lock()
@@ -41,6 +45,8 @@ class Updates:
         for text in (kind, key):
             if not text.isascii() and any("\ud800" <= char <= "\udfff" for char in text):
                 raise InvalidArgument(f"the update {kind!r} {key!r} is named by a lone surrogate")
+        if self._masks:
+            kind, key, data = self._masks.text(kind), self._masks.text(key), self._masks.json(data)
         with self._lock:
             self._current.add((kind, key))
             if len(self._current) > UPDATES_MAX:

@@ -21,16 +21,19 @@ from collections import deque
 import msgspec
 
 from pwf import values
-from pwf.errors import NotFound, ProtocolError
+from pwf.errors import NotFound, ProtocolError, by_code
 from pwf.protocol.frames import FrameSplitter
 from pwf.protocol.runner import (
     RUNNER_FRAME_BYTES_MAX,
     FromRunner,
     Launch,
     PutChunk,
+    ReadSecret,
     ReadValue,
+    SecretAnswer,
     StepReply,
     Value,
+    ValueChunk,
     encode_line,
     to_runner,
     value_answer,
@@ -253,15 +256,31 @@ class ValueReader:
             raise NotFound(f"{what} was read with other content than its digest {digest} says")
         return data
 
-    def _read(self, digest: str, what: str) -> bytes:
-        was_answered, self.is_answered = self.is_answered, False
+    def secret(self, name: str) -> str:
+        """A secret's value. Raises what the daemon says of one that can't be had."""
+        with self._lock:
+            was_answered, self.is_answered = self.is_answered, False
+            self._ask(ReadSecret(name=name))
+            answer = value_answer.decode(self._line())
+            self.is_answered = was_answered
+        assert isinstance(answer, SecretAnswer)
+        if answer.value is None:
+            raise by_code(answer.code)(answer.message, hint=answer.hint)
+        return answer.value
+
+    def _ask(self, request: ReadValue | ReadSecret) -> None:
         try:
-            self._socket.sendall(encode_line([ReadValue(digest=digest)]))
+            self._socket.sendall(encode_line([request]))
         except OSError as error:
             raise DaemonGone from error
+
+    def _read(self, digest: str, what: str) -> bytes:
+        was_answered, self.is_answered = self.is_answered, False
+        self._ask(ReadValue(digest=digest))
         pieces: list[bytes] = []
         while True:
             chunk = value_answer.decode(self._line())
+            assert isinstance(chunk, ValueChunk)
             self.is_answered = was_answered and (chunk.missing or chunk.last)
             if chunk.missing:
                 raise NotFound(f"{what} (digest {digest}) is not in the store")

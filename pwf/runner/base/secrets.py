@@ -1,0 +1,73 @@
+"""The secrets that a run's steps ask for, and what of the run is kept without them.
+
+Owns the values in this process, in memory alone. Promises: what the engine and the steps hand out to be kept has `***`
+in place of each; a value is asked for once in a process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+import msgspec
+
+from pwf.errors import Rejected
+from pwf.protocol.masking import Masks
+from pwf.protocol.runner import StepError
+from pwf.protocol.survivors import COMMAND_LENGTH_MAX, Survivor
+from pwf.runner.base.steps import End, Ended, Question
+from pwf.runner.base.wire import ValueReader
+
+
+class Secrets:
+    """Of one run. `declared`: those of its workflow."""
+
+    def __init__(self, values: ValueReader, declared: Collection[str]) -> None:
+        self._values = values
+        self._declared = declared
+        self._found: dict[str, str] = {}
+        self.masks = Masks()
+
+    def get(self, name: str) -> str:
+        """The value. Raises `Rejected` for one that is not declared, `SecretMissing` where it can't be had."""
+        if name not in self._declared:
+            raise Rejected(
+                f"the workflow does not declare the secret {name!r:.80}",
+                hint=f"Workflow(…, secrets=[{name!r:.80}])",
+            )
+        if name not in self._found:
+            value = self._values.secret(name)
+            self.masks.add(value)  # before any code has it
+            self._found[name] = value
+        return self._found[name]
+
+    def without(self, end: End) -> End:
+        """How a step ended, as it may be kept."""
+        if not self.masks:
+            return end
+        if isinstance(end, Question):
+            return Question(self.masks.json(end.prompt))
+        if not isinstance(end, Ended):
+            return end
+        return Ended(
+            outcome=end.outcome,
+            output=None if end.output is None else self.masks.json(end.output),
+            error=None if end.error is None else self._error(end.error),
+            settled=end.settled,
+            observed=end.observed,
+            effect_ref=None if end.effect_ref is None else self.masks.text(end.effect_ref),
+        )
+
+    def without_in(self, survivors: tuple[Survivor, ...]) -> tuple[Survivor, ...]:
+        """Processes, as they may be named."""
+        if not self.masks:
+            return survivors
+        return tuple(
+            Survivor(pid=one.pid, command=self.masks.text(one.command)[:COMMAND_LENGTH_MAX])
+            for one in survivors
+        )
+
+    def _error(self, error: StepError) -> StepError:
+        text = self.masks.text
+        return msgspec.structs.replace(
+            error, message=text(error.message), traceback=text(error.traceback), type=text(error.type)
+        )
