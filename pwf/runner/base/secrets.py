@@ -7,6 +7,7 @@ in place of each; a value is asked for once in a process.
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import replace
 
 import msgspec
 
@@ -45,15 +46,13 @@ class Secrets:
         if not self.masks:
             return end
         if isinstance(end, Question):
-            return Question(self.masks.json(end.prompt))
+            return replace(end, prompt=self.masks.json(end.prompt))
         if not isinstance(end, Ended):
             return end
-        return Ended(
-            outcome=end.outcome,
+        return replace(
+            end,
             output=None if end.output is None else self.masks.json(end.output),
             error=None if end.error is None else self._error(end.error),
-            settled=end.settled,
-            observed=end.observed,
             effect_ref=None if end.effect_ref is None else self.masks.text(end.effect_ref),
         )
 
