@@ -16,6 +16,8 @@ from pwf.present import text
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from pwf.protocol.operations import StopResult
+
 STOP_MARGIN_S = 15.0  # over the drain time, for closing sockets and the last commit
 POLL_S = 0.05
 
@@ -88,35 +90,42 @@ def _still_stopping(pid: int, again: str) -> Unavailable:
 
 
 def stop(options: argparse.Namespace, out: Out) -> int:
-    from pwf.protocol.operations import StopPayload
-
     drain_ms: int | None = None
     if options.drain is not None:
         from pwf.cli.typed import duration_ms
 
         drain_ms = duration_ms(options.drain, "--drain")
-    try:
-        connected = client(autostart=False, reconnect=False)
-        connected.open()
-    except DaemonUnreachable:
+    stopped = stop_serving(drain_ms, out)
+    if stopped is None:
         if out.as_json:
             out.emit({"stopped": False, "running": False})
         else:
             out.print("no daemon is running")
-        return exits.OK
+    elif out.as_json:
+        out.emit({"stopped": True, "pid": stopped.pid, "applying": stopped.applying})
+    else:
+        out.print("stopped")
+    return exits.OK
+
+
+def stop_serving(drain_ms: int | None, out: Out) -> StopResult | None:
+    """Stop the daemon and wait for its end. None: no daemon is running. Raises `Unavailable` when it takes too long."""
+    from pwf.protocol.operations import StopPayload
+
+    try:
+        connected = client(autostart=False, reconnect=False)
+        connected.open()
+    except DaemonUnreachable:
+        return None
     with connected:
         pid = connected.pid
-        stopping = connected.call("daemon.stop", StopPayload(drain_ms=drain_ms))
+        stopping: StopResult = connected.call("daemon.stop", StopPayload(drain_ms=drain_ms))
     for effect in stopping.applying:
         out.note(f"still applying: {text.line(effect)}  (it becomes ambiguous when the drain time ends)")
     ended = _wait_for_end(stopping.pid or pid, _patience_s(drain_ms, connected.places.config), out)
     if not ended:
         raise _still_stopping(stopping.pid or pid, "pwf stop")
-    if out.as_json:
-        out.emit({"stopped": True, "pid": stopping.pid, "applying": stopping.applying})
-    else:
-        out.print("stopped")
-    return exits.OK
+    return stopping
 
 
 def _patience_s(drain_ms: int | None, config: Path) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import re
 import subprocess
@@ -38,11 +39,22 @@ ROOT = Path(__file__).parents[2]
 
 
 def leaf_commands() -> list[tuple[str, ...]]:
-    names: list[tuple[str, ...]] = []
-    for name in command_names(build_parser()):
-        inner = ["status", "verify", "backup", "restore", "new", "prune"] if name == "state" else []
-        names += [(name, other) for other in inner] or [(name,)]
-    return names
+    """Each command, with its group before it. `effects` is both: it lists, and has commands of its own."""
+    found: list[tuple[str, ...]] = []
+    parser = build_parser()
+    for name in command_names(parser):
+        inner = command_names(parser_of(parser, name))
+        found += [(name, other) for other in inner] or [(name,)]
+    return found
+
+
+def parser_of(parser: argparse.ArgumentParser, name: str) -> argparse.ArgumentParser:
+    choices = next(
+        action.choices for action in parser._actions if isinstance(action, argparse._SubParsersAction)
+    )
+    found = choices[name]
+    assert isinstance(found, argparse.ArgumentParser)
+    return found
 
 
 # --- the frame ----------------------------------------------------------------------------------------------
@@ -63,7 +75,7 @@ def test_every_command_has_help_with_an_example_and_json(
 def test_every_command_of_the_issue_exists() -> None:
     wanted = (
         "run ls show output watch wait explain events pause resume cancel restart requests answer submit workflows "
-        "check graph crashlab daemon start stop status state doctor logs effects recover completion version"
+        "check graph crashlab daemon start stop service status state doctor logs effects recover completion version"
     )
     assert set(wanted.split()) == set(command_names(build_parser()))
 
