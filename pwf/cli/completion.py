@@ -5,19 +5,26 @@ behind it.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import functools
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from pwf.cli import exits
-from pwf.cli.commands import Commands, Parser
-from pwf.cli.out import Out
+from pwf.cli.commands import Commands, Parser, client
+from pwf.cli.out import Out, UsageError
 
 FILE_ARGUMENTS = frozenset({"FILE", "WORKFLOW"})
+#: What an argument of this name may be, looked up when somebody completes it.
+LOOKED_UP = {"RUN": "runs", "WORKFLOW": "workflows", "W": "workflows", "REQUEST": "requests"}
+LOOKED_UP_MAX = 100
+LOOK_S_MAX = 2.0
 
 
 class Words(NamedTuple):
-    """What can be typed after a command: options with their help and choices, and choices of its
-    arguments.
+    """What can be typed after a command: options with their help and choices, and choices of its arguments.
+
+    `kind` and `kinds`: what is looked up for the arguments, and for the values of options.
     """
 
     path: tuple[str, ...]
@@ -25,6 +32,8 @@ class Words(NamedTuple):
     options: tuple[tuple[str, str, tuple[str, ...]], ...]
     arguments: tuple[str, ...]
     files: bool
+    kind: str = ""
+    kinds: dict[str, str] = {}  # noqa: RUF012 - of a tuple, which nobody changes
 
 
 def add(commands: Commands) -> None:
@@ -35,7 +44,8 @@ def add(commands: Commands) -> None:
         example="pwf completion bash > ~/.local/share/bash-completion/completions/pwf\n"
         'pwf completion zsh > "${fpath[1]}/_pwf"\npwf completion fish > ~/.config/fish/completions/pwf.fish',
     )
-    parser.add_argument("shell", choices=("bash", "zsh", "fish"), help="the shell")
+    parser.add_argument("shell", choices=("bash", "zsh", "fish"), nargs="?", help="the shell")
+    parser.add_argument("--list", choices=sorted(set(LOOKED_UP.values())), help=argparse.SUPPRESS)
     commands.add("version", version, "print the version", example="pwf version")
 
 
@@ -52,6 +62,11 @@ def version(options: argparse.Namespace, out: Out) -> int:
 
 
 def completion(root: Parser, options: argparse.Namespace, out: Out) -> int:
+    if options.list is not None:
+        _print_found(options.list, out)
+        return exits.OK
+    if options.shell is None:
+        raise UsageError("SHELL is missing", hint="pwf completion bash, zsh or fish")
     words = list(_words(root, ()))
     script = {"bash": _bash, "zsh": _zsh, "fish": _fish}[options.shell](words)
     if out.as_json:
@@ -61,11 +76,53 @@ def completion(root: Parser, options: argparse.Namespace, out: Out) -> int:
     return exits.OK
 
 
+def _print_found(kind: str, out: Out) -> None:
+    """A name and what it is on each line, for the scripts. Starts nothing, and says nothing of what goes wrong."""
+    from pwf.errors import PwfError
+    from pwf.present import text
+
+    with contextlib.suppress(PwfError, OSError):
+        for name, what in {"runs": _runs, "requests": _requests, "workflows": _workflows}[kind]():
+            if not any(mark in name for mark in " \t\n"):
+                out.print(f"{text.line(name)}\t{text.line(what, 60)}")
+
+
+def _workflows() -> Iterator[tuple[str, str]]:
+    from pathlib import Path
+
+    from pwf.discovery import list_workflow_files
+    from pwf.places import places
+
+    for found in list_workflow_files(Path.cwd(), places().config.parent):
+        yield found.name, found.scope
+
+
+def _runs() -> Iterator[tuple[str, str]]:
+    from pwf.protocol.operations import RunListPayload
+
+    yield from (("@last", "the newest run"), ("@last-failed", "the newest that failed"))
+    with client(autostart=False, reconnect=False) as daemon:
+        listed = daemon.call("run.list", RunListPayload(limit=LOOKED_UP_MAX), timeout_s=LOOK_S_MAX)
+    for run in listed.runs:
+        yield run.run_id, f"{run.status} {run.title or run.workflow}"
+
+
+def _requests() -> Iterator[tuple[str, str]]:
+    from pwf.protocol.operations import RequestListPayload
+
+    yield "@last", "the newest question"
+    with client(autostart=False, reconnect=False) as daemon:
+        listed = daemon.call("request.list", RequestListPayload(limit=LOOKED_UP_MAX), timeout_s=LOOK_S_MAX)
+    for request in listed.requests:
+        yield request.request_id, f"{request.kind} of {request.workflow} {request.run_id}"
+
+
 def _words(parser: argparse.ArgumentParser, path: tuple[str, ...], help: str = "") -> list[Words]:
     options: list[tuple[str, str, tuple[str, ...]]] = []
     arguments: list[str] = []
     below: list[Words] = []
-    files = False
+    files, kind = False, ""
+    kinds: dict[str, str] = {}
     for action in parser._actions:
         if action.help == argparse.SUPPRESS:
             continue
@@ -78,10 +135,13 @@ def _words(parser: argparse.ArgumentParser, path: tuple[str, ...], help: str = "
                 below += _words(child, (*path, name), helps.get(name, ""))
         elif action.option_strings:
             options.append((action.option_strings[-1], (action.help or "").split(";")[0], choices))
+            if looked_up := LOOKED_UP.get(str(action.metavar)):
+                kinds[action.option_strings[-1]] = looked_up
         else:
             arguments.extend(choices)
             files = files or action.metavar in FILE_ARGUMENTS
-    return [Words(path, help, tuple(options), tuple(arguments), files), *below]
+            kind = kind or LOOKED_UP.get(str(action.metavar), "")
+    return [Words(path, help, tuple(options), tuple(arguments), files, kind, kinds), *below]
 
 
 def _bash(words: list[Words]) -> str:
@@ -90,12 +150,18 @@ def _bash(words: list[Words]) -> str:
         typed = " ".join(item.path)
         offered = " ".join([*item.arguments, *(option for option, _, _ in item.options)])
         files = "; files=1" if item.files else ""
-        cases.append(f'    "{typed}") offered="{offered}"{files} ;;')
+        kind = f'; kind="{item.kind}"' if item.kind else ""
+        cases.append(f'    "{typed}") offered="{offered}"{files}{kind} ;;')
     values = [
         f'    "{" ".join(item.path)} {option}") offered="{" ".join(choices)}"; values=1 ;;'
         for item in words
         for option, _, choices in item.options
         if choices
+    ]
+    values += [
+        f'    "{" ".join(item.path)} {option}") kind="{kind}"; values=1 ;;'
+        for item in words
+        for option, kind in item.kinds.items()
     ]
     known = " ".join(f'"{" ".join(item.path)}"' for item in words if item.path)
     return (
@@ -132,10 +198,14 @@ def _fish(words: list[Words]) -> str:
             lines.append(f"complete -c pwf -n '{outer}' -a {item.path[1]} -d {_fish_quote(item.help)}")
         if item.arguments and not inner:
             lines.append(f"complete -c pwf -n '{seen}' -a '{' '.join(item.arguments)}'")
+        if item.kind:
+            lines.append(f"complete -c pwf -n '{seen}' -a '(pwf completion --list {item.kind} 2>/dev/null)'")
         if item.files:
             lines.append(f"complete -c pwf -n '{seen}' -F")
         for option, help, choices in item.options:
             extra = f" -x -a '{' '.join(choices)}'" if choices else ""
+            if option in item.kinds:
+                extra = f" -x -a '(pwf completion --list {item.kinds[option]} 2>/dev/null)'"
             lines.append(f"complete -c pwf -n '{seen}' -l {option.lstrip('-')}{extra} -d {_fish_quote(help)}")
     for option, help, _ in top.options:
         lines.append(
@@ -151,7 +221,7 @@ def _fish_quote(words: str) -> str:
 BASH = """# pwf: completions for bash, written by `pwf completion bash`
 _pwf() {
   local current="${COMP_WORDS[COMP_CWORD]}" previous="${COMP_WORDS[COMP_CWORD-1]}"
-  local path="" word offered="" files="" values="" known
+  local path="" word offered="" files="" values="" kind="" known
   for word in "${COMP_WORDS[@]:1:COMP_CWORD-1}"; do
     for known in @KNOWN@; do
       if [[ "${path:+$path }$word" == "$known" ]]; then path="$known"; break; fi
@@ -164,6 +234,9 @@ _pwf() {
     case "$path" in
 @CASES@
     esac
+  fi
+  if [[ -n "$kind" && "$current" != -* ]]; then
+    offered+=" $("${COMP_WORDS[0]}" completion --list "$kind" 2>/dev/null | cut -f1)"
   fi
   COMPREPLY=($(compgen -W "$offered" -- "$current"))
   if [[ -n "$files" && "$current" != -* ]]; then

@@ -3,27 +3,42 @@
 from __future__ import annotations
 
 import argparse
+from typing import TYPE_CHECKING
 
 from pwf.cli import exits
 from pwf.cli.commands import RUN_HELP, Commands, Parser, client
-from pwf.cli.out import Out
+from pwf.cli.out import Out, print_error
+from pwf.errors import PwfError
 from pwf.present import text
+
+if TYPE_CHECKING:
+    import msgspec
+
+    from pwf.client.core import CallReply
 
 
 def add(commands: Commands) -> None:
     parser = commands.add(
         "pause",
         pause,
-        "hold a run at its next boundary",
-        example="pwf pause @last\npwf pause @last --now",
+        "hold runs at their next boundary",
+        example="pwf pause @last\npwf pause 3kq 7fd --now",
         more="The running step may end; --now stops it.",
     )
-    _run_argument(parser)
+    _runs_argument(parser)
     parser.add_argument("--now", action="store_true", help="stop the running step")
-    parser = commands.add("resume", resume, "let a held run go on", example="pwf resume @last")
-    _run_argument(parser)
-    parser = commands.add("cancel", cancel, "end a run", example='pwf cancel @last --reason "wrong branch"')
-    _run_argument(parser)
+    parser = commands.add(
+        "resume", resume, "let held runs go on", example="pwf resume @last\npwf resume 3kq 7fd"
+    )
+    _runs_argument(parser)
+    parser = commands.add(
+        "cancel",
+        cancel,
+        "end runs",
+        example='pwf cancel @last --reason "wrong branch"\npwf cancel 3kq 7fd\n'
+        "pwf ls --status waiting --json | jq -r '.runs[].run_id' | xargs pwf cancel",
+    )
+    _runs_argument(parser)
     parser.add_argument("--reason", metavar="TEXT", help="kept with the run")
     parser = commands.add(
         "restart",
@@ -45,40 +60,66 @@ def _run_argument(parser: Parser) -> None:
     parser.add_argument("run_id", metavar="RUN", help=RUN_HELP)
 
 
+def _runs_argument(parser: Parser) -> None:
+    parser.add_argument("run_ids", metavar="RUN", nargs="+", help=RUN_HELP)
+
+
 def pause(options: argparse.Namespace, out: Out) -> int:
     from pwf.protocol.operations import PausePayload
 
-    return _change("run.pause", PausePayload(now=options.now), options, out)
+    return _change_each("run.pause", PausePayload(now=options.now), options, out)
 
 
 def resume(options: argparse.Namespace, out: Out) -> int:
     from pwf.protocol.operations import Nothing
 
-    return _change("run.resume", Nothing(), options, out)
+    return _change_each("run.resume", Nothing(), options, out)
 
 
 def cancel(options: argparse.Namespace, out: Out) -> int:
     from pwf.protocol.operations import CancelPayload
 
-    return _change("run.cancel", CancelPayload(reason=options.reason), options, out)
+    return _change_each("run.cancel", CancelPayload(reason=options.reason), options, out)
 
 
-def _change(operation: str, payload: object, options: argparse.Namespace, out: Out) -> int:
-    import msgspec
-
-    assert isinstance(payload, msgspec.Struct)
+def change(operation: str, payload: msgspec.Struct, options: argparse.Namespace, out: Out) -> int:
+    """One operation on one run, at the revision that is asked for, if any."""
     with client() as daemon:
         reply = daemon.exchange(
             operation, payload, run_id=options.run_id, expected_revision=getattr(options, "revision", None)
         )
+    _say_changed(reply, out)
+    return exits.OK
+
+
+def _change_each(operation: str, payload: msgspec.Struct, options: argparse.Namespace, out: Out) -> int:
+    """The same to each run that is named, whatever becomes of the others. The exit code is the first refusal's."""
+    code = exits.OK
+    with client() as daemon:
+        for run_id in options.run_ids:
+            try:
+                reply = daemon.exchange(operation, payload, run_id=run_id)
+            except PwfError as refusal:
+                if len(options.run_ids) == 1 or exits.of_error(refusal.code) == exits.UNAVAILABLE:
+                    raise  # and what can't be reached now can't be for the next one
+                refusal.message = f"{run_id}: {refusal.message}"
+                print_error(refusal, as_json=out.as_json)
+                code = code or exits.of_error(refusal.code)
+            else:
+                _say_changed(reply, out)
+    return code
+
+
+def _say_changed(reply: CallReply, out: Out) -> None:
+    import msgspec
+
     changed = reply.result
     if out.as_json:
         out.emit({**msgspec.to_builtins(changed), "adopted": reply.outcome == "adopted"})
-        return exits.OK
+        return
     already = "already " if reply.outcome == "adopted" else ""
     note = f"  {text.line(changed.note)}" if changed.note else ""
     out.print(f"{text.line(changed.run_id)}  {already}{out.status(changed.status)}{note}")
-    return exits.OK
 
 
 def restart(options: argparse.Namespace, out: Out) -> int:

@@ -216,7 +216,7 @@ def _check(options: argparse.Namespace, hint: str) -> None:
 def _say(options: argparse.Namespace, key: str | None, out: Out) -> int:
     import msgspec
 
-    from pwf.cli.control import _change
+    from pwf.cli.control import change
     from pwf.cli.typed import json_argument
     from pwf.protocol.effects import ResolvePayload
     from pwf.values import canonical
@@ -229,4 +229,4 @@ def _say(options: argparse.Namespace, key: str | None, out: Out) -> int:
         ref=options.ref,
         note=options.note,
     )
-    return _change("effect.resolve", payload, options, out)
+    return change("effect.resolve", payload, options, out)

@@ -28,7 +28,8 @@ def add(commands: Commands) -> None:
         "ls",
         ls,
         "list runs, newest first",
-        example="pwf ls\npwf ls --status held --status waiting\npwf ls --workflow release",
+        example="pwf ls\npwf ls --status held --status waiting\npwf ls --workflow release --since 1d\n"
+        "pwf ls --title 1.4 --json | jq -r '.runs[].run_id'",
     )
     parser.add_argument(
         "--status",
@@ -39,6 +40,10 @@ def add(commands: Commands) -> None:
         help="only these; may be repeated",
     )
     parser.add_argument("--workflow", metavar="W", help="only runs of this workflow")
+    parser.add_argument(
+        "--since", metavar="TIME", help="only runs made since then: ISO 8601, or a distance back (2h, 7d)"
+    )
+    parser.add_argument("--title", metavar="TEXT", help="only runs whose title has this text in it")
     parser.add_argument(
         "--limit", metavar="N", type=page_limit, default=LIST_LIMIT, help="at most so many (20)"
     )
@@ -78,7 +83,12 @@ def ls(options: argparse.Namespace, out: Out) -> int:
     from pwf.protocol.operations import RunListPayload
 
     payload = RunListPayload(
-        statuses=tuple(options.status), workflow=options.workflow, limit=options.limit, cursor=options.cursor
+        statuses=tuple(options.status),
+        workflow=options.workflow,
+        since_ms=_since_ms(options.since, out),
+        title=options.title,
+        limit=options.limit,
+        cursor=options.cursor,
     )
     with client() as daemon:
         listed = daemon.call("run.list", payload)
@@ -88,7 +98,7 @@ def ls(options: argparse.Namespace, out: Out) -> int:
         out.emit(listed)
         return exits.OK
     if not listed.runs:
-        narrowed = options.status or options.workflow
+        narrowed = options.status or options.workflow or options.since or options.title
         out.note("no such runs" if narrowed else NO_RUNS)
         return exits.OK
     now_ms = out.now_ms()
@@ -99,6 +109,14 @@ def ls(options: argparse.Namespace, out: Out) -> int:
             f"there are more; go on with --cursor {listed.next_cursor}, or see more at once with --limit N"
         )
     return exits.OK
+
+
+def _since_ms(typed: str | None, out: Out) -> int | None:
+    if typed is None:
+        return None
+    from pwf.cli.typed import past_ms
+
+    return past_ms(typed, out.now_ms(), "--since", out.note)
 
 
 def _name_of(daemon: SyncClient, typed: str) -> str | None:

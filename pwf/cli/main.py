@@ -95,7 +95,7 @@ def build_parser() -> Parser:
 
 
 #: Their values may begin with a minus, which argparse takes for an option.
-_TIMES = frozenset({"--at", "--before", "--timeout", "--drain"})
+_TIMES = frozenset({"--at", "--before", "--since", "--timeout", "--drain"})
 
 
 def _with_negative_times(words: list[str]) -> list[str]:

@@ -170,10 +170,15 @@ class RunStarted(_Body, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class RunListPayload(_Body, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Newest first. `cursor` is `next_cursor` of the page before."""
+    """Newest first. `cursor` is `next_cursor` of the page before. `since_ms`: made then or later, by the wall clock.
+
+    `title`: has this text in it, in small or capital letters.
+    """
 
     statuses: Annotated[tuple[Status, ...], Filter] = ()
     workflow: PathText | None = None
+    since_ms: int | None = None
+    title: Words | None = None
     limit: int = LIST_PAGE
     cursor: int | None = None
 

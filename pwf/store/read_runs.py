@@ -35,6 +35,7 @@ Q = load_queries(__file__)
 
 PAGE_MAX = 1_000
 SCAN_PAGES_MAX = 50  # of a list with two filters: then the page ends early, with a cursor to go on from
+TITLES_PAGE = 200  # runs that are looked at in a page while a title is looked for
 STEPS_WARNED = 0.8  # of max_steps
 SUMMARY_CHARS = 200
 ERROR_CHARS = 1_000  # of a message, on a page that holds no more
@@ -58,10 +59,11 @@ def list_runs(tx: Tx, query: RunListPayload) -> RunList:
     limit = max(1, min(query.limit, PAGE_MAX))
     before = NO_CURSOR if query.cursor is None else query.cursor
     found: list[Row] = []
+    page = limit if query.title is None else max(limit, TITLES_PAGE)
     for _ in range(SCAN_PAGES_MAX):
-        rows = _page(tx, query, before, limit)
+        rows = _page(tx, query, before, page)
         found += [row for row in rows if _wanted(row, query)]
-        if len(rows) < limit:
+        if len(rows) < page or _is_older(rows, query):
             before = 0
             break
         before = rows[-1][0]
@@ -81,6 +83,12 @@ def _fitting(items: list[T]) -> tuple[T, ...]:
         if left < 0 and count:
             return tuple(items[:count])
     return tuple(items)
+
+
+def _is_older(rows: list[Row], query: RunListPayload) -> bool:
+    """Whether a whole page was made before the time that is asked for: so were the pages after it."""
+    since = query.since_ms
+    return since is not None and all(row[8] < since for row in rows)
 
 
 def _page(tx: Tx, query: RunListPayload, before: int, limit: int) -> list[Row]:
@@ -111,6 +119,10 @@ def _sources(statuses: tuple[str, ...]) -> list[tuple[str, dict[str, object]]]:
 
 def _wanted(row: Row, query: RunListPayload) -> bool:
     if query.workflow is not None and row[2] != query.workflow:
+        return False
+    if query.since_ms is not None and row[8] < query.since_ms:
+        return False
+    if query.title is not None and query.title.casefold() not in (row[3] or "").casefold():
         return False
     return not query.statuses or shown_status(row[4], row[5]) in query.statuses
 

@@ -335,3 +335,27 @@ def test_a_stale_runner_publishes_nothing(world):
     with pytest.raises(Exception, match="another owner"):
         publish(world, runner, ("p", "k", b"1"))
     assert world.dump() == before
+
+
+# --- narrowed lists -------------------------------------------------------------------------------------------
+
+
+def test_a_list_since_a_time_has_what_was_made_then_or_later(world):
+    old = completed(world)
+    world.clock.wall_ms += 60_000
+    since = world.clock.now().wall_ms
+    new = [completed(world) for _ in range(3)]
+    assert ids(world, since_ms=since, limit=2) == [*reversed(new)]
+    assert ids(world, since_ms=since, limit=2, workflow="none") == []
+    assert old not in ids(world, since_ms=since)
+
+
+def test_a_list_by_title_has_every_run_with_that_text_and_no_other(world):
+    made = {}
+    for title in ("Release 1.4", None, "release 1.5", "Straße"):
+        run_id = completed(world)
+        world.sql("UPDATE runs SET title = :title WHERE run_id = :run_id", {"title": title, "run_id": run_id})
+        made[title] = run_id
+    assert ids(world, title="RELEASE", limit=1) == [made["release 1.5"], made["Release 1.4"]]
+    assert ids(world, title="strasse") == [made["Straße"]]
+    assert ids(world, title="1.4", statuses=("completed",)) == [made["Release 1.4"]]
