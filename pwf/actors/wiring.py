@@ -23,6 +23,7 @@ from pwf.actors.claim.server_claim import Claim, Files, Lock, ServerClaim
 from pwf.actors.code.definitions import Definitions, Lookup
 from pwf.actors.code.newer_code import NewerCode
 from pwf.actors.code.schemas import Schemas
+from pwf.actors.decisions.decision_timeout import DecisionTimeout
 from pwf.actors.door.views import Views
 from pwf.actors.operations.caller import Handler
 from pwf.actors.operations.dispatch import Operations
@@ -97,6 +98,7 @@ class Actors:
     views: Views
     scheduler: Scheduler
     clock_watch: ClockWatch
+    decision_timeout: DecisionTimeout
     pruner: Pruner
     backups: Backups
     door: Door
@@ -157,7 +159,9 @@ def wire(
         backups=backups.handle,
     )
     door = ports.open_door(Operations(services).handle)
-    clock_watch = ClockWatch(clock, scheduler.handle.wake, log, ports.open_clock_steps)
+    decision_timeout = DecisionTimeout(store, changes, log)
+    timers = (scheduler.handle.wake, decision_timeout.wake)
+    clock_watch = ClockWatch(clock, timers, log, ports.open_clock_steps)
     return Actors(
         claim=server_claim,
         pool=ports.pool,
@@ -166,6 +170,7 @@ def wire(
         views=views,
         scheduler=scheduler,
         clock_watch=clock_watch,
+        decision_timeout=decision_timeout,
         pruner=pruner,
         backups=backups,
         door=door,
@@ -228,8 +233,8 @@ async def live(
     """Run every actor until `stopping`; returns when the runners are settled and the sockets closed.
 
     `served` is called once clients can be answered. What the store holds is recovered behind the open socket. A daemon
-    that came up degraded (`life.why_degraded`) admits nothing and prunes nothing by itself. The claim outlives the
-    others, and is given up last.
+    that came up degraded (`life.why_degraded`) admits nothing, and prunes and times out nothing by itself. The claim
+    outlives the others, and is given up last.
     """
     life, scheduler = actors.services.life, actors.scheduler.handle
     async with trio.open_nursery() as outer:
@@ -246,6 +251,7 @@ async def live(
             served()
             await nursery.start(actors.scheduler.run, life.why_degraded)
             if life.why_degraded is None:
+                nursery.start_soon(actors.decision_timeout.run)
                 life.state = "serving"
             else:
                 life.state = "degraded"

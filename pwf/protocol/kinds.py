@@ -33,6 +33,7 @@ Colour = Literal["blue", "orange", "yellow", "grey", "purple", "green"]
 
 EXECUTED: tuple[Outcome, ...] = ("completed", "failed", "timed_out", "cancelled")
 PARKED: tuple[Outcome, ...] = ("completed", "cancelled")
+ASKED: tuple[Outcome, ...] = ("completed", "timed_out", "cancelled")
 
 
 class NodeFacts(msgspec.Struct, frozen=True, kw_only=True):
@@ -50,6 +51,7 @@ class NodeFacts(msgspec.Struct, frozen=True, kw_only=True):
         False  # that question is a text which a model reads, and the type of its answer is declared
     )
     has_active_timeout: bool = False  # its active time can be limited with `timeout=`
+    has_deadline: bool = False  # its question can be open for a time only: `timeout=` says how long
     outcomes: tuple[Outcome, ...] = EXECUTED  # what may have a way out; `retry=` needs one that can fail
     ends: str = "when its function returns"  # how it completes, for people
     shape: Shape  # how it is drawn
@@ -104,7 +106,12 @@ KINDS: dict[NodeKind, NodeFacts] = {
         sets_timer=True, outcomes=PARKED, ends="when its time has come", shape="rounded", colour="grey"
     ),
     "checkpoint": NodeFacts(
-        asks="checkpoint", outcomes=PARKED, ends="when it is answered", shape="hexagon", colour="purple"
+        asks="checkpoint",
+        has_deadline=True,
+        outcomes=ASKED,
+        ends="when it is answered",
+        shape="hexagon",
+        colour="purple",
     ),
     "agent": NodeFacts(
         asks="agent",

@@ -115,7 +115,7 @@ class UpdateView(_View, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class RequestView(_View, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """An open or settled question."""
+    """An open or settled question. `answered_by` is `timeout` where nobody answered in time."""
 
     request_id: str
     run_id: str
@@ -130,7 +130,9 @@ class RequestView(_View, frozen=True, kw_only=True, forbid_unknown_fields=True):
     settled_ms: int | None = None
     answer: Value | None = None
     answered_by: str | None = None
-    deadline_ms: int | None = None  # None: waits for ever
+    deadline_ms: int | None = None  # None: waits for ever, or its clock stands still
+    left_ms: int | None = None  # of its time, while its run is held: the clock stands still
+    default: Value | None = None  # the answer when none comes in time; None: the node's `timed_out` way out
 
 
 class EffectView(_View, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -183,6 +183,7 @@ class Engine:
             kind=kind,
             prompt=prompt,
             schema=self._specs[self._node].returns,
+            timeout_ms=self._specs[self._node].open_ms,
             title=self._take_title(),
             active_ms=step.active_ms,
             printed=step.printed_bytes,

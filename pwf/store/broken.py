@@ -9,7 +9,7 @@ import apsw
 import msgspec
 
 from pwf.errors import PwfError, Unavailable
-from pwf.store import place
+from pwf.store import place, request_clock
 from pwf.store.queries import load_queries
 from pwf.store.tx import Tx
 from pwf.values import shortened
@@ -74,5 +74,6 @@ def _hold(tx: Tx, run_no: int, detail: str) -> None:
     tx.event(run_no, revision, "held", "daemon", 0, {"hold": "broken", "detail": detail})
     row = tx.one(Q.name_of, {"run_no": run_no})
     if row is not None:
+        request_clock.stop(tx, str(row[0]))
         tx.changed("run:" + str(row[0]))
         tx.changed("stand:" + str(row[0]))

@@ -27,6 +27,8 @@ class OpenRequest(msgspec.Struct, frozen=True, kw_only=True):
     request_id: str
     kind: RequestKind
     deadline_wall_ms: int | None
+    left_ms: int | None = None  # the clock stands still
+    default: str | None = None  # JSON
 
 
 class RunFacts(msgspec.Struct, frozen=True, kw_only=True):
@@ -116,6 +118,8 @@ def explain(run: RunFacts, load: Load, now: Now) -> Explanation:
         reason, changes, commands = _HOLDS[run.hold]
         if run.request is not None:
             reason += f", and its request {run.request.request_id} is open"
+            if run.request.left_ms is not None:
+                reason += f" for another {_duration(run.request.left_ms)} once it goes on"
         return _make(run, run.hold, reason + _because(run.hold_detail), changes, commands)
     if run.request is not None:
         return _waiting(run, run.request)
@@ -160,11 +164,18 @@ def _waiting(run: RunFacts, request: OpenRequest) -> Explanation:
         run,
         "request_open",
         REQUESTS[request.kind].waits.format(node=repr(run.node)),
-        "when it is answered; "
-        + ("it waits for ever" if request.deadline_wall_ms is None else "it has a deadline"),
+        "when it is answered; " + _at_deadline(request),
         (*settle, "pwf pause {run}", "pwf cancel {run}"),
         at_ms=request.deadline_wall_ms,
     )
+
+
+def _at_deadline(request: OpenRequest) -> str:
+    if request.deadline_wall_ms is None:
+        return "it waits for ever"
+    if request.default is None:
+        return "at its deadline it has timed out"
+    return f"at its deadline the answer is its default, {request.default}"
 
 
 def _running(run: RunFacts, now: Now) -> Explanation:

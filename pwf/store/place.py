@@ -9,6 +9,7 @@ run, is told.
 
 from __future__ import annotations
 
+from pwf.store import request_clock
 from pwf.store.queries import load_queries
 from pwf.store.state import RunState
 from pwf.store.tx import Tx
@@ -37,6 +38,8 @@ def place(
         tx.changed("queue")
     else:
         tx.run(Q.dequeue, {"run_no": run.run_no})
+        if status == "waiting":
+            (request_clock.start if hold is None else request_clock.stop)(tx, run.run_id)
         tx.changed("stand:" + run.run_id)  # where it stands: what a wait waits for
 
 

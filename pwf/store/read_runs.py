@@ -20,6 +20,7 @@ from pwf.protocol.operations import (
 from pwf.protocol.runner import StepError, Value, effect_key
 from pwf.protocol.survivors import Survivor
 from pwf.protocol.views import ENDED, RequestView, RunSummary, RunView, StepView, UpdateView
+from pwf.store import request_clock
 from pwf.store.effect_rows import effects_of_run
 from pwf.store.events import events_after
 from pwf.store.explain import Load, OpenRequest, RunFacts, explain
@@ -38,6 +39,7 @@ SCAN_PAGES_MAX = 50  # of a list with two filters: then the page ends early, wit
 TITLES_PAGE = 200  # runs that are looked at in a page while a title is looked for
 STEPS_WARNED = 0.8  # of max_steps
 SUMMARY_CHARS = 200
+DEFAULT_CHARS = 100
 ERROR_CHARS = 1_000  # of a message, on a page that holds no more
 PAGE_BYTES = 400 * 1024  # of a frame's 1 MiB
 UPDATES_BYTES = 200 * 1024
@@ -211,9 +213,7 @@ def _standing(tx: Tx, run_id: str) -> RunFacts:
         hold_detail=run.hold_detail,
         node=run.node,
         reason=run.reason,
-        request=None
-        if request is None
-        else OpenRequest(request_id=request[0], kind=request[1], deadline_wall_ms=request[2]),
+        request=None if request is None else _open_request(tx, request),
         tries=run.tries,
         failures=run.failures,
         daemon_deaths=run.daemon_deaths,
@@ -226,6 +226,25 @@ def _standing(tx: Tx, run_id: str) -> RunFacts:
         timeout_ms=_timeout_ms(tx, run) if run.status == "running" else None,
         unknown_effect=_unknown_effect(tx, run) if run.ended else None,
     )
+
+
+def _open_request(tx: Tx, row: Row) -> OpenRequest:
+    request_id, kind, *deadline, left_ms, default = row
+    return OpenRequest(
+        request_id=request_id,
+        kind=kind,
+        deadline_wall_ms=_deadline_ms(tx, *deadline),
+        left_ms=left_ms,
+        default=None if default is None else shortened(default.decode("utf-8", "replace"), DEFAULT_CHARS),
+    )
+
+
+def _deadline_ms(
+    tx: Tx, wall_ms: int | None, elapsed_ms: int | None, boot_id: str | None, settled_ms: int | None = None
+) -> int | None:
+    """What the wall clock is expected to show at a deadline."""
+    left_ms = request_clock.left_ms(tx, wall_ms, elapsed_ms, boot_id)
+    return wall_ms if left_ms is None or settled_ms is not None else tx.now.wall_ms + left_ms
 
 
 def _unknown_effect(tx: Tx, run: RunState) -> str | None:
@@ -249,7 +268,7 @@ def run_view(tx: Tx, query: RunQuery) -> RunView:
     total = tx.one(Q.steps_total, {"run_id": query.run_id})
     has_output = output is not None or output_digest is not None
     newest = tx.one(Q.newest_request, {"run_id": query.run_id})
-    request = None if newest is None else _request(newest)
+    request = None if newest is None else _request(tx, newest)
     return RunView(
         summary=explained.summary,
         explanation=explained.explanation,
@@ -393,7 +412,7 @@ def request_list(tx: Tx, query: RequestListPayload) -> RequestList:
     if query.request is not None:
         row = tx.one(Q.one_request, {"request_id": resolve_request(tx, query.request)})
         assert row is not None, "it was resolved just now"
-        return RequestList(requests=(_request(row),))
+        return RequestList(requests=(_request(tx, row),))
     limit = max(1, min(query.limit, PAGE_MAX))
     rows = [
         row
@@ -401,12 +420,13 @@ def request_list(tx: Tx, query: RequestListPayload) -> RequestList:
         for row in tx.all(Q.requests_of_status, {"status": status, "limit": limit})
     ]
     rows.sort(key=lambda row: (row[10], row[0]))
-    return RequestList(requests=tuple(_request(row) for row in rows[:limit]))
+    return RequestList(requests=tuple(_request(tx, row) for row in rows[:limit]))
 
 
-def _request(row: Row) -> RequestView:
+def _request(tx: Tx, row: Row) -> RequestView:
     (request_id, run_id, workflow, node, kind, status, prompt, prompt_digest, prompt_size, schema, created, settled,
-     answer, answer_digest, answer_size, answered_by, deadline, revision) = row  # fmt: skip
+     answer, answer_digest, answer_size, answered_by, revision, wall_ms, elapsed_ms, boot_id, left_ms,
+     default) = row  # fmt: skip
     answered = answer is not None or answer_digest is not None
     return RequestView(
         request_id=request_id,
@@ -422,7 +442,9 @@ def _request(row: Row) -> RequestView:
         settled_ms=settled,
         answer=value_of(answer, answer_digest, answer_size) if answered else None,
         answered_by=answered_by,
-        deadline_ms=deadline,
+        deadline_ms=_deadline_ms(tx, wall_ms, elapsed_ms, boot_id, settled),
+        left_ms=left_ms if status == "pending" else None,
+        default=None if default is None else value_of(default, None, None),
     )
 
 

@@ -85,7 +85,8 @@ SELECT node, visit, part FROM effects WHERE entity_no = :run_no AND status IN ('
 -- name: requests_of_status
 -- Requests by status, oldest first.
 SELECT q.request_id, q.run_id, r.workflow, q.node, q.kind, q.status, q.prompt, q.prompt_digest, cp.size, q.schema,
-  q.created_wall_ms, q.settled_wall_ms, q.answer, q.answer_digest, ca.size, q.answered_by, q.deadline_wall_ms, q.revision
+  q.created_wall_ms, q.settled_wall_ms, q.answer, q.answer_digest, ca.size, q.answered_by, q.revision,
+  q.deadline_wall_ms, q.deadline_elapsed_ms, q.deadline_boot_id, q.left_ms, q.default_answer
 FROM requests q JOIN runs r ON r.run_id = q.run_id
 LEFT JOIN contents cp ON cp.digest = q.prompt_digest LEFT JOIN contents ca ON ca.digest = q.answer_digest
 WHERE q.status = :status ORDER BY q.created_wall_ms LIMIT :limit
@@ -93,19 +94,21 @@ WHERE q.status = :status ORDER BY q.created_wall_ms LIMIT :limit
 -- name: one_request
 -- One question.
 SELECT q.request_id, q.run_id, r.workflow, q.node, q.kind, q.status, q.prompt, q.prompt_digest, cp.size, q.schema,
-  q.created_wall_ms, q.settled_wall_ms, q.answer, q.answer_digest, ca.size, q.answered_by, q.deadline_wall_ms, q.revision
+  q.created_wall_ms, q.settled_wall_ms, q.answer, q.answer_digest, ca.size, q.answered_by, q.revision,
+  q.deadline_wall_ms, q.deadline_elapsed_ms, q.deadline_boot_id, q.left_ms, q.default_answer
 FROM requests q JOIN runs r ON r.run_id = q.run_id
 LEFT JOIN contents cp ON cp.digest = q.prompt_digest LEFT JOIN contents ca ON ca.digest = q.answer_digest
 WHERE q.request_id = :request_id
 
 -- name: open_request
 -- What a run waits for.
-SELECT request_id, kind, deadline_wall_ms FROM requests WHERE run_id = :run_id AND status = 'pending'
+SELECT request_id, kind, deadline_wall_ms, deadline_elapsed_ms, deadline_boot_id, left_ms, default_answer FROM requests WHERE run_id = :run_id AND status = 'pending'
 
 -- name: newest_request
 -- The newest question of a run.
 SELECT q.request_id, q.run_id, r.workflow, q.node, q.kind, q.status, q.prompt, q.prompt_digest, cp.size, q.schema,
-  q.created_wall_ms, q.settled_wall_ms, q.answer, q.answer_digest, ca.size, q.answered_by, q.deadline_wall_ms, q.revision
+  q.created_wall_ms, q.settled_wall_ms, q.answer, q.answer_digest, ca.size, q.answered_by, q.revision,
+  q.deadline_wall_ms, q.deadline_elapsed_ms, q.deadline_boot_id, q.left_ms, q.default_answer
 FROM requests q JOIN runs r ON r.run_id = q.run_id
 LEFT JOIN contents cp ON cp.digest = q.prompt_digest LEFT JOIN contents ca ON ca.digest = q.answer_digest
 WHERE q.run_id = :run_id ORDER BY q.created_wall_ms DESC, q.attempt DESC LIMIT 1

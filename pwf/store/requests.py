@@ -12,7 +12,7 @@ import msgspec
 from pwf.errors import Ambiguous, Conflict, NotFound, Rejected
 from pwf.protocol.kinds import REQUESTS, RequestKind
 from pwf.protocol.operations import Answered
-from pwf.store import moves, place
+from pwf.store import moves, place, request_clock
 from pwf.store.change import changing
 from pwf.store.once import Done, once
 from pwf.store.queries import load_queries
@@ -122,6 +122,9 @@ class StoredRequest(NamedTuple):
     answer_digest: str | None
     answered_by: str | None
     revision: int
+    deadline_wall_ms: int | None
+    deadline_elapsed_ms: int | None
+    deadline_boot_id: str | None
 
 
 def load_request(tx: Tx, request_id: str) -> StoredRequest:
@@ -143,6 +146,14 @@ def is_repeat(tx: Tx, asked: StoredRequest, run: RunState, value: bytes, verb: s
         )
     if asked.status == "cancelled":
         raise Rejected(f"request {asked.request_id} is closed: its run {run.run_id} is {run.shown_status}")
+    left_ms = request_clock.left_ms(
+        tx, asked.deadline_wall_ms, asked.deadline_elapsed_ms, asked.deadline_boot_id
+    )
+    if left_ms is not None and left_ms <= 0:
+        raise Conflict(
+            f"the time to answer request {asked.request_id} is over",
+            hint=f"pwf show {run.run_id} says what came of it",
+        )
     if run.status != "waiting" or run.attempts != asked.attempt:
         raise Conflict(f"request {asked.request_id} does not belong to what run {run.run_id} does now")
     return False

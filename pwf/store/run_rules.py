@@ -24,6 +24,10 @@ _RULES: dict[str, tuple[str, str]] = {
     "held_loose": ("the run is held, but without a reason, or is queued, asked or owned as well", _CANCEL),
     "request_stray": ("a request is open, but its run does not wait for it", _CANCEL),
     "answer_lost": ("a request was settled, but its step has not ended with that answer", _SHOW),
+    "clock_misplaced": (
+        "the run is held and the time of its request passes, or it is not and the time stands still",
+        "pwf pause {name}, then pwf resume {name}",
+    ),
     "position_miscounted": ("the run's position is not the newest visit of its node", _SHOW),
     "attempts_miscounted": ("the run's attempts are not numbered as counted", _SHOW),
     "ambiguous_loose": ("an effect is ambiguous, but its run is not held for it", _CANCEL),
@@ -50,6 +54,7 @@ _AMONG = {
     "waiting_unasked": "waiting",
     "held_loose": "held",
     "request_stray": "waiting",
+    "clock_misplaced": "waiting",
     "ambiguous_loose": "",
 }
 

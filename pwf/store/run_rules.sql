@@ -61,6 +61,12 @@ SELECT q.run_id FROM requests q JOIN runs r ON r.run_id = q.run_id WHERE q.statu
   AND NOT EXISTS (SELECT 1 FROM attempts a WHERE a.run_no = r.run_no AND a.attempt = q.attempt
     AND a.status = 'completed' AND a.output IS q.answer AND a.output_digest IS q.answer_digest)
 
+-- name: clock_misplaced
+-- The time of an open request passes while its run is not held, and only then.
+SELECT q.run_id FROM requests q JOIN runs r ON r.run_id = q.run_id
+WHERE q.status = 'pending' AND r.status = 'waiting'
+  AND CASE WHEN r.hold IS NULL THEN q.left_ms IS NOT NULL ELSE q.deadline_wall_ms IS NOT NULL END
+
 -- name: position_miscounted
 -- The visits add up to the steps taken, and the position is its node's newest. (Visits that are no JSON are damage.)
 WITH counted AS (SELECT run_id, steps, visit, node, iif(json_valid(CAST(visits AS TEXT)), CAST(visits AS TEXT), '{}') v

@@ -233,11 +233,22 @@ CREATE TABLE requests(
   schema BLOB,
   answer BLOB, answer_crc32 INTEGER, answer_digest TEXT REFERENCES contents(digest),
   answered_by TEXT,
-  deadline_wall_ms INTEGER,
+  default_answer BLOB, default_answer_crc32 INTEGER, -- the answer when none came in time; NULL: the attempt has timed out
+  deadline_wall_ms INTEGER,                       -- NULL: it waits for ever, or its clock stands still
+  deadline_elapsed_ms INTEGER,                    -- set within the boot that it was asked in; then it decides
+  deadline_boot_id TEXT,
+  left_ms INTEGER CHECK (left_ms >= 0),           -- of its time, while its run is held: the clock stands still
   created_wall_ms INTEGER NOT NULL,
   settled_wall_ms INTEGER,
-  CHECK ((status = 'pending') = (settled_wall_ms IS NULL))
+  CHECK ((status = 'pending') = (settled_wall_ms IS NULL)),
+  CHECK ((deadline_elapsed_ms IS NULL) = (deadline_boot_id IS NULL)),
+  CHECK ((deadline_elapsed_ms IS NOT NULL) <= (deadline_wall_ms IS NOT NULL)),
+  CHECK ((left_ms IS NOT NULL) <= (deadline_wall_ms IS NULL))
 ) STRICT, WITHOUT ROWID;
+CREATE INDEX requests_due_wall ON requests(deadline_wall_ms)
+  WHERE status = 'pending' AND deadline_wall_ms IS NOT NULL AND deadline_elapsed_ms IS NULL;
+CREATE INDEX requests_due_elapsed ON requests(deadline_elapsed_ms)
+  WHERE status = 'pending' AND deadline_elapsed_ms IS NOT NULL;
 CREATE UNIQUE INDEX one_open_request ON requests(run_id) WHERE status = 'pending';
 CREATE INDEX requests_by_age ON requests(status, created_wall_ms);
 CREATE INDEX requests_by_run ON requests(run_id, created_wall_ms);

@@ -67,6 +67,7 @@ ENCODED: dict[tuple[str, str], Any] = {
     ("attempts", "survivors"): tuple[Survivor, ...],
     ("requests", "prompt"): Any,
     ("requests", "schema"): dict[str, Any],
+    ("requests", "default_answer"): Any,
     ("requests", "answer"): Any,
     ("effects", "request"): Any,
     ("effects", "output"): Any,

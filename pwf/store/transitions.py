@@ -167,7 +167,7 @@ def _apply(tx: Tx, run: RunState, graph: Graph, message: Sequenced, *, may_go: b
     moves.note_said(tx, run, message)
     moves.note_traces(tx, run, message.attempt, message.printed, message.survivors)
     if isinstance(message, Ask):
-        _ask(tx, run, message)
+        _ask(tx, run, graph.node(run.node), message)
     else:
         _wait(tx, run, message)
     part(tx, run)
@@ -235,8 +235,9 @@ def _stored(value: Value | None) -> moves.Stored:
     return moves.Stored(inline=bytes(value.json))
 
 
-def _ask(tx: Tx, run: RunState, message: Ask) -> None:
+def _ask(tx: Tx, run: RunState, node: NodeSpec, message: Ask) -> None:
     prompt = _stored(message.prompt)
+    default = moves.NOTHING if node.default is None else moves.Stored(inline=node.default.encode())
     request_id = tx.ids.new()
     tx.run(
         Q.add_request,
@@ -251,7 +252,9 @@ def _ask(tx: Tx, run: RunState, message: Ask) -> None:
             "prompt_crc32": prompt.crc32,
             "prompt_digest": prompt.digest,
             "schema": None if message.schema is None else encode(message.schema),
-            "deadline": None if message.timeout_ms is None else tx.now.wall_ms + message.timeout_ms,
+            "default_answer": default.inline,
+            "default_answer_crc32": default.crc32,
+            "left_ms": message.timeout_ms,
             "now": tx.now.wall_ms,
         },
     )

@@ -5,11 +5,9 @@
 SELECT verdict, said FROM attempts WHERE run_no = :run_no AND generation = :generation AND seq = :seq
 
 -- name: add_request
--- A durable question.
+-- A durable question. Its clock goes when the run is placed to wait for it.
 INSERT INTO requests(request_id, run_id, node, visit, attempt, kind, status, prompt, prompt_crc32,
-  prompt_digest, schema,
-  deadline_wall_ms, created_wall_ms)
+  prompt_digest, schema, default_answer, default_answer_crc32, left_ms, created_wall_ms)
 VALUES (:request_id, :run_id, :node, :visit, :attempt, :kind, 'pending', :prompt, :prompt_crc32,
-  :prompt_digest, :schema,
-  :deadline, :now)
+  :prompt_digest, :schema, :default_answer, :default_answer_crc32, :left_ms, :now)
 

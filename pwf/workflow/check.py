@@ -16,6 +16,7 @@ from pwf.ids import check_id
 from pwf.protocol.graph import EffectSpec, Isolate, NodeSpec, WorkflowGraph
 from pwf.protocol.kinds import KINDS
 from pwf.workflow.callables import is_async, misfit
+from pwf.workflow.deadline import default_fault, unsettled
 from pwf.workflow.faults import Faults
 from pwf.workflow.nodes import Node, NodeDef, Waited
 from pwf.workflow.schema import ANNOTATION_ERRORS, annotation_of, closed, decoder_of, schema_of
@@ -50,6 +51,7 @@ def checked(flow: Written) -> tuple[WorkflowGraph, dict[str, NodeDef]]:
         for switch in drawn.switches_of(node):
             check_switch(switch, types[node.id], faults)
         _check_ways(node, drawn, faults)
+        _check_deadline(node, drawn, types[node.id], faults)
     _check_reached(flow, drawn, faults)
     faults.raise_any()
     nodes = {node.id: _definition(node, drawn, types[node.id]) for node in flow.nodes}
@@ -202,6 +204,12 @@ def _check_ways(node: Node[Any], drawn: Drawn, faults: Faults) -> None:
                 f"leads on when {node.kind} node {node.id!r} {_verb(outcome)}, which never happens",
                 f"a {node.kind} only ends {facts.ends}",
             )
+        elif outcome == "timed_out" and facts.has_deadline and node.deadline is None:
+            faults.add(
+                place,
+                f"leads on when nobody answers node {node.id!r} in time, which waits for ever",
+                f"give {node.id!r} a timeout, or remove this way",
+            )
         elif outcome == "timed_out" and node.timeout_ms is None:
             faults.add(
                 place,
@@ -219,6 +227,21 @@ def _check_ways(node: Node[Any], drawn: Drawn, faults: Faults) -> None:
                 f"leads on when node {node.id!r} times out, when nobody knows if its effect happened",
                 "add observe= to manual(…): this way is taken once it answers not_applied()",
             )
+
+
+def _check_deadline(
+    node: Node[Any], drawn: Drawn, types: tuple[Any, dict[str, Any] | None], faults: Faults
+) -> None:
+    """What follows when a question is not answered in time, where it has a deadline."""
+    if node.deadline is None:
+        return
+    wrong = unsettled(node.deadline, node.id, {outcome for outcome, _ in drawn.outcomes_of(node)})
+    if wrong is not None and not drawn.broken:
+        faults.node(node, *wrong)
+    if node.deadline.default is not None:
+        found = default_fault(node.deadline.default, *types, _definition(node, drawn, types).spec)
+        if found is not None:
+            faults.node(node, f"has a default that {found}", "give what an answer could be")
 
 
 def _verb(outcome: str) -> str:
@@ -261,6 +284,8 @@ def _definition(node: Node[Any], drawn: Drawn, types: tuple[Any, dict[str, Any] 
         if node.effect is None
         else EffectSpec(mode=node.effect.mode, type=node.effect.type, observable=observe is not None),
         returns=schema if facts.returns_output or facts.asks else None,  # else the kind says it
+        open_ms=None if node.deadline is None else node.deadline.open_ms,
+        default=None if node.deadline is None else node.deadline.default,
         ways=drawn.ways_of(node),
     )
     return NodeDef(

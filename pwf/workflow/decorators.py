@@ -12,6 +12,7 @@ from typing import Any, Generic, Protocol, TypeVar, cast, overload
 
 from pwf.protocol.kinds import NodeKind
 from pwf.workflow.context import Context
+from pwf.workflow.deadline import NONE_GIVEN
 from pwf.workflow.effects import Effect
 from pwf.workflow.nodes import Node, Waited
 from pwf.workflow.register import DEFAULT_TIMEOUT, NodeOptions, make_node
@@ -195,11 +196,25 @@ class Decorators(Generic[InputT]):
     def checkpoint(self, fn: EitherFunction[InputT, Any], /) -> Node[Any]: ...
     @overload
     def checkpoint(
-        self, fn: None = None, /, *, returns: type[T], id: str | None = None
+        self,
+        fn: None = None,
+        /,
+        *,
+        returns: type[T],
+        timeout: timedelta | None = None,
+        default: T = ...,
+        id: str | None = None,
     ) -> Callable[[EitherFunction[InputT, Any]], Node[T]]: ...
     @overload
     def checkpoint(
-        self, fn: None = None, /, *, returns: dict[str, Any] | None = None, id: str | None = None
+        self,
+        fn: None = None,
+        /,
+        *,
+        returns: dict[str, Any] | None = None,
+        timeout: timedelta | None = None,
+        default: Any = ...,
+        id: str | None = None,
     ) -> Callable[[EitherFunction[InputT, Any]], Node[Any]]: ...
     def checkpoint(
         self,
@@ -207,17 +222,21 @@ class Decorators(Generic[InputT]):
         /,
         *,
         returns: Any = None,
+        timeout: timedelta | None = None,
+        default: Any = NONE_GIVEN,
         id: str | None = None,
         retry: None = None,
         effect: None = None,
-        timeout: Any = DEFAULT_TIMEOUT,
     ) -> Any:
         """A question, holding no process: the function returns the prompt (any JSON), the answer is the
         output.
 
-        With `returns` only an answer of that type is taken.
+        With `returns` only an answer of that type is taken. With `timeout` it is open for that time, a pause not
+        counted; then `default` is the answer, or, where there is none, the way out `timed_out` is taken.
         """
-        options = NodeOptions(id=id, returns=returns, timeout=timeout, retry=retry, effect=effect)
+        options = NodeOptions(
+            id=id, returns=returns, timeout=timeout, default=default, retry=retry, effect=effect
+        )
         return self._decorate("checkpoint", fn, options)
 
     @overload

@@ -14,6 +14,7 @@ from pwf.errors import InvalidValue
 from pwf.protocol.graph import EffectSpec, NodeSpec, RetrySpec
 from pwf.protocol.kinds import NodeKind
 from pwf.values import VALUE_BYTES_MAX, canonical
+from pwf.workflow.deadline import Deadline
 from pwf.workflow.effects import Effect, Observation
 from pwf.workflow.round_trip import what_is_lost
 from pwf.workflow.routes import Chain, Outcomes, Switch, cases_of, join
@@ -140,6 +141,7 @@ class Node(Generic[T]):
         effect: Effect | None = None,
         returns: Any = None,  # a type or a JSON Schema; None: taken from the annotation
         shell: ShellOptions | None = None,
+        deadline: Deadline | None = None,  # of its question; None: it waits for ever
     ) -> None:
         self.workflow = workflow
         self.kind = kind
@@ -151,6 +153,7 @@ class Node(Generic[T]):
         self.effect = effect
         self.returns = returns
         self.shell = shell
+        self.deadline = deadline
         self.__doc__ = inspect.getdoc(fn)
         self.__name__ = id
         self.__wrapped__ = fn

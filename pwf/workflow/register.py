@@ -13,6 +13,7 @@ from pwf.ids import ID_LENGTH_MAX, is_node_id
 from pwf.protocol.graph import DEFAULT_TIMEOUT_MS, RetrySpec
 from pwf.protocol.kinds import KINDS, NodeKind
 from pwf.workflow.callables import misfit
+from pwf.workflow.deadline import NONE_GIVEN, Deadline, deadline
 from pwf.workflow.effects import Effect
 from pwf.workflow.faults import Fault
 from pwf.workflow.nodes import Node
@@ -35,6 +36,7 @@ class NodeOptions:
     retry: Any = None
     effect: Any = None
     shell: Mapping[str, Any] | None = None
+    default: Any = NONE_GIVEN  # of a question that is open for a time only
 
 
 def make_node(flow: Written, kind: NodeKind, fn: Any, options: NodeOptions, decorated: Place) -> Node[Any]:
@@ -67,6 +69,7 @@ def make_node(flow: Written, kind: NodeKind, fn: Any, options: NodeOptions, deco
         effect=_effect(options, fault),
         returns=returns,
         shell=shell_options(options.shell, fault) if options.shell is not None else None,
+        deadline=_deadline(options, fault),
     )
     flow.nodes.append(node)
     return node
@@ -111,6 +114,8 @@ def _check_id(flow: Written, fault: Fault, options: NodeOptions) -> None:
 
 def _timeout(timeout: Any, fault: Fault) -> int | None:
     facts = KINDS[fault.kind]
+    if facts.has_deadline:  # there it is how long the question is open
+        return DEFAULT_TIMEOUT_MS
     if not facts.has_active_timeout and timeout is not DEFAULT_TIMEOUT:
         fault.refuse(
             "has a timeout, and waits without holding anything",
@@ -122,6 +127,12 @@ def _timeout(timeout: Any, fault: Fault) -> int | None:
         return to_ms(timeout, "timeout")
     except InvalidArgument as error:
         fault.refuse(f"is wrong: {error.message}", error.hint)
+
+
+def _deadline(options: NodeOptions, fault: Fault) -> Deadline | None:
+    if not KINDS[fault.kind].has_deadline:
+        return None
+    return deadline(options.timeout, options.default, fault)
 
 
 def _retry(retry: Any, fault: Fault) -> RetrySpec | None:

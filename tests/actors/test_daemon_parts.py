@@ -183,7 +183,7 @@ async def test_a_step_is_noticed_by_the_tick_where_the_kernel_does_not_tell(
 ) -> None:
     monkeypatch.setattr("pwf.actors.runs.clock_watch.open_clock_steps", lambda: None)
     clock, woken = Clock(), []
-    watch = ClockWatch(clock, lambda: woken.append(trio.current_time()), NoLog())
+    watch = ClockWatch(clock, (lambda: woken.append(trio.current_time()),), NoLog())
     async with trio.open_nursery() as nursery:
         nursery.start_soon(watch.run)
         await trio.sleep(TICK_S * 2.5)

@@ -44,6 +44,7 @@ RANKS = {
         "processes",
         "claim",
         "runs",
+        "decisions",
         "upkeep",
         "operations",
         "door",

@@ -4,7 +4,7 @@ Owns the kernel's notifier. Promises: a step or a sleep is noticed at once where
 and within `TICK_S` elsewhere. The design's one-second tick is not needed for that: a tick compares three
 clock readings every five seconds, which a daemon that must cost under 0.1 % of a core can afford. Carries
 no facts: the woken re-read.
-In: the clocks. Out: `on_step`. If it dies, the daemon ends.
+In: the clocks. Out: `timers`, which it wakes. If it dies, the daemon ends.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ class ClockWatch:
     def __init__(
         self,
         clock: Clock,
-        on_step: Callable[[], None],
+        timers: tuple[Callable[[], None], ...],
         log: Log,
         open_steps: Callable[[], ClockSteps | None] = open_clock_steps,
     ) -> None:
         self._open_steps = open_steps
         self._clock = clock
-        self._on_step = on_step
+        self._timers = timers
         self._log = log
         self._last = clock.now()
 
@@ -65,7 +65,8 @@ class ClockWatch:
         stepped_ms, slept_ms = moved(before, self._last)
         if told or abs(stepped_ms) >= STEP_MS or slept_ms >= STEP_MS:
             self._log("clock.stepped", wall_ms=stepped_ms, slept_ms=slept_ms)
-            self._on_step()
+            for wake in self._timers:
+                wake()
 
 
 def moved(before: Now, after: Now) -> tuple[int, int]:

@@ -1,0 +1,91 @@
+"""Deadlines of requests: what is due next, found by an index, and what becomes of a run whose question stays open.
+
+One is settled in one transaction: its default is the answer, or its attempt has timed out. Only requests of runs that
+wait for them have a clock that goes (`request_clock`), so no run that is live, launching or held is ever touched.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+import msgspec
+
+from pwf.protocol.runner import StepError
+from pwf.store import moves
+from pwf.store.broken import isolated
+from pwf.store.change import changing
+from pwf.store.queries import load_queries
+from pwf.store.queue import complete_parked
+from pwf.store.state import RunState, encode, graph_of, load_run
+from pwf.store.tx import Tx
+
+Q = load_queries(__file__)
+
+TIMEOUT = "timeout"  # who answered, and who did it, in the history
+
+
+class NextDeadline(msgspec.Struct, frozen=True, kw_only=True):
+    """`in_ms`: until the nearest deadline, 0 when it is over; None: there is none."""
+
+    in_ms: int | None = None
+
+
+def next_deadline(tx: Tx, _: None = None) -> NextDeadline:
+    """How long until `time_out` finds something to do."""
+    found = _nearest(tx)
+    return NextDeadline() if found is None else NextDeadline(in_ms=max(0, found[0]))
+
+
+def time_out(tx: Tx, _: None = None) -> str | None:
+    """Settle the request whose time has been over for the longest; its id, or None where none is due.
+
+    A run that can't be handled is parked as broken, which stops the clock of its request: nobody waits behind it.
+    """
+    found = _nearest(tx)
+    if found is None or found[0] > 0:
+        return None
+    request_id, run_id = found[1:]
+    isolated(tx, run_id, partial(_time_out, tx, request_id, run_id))
+    tx.changed("requests")
+    return request_id
+
+
+def _nearest(tx: Tx) -> tuple[int, str, str] | None:
+    """(milliseconds left, request, run) of what is due first."""
+    found: list[tuple[int, str, str]] = []
+    for sql, now_ms in ((Q.next_by_wall, tx.now.wall_ms), (Q.next_by_elapsed, tx.now.elapsed_ms)):
+        row = tx.one(sql)
+        if row is not None:
+            found.append((row[2] - now_ms, str(row[0]), str(row[1])))
+    return min(found, default=None)
+
+
+def _time_out(tx: Tx, request_id: str, run_id: str) -> None:
+    run = load_run(tx, run_id)
+    row = tx.one(Q.asked, {"request_id": request_id})
+    assert row is not None, "an index has found it"
+    attempt, default = row
+    settle = {"request_id": request_id, "by": TIMEOUT, "now": tx.now.wall_ms}
+    if run.ended:  # a broken rule, which must not keep others waiting
+        tx.run(Q.expire, settle)
+        return
+    assert (run.status, run.hold, run.attempts) == ("waiting", None, attempt), (
+        "a clock that goes is a run that waits"
+    )
+    with changing(tx, run):
+        if default is None:
+            tx.run(Q.expire, settle)
+            _expire_parked(tx, run)
+        else:
+            tx.run(Q.settle, settle)
+            complete_parked(tx, run, default, actor=TIMEOUT)
+
+
+def _expire_parked(tx: Tx, run: RunState) -> None:
+    graph = graph_of(tx, run.definition_id)
+    error = StepError(code="timed_out", message="nobody answered in time", node=run.node)
+    then = moves.follow(run, graph.node(run.node), "timed_out", None)
+    facts: dict[str, object] = {"node": run.node, "attempt": run.attempts, "outcome": "timed_out"}
+    moves.end_attempt(tx, run, "timed_out", error=encode(error))
+    moves.take(tx, run, graph, then, "timed_out", moves.NOTHING, error, go=False)
+    moves.note(tx, run, "step_finished", TIMEOUT, moves.after_facts(facts, run, then))
