@@ -125,6 +125,8 @@ def show_question(client: SyncClient, request: RequestView, out: Out) -> None:
     out.print(indent(prompt_text(prompt)))
     for line in form.form_lines(request.schema):
         out.print(out.paint(f"    {text.line(line)}", "dim"))
+    if request.deadline_ms is not None:
+        out.print(out.paint(f"    {form.waits(request, out.now_ms())}", "dim"))
 
 
 def prompt_text(data: bytes) -> str:

@@ -101,7 +101,6 @@ def requests(options: argparse.Namespace, out: Out) -> int:
     heads = ["REQUEST", "KIND", "RUN", "NODE", "STATUS", "AGE", "WAITS", "TAKES", "PROMPT"]
     rows: list[list[str]] = []
     for request in listed.requests:
-        deadline = "for ever" if request.deadline_ms is None else text.until(request.deadline_ms, now_ms)
         rows.append(
             [
                 text.line(request.request_id, 24),
@@ -110,7 +109,7 @@ def requests(options: argparse.Namespace, out: Out) -> int:
                 f"{text.line(request.workflow, 24)}.{text.line(request.node, 24)}",
                 request.status,
                 text.age(request.created_ms, now_ms),
-                deadline if request.status == "pending" else "-",
+                form.waits(request, now_ms),
                 text.line(form.form_line(request.schema), 40),
                 text.brief(request.prompt, 120),
             ]

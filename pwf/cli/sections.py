@@ -111,8 +111,7 @@ def _request(view: RunView, now_ms: int, out: Out) -> None:
     _fact("from", f"{text.line(request.node)} ({request.kind})", out)
     _fact("asked", text.ago(request.created_ms, now_ms), out)
     _fact("prompt", text.brief(request.prompt, min(VALUE_CELLS, out.width - 16)), out)
-    deadline = "waits for ever" if request.deadline_ms is None else text.until(request.deadline_ms, now_ms)
-    _fact("deadline", deadline, out)
+    _fact("waits", form.waits(request, now_ms), out)
     for name, line in form.answer_lines(request):
         _fact(name, line, out)
 

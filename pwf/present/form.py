@@ -72,6 +72,24 @@ def answer_lines(request: RequestView) -> list[tuple[str, str]]:
     return [*lines, ("type", f"pwf {verb} {request_id} {text.line(example(request.schema))}")]
 
 
+def waits(request: RequestView, now_ms: int) -> str:
+    """How long it is open, and what follows then; `-` of one that is closed. A safe line."""
+    if request.status != "pending":
+        return "-"
+    if request.left_ms is not None:
+        until = f"another {text.duration(request.left_ms)} once its run goes on"
+    elif request.deadline_ms is None:
+        return "for ever"
+    else:
+        until = text.until(request.deadline_ms, now_ms)
+    after = (
+        "timed out"
+        if request.default is None
+        else f"the answer is {text.brief(request.default, DEFAULT_SHOWN)}"
+    )
+    return f"{until}, then {after}"
+
+
 def alternatives(part: Any, root: dict[str, Any]) -> list[dict[str, Any]]:
     """The types that a value may have, references followed. Empty: any JSON."""
     found: list[dict[str, Any]] = []

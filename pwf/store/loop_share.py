@@ -28,11 +28,13 @@ from pwf.store.batch import Batch, Job, Writer
 from pwf.store.control import cancel, hold_run, pause, resume
 from pwf.store.custody import runner_gone, runners_gone, standing_stretch
 from pwf.store.daemon import release, renew
+from pwf.store.deadlines import time_out
 from pwf.store.effects import resolve_effect
 from pwf.store.home import claim_home, last_owner
 from pwf.store.launch import runner_started
 from pwf.store.queue import admit, rebase, start_admitted
 from pwf.store.receipts import drop_receipts
+from pwf.store.request_clock import rebase_deadlines
 from pwf.store.requests import answer
 from pwf.store.restart import look_restart, restart_run
 from pwf.store.retention import drop_definitions, drop_environments, prune_tree, record_prune
@@ -74,6 +76,7 @@ SHORT: frozenset[Callable[..., Any]] = frozenset(
         start_admitted,
         start_run,
         submit,
+        time_out,
     }
 )
 
@@ -91,6 +94,7 @@ LONG: frozenset[Callable[..., Any]] = frozenset(
         prune_tree,
         put_chunk,
         rebase,
+        rebase_deadlines,
         runners_gone,
         standing_stretch,
     }

@@ -30,7 +30,7 @@ def stop(tx: Tx, run_id: str) -> None:
     )
 
 
-def rebase(tx: Tx, _: None = None) -> int:
+def rebase_deadlines(tx: Tx, _: None = None) -> int:
     """At start, once: deadlines of an earlier boot go by the wall clock from now on; returns how many there were."""
     return tx.run(Q.rebase, {"boot_id": tx.now.boot_id})
 

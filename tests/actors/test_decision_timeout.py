@@ -9,7 +9,7 @@ from pwf.actors.base.changes import Changes
 from pwf.actors.decisions.decision_timeout import REREAD_S, DecisionTimeout
 from pwf.errors import DiskFull
 from pwf.store.deadlines import NextDeadline, next_deadline, time_out
-from pwf.store.request_clock import rebase
+from pwf.store.request_clock import rebase_deadlines
 from tests.actors.no_log import NoLog
 
 
@@ -49,7 +49,7 @@ class FakeStore:
         if self.down:
             self.down -= 1
             raise DiskFull("just now")
-        if handler is rebase:
+        if handler is rebase_deadlines:
             self.rebased += 1
             return 0
         assert handler is time_out

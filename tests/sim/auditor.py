@@ -24,6 +24,7 @@ from tests.sim.holds import Holds
 from tests.sim.ledger import Ledger
 from tests.sim.model import DIED, ENDS, RunModel, path_fault
 from tests.sim.promises import Promises
+from tests.sim.questions import Questions
 from tests.sim.said import Said
 from tests.sim.steering import Steering
 from tests.sim.waits import Waits
@@ -58,6 +59,7 @@ class Auditor:
         self.steering = Steering(lambda: self.commits)
         self.ledger = Ledger(self, world.outside)
         self.waits = Waits(self, world)
+        self.questions = Questions(self, world)
         self.holds = Holds(self)
         self.said = Said(self, world)
         self.promises = Promises(self)
@@ -148,6 +150,7 @@ class Auditor:
             self.check(self.steering.might("", "state.prune"), f"nobody has pruned: {name}")
             self.ledger.gone(run.run_id)
             self.waits.gone(run.run_id)
+            self.questions.gone(run.run_id)
             self.endings.gone(run.run_id)
             del self._revisions[name], self.runs[run.run_id]
             self.pruned.add(run.run_id)
@@ -177,6 +180,7 @@ class Auditor:
         attempts = self.said.look(new, self.attempts(run_id))
         self.holds.look(old, new, attempts, ambiguous=ambiguous)
         self.waits.look(new, attempts)
+        self.questions.look(new, attempts)
         self.endings.look(new, attempts)
         self.blame.look(old, new, attempts)
         fault = path_fault(self._world.models[new.workflow], new, attempts)

@@ -282,6 +282,7 @@ class SimClient:
             if cursor is None:
                 break
         self._world.auditor.waits.none_is_late(self._world.auditor.runs)
+        self._world.auditor.questions.none_is_late()
         await self._recover()
         await self._answer(kind=True)
         for run in runs:

@@ -258,7 +258,10 @@ class SimRunner:
     async def _ask(self, kind: RequestKind) -> None:
         self._seq += 1
         prompt = Value(json=msgspec.Raw(b'"go on?"'), size=8)
-        await self._say(Ask(seq=self._seq, attempt=self._attempt, kind=kind, prompt=prompt))
+        open_ms = self._model.nodes[self._node].open_ms
+        await self._say(
+            Ask(seq=self._seq, attempt=self._attempt, kind=kind, prompt=prompt, timeout_ms=open_ms)
+        )
 
     async def _finish(self, node: NodeModel, end: Ended) -> bool:
         self._failed |= end.outcome != "completed"

@@ -11,10 +11,12 @@ from hashlib import sha256
 from typing import Any
 
 from pwf.protocol.frames import Request
-from pwf.protocol.kinds import KINDS, NodeKind
+from pwf.protocol.kinds import KINDS
 from tests.sim.model import RunModel
+from tests.sim.questions import NOBODY
+from tests.sim.workload import NodeModel
 
-_REQUEST = """SELECT q.request_id, q.answer, q.answer_digest FROM requests q
+_REQUEST = """SELECT q.request_id, q.answer, q.answer_digest, q.answered_by FROM requests q
 WHERE q.run_id = ? AND q.attempt = ? AND q.status = 'settled'"""
 _INPUT = "SELECT input, input_digest FROM runs WHERE run_id = ?"
 
@@ -70,7 +72,7 @@ class Said:
             data = self._stored.get(key)
             if status == "completed" and data is None:
                 data = self.bytes_of(output, name)
-                self._check_origin(key, nodes[node].kind, generation, data)
+                self._check_origin(key, nodes[node], generation, data)
                 self._stored[key] = data or b""
             elif status == "completed" and name is None:
                 self._auditor.check(output == data, f"the output of {key} never changes: {output!r}")
@@ -82,17 +84,20 @@ class Said:
         return whole
 
     def _check_origin(
-        self, key: tuple[str, int], kind: NodeKind, generation: int, data: bytes | None
+        self, key: tuple[str, int], node: NodeModel, generation: int, data: bytes | None
     ) -> None:
         run_id, number = key
+        kind = node.kind
         legal = {output for of, output in self._sent.get(key, ()) if of == generation}
         if KINDS[kind].sets_timer:
             legal = {data} if data is not None and _is_time(data) else set()
         elif KINDS[kind].asks is not None:
-            for request_id, answer, name in self._auditor.rows(_REQUEST, run_id, number):
+            for request_id, answer, name, by in self._auditor.rows(_REQUEST, run_id, number):
                 given = self.bytes_of(answer, name)
                 fine = given in self._answers.get(request_id, ())
-                self._auditor.check(fine, f"{request_id} has an answer that somebody gave: {given!r}")
+                if by == NOBODY:
+                    fine = node.default is not None and given == compact(node.default)
+                self._auditor.check(fine, f"{request_id} has an answer that somebody gave: {given!r} {by}")
                 legal = {given} if given is not None else set()
         else:
             words = self._words.get(run_id, set())

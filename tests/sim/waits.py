@@ -53,9 +53,10 @@ class Waits:
 
     def read(self, now: Now) -> None:
         """The daemon reads the clocks."""
-        self._readings.append((self._moment(), now.wall_ms))
+        self._readings.append((self.moment(), now.wall_ms))
 
-    def _moment(self) -> Moment:
+    def moment(self) -> Moment:
+        """Just now."""
         return Moment(self._world.machine.true_ms, self._world.machine.steps)
 
     def looked(self) -> None:
@@ -68,8 +69,9 @@ class Waits:
     def _shown(self, waiting: str | tuple[str, int]) -> int:
         return max(self._shown_ms.pop(waiting, 0), self._latest_wall_ms())
 
-    def _earliest(self) -> Moment:
-        return self._readings[0][0] if self._readings else self._moment()
+    def earliest(self) -> Moment:
+        """When the last commit may have been decided first."""
+        return self._readings[0][0] if self._readings else self.moment()
 
     def earliest_wall_ms(self) -> int:
         """What the clock showed at the earliest when the last commit was decided."""
@@ -84,7 +86,7 @@ class Waits:
 
     def timer_asked(self, run_id: str, message: Any) -> None:
         """A runner is about to ask for a timer."""
-        timer = Timer(self._moment(), message.delay_ms, message.wall_ms)
+        timer = Timer(self.moment(), message.delay_ms, message.wall_ms)
         self._asked.setdefault((run_id, message.attempt), timer)
         self._shown_ms.setdefault((run_id, message.attempt), 0)
 
@@ -115,7 +117,7 @@ class Waits:
                 del self._asked[key]
                 self._shown_ms.pop(key, None)
             if status in FAILED:
-                self._failed.setdefault(key, self._earliest())
+                self._failed.setdefault(key, self.earliest())
             before = self._failed.get((run.run_id, number - 1))
             if before is not None and number > self._known.get(run.run_id, 0):
                 failures = _failures(attempts[: number - 1], node, visit)
@@ -126,7 +128,7 @@ class Waits:
 
     def _fired_in_time(self, key: tuple[str, int], timer: Timer) -> None:
         if timer.delay_ms is not None:
-            now = self._moment()
+            now = self.moment()
             early_ms = timer.at.true_ms + timer.delay_ms - now.true_ms
             early_ms = early_ms if timer.at.steps == now.steps else 0
         else:
@@ -134,7 +136,7 @@ class Waits:
         self._auditor.check(early_ms <= 0, f"the timer {key} does not fire {early_ms} ms too early: {timer}")
 
     def _tried_in_time(self, key: tuple[str, int], failed: Moment, backoff_ms: int) -> None:
-        now = self._moment()
+        now = self.moment()
         early_ms = failed.true_ms + backoff_ms - now.true_ms
         fine = early_ms <= 0 or failed.steps != now.steps
         self._auditor.check(fine, f"attempt {key} waits for its back-off of {backoff_ms} ms, {early_ms} more")

@@ -19,7 +19,7 @@ from pwf.protocol.graph import (
     WorkflowGraph,
 )
 from pwf.protocol.kinds import KINDS, NodeKind
-from pwf.values import digest
+from pwf.values import canonical, digest
 
 DRAWN = tuple(kind for kind, facts in KINDS.items() for _ in range(2 if facts.returns_output else 1))
 PURE = tuple(kind for kind in DRAWN if KINDS[kind].pure)
@@ -40,6 +40,8 @@ class NodeModel:
     retries: int = 0
     backoff_ms: int = 0
     timeout_ms: int | None = None
+    open_ms: int | None = None  # of its question
+    default: dict[str, str] | None = None  # the answer when none comes in time
     ways: dict[str, str | dict[str, str]] = field(default_factory=dict)
 
     def follow(self, outcome: str, output: object) -> object:
@@ -64,6 +66,8 @@ class NodeModel:
             timeout_ms=self.timeout_ms,
             retry=retry,
             effect=effect,
+            open_ms=self.open_ms,
+            default=None if self.default is None else canonical(self.default).decode(),
             ways=ways,
         )
 
@@ -129,6 +133,10 @@ def _draw_node(
         node.timeout_ms = chance.choice([600, 3_000, 10_000])
         if chance.random() < 0.4 and (node.effect != "manual" or node.observable):
             node.retries, node.backoff_ms = chance.randint(1, 2), chance.choice([0, 500, 5_000])
+    if KINDS[node.kind].has_deadline and chance.random() < 0.6:
+        node.open_ms = chance.choice([500, 5_000, 20_000])
+        if chance.random() < 0.5:
+            node.default = {"go": chance.choice(CHOICES)}
     if after:
         onward = chance.choice(after[:2])
         looping = chance.random() < 0.25
@@ -137,4 +145,6 @@ def _draw_node(
             for outcome in ("failed", "timed_out"):
                 if chance.random() < 0.4:
                     node.ways[outcome] = chance.choice(after)
+        if node.open_ms is not None and node.default is None:
+            node.ways["timed_out"] = chance.choice(after)
     return node

@@ -127,7 +127,7 @@ def test_the_machines_sleep_counts(world):
 def test_across_a_reboot_the_wall_clock_says_what_is_left(world):
     ask(world)
     world.reboot(away_ms=HOUR - 10)
-    assert world.do(request_clock.rebase) == 1
+    assert world.do(request_clock.rebase_deadlines) == 1
     assert in_ms(world) == 10
     world.clock.forward(10)
     assert world.do(time_out) is not None
@@ -136,7 +136,7 @@ def test_across_a_reboot_the_wall_clock_says_what_is_left(world):
 def test_a_deadline_that_passed_while_no_daemon_ran_is_settled_at_the_next_start(world):
     ask(world)
     world.reboot(away_ms=5 * HOUR)
-    world.do(request_clock.rebase)
+    world.do(request_clock.rebase_deadlines)
     assert world.do(time_out) is not None
 
 
@@ -160,7 +160,7 @@ def test_a_pause_across_a_reboot_keeps_what_is_left(world):
     world.reboot(away_ms=1_000)
     world.pause(run_id)  # before anything was rebased
     world.reboot(away_ms=24 * HOUR)
-    world.do(request_clock.rebase)
+    world.do(request_clock.rebase_deadlines)
     assert world.do(time_out) is None
     world.resume(run_id)
     assert in_ms(world) == HOUR - 1_000

@@ -38,6 +38,12 @@ def answered(world):
     return runner.run_id
 
 
+def paused_question(world):
+    run_id = waiting(world)
+    world.pause(run_id)
+    return run_id
+
+
 def applied(world):
     """A run that goes on after an applied manual effect."""
     runner = world.run(graph(node("a", "action", effect=MANUAL, to="b"), node("b")))
@@ -116,6 +122,12 @@ PLANTED = [
     ("answer_lost", answered, "UPDATE requests SET attempt = 9 WHERE run_id = :run"),
     ("answer_lost", answered, f"UPDATE attempts SET status = 'failed' WHERE run_no = {NO}"),
     ("request_stray", waiting, "UPDATE requests SET attempt = 2 WHERE run_id = :run"),
+    ("clock_misplaced", waiting, "UPDATE requests SET left_ms = 5 WHERE run_id = :run"),
+    (
+        "clock_misplaced",
+        paused_question,
+        "UPDATE requests SET left_ms = NULL, deadline_wall_ms = 5 WHERE run_id = :run",
+    ),
     ("position_miscounted", queued, "UPDATE runs SET steps = 5 WHERE run_id = :run"),
     ("position_miscounted", queued, "UPDATE runs SET visit = 2 WHERE run_id = :run"),
     ("position_miscounted", queued, "UPDATE runs SET node = 'b' WHERE run_id = :run"),

@@ -135,8 +135,8 @@ CASES: dict[str, tuple[str, int, list[str], list[str]]] = {
     "a checkpoint that times out": (
         "@flow.checkpoint\ndef ask(ctx): ...\nflow.graph(ask.on('timed_out') >> ask)",
         7,
-        ["checkpoint node 'ask' times out, which never happens"],
-        ["only ends when it is answered"],
+        ["nobody answers node 'ask' in time, which waits for ever"],
+        ["give 'ask' a timeout"],
     ),
     "a wait with retry": (
         "@flow.wait(retry=Retry(2))\ndef nap(ctx): ...",
@@ -149,6 +149,57 @@ CASES: dict[str, tuple[str, int, list[str], list[str]]] = {
         5,
         ["timeout"],
         ["leave it"],
+    ),
+    "a deadline without what follows": (
+        "@flow.checkpoint(timeout=hours(1))\ndef ask(ctx): ...",
+        5,
+        ["'ask'", "nothing says what follows"],
+        ["default=", 'ask.on("timed_out")'],
+    ),
+    "a deadline with both": (
+        "@flow.checkpoint(timeout=hours(1), default=1)\ndef ask(ctx): ...\n"
+        "flow.graph(ask.on('timed_out') >> ask)",
+        5,
+        ["'ask'", "never taken"],
+        ["remove one"],
+    ),
+    "a default without a deadline": (
+        "@flow.checkpoint(default=None)\ndef ask(ctx): ...",
+        5,
+        ["'ask'", "waits for ever"],
+        ["timeout="],
+    ),
+    "a number as deadline": (
+        "@flow.checkpoint(timeout=20, default=1)\ndef ask(ctx): ...",
+        5,
+        ["'ask'", "no unit"],
+        ["seconds(20)"],
+    ),
+    "a default of another type": (
+        "@flow.checkpoint(returns=Literal['a', 'b'], timeout=hours(1), default='c')\ndef ask(ctx): ...",
+        5,
+        ["'ask'", "not of the declared type", "'c'"],
+        ["what an answer could be"],
+    ),
+    "a default that is no JSON": (
+        "@flow.checkpoint(timeout=hours(1), default=float('nan'))\ndef ask(ctx): ...",
+        5,
+        ["'ask'", "can not be kept"],
+        [],
+    ),
+    "a large default": (
+        "@flow.checkpoint(timeout=hours(1), default='x' * 5_000)\ndef ask(ctx): ...",
+        5,
+        ["'ask'", "can not be kept", "4,096"],
+        [],
+    ),
+    "a default without a case": (
+        "@flow.checkpoint(timeout=hours(1), default='c')\ndef ask(ctx): ...\n"
+        "@flow.compute\ndef b(ctx): ...\n"
+        "flow.graph(ask.switch(a=b))",
+        5,
+        ["'ask'", "leads nowhere", "'c'"],
+        ["what an answer could be"],
     ),
     "a checkpoint with retry": (
         "@flow.checkpoint(retry=Retry(2))\ndef ask(ctx): ...",

@@ -53,7 +53,7 @@ def pause(ctx: Context[Input]):  # type: ignore[no-untyped-def]  # an author wit
     return seconds(ctx[write])
 
 
-@flow.checkpoint(returns=bool)
+@flow.checkpoint(returns=bool, timeout=minutes(5), default=False)
 def ask(ctx: Context[Input]) -> str:
     assert_type(ctx[pause], Waited)
     return "Ship?"

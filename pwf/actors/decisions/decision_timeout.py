@@ -17,7 +17,7 @@ from pwf.actors.base.store_actor import StoreHandle
 from pwf.actors.runs.unreadable import past_unreadable
 from pwf.errors import OutcomeUnknown, Unavailable
 from pwf.store.deadlines import next_deadline, time_out
-from pwf.store.request_clock import rebase
+from pwf.store.request_clock import rebase_deadlines
 
 # --- limits ---------------------------------------------------------------------------------------------------
 
@@ -45,7 +45,7 @@ class DecisionTimeout:
             while True:
                 try:
                     if not rebased:  # before all else: deadlines of an earlier boot go by the wall clock
-                        await self._store.write(rebase, None)
+                        await self._store.write(rebase_deadlines, None)
                         rebased = True
                     due_s = await self._settle()
                 except Unavailable as error:

@@ -1,0 +1,92 @@
+"""The auditor's model of deadlines: nobody's question is closed early or late, and nobody answers after its time.
+
+The time of a question passes while its run waits and is not held. When exactly it begins and ends lies between what
+the daemon has read from the clocks and the commit that is seen a moment later: so two sums are kept, the least and the
+most that can have passed. Where somebody set the clock meanwhile nothing is said: a reboot may have had it decide.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from tests.sim.model import RunModel
+from tests.sim.waits import LATE_MS_MAX, Moment
+
+NOBODY = "timeout"  # who has answered when nobody has
+_BY = "SELECT answered_by FROM requests WHERE run_id = ? AND attempt = ?"
+
+
+@dataclass
+class Open:
+    """A question. `since`: when its time began to pass, at the earliest and at the latest; None: it stands still."""
+
+    attempt: int
+    open_ms: int
+    steps: int  # of the clock, when it was asked
+    least_ms: int = 0
+    most_ms: int = 0
+    since: tuple[Moment, Moment] | None = None
+
+
+class Questions:
+    """Kept by the auditor."""
+
+    def __init__(self, auditor: Any, world: Any) -> None:
+        self._auditor = auditor
+        self._world = world
+        self._open: dict[str, Open] = {}
+
+    def look(self, run: RunModel, attempts: list[tuple[Any, ...]]) -> None:
+        """After a commit that changed the run."""
+        known = self._open.get(run.run_id)
+        if known is not None and (run.status != "waiting" or run.attempts != known.attempt):
+            self._passes(known, going=False)
+            self._close(run, known, attempts[known.attempt - 1][3])
+            known = None
+        if run.status != "waiting":
+            return
+        if known is None:
+            open_ms = self._world.models[run.workflow].nodes[run.node].open_ms
+            if open_ms is None:
+                return
+            steps = self._auditor.waits.earliest().steps
+            known = self._open[run.run_id] = Open(run.attempts, open_ms, steps)
+        self._passes(known, going=run.hold is None)
+
+    def _passes(self, known: Open, *, going: bool) -> None:
+        earliest, latest = self._auditor.waits.earliest(), self._auditor.waits.moment()
+        if known.since is not None and not going:
+            began_first, began_last = known.since
+            known.most_ms += latest.true_ms - began_first.true_ms
+            known.least_ms += max(0, earliest.true_ms - began_last.true_ms)
+            known.since = None
+        elif known.since is None and going:
+            known.since = (earliest, latest)
+
+    def _close(self, run: RunModel, known: Open, status: str) -> None:
+        del self._open[run.run_id]
+        if known.steps != self._world.machine.steps:
+            return
+        ((by,),) = self._auditor.rows(_BY, run.run_id, known.attempt)
+        what = f"the question of {run.run_id}, attempt {known.attempt}, open for {known.open_ms} ms,"
+        if by == NOBODY:
+            early_ms = known.open_ms - known.most_ms
+            self._auditor.check(early_ms <= 0, f"{what} is not closed {early_ms} ms early")
+        elif status == "completed":
+            late_ms = known.least_ms - known.open_ms
+            self._auditor.check(late_ms < 0, f"{what} is not answered by {by} {late_ms} ms late")
+
+    def none_is_late(self) -> None:
+        """While nothing fails, a question whose time is over is not still open (T4)."""
+        now_ms = self._world.machine.true_ms
+        for run_id, known in self._open.items():
+            if known.since is None:
+                continue
+            due_ms = known.since[1].true_ms + max(0, known.open_ms - known.least_ms)
+            late_ms = now_ms - max(due_ms, self._world.calm_since_ms)
+            self._auditor.check(late_ms < LATE_MS_MAX, f"{run_id} is not asked for {late_ms} ms too long")
+
+    def gone(self, run_id: str) -> None:
+        """The run was removed."""
+        self._open.pop(run_id, None)
