@@ -159,9 +159,8 @@ def wire(
         backups=backups.handle,
     )
     door = ports.open_door(Operations(services).handle)
-    decision_timeout = DecisionTimeout(store, changes, log)
-    timers = (scheduler.handle.wake, decision_timeout.wake)
-    clock_watch = ClockWatch(clock, timers, log, ports.open_clock_steps)
+    timeouts = DecisionTimeout(store, changes, log)
+    clock_watch = ClockWatch(clock, (scheduler.handle.wake, timeouts.wake), log, ports.open_clock_steps)
     return Actors(
         claim=server_claim,
         pool=ports.pool,
@@ -170,7 +169,7 @@ def wire(
         views=views,
         scheduler=scheduler,
         clock_watch=clock_watch,
-        decision_timeout=decision_timeout,
+        decision_timeout=timeouts,
         pruner=pruner,
         backups=backups,
         door=door,
