@@ -1,7 +1,9 @@
 """The files that keep what a step prints: `output/RUN/ATTEMPT.out` and `.err` in the home.
 
 Two processes append to one, mostly one after the other: the runner, and the daemon where the runner can't. Promises: a
-file never has more than its limit; where more came, its last line says so; a disk that can't take more ends no step.
+file never has more than its limit; where more came, its last line says so; a disk that can't take more ends no step;
+what comes through a pipe is in the pipe or in the file at any time, so that who moves it may die, but for what is to be
+masked. Where two move something at the same moment, a piece may be lost.
 """
 
 from __future__ import annotations
@@ -38,8 +40,8 @@ class OutputFile:
         self._limit = limit
         self._dropped = 0
         self._fault = ""
-        self._descriptor = -1
-        path = file_of(folder, attempt, stream)
+        self._descriptor = self._spliced = -1
+        self._path = path = file_of(folder, attempt, stream)
         try:
             try:
                 self._descriptor = os.open(path, _FLAGS, 0o600)
@@ -49,6 +51,31 @@ class OutputFile:
                 self._descriptor = os.open(path, _FLAGS, 0o600)
         except OSError as error:
             self._fault = error.strerror or str(error)
+        self._can_splice = hasattr(os, "splice") and not self._fault
+
+    def take(self, end: int) -> int | None:
+        """Append what is in a pipe whose reading end doesn't block, some of it at least; how many bytes that was.
+
+        None for nothing now, 0 when nobody can write there any more.
+        """
+        try:
+            size = os.fstat(self._descriptor).st_size if self._descriptor >= 0 else 0
+            room = self._room - size
+            if self._can_splice and room > 0 and not (self.masks or self._held):
+                return self._splice(end, size, min(room, READ_BYTES))
+        except BlockingIOError:
+            return None
+        except OSError:  # the disk is full, say: that is noticed below
+            self._can_splice = False
+        data = read_now(end)
+        if data:
+            self.write(data)
+        return None if data is None else len(data)
+
+    def _splice(self, end: int, size: int, count: int) -> int:
+        if self._spliced < 0:  # the kernel splices to none that only appends
+            self._spliced = os.open(self._path, os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+        return os.splice(end, self._spliced, count, offset_dst=size, flags=os.SPLICE_F_NONBLOCK)
 
     def write(self, data: bytes) -> None:
         """Append what there is room for, and count the rest."""
@@ -81,8 +108,10 @@ class OutputFile:
             size = os.fstat(self._descriptor).st_size
         except OSError:
             size = 0
-        os.close(self._descriptor)
-        self._descriptor = -1
+        for descriptor in (self._descriptor, self._spliced):
+            if descriptor >= 0:
+                os.close(descriptor)
+        self._descriptor = self._spliced = -1
         return size
 
     def _mark(self, what: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 
@@ -104,3 +105,49 @@ def test_reading_tells_nothing_now_from_nobody_there() -> None:
     os.close(write)
     assert read_now(read) == b""
     os.close(read)
+
+
+def test_what_comes_through_a_pipe_is_in_the_pipe_or_in_the_file_at_any_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read, write = os.pipe()
+    os.set_blocking(read, False)
+    file = OutputFile(str(tmp_path), 1, "out", LIMIT)
+    file.write(b"so far, ")
+    assert file.take(read) is None
+    with monkeypatch.context() as patch:
+        patch.setattr("pwf.protocol.step_output.read_now", lambda end: pytest.fail("it is held in memory"))
+        for piece in (b"one", b"two"):
+            os.write(write, piece)
+            assert file.take(read) == 3
+            assert (tmp_path / "1.out").read_bytes().endswith(piece)
+    os.write(write, b"x" * 2_000)
+    while file.take(read) is not None:
+        pass
+    os.close(write)
+    assert file.take(read) == 0
+    assert file.close() <= LIMIT
+    os.close(read)
+    data = (tmp_path / "1.out").read_bytes()
+    assert data.startswith(b"so far, onetwoxxx")
+    assert b"more bytes came, and are not kept" in data
+
+
+@pytest.mark.parametrize("fault", [errno.EINVAL, errno.ENOSPC])
+def test_what_can_not_be_spliced_is_read_and_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: int
+) -> None:
+    def refuses(*_: object, **__: object) -> int:
+        raise OSError(fault, os.strerror(fault))
+
+    monkeypatch.setattr(os, "splice", refuses)
+    read, write = os.pipe()
+    os.set_blocking(read, False)
+    file = OutputFile(str(tmp_path), 1, "out", LIMIT)
+    os.write(write, b"kept")
+    assert file.take(read) == 4
+    assert file.take(read) is None
+    file.close()
+    assert (tmp_path / "1.out").read_bytes() == b"kept"
+    os.close(read)
+    os.close(write)

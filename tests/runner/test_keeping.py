@@ -20,6 +20,7 @@ from pwf.workflow.workflow import Workflow
 from tests.runner.spawning import (
     ENVIRONMENT,
     MARKER,
+    WAIT_S,
     WAITING_MARKER,
     RunnerPeer,
     TemplatePeer,
@@ -436,18 +437,20 @@ def test_a_read_of_a_value_that_was_broken_off_ends_the_process_whose_next_run_w
     runner = made.fork()
     before = PastStep(node="step", visit=1, outcome="completed", output=Value(digest="d" * 64, size=9))
     runner.launch(graph, given=BREAKS_OFF, runs_per_process=9, past=(before,))
+    runner.values.settimeout(WAIT_S)
+    assert runner.values.recv(4_096)  # nobody answers
+    os.kill(runner.identity.pid, signal.SIGALRM)
     assert isinstance(runner.receive(), Finish)
     leaving = runner.receive()
     assert isinstance(leaving, Leaving)
     assert (leaving.stays, "read of a value" in leaving.not_kept) == (False, True)
 
 
-#: Nobody answers, until a signal's handler raises.
+#: It waits for the answer until a signal's handler raises.
 BREAKS_OFF = """
 import signal
 def ring(*_): raise LookupError
 before = signal.signal(signal.SIGALRM, ring)
-signal.setitimer(signal.ITIMER_REAL, 0.01)
 try:
     ctx.outputs["step"]
 except LookupError:

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import os
+import socket
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from pwf.protocol.step_output import read_now
 from pwf.runner.base.printed import Printed
 from pwf.runner.engine import Engine
+from pwf.runner.hangup import HangUpWatcher
 from pwf.workflow.workflow import Workflow
 from tests.runner import peer
 from tests.runner.peer import memory_run, run_inline
@@ -135,3 +139,25 @@ def test_the_engine_says_with_each_end_how_much_is_kept(
     ]
     assert set(files(tmp_path)) == {"1.out", "3.err", "4.out"}
     assert len(files(tmp_path)["3.err"]) <= LIMIT
+
+
+def test_the_last_words_of_a_process_that_ends_while_they_are_read_are_in_its_file_or_still_in_the_pipe(
+    tmp_path: Path,
+) -> None:
+    for number in range(60):
+        pipes = Pipes(tmp_path / str(number) / "run")
+        (tmp_path / str(number)).mkdir()
+        ours, theirs = socket.socketpair()
+        pid = os.fork()
+        if pid == 0:
+            pipes.printed.begin(1)
+            HangUpWatcher(theirs, lambda: None, printed=pipes.printed)
+            time.sleep(0.001)
+            os.write(pipes.err, b"fatal")
+            time.sleep(number / 300_000)  # it is anywhere on the way from the pipe to the file
+            os._exit(3)
+        os.waitpid(pid, 0)
+        read = files(tmp_path / str(number)).get("1.err", b"")
+        assert read + (read_now(pipes.printed.ends[1]) or b"") == b"fatal"
+        for one in (ours, theirs, pipes):
+            one.close()

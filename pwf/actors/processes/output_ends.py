@@ -71,15 +71,15 @@ class OutputEnds:
     def keep(self) -> int:
         """Read what is there, and append it to the attempt's files. How many bytes those have then. Does file I/O."""
         for end, stream in zip(self._ends, STREAMS, strict=False):
-            file: OutputFile | None = None
-            for _ in range(ROUNDS_MAX):
-                data = read_now(end)
-                if not data:
-                    break
-                if self.folder:
-                    file = file or OutputFile(self.folder, self.attempt, stream, self.limit, self.masks)
-                    file.write(data)
-            if file is not None:
+            if not self.folder:
+                for _ in range(ROUNDS_MAX):
+                    if not read_now(end):
+                        break
+            elif _unread(end):
+                file = OutputFile(self.folder, self.attempt, stream, self.limit, self.masks)
+                for _ in range(ROUNDS_MAX):
+                    if not file.take(end):
+                        break
                 file.close()
         size = 0
         for stream in STREAMS if self.folder else ():

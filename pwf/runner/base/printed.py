@@ -76,17 +76,14 @@ class Printed:
 
     def take(self, end: int) -> bool:
         """Read once. False when nobody can print there any more. For the watcher's thread."""
-        index = self.ends.index(end)
         with self._lock:
-            data = read_now(end)
-            if data:
-                self._keep(index, data)
-        return data != b""
+            return self._take(self.ends.index(end), end) != 0
 
     def write(self, stream: str, data: bytes | bytearray) -> None:
         """Keep what was read elsewhere: a command's output."""
         with self._lock:
-            self._keep(STREAMS.index(stream), bytes(data))
+            if self._folder:
+                self._file(STREAMS.index(stream)).write(bytes(data))
 
     def end(self) -> int:
         """All that the attempt has printed is in its files, which are closed. How many bytes they have."""
@@ -101,20 +98,27 @@ class Printed:
             return
         for index, end in enumerate(self.ends):
             for _ in range(ROUNDS_MAX):
-                data = read_now(end)
-                if not data:
+                if not self._take(index, end):
                     break
-                self._keep(index, data)
             file, self._files[index] = self._files[index], None
             if file is not None:
                 self._sizes[index] = file.close()
 
-    def _keep(self, index: int, data: bytes) -> None:
+    def _take(self, index: int, end: int) -> int | None:
+        """As `OutputFile.take`. What comes while there is no run is thrown away."""
         if not self._folder:
-            return
+            data = read_now(end)
+            return None if data is None else len(data)
+        if self._files[index] is None:
+            arrived = dict(self._arrived.poll(0)).get(end, 0)
+            if not arrived & select.POLLIN:  # then no file is made
+                return 0 if arrived else None
+        return self._file(index).take(end)
+
+    def _file(self, index: int) -> OutputFile:
         file = self._files[index]
         if file is None:
             file = self._files[index] = OutputFile(
                 self._folder, self._attempt, STREAMS[index], self._limit, self._masks
             )
-        file.write(data)
+        return file
