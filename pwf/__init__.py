@@ -12,6 +12,7 @@ TYPE_CHECKING = False  # as type checkers know it, without the cost of importing
 if TYPE_CHECKING:
     from typing import Any
 
+    from pwf.errors import EffectUnknown as EffectUnknown
     from pwf.errors import GraphError as GraphError
     from pwf.errors import PwfError as PwfError
     from pwf.workflow.asyncio_bridge import run_asyncio as run_asyncio
@@ -19,10 +20,12 @@ if TYPE_CHECKING:
     from pwf.workflow.context import NotCompleted as NotCompleted
     from pwf.workflow.context import Result as Result
     from pwf.workflow.effects import NotApplied as NotApplied
+    from pwf.workflow.effects import Part as Part
     from pwf.workflow.effects import applied as applied
     from pwf.workflow.effects import idempotent as idempotent
     from pwf.workflow.effects import manual as manual
     from pwf.workflow.effects import not_applied as not_applied
+    from pwf.workflow.effects import parts as parts
     from pwf.workflow.effects import unknown as unknown
     from pwf.workflow.nodes import Node as Node
     from pwf.workflow.nodes import Waited as Waited
@@ -50,7 +53,7 @@ __all__ = [  # noqa: RUF022 - grouped by what an author does with them
     # time
     "Retry", "seconds", "minutes", "hours", "days",
     # effects
-    "idempotent", "manual", "applied", "not_applied", "unknown", "NotApplied",
+    "idempotent", "manual", "parts", "Part", "applied", "not_applied", "unknown", "NotApplied", "EffectUnknown",
     # resource managers
     "ResourceManager", "ReconcileContext", "Resource", "Condition", "Child", "Outcome", "EffectUnsettled",
     # calling other libraries
@@ -63,10 +66,19 @@ __all__ = [  # noqa: RUF022 - grouped by what an author does with them
 # fmt: on
 
 _HOMES = {
-    "pwf.errors": ("GraphError", "PwfError"),
+    "pwf.errors": ("EffectUnknown", "GraphError", "PwfError"),
     "pwf.workflow.asyncio_bridge": ("run_asyncio",),
     "pwf.workflow.context": ("Context", "NotCompleted", "Result"),
-    "pwf.workflow.effects": ("NotApplied", "applied", "idempotent", "manual", "not_applied", "unknown"),
+    "pwf.workflow.effects": (
+        "NotApplied",
+        "Part",
+        "applied",
+        "idempotent",
+        "manual",
+        "not_applied",
+        "parts",
+        "unknown",
+    ),
     "pwf.workflow.nodes": ("Node", "Waited"),
     "pwf.workflow.reconcile_context": ("EffectUnsettled", "Outcome", "ReconcileContext"),
     "pwf.workflow.resource": ("Child", "Condition", "Resource"),

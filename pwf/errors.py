@@ -192,6 +192,12 @@ class StoreBroken(PwfError):
 # --- processes and protocol -------------------------------------------------------------------------------
 
 
+class EffectUnknown(PwfError):
+    """Nobody knows whether an effect happened: it is observed when the step runs again, or a person is asked."""
+
+    code = "effect_unknown"
+
+
 class ProtocolError(PwfError):
     """The other side sent something that is not in the protocol."""
 

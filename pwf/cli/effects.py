@@ -21,8 +21,10 @@ if TYPE_CHECKING:
 STATUSES = ("applying", "applied", "rejected", "failed", "ambiguous", "cancelled", "abandoned")
 VERDICTS = ("happened", "not-happened", "observe", "give-up")
 TAIL_BYTES = 1_000  # of what an attempt has printed
-WORDS = """happened: it did; the node's output is --output. not-happened: it did not; the node runs again.
-observe: ask the node's observe function again. give-up: nobody will know; the attempt has failed, without retry."""
+VALUE_CELLS = 300
+WORDS = """happened: it did; the node's output is --output (of one of several effects of a step: its own output).
+not-happened: it did not; the node runs again. observe: ask its observe function again. give-up: nobody will know; the
+attempt has failed, without retry. A run of which several are ambiguous goes on when each is settled."""
 
 
 def add(commands: Commands) -> None:
@@ -45,11 +47,11 @@ def add(commands: Commands) -> None:
     parser = inner.add(
         "show", show, "show all that is known of one effect", example="pwf effects show 3kq:pay:1"
     )
-    parser.add_argument("key", metavar="KEY", help="the effect's key: RUN:NODE:VISIT")
+    parser.add_argument("key", metavar="KEY", help="the effect's key: RUN:NODE:VISIT, or RUN:NODE:VISIT/NAME")
     parser = inner.add(
         "resolve", resolve, "say what became of an effect", example=RESOLVE_EXAMPLE, more=WORDS
     )
-    parser.add_argument("key", metavar="KEY", help="the effect's key: RUN:NODE:VISIT")
+    parser.add_argument("key", metavar="KEY", help="the effect's key: RUN:NODE:VISIT, or RUN:NODE:VISIT/NAME")
     _add_word(parser)
     parser = commands.add(
         "recover", recover, "say what became of a run's ambiguous effect", example=RECOVER_EXAMPLE, more=WORDS
@@ -133,7 +135,11 @@ def _show(found: EffectDetail, daemon: SyncClient, out: Out) -> None:
         "status": out.paint(effect.status, "magenta") if effect.status == "ambiguous" else effect.status,
         "known": text.line(found.known),
         "run": f"{text.line(found.run.run_id)}  {text.line(found.run.workflow)}  {out.status(found.run.status)}",
-        "request": f"made by {text.line(found.made_at)}  (its input: pwf show {text.line(found.run.run_id)})",
+        "made by": f"{text.line(found.made_at)}  (its input: pwf show {text.line(found.run.run_id)})",
+        "request": None if found.request is None else text.brief(found.request, VALUE_CELLS),
+        "fingerprint": effect.fingerprint,
+        "output": None if found.output is None else text.brief(found.output, VALUE_CELLS),
+        "error": None if effect.error is None else text.headline(effect.error.message, VALUE_CELLS),
         "begun": f"{text.ago(effect.reserved_ms or None, now_ms)}, {text.count(effect.attempts, 'attempt')}",
         "settled": None if effect.settled_ms is None else text.ago(effect.settled_ms, now_ms),
         "reference": effect.ref,
@@ -143,7 +149,7 @@ def _show(found: EffectDetail, daemon: SyncClient, out: Out) -> None:
     for name, value in facts.items():
         if value is not None:
             said = name in ("outside", "reference", "said by", "note")
-            out.print(f"{name:<10} {text.line(value) if said else value}")
+            out.print(f"{name:<11} {text.line(value) if said else value}")
     for step in found.steps:
         _show_step(step, found, daemon, out)
     for word in found.words:

@@ -9,7 +9,7 @@ import msgspec
 from pwf.errors import InvalidArgument
 from pwf.protocol.bounds import Filter, PathText, Words
 from pwf.protocol.raw import null
-from pwf.protocol.runner import REF_CHARS_MAX
+from pwf.protocol.runner import REF_CHARS_MAX, Value
 from pwf.protocol.views import EffectStatus, EffectView, RunSummary, StepView
 from pwf.values import shortened
 
@@ -26,7 +26,7 @@ def read_effect_key(key: str) -> tuple[str, str, int, str]:
     if not name or not node or not rest.isascii() or not rest.isdigit() or len(rest) > 9:
         raise InvalidArgument(
             f"{shortened(key, 80)!r} is no effect's key",
-            hint="a key is RUN:NODE:VISIT; pwf effects lists them",
+            hint="a key is RUN:NODE:VISIT, or RUN:NODE:VISIT/NAME; pwf effects lists them",
         )
     return name, node, int(rest), part
 
@@ -63,7 +63,8 @@ class Word(_Body, frozen=True, kw_only=True, forbid_unknown_fields=True):
 class EffectDetail(_Body, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """All that is known of an effect. `steps`: the attempts of its visit, oldest first, at most the last hundred.
 
-    `made_at`: file and line of the function that makes the request. `words`: only while it is ambiguous.
+    `made_at`: file and line of the function that makes the request. `request` and `output`: of one that was made in
+    mid-step; where they are large, `content.read` of the run has them. `words`: only while it is ambiguous.
     """
 
     effect: EffectView
@@ -72,14 +73,17 @@ class EffectDetail(_Body, frozen=True, kw_only=True, forbid_unknown_fields=True)
     made_at: str
     steps: tuple[StepView, ...]
     known: str
+    request: Value | None = None
+    output: Value | None = None
     words: tuple[Word, ...] = ()
 
 
 class ResolvePayload(_Body, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A person's word on an ambiguous effect of the frame's run.
 
-    `happened`: `output` becomes the node's output, `ref` is kept. `not_happened`: it is run again. `observe`: the
-    node's `observe` function is asked again. `give_up`: it may have happened, and the attempt has failed.
+    `happened`: `output` becomes the node's output (of an effect that was made in mid-step: its own), `ref` is kept.
+    `not_happened`: it is run again. `observe`: its `observe` function is asked again. `give_up`: it may have happened,
+    and the attempt has failed. A run of which several are ambiguous goes on when each is settled.
     `effect_key`: the effect that was shown; where another one is ambiguous by now, the answer is `conflict`. Without
     it, the run's only ambiguous effect is meant.
     """

@@ -16,6 +16,9 @@ from pwf.values import shortened
 
 type_ = type
 EffectMode = Literal["idempotent", "manual"]
+DeclaredMode = Literal[
+    "idempotent", "manual", "parts"
+]  # parts: the code makes several in mid-step, each of a mode of its own
 Isolate = Literal[
     "fork", "spawn", "keep"
 ]  # a forked process for each run, one by exec, one that may have further runs
@@ -28,7 +31,7 @@ DEFAULT_RECONCILE_MS = 60_000
 class EffectSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The declared effect of a node. `observable`: an `observe=` function exists."""
 
-    mode: EffectMode
+    mode: DeclaredMode
     type: str
     observable: bool = False
 

@@ -6,14 +6,17 @@ run and generation. A runner may go on to a pure node before the reply to its la
 reply before an effect, a request or a timer. Its last transition may come together with `Leaving`, and is not answered
 then.
 
-Reads of larger outputs, files and secrets go over a second inherited socket, the *values* socket, with blocking calls:
-`ReadValue` -> `ValueChunk`…, `ReadSecret` -> `SecretAnswer`.
+Over a second inherited socket, the *values* socket, go blocking calls, one at a time, from any thread: reads of larger
+outputs, files and secrets (`ReadValue` -> `ValueChunk`…, `ReadSecret` -> `SecretAnswer`), and what a step says of its
+effects in mid-step (`BeginPart`, `SettlePart`, and `PutChunk` for their larger values, of which the last one ->
+`PartAnswer`). The first socket would not do: its transitions are pipelined and only the main thread takes their
+replies, while an effect is made in the middle of a step, by any thread, which must know that the row is on disk.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
 
@@ -24,7 +27,10 @@ from pwf.protocol.nesting import NESTING_MAX, is_too_deep
 from pwf.protocol.raw import OptionalRaw
 from pwf.protocol.survivors import Survivor
 
+M = TypeVar("M", bound="FromRunner | RunnerCall")
+
 RUNNER_FRAME_BYTES_MAX = 8 * 1024 * 1024
+CALL_BYTES_MAX = 1024 * 1024  # a frame on the values socket: a chunk, or a small value with an error
 UPDATES_MAX = 64  # current items a run
 UPDATE_BYTES_MAX = 64 * 1024  # of each
 EXIT_UNFIT = 78  # of a runner that could not become its run's: no step has begun (sysexits.h: configuration)
@@ -277,7 +283,7 @@ class ValueChunk(_Message, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 class BeginPart(_Message, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="begin_part"):
-    """`ctx.effect`: may the part of this key be applied? Its row is committed before the answer leaves.
+    """`ctx.effect`: may the part of this name be applied? Its row is committed before the answer leaves.
 
     `attempt`: the run's. `kind`: what the effect is for people. `observable`: the code has an `observe` for it.
     """
@@ -322,6 +328,7 @@ class SettlePart(_Message, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 ToRunner = Launch | StepReply
+RunnerCall = ReadValue | ReadSecret | BeginPart | SettlePart | PutChunk
 Sequenced = Finish | Ask | WaitUntil
 FromRunner = Finish | Ask | WaitUntil | Publish | PutChunk | Leaving
 
@@ -329,18 +336,27 @@ _encoder = msgspec.json.Encoder()
 encode_line = _encoder.encode_lines  # encode_line([message]) -> bytes with newline
 to_runner = msgspec.json.Decoder(ToRunner)
 from_runner = msgspec.json.Decoder(FromRunner)
-value_request = msgspec.json.Decoder(ReadValue | ReadSecret)
-value_answer = msgspec.json.Decoder(ValueChunk | SecretAnswer)
+call_decoder = msgspec.json.Decoder(RunnerCall)
+value_answer = msgspec.json.Decoder(ValueChunk | SecretAnswer | PartAnswer)
 
 
 def decode_from_runner(line: bytes) -> FromRunner:
     """What a runner sent. Raises `ProtocolError` for anything else, whatever the code of a step wrote there."""
+    return _decoded(from_runner, line)
+
+
+def decode_call(line: bytes) -> RunnerCall:
+    """What a runner said on its values socket. Raises as `decode_from_runner`."""
+    return _decoded(call_decoder, line)
+
+
+def _decoded(decoder: msgspec.json.Decoder[M], line: bytes) -> M:
     if is_too_deep(line):
         raise ProtocolError(f"not a runner's message: it is nested more than {NESTING_MAX} deep")
     try:
         if not line.isascii():
             line.decode("utf-8")
-        message = from_runner.decode(line)
+        message = decoder.decode(line)
         for raw in _passed_through(message):
             msgspec.json.decode(raw)
         return message
@@ -348,11 +364,13 @@ def decode_from_runner(line: bytes) -> FromRunner:
         raise ProtocolError(f"not a runner's message: {error}") from error
 
 
-def _passed_through(message: FromRunner) -> Iterator[msgspec.Raw]:
+def _passed_through(message: FromRunner | RunnerCall) -> Iterator[msgspec.Raw]:
     """The values in a message that decoding it has not read: a number may be too large for any reader."""
-    value = message.output if isinstance(message, Finish) else None
+    value = message.output if isinstance(message, Finish | SettlePart) else None
     if isinstance(message, Ask):
         value = message.prompt
+    elif isinstance(message, BeginPart):
+        value = message.request
     elif isinstance(message, Publish):
         yield message.data
     if value is not None and value.json is not None:

@@ -150,6 +150,8 @@ class EffectView(_View, frozen=True, kw_only=True, forbid_unknown_fields=True):
     ref: str | None = None
     settled_by: str | None = None  # who said what became of it; None: its run did
     note: str | None = None  # what that person said of it
+    fingerprint: str | None = None  # SHA-256 of the request of one that was made in mid-step
+    error: StepError | None = None  # of such a one: why its last try failed, or left its outcome unknown
     reserved_ms: int = 0
     settled_ms: int | None = None
 

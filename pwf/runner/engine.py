@@ -37,6 +37,7 @@ from pwf.workflow.context import Context
 from pwf.workflow.workflow import Workflow
 
 if TYPE_CHECKING:
+    from pwf.runner.base.parts import Parts
     from pwf.runner.base.updates import Updates
 
 HELD_TIMEOUT_MS_MIN = 60_000
@@ -128,8 +129,23 @@ class Engine:
         node = self._workflow.nodes.get(self._node)
         if node is None:
             raise GraphError(f"the code of workflow {self._launch.graph.name!r} has no node {self._node!r}")
-        context = self._context(self._node, node.kind in PUBLISHING_KINDS)
-        return Step(node, context, self._launch, self._printed)
+        parts = self._parts(self._specs[self._node])
+        context = self._context(self._node, node.kind in PUBLISHING_KINDS, parts)
+        return Step(node, context, self._launch, parts, self._printed)
+
+    def _parts(self, spec: NodeSpec) -> Parts | None:
+        if spec.effect is None or spec.effect.mode != "parts":
+            return None
+        from pwf.runner.base.parts import Parts  # which most nodes can do without
+
+        key_of = functools.partial(effect_key, self._outside_name, spec.id, self._visit)
+        return Parts(
+            self._values, self._attempt, spec, key_of, self._launch.value_bytes_max, self._secrets.masks
+        )
+
+    @property
+    def _outside_name(self) -> str:
+        return self._launch.outside_name or self._launch.run_id
 
     def _execute(self, step: Step) -> End:
         try:
@@ -138,7 +154,10 @@ class Engine:
                 answer = observe.run(step)
                 if answer is not None:
                     return answer
-            return RUN[step.node.kind](step)
+            end = RUN[step.node.kind](step)
+            if step.parts is not None and (unsure := step.parts.unsure) is not None:
+                return Ended(outcome="failed", error=unsure, settled="unknown", observed=True)
+            return end
         finally:
             if os.getpid() != self._pid:
                 os._exit(1)  # a fork that the step made and let return: only one process speaks for the run
@@ -270,8 +289,7 @@ class Engine:
 
     # --- what a node may see --------------------------------------------------------------------------------
 
-    def _context(self, node: str, publishes: bool) -> Context[Any]:
-        name = self._launch.outside_name or self._launch.run_id
+    def _context(self, node: str, publishes: bool, parts: Parts | None = None) -> Context[Any]:
         has_effect = self._specs[node].effect is not None
         return Context(
             run_id=self._launch.run_id,
@@ -285,10 +303,11 @@ class Engine:
             past=self._past,
             completed=self._completed,
             read_value=self._read_value,
-            effect_key=effect_key(name, node, self._visit) if has_effect else None,
+            effect_key=effect_key(self._outside_name, node, self._visit) if has_effect else None,
             publish=self._publisher() if publishes else None,
             read_file=self._read_file if self._launch.graph.files else None,
             read_secret=self._secrets.get,
+            make_effect=None if parts is None else parts.effect,
         )
 
     def _publisher(self) -> Callable[[str, str, bytes], None]:

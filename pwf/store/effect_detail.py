@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import msgspec
 
 from pwf.errors import NotFound
@@ -16,6 +18,7 @@ from pwf.store.queries import load_queries
 from pwf.store.read_runs import RunQuery, run_summary, step_view
 from pwf.store.state import graph_of, load_run
 from pwf.store.tx import Tx
+from pwf.store.values import value_of
 
 Q = load_queries(__file__)
 
@@ -52,14 +55,29 @@ def effect_detail(tx: Tx, query: EffectQuery) -> EffectDetail:
     kinds = {one.id: one.kind for one in graph.graph.nodes}
     rows = tx.all(Q.steps, {"run_no": run.run_no, "node": node_id, "visit": visit})
     steps = tuple(step_view(row, kinds, whole=False) for row in reversed(rows))
+    which = {"entity_no": run.run_no, "node": node_id, "visit": visit, "part": part}
+    request, request_digest, request_size, output, output_digest, output_size, observable = (
+        tx.one(Q.values_of, which) or (None,) * 7
+    )
+    gave = output is not None or output_digest is not None
+    about = _About(
+        effect,
+        summary,
+        node,
+        is_part=bool(part),
+        observable=bool(observable) if part else node.effect is not None and node.effect.observable,
+        is_last=tx.one(Q.others_ambiguous, which) is None,
+    )
     return EffectDetail(
         effect=effect,
         run=summary,
-        observable=node.effect is not None and node.effect.observable,
+        observable=about.observable,
+        request=value_of(request, request_digest, request_size) if part else None,
+        output=value_of(output, output_digest, output_size) if gave else None,
         made_at=f"{node.file}:{node.line}",
         steps=steps,
         known=_known(effect, summary, steps, has_runner(tx, run.run_no)),
-        words=_words(effect, summary, node) if effect.status == "ambiguous" else (),
+        words=_words(about) if effect.status == "ambiguous" else (),
     )
 
 
@@ -71,7 +89,7 @@ def _known(effect: EffectView, run: RunSummary, steps: tuple[StepView, ...], may
         return known
     if may_live:
         known += "; it may still happen, since its processes are not proved dead yet"
-    errors = [step.error.message for step in steps if step.error is not None]
+    errors = [error.message for error in (*(step.error for step in steps), effect.error) if error is not None]
     if errors:
         known += f"; its last attempt said: {errors[-1]}"
     if run.status in ENDED:
@@ -79,30 +97,66 @@ def _known(effect: EffectView, run: RunSummary, steps: tuple[StepView, ...], may
     return f"{known}; {run.reason}" if run.reason else known
 
 
-def _words(effect: EffectView, run: RunSummary, node: NodeSpec) -> tuple[Word, ...]:
+class _About(NamedTuple):
+    """What the words depend on. `is_last`: no other effect of the visit is ambiguous."""
+
+    effect: EffectView
+    run: RunSummary
+    node: NodeSpec
+    is_part: bool
+    observable: bool
+    is_last: bool
+
+
+def _words(about: _About) -> tuple[Word, ...]:
+    effect, run = about.effect, about.run
     ended = run.status in ENDED
-    way = node.way("failed")
-    failed = f"the run goes on at {way.target!r}, the way of failed" if way is not None else "the run fails"
-    stays = f"the run stays {run.status}"
     says, seen = f"pwf effects resolve {effect.effect_key}", f" --revision {run.revision}"
     words = [
         Word(
             verdict="happened",
-            does=f"it counts as applied, and {stays if ended else 'the run goes on with the output that you give'}",
+            does=f"it counts as applied, and {_then(about, 'happened')}",
             command=f"{says} happened" + ("" if ended else " --output JSON") + seen,
         ),
         Word(
             verdict="not_happened",
-            does=f"it counts as rejected, and {stays if ended else f'node {node.id!r} runs again'}",
+            does=f"it counts as rejected, and {_then(about, 'not_happened')}",
             command=f"{says} not-happened{seen}",
         ),
         Word(
             verdict="give_up",
-            does=f"it counts as abandoned, and {stays if ended else f'its attempt as failed, without retry: {failed}'}",
+            does=f"it counts as abandoned, and {_then(about, 'give_up')}",
             command=f"{says} give-up --note TEXT{seen}",
         ),
     ]
-    if not ended and node.effect is not None and node.effect.observable:
+    if not ended and about.observable:
         does = "the node's observe function is asked once more"
+        if about.is_part:
+            does = f"its observe function is asked once more{_when_all(about)}, as node {about.node.id!r} runs again"
         words.insert(2, Word(verdict="observe", does=does, command=f"{says} observe{seen}"))
     return tuple(words)
+
+
+def _then(about: _About, verdict: str) -> str:
+    """What becomes of the run."""
+    if about.run.status in ENDED:
+        return f"the run stays {about.run.status}"
+    if verdict == "give_up":
+        way = about.node.way("failed")
+        failed = (
+            f"the run goes on at {way.target!r}, the way of failed" if way is not None else "the run fails"
+        )
+        return f"its attempt as failed, without retry{_when_all(about)}: {failed}"
+    if not about.is_part:
+        again = f"node {about.node.id!r} runs again"
+        return again if verdict == "not_happened" else "the run goes on with the output that you give"
+    gives = (
+        "which applies it again"
+        if verdict == "not_happened"
+        else "to which it gives the output that you give"
+    )
+    return f"node {about.node.id!r} runs again{_when_all(about)}, {gives}"
+
+
+def _when_all(about: _About) -> str:
+    return "" if about.is_last else " when the others are settled, too"

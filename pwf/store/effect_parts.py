@@ -76,18 +76,30 @@ class _Row(NamedTuple):
 
 
 def begin_part(tx: Tx, occasion: Occasion, call: BeginPart) -> PartAnswer:
-    """What is to be done for a part: see `PartAnswer`. With `apply` its row says `applying`.
+    """What is to be done for a part: see `PartAnswer`. With `apply` its row says `applying`; else nothing is written.
 
-    The caller has passed the entity's fence. `refused` has written nothing: too many parts, or a value that was not
-    uploaded.
+    The caller has passed the entity's fence.
     """
+    answer = look_at_part(tx, occasion, call)
+    if answer.verdict != "apply":
+        return answer
     key = {**occasion.place, "part": call.part}
-    fingerprint = fingerprint_of(call.request)
-    found = tx.one(Q.part, key)
-    row = None if found is None else _Row(*found)
-    if row is None:
-        return _add(tx, occasion, call, key, fingerprint)
-    if row.fingerprint != fingerprint:
+    if tx.one(Q.part, key) is None:
+        return _add(tx, occasion, call, key)
+    tx.run(Q.begin_again, {**key, **_begun(occasion, call)})
+    return answer
+
+
+def look_at_part(tx: Tx, occasion: Occasion, call: BeginPart) -> PartAnswer:
+    """What `begin_part` would say now. Changes nothing."""
+    found = tx.one(Q.part, {**occasion.place, "part": call.part})
+    if found is None:
+        count = tx.one(Q.count_parts, occasion.place)
+        if count is not None and count[0] >= occasion.parts_max:
+            return _refused(f"it has {count[0]:,} effects already, as many as there may be")
+        return PartAnswer(verdict="apply")
+    row = _Row(*found)
+    if row.fingerprint != fingerprint_of(call.request):
         return PartAnswer(verdict="conflict", fingerprint=row.fingerprint)
     if row.status == "applied":
         output = value_of(row.output, row.output_digest, row.output_size)
@@ -99,7 +111,6 @@ def begin_part(tx: Tx, occasion: Occasion, call: BeginPart) -> PartAnswer:
     if row.status == "applying" and row.mode == "manual":
         verdict = "unknown" if row.generation == occasion.generation or not call.observable else "observe"
         return PartAnswer(verdict=verdict, error=moves.decode_error(row.error))  # type: ignore[arg-type]
-    tx.run(Q.begin_again, {**key, **_begun(occasion, call)})
     return PartAnswer(verdict="apply")
 
 
@@ -136,6 +147,11 @@ def settle_part(tx: Tx, occasion: Occasion, call: SettlePart) -> PartAnswer:
 def unknown_parts(tx: Tx, occasion: Occasion) -> list[OpenPart]:
     """The manual parts of the visit that may have happened."""
     return [OpenPart(part, bool(seen), *rest) for part, seen, *rest in tx.all(Q.open_manual, occasion.place)]
+
+
+def abandoned_parts(tx: Tx, occasion: Occasion) -> list[tuple[str, str | None]]:
+    """Those of the visit that a person gave up, each with what that person said of it."""
+    return [(part, note) for part, note in tx.all(Q.abandoned, occasion.place)]
 
 
 def note_end(tx: Tx, occasion: Occasion, error: StepError | None) -> None:
@@ -192,10 +208,7 @@ def fingerprint_of(request: Value) -> str:
     return digest(bytes(request.json or b"null"))
 
 
-def _add(tx: Tx, occasion: Occasion, call: BeginPart, key: dict[str, object], fingerprint: str) -> PartAnswer:
-    count = tx.one(Q.count_parts, occasion.place)
-    if count is not None and count[0] >= occasion.parts_max:
-        return _refused(f"it has {count[0]:,} effects already, as many as there may be")
+def _add(tx: Tx, occasion: Occasion, call: BeginPart, key: dict[str, object]) -> PartAnswer:
     try:
         request = _kept(tx, occasion, call.request)
     except InvalidValue as error:
@@ -204,7 +217,7 @@ def _add(tx: Tx, occasion: Occasion, call: BeginPart, key: dict[str, object], fi
         "request": request.inline,
         "request_crc32": request.crc32,
         "request_digest": request.digest,
-        "fingerprint": fingerprint,
+        "fingerprint": fingerprint_of(call.request),
         "now": tx.now.wall_ms,
     }
     tx.run(Q.add_part, {**key, **_begun(occasion, call), **facts})

@@ -46,6 +46,11 @@ SELECT part, observable, status, generation FROM effects
 WHERE entity_no = :entity_no AND node = :node AND visit = :visit AND part <> '' AND mode = 'manual'
   AND status IN ('applying', 'ambiguous')
 
+-- name: abandoned
+-- Those of a visit that a person gave up.
+SELECT part, note FROM effects
+WHERE entity_no = :entity_no AND node = :node AND visit = :visit AND part <> '' AND status = 'abandoned'
+
 -- name: leave_ambiguous
 -- Nobody can tell about those of a visit, and a person is asked.
 UPDATE effects SET status = 'ambiguous'

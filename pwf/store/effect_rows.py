@@ -5,6 +5,7 @@ from __future__ import annotations
 from pwf.protocol.effects import EffectList, EffectListPayload
 from pwf.protocol.runner import effect_key
 from pwf.protocol.views import EffectView
+from pwf.store import moves
 from pwf.store.queries import load_queries
 from pwf.store.tx import Row, Tx
 
@@ -13,7 +14,7 @@ Q = load_queries(__file__)
 PAGE_MAX = 1_000
 LOOKED = 10_000  # of the newest runs, for a list of the newest or of those settled in one way
 UNSETTLED = frozenset({"applying", "ambiguous"})
-_NAMES = ("type", "mode", "status", "attempts", "ref", "settled_by", "note", "reserved_ms", "settled_ms")
+_NAMES = ("type", "mode", "status", "attempts", "ref", "settled_by", "note", "fingerprint")
 
 
 def effects_of_run(tx: Tx, run_id: str) -> tuple[EffectView, ...]:
@@ -46,5 +47,15 @@ def _effect(row: Row) -> EffectView:
     run_id, outside_name, node, visit, part = row[:5]
     key = effect_key(run_id, node, visit, part)
     outside_key = None if outside_name is None else effect_key(outside_name, node, visit, part)
-    facts = dict(zip(_NAMES, row[5:], strict=True))
-    return EffectView(effect_key=key, outside_key=outside_key, run_id=run_id, node=node, visit=visit, **facts)
+    *said, error, reserved_ms, settled_ms = row[5:]
+    return EffectView(
+        effect_key=key,
+        outside_key=outside_key,
+        run_id=run_id,
+        node=node,
+        visit=visit,
+        error=moves.decode_error(error),
+        reserved_ms=reserved_ms,
+        settled_ms=settled_ms,
+        **dict(zip(_NAMES, said, strict=True)),
+    )

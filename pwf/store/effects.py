@@ -15,12 +15,20 @@ from pwf.protocol.runner import StepError, effect_key
 from pwf.store import moves, place
 from pwf.store.change import changing
 from pwf.store.custody_rows import has_runner
-from pwf.store.effect_parts import Word, settle_by_word
+from pwf.store.effect_parts import (
+    Word,
+    abandoned_parts,
+    leave_ambiguous,
+    observe_again,
+    settle_by_word,
+    unknown_parts,
+)
 from pwf.store.once import Done, once
 from pwf.store.queries import load_queries
 from pwf.store.receipts import ReceiptKey
 from pwf.store.runs import resolve_ref
 from pwf.store.state import Graph, RunState, encode, graph_of, load_run
+from pwf.store.step_parts import hold_for_parts, occasion_of
 from pwf.store.tx import Tx
 
 Q = load_queries(__file__)
@@ -66,7 +74,7 @@ def output_type(tx: Tx, query: OutputQuery) -> OutputType:
     run = load_run(tx, query.run_id)
     open_ = _ambiguous(tx, run)
     which = open_[:1] if query.effect_key is None else [_named(tx, run, query.effect_key)]
-    if run.ended or not which or which[0] not in open_:
+    if run.ended or not which or which[0] not in open_ or which[0][2]:  # a part's output is any JSON
         return OutputType(run_id=run.run_id)
     node = graph_of(tx, run.definition_id).node(which[0][0])
     return OutputType(run_id=run.run_id, node=node.id, schema=node.returns)
@@ -91,13 +99,13 @@ def _resolve(tx: Tx, command: ResolveEffect) -> RunChanged:
     with changing(tx, run, expected_revision=command.expected_revision):
         run.crashes = 0  # somebody has looked, as at a resume
         if command.verdict == "observe":
-            _observe(tx, run)
+            _observe(tx, run, which)
         else:
             _settle(tx, run, which, command)
             if run.ended:
                 facts["run"] = run.status
             else:
-                facts = moves.after_facts(facts, run, _go_on(tx, run, key, command))
+                facts = moves.after_facts(facts, run, _go_on(tx, run, which, command))
         moves.note(tx, run, "effect_resolved", command.actor, facts)
     return RunChanged(run_id=run.run_id, status=run.shown_status, revision=run.revision)  # type: ignore[arg-type]
 
@@ -149,12 +157,15 @@ def _settle(tx: Tx, run: RunState, which: tuple[str, int, str], command: Resolve
     settle_by_word(tx, place, word)
 
 
-def _observe(tx: Tx, run: RunState) -> None:
+def _observe(tx: Tx, run: RunState, which: tuple[str, int, str]) -> None:
     if run.ended:
         raise Rejected(
             f"run {run.run_id} has ended, and no process of it observes any more",
             hint="look yourself, then say happened, not-happened or give-up",
         )
+    if which[2]:
+        _observe_part(tx, run, which)
+        return
     node = graph_of(tx, run.definition_id).node(run.node)
     if node.effect is None or not node.effect.observable:
         raise Rejected(
@@ -165,14 +176,48 @@ def _observe(tx: Tx, run: RunState) -> None:
     place.queue(tx, run)
 
 
-def _go_on(tx: Tx, run: RunState, key: str, command: ResolveEffect) -> moves.Follow:
+def _observe_part(tx: Tx, run: RunState, which: tuple[str, int, str]) -> None:
+    """The part is observed where the code reaches it, once nobody is asked about another one."""
+    occasion = occasion_of(run)
+    if abandoned_parts(tx, occasion):
+        raise Rejected(
+            "an effect of the same step was given up, so the step does not run again",
+            hint="look yourself, then say happened, not-happened or give-up",
+        )
+    if not observe_again(tx, {**occasion.place, "part": which[2]}):
+        raise Rejected(
+            f"effect {effect_key(run.run_id, *which)} has no observe function",
+            hint="say happened, not-happened or give-up",
+        )
+    _parts_go_on(tx, run)
+
+
+def _parts_go_on(tx: Tx, run: RunState) -> moves.Follow:
+    """The step runs again when a person is asked about no effect of it any more; where one was given up, it fails."""
+    occasion = occasion_of(run)
+    given_up = abandoned_parts(tx, occasion)
+    if given_up:
+        leave_ambiguous(tx, occasion)  # what was to be observed, which no code does any more
+    if any(one.status == "ambiguous" for one in unknown_parts(tx, occasion)):
+        hold_for_parts(tx, run)
+        return moves.Follow(next=run.node)
+    if given_up:
+        part, note = given_up[0]
+        return _give_up(tx, run, effect_key(run.run_id, run.node, run.visit, part), note)
+    place.queue(tx, run)
+    return moves.Follow(next=run.node)
+
+
+def _go_on(tx: Tx, run: RunState, which: tuple[str, int, str], command: ResolveEffect) -> moves.Follow:
     """What the word means for the run, whose position the effect is."""
+    if which[2]:
+        return _parts_go_on(tx, run)
     graph = graph_of(tx, run.definition_id)
     run.observe = None
     if command.verdict == "happened":
         return _happened(tx, run, graph, command)
     if command.verdict == "give_up":
-        return _give_up(tx, run, graph, key, command)
+        return _give_up(tx, run, effect_key(run.run_id, *which), command.note)
     place.queue(tx, run)
     return moves.Follow(next=run.node)
 
@@ -191,9 +236,10 @@ def _happened(tx: Tx, run: RunState, graph: Graph, command: ResolveEffect) -> mo
     return then
 
 
-def _give_up(tx: Tx, run: RunState, graph: Graph, key: str, command: ResolveEffect) -> moves.Follow:
+def _give_up(tx: Tx, run: RunState, key: str, why: str | None) -> moves.Follow:
     """The attempt has failed; since it may have happened, it is not tried again."""
-    note = f": {command.note}" if command.note else ""
+    graph = graph_of(tx, run.definition_id)
+    note = f": {why}" if why else ""
     error = StepError(
         code="effect_abandoned",
         message=f"effect {key} was given up, and may have happened{note}",

@@ -124,7 +124,7 @@ def begin_attempt(tx: Tx, run: RunState, node: NodeSpec, generation: int) -> Non
         "generation": generation,
         "started": tx.now.wall_ms,
     }
-    if node.effect is not None:
+    if node.effect is not None and node.effect.mode != "parts":
         write_attempt(tx, run)
         tx.run(
             Q.reserve_effect,
@@ -259,12 +259,20 @@ def follow(
         return Follow(next=proposed)
     if outcome in ("failed", "timed_out"):
         run.failures += 1
-        if node.retry is not None and run.failures <= node.retry.times:
-            return Follow(retry_ms=node.retry.delay_ms(run.failures))
-        if node.retry is None and died and run.failures < DEATHS_MAX:
-            return Follow(retry_ms=DEATH_BACKOFF_MS[run.failures - 1])
+        delay_ms = retry_ms(node, outcome, run.failures, died=died)
+        if delay_ms is not None:
+            return Follow(retry_ms=delay_ms)
     way = node.way(outcome)
     return Follow(next=None if way is None else way.target)
+
+
+def retry_ms(node: NodeSpec, outcome: str, failures: int, *, died: bool = False) -> int | None:
+    """After how long the visit is tried again when this outcome was its nth failure; None: it is not. See `follow`."""
+    if outcome not in ("failed", "timed_out"):
+        return None
+    if node.retry is not None:
+        return node.retry.delay_ms(failures) if failures <= node.retry.times else None
+    return DEATH_BACKOFF_MS[failures - 1] if died and failures < DEATHS_MAX else None
 
 
 def follow_output(run: RunState, node: NodeSpec, output: bytes) -> tuple[Follow, StepError | None]:

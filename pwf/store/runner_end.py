@@ -9,6 +9,7 @@ from __future__ import annotations
 from functools import partial
 
 from pwf.protocol.graph import NodeSpec
+from pwf.protocol.kinds import Outcome
 from pwf.protocol.runner import StepError
 from pwf.store import moves, place
 from pwf.store.broken import isolated
@@ -16,6 +17,7 @@ from pwf.store.change import changing
 from pwf.store.entity_kinds import RunnerGone
 from pwf.store.runners import leave_unknown, only_observes
 from pwf.store.state import Graph, RunState, encode, graph_of, load_run
+from pwf.store.step_parts import Left, end_of_try, leave_parts, makes_parts, what_is_left
 from pwf.store.tx import Tx
 
 CRASHES_MAX = 3  # runner ends in a row without progress, then the hold no_progress
@@ -58,6 +60,13 @@ def _settle_interrupted(tx: Tx, run: RunState, command: RunnerGone) -> None:
     run.crashes += not (command.stopped or timed_out or (died and not only_observes(run)))
     if manual and command.begun:
         _leave_unknown(tx, run, node, command, timed_out=timed_out)
+    elif (
+        active is not None
+        and makes_parts(node)
+        and command.begun
+        and _leave_parts(tx, run, node, command, timed_out)
+    ):
+        pass  # what it left is unknown, which is noted
     elif (timed_out or died) and command.proved:
         _end_try(tx, run, graph, node, command.error if died else None)
     else:  # without proof that the old processes are dead no outcome is committed: the step will run again
@@ -86,6 +95,22 @@ def _leave_unknown(tx: Tx, run: RunState, node: NodeSpec, command: RunnerGone, *
     observed = only_observes(run) and (timed_out or run.crashes >= CRASHES_MAX)
     if leave_unknown(tx, run, node, None, outcome, error, observed=observed):
         _go_on(tx, run, command.error)
+
+
+def _leave_parts(tx: Tx, run: RunState, node: NodeSpec, command: RunnerGone, timed_out: bool) -> bool:
+    """Whether effects that the step made are unknown: then its attempt is, too, and the run is observed or held."""
+    error = moves.took_too_long(node) if timed_out else command.error if command.died else None
+    if error is not None and command.proved:
+        end_of_try(tx, run, error)
+    outcome: Outcome = "timed_out" if timed_out else "failed"
+    left = what_is_left(
+        tx, run, node, outcome, died=command.died, counts=error is not None and command.proved
+    )
+    if left is Left.NOTHING:
+        return False
+    if leave_parts(tx, run, left, None, error or command.error):
+        _go_on(tx, run, command.error)
+    return True
 
 
 def _hold_unreaped(tx: Tx, run: RunState) -> None:

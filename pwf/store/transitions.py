@@ -19,6 +19,7 @@ from pwf.store.custody_rows import runner_is_gone
 from pwf.store.queries import load_queries
 from pwf.store.runners import Current, Fence, current_of, leave_unknown, part, unknown_error
 from pwf.store.state import Graph, RunState, encode, graph_of, load_run
+from pwf.store.step_parts import Left, end_of_try, leave_parts, makes_parts, what_is_left
 from pwf.store.tx import Tx
 from pwf.store.values import claim_value
 from pwf.values import shortened
@@ -136,7 +137,11 @@ def _finish_fault(graph: Graph, node: NodeSpec, message: Finish) -> str | None:
         if message.route_error is None and not graph.may_lead(node.id, "completed", message.next):
             return f"the graph has no way from {node.id!r} to {message.next!r} after completed"
     manual = node.effect is not None and node.effect.mode == "manual"
-    if settled is not None and not manual:
+    if (
+        settled is not None
+        and not manual
+        and not (makes_parts(node) and settled == "unknown" and message.observed)
+    ):
         return f"node {node.id!r} declares no manual effect"
     if manual and outcome == "cancelled":
         return "a runner can not cancel a manual effect"
@@ -177,6 +182,14 @@ def _apply(tx: Tx, run: RunState, graph: Graph, message: Sequenced, *, may_go: b
 def _finish(tx: Tx, run: RunState, graph: Graph, message: Finish, *, may_go: bool) -> str:
     node = graph.node(run.node)
     output, error = _stored(message.output), message.error
+    if makes_parts(node):
+        end_of_try(tx, run, error)
+        left = what_is_left(tx, run, node, message.outcome, could_not_tell=message.observed)
+        if left is not Left.NOTHING:
+            if leave_parts(tx, run, left, message, error):
+                place.queue(tx, run)
+            part(tx, run)
+            return "park"
     settled = _settled(node, message)
     if settled == "unknown":
         if leave_unknown(tx, run, node, message, message.outcome, error, observed=message.observed):
@@ -218,6 +231,8 @@ def _finish(tx: Tx, run: RunState, graph: Graph, message: Finish, *, may_go: boo
 
 def _settled(node: NodeSpec, message: Finish) -> str | None:
     """How the effect ended; None: the node has none. Only a runner's word makes a manual effect rejected."""
+    if makes_parts(node):
+        return None  # each was settled by itself
     if node.effect is None or message.settled is not None:
         return message.settled
     if message.outcome == "completed":

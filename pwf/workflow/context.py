@@ -13,9 +13,11 @@ from typing import Any, Generic, TypeVar, overload
 import msgspec
 
 from pwf.errors import InvalidArgument, InvalidInput, InvalidValue, Rejected
+from pwf.protocol.graph import EffectMode
 from pwf.protocol.kinds import Outcome
 from pwf.protocol.runner import UPDATE_BYTES_MAX, PastStep, StepError, Value
 from pwf.values import canonical
+from pwf.workflow.effects import Part
 from pwf.workflow.nodes import Node, NodeDef
 from pwf.workflow.schema import decoder_of
 from pwf.workflow.suggest import nearest
@@ -29,6 +31,7 @@ ReadValue = Callable[[Value], bytes]  # the canonical JSON bytes of a value, inl
 PublishUpdate = Callable[[str, str, bytes], None]  # type, key, canonical JSON
 ReadFile = Callable[[str], bytes]  # a pinned data file, by its path relative to the root
 ReadSecret = Callable[[str], str]
+MakeEffect = Callable[..., Any]  # the arguments of `Context.effect`
 
 
 class NotCompleted(Rejected, LookupError):
@@ -59,6 +62,7 @@ class Context(Generic[InputT_co]):
         "_input",
         "_input_type",
         "_input_value",
+        "_make_effect",
         "_nodes",
         "_past",
         "_publish",
@@ -91,6 +95,7 @@ class Context(Generic[InputT_co]):
         publish: PublishUpdate | None = None,
         read_file: ReadFile | None = None,
         read_secret: ReadSecret | None = None,
+        make_effect: MakeEffect | None = None,
     ) -> None:
         put = object.__setattr__  # ours refuses
         put(self, "run_id", run_id)
@@ -108,6 +113,7 @@ class Context(Generic[InputT_co]):
         put(self, "_publish", publish)
         put(self, "_read_file", read_file)
         put(self, "_read_secret", read_secret)
+        put(self, "_make_effect", make_effect)
         put(self, "_cache", {})
 
     run_id: str
@@ -128,6 +134,7 @@ class Context(Generic[InputT_co]):
     _publish: PublishUpdate | None
     _read_file: ReadFile | None
     _read_secret: ReadSecret | None
+    _make_effect: MakeEffect | None
     _cache: dict[str, Any]
 
     def __setattr__(self, name: str, value: object) -> None:
@@ -183,6 +190,34 @@ class Context(Generic[InputT_co]):
                     f"the update's {what} must be a text of 1 to {UPDATE_NAME_MAX} characters"
                 )
         self._publish(type, key, canonical(data, limit=UPDATE_BYTES_MAX, what=f"update {type}/{key}"))
+
+    def effect(
+        self,
+        key: str,
+        request: Any,
+        *,
+        apply: Callable[[Part], Any],
+        observe: Callable[[Part], Any] | None = None,
+        mode: EffectMode = "manual",
+        type: str | None = None,
+    ) -> Any:
+        """Make one of several effects of a step that declares `effect=parts()`; its output, as JSON gives it back.
+
+        `key` names it within the visit, and `request` (any JSON) is what is wanted; both must depend on ctx alone. The
+        daemon stores them before `apply(part)` is called, and what that returns after. A call for an effect that has
+        happened gives the stored output. `mode="manual"`: it is never applied again before its outcome is known; after
+        a crash `observe(part)` answers `applied(output)`, `not_applied()` or `unknown()`. `mode="idempotent"`: `apply`
+        simply runs again. Where `apply` is async, await the result.
+
+        Raises `Conflict` where the key was used with another request, `NotApplied` where it did not happen, what
+        `apply` raises, and `EffectUnknown` where nobody can tell: let it end the step.
+        """
+        if self._make_effect is None:
+            raise Rejected(
+                f"node {self.node!r} does not say that it makes effects one by one",
+                hint="declare them: @flow.action(effect=parts())",
+            )
+        return self._make_effect(key, request, apply=apply, observe=observe, mode=mode, type=type)
 
     def file(self, name: str) -> bytes:
         """The bytes of a data file that `Workflow(files=…)` pinned, by its path relative to the project

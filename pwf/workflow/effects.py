@@ -1,4 +1,4 @@
-"""What an author says about side effects: `idempotent`, `manual`, and the answers of `observe`."""
+"""What an author says about side effects: `idempotent`, `manual`, `parts`, and the answers of `observe`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from pwf.protocol.graph import EffectMode
+from pwf.protocol.graph import DeclaredMode
 
 
 class NotApplied(Exception):
@@ -18,11 +18,24 @@ class NotApplied(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """A declared effect. Made by `idempotent` and `manual`, never directly."""
+    """A declared effect. Made by `idempotent`, `manual` and `parts`, never directly."""
 
-    mode: EffectMode
+    mode: DeclaredMode
     type: str
     observe: Callable[..., Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One of several effects of a step, as its `apply` and its `observe` see it.
+
+    `key` and `request` are those that `ctx.effect` was given. `effect_key` is the same in every attempt of the visit,
+    and no other effect's: give it to the outside system.
+    """
+
+    key: str
+    effect_key: str
+    request: Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +64,15 @@ def manual(type: str, observe: Callable[..., Any] | None = None) -> Effect:
     happened.
     """
     return Effect("manual", type, observe)
+
+
+def parts(type: str = "effect") -> Effect:
+    """The function makes effects one by one, with `ctx.effect(…)`, and may itself run again.
+
+    After a crash, a failure or a person's word it is called once more, and each effect that has happened gives its
+    stored output. `type` names the effects for people, where a call gives no type of its own.
+    """
+    return Effect("parts", type)
 
 
 def applied(output: Any = None, ref: str | None = None) -> Observation:

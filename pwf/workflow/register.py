@@ -158,12 +158,12 @@ def _effect(options: NodeOptions, fault: Fault) -> Effect | None:
         fault.refuse(
             "must say what effect it has",
             f'write @flow.{fault.kind}(effect=idempotent("{fault.id}")) if it is safe to run again after a '
-            f'crash, else effect=manual("{fault.id}", observe=…)',
+            f'crash, else effect=manual("{fault.id}", observe=…); effect=parts() if it makes several',
         )
     if not isinstance(effect, Effect):
         fault.refuse(
             f"has effect={effect!r:.60}",
-            f'write effect=idempotent("{fault.id}") or manual("{fault.id}", observe=…)',
+            f'write effect=idempotent("{fault.id}"), manual("{fault.id}", observe=…) or parts()',
         )
     _check_effect(effect, fault)
     if effect.observe is None and effect.mode == "manual" and options.retry is not None:

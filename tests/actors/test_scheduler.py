@@ -19,8 +19,8 @@ from pwf.actors.processes.custody import PROOF_TIMEOUT_S
 from pwf.actors.processes.kept import Kept
 from pwf.actors.runs.recovery import LOOK_AGAIN_S, REREAD_S
 from pwf.actors.runs.run_supervisor import RETRY_S
+from pwf.actors.runs.runner_calls import SecretReads, serve_calls
 from pwf.actors.runs.scheduler import Scheduler, SchedulerHandle
-from pwf.actors.runs.value_reads import SecretReads, serve_values
 from pwf.config import Config
 from pwf.errors import Unavailable
 from pwf.host import Identity
@@ -337,7 +337,11 @@ async def test_a_value_that_can_not_be_read_hangs_up_on_the_runner(setting, nurs
             raise Unavailable("the read took too long")
 
     ours, theirs = memory_stream_pair()
-    nursery.start_soon(serve_values, ours, Store(), "r", SecretReads((), Path("/nowhere"), Masks()))
+
+    async def answering(_: Any) -> None:
+        raise AssertionError("it is a read")
+
+    nursery.start_soon(serve_calls, ours, Store(), "r", SecretReads((), Path("/nowhere"), Masks()), answering)
     await theirs.send_all(b'{"type":"read_value","digest":"d"}\n')
     with trio.fail_after(1):
         assert await theirs.receive_some() == b""

@@ -129,7 +129,7 @@ def test_a_damaged_runner_message_is_a_protocol_error_or_a_message(data: bytes) 
 @PATIENT
 @given(damaged(json_of(runner.ReadValue, runner.ValueChunk, runner.ReadSecret, runner.SecretAnswer)))
 def test_a_damaged_value_message_is_a_validation_error_or_a_message(data: bytes) -> None:
-    for decoder in (runner.value_request, runner.value_answer):
+    for decoder in (runner.call_decoder, runner.value_answer):
         try:
             decoder.decode(data)
         except msgspec.MsgspecError:

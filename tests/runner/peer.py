@@ -40,9 +40,9 @@ from pwf.protocol.runner import (
     Value,
     ValueChunk,
     WaitUntil,
+    call_decoder,
     encode_line,
     from_runner,
-    value_request,
 )
 from pwf.runner.base.wire import DaemonGone, ValueReader, Wire
 from pwf.runner.engine import Engine
@@ -266,7 +266,7 @@ def _serve(
                     reply = run.receive(from_runner.decode(line))
                     replies += [reply] if reply is not None else []
                 else:
-                    request = value_request.decode(line)
+                    request = call_decoder.decode(line)
                     if isinstance(request, ReadSecret):
                         sock.sendall(encode_line([_secret(run, request.name)]))
                     else:

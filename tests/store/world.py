@@ -14,7 +14,16 @@ from typing import Any
 import msgspec
 
 from pwf.protocol.graph import Case, EffectSpec, NodeSpec, RetrySpec, Way, WorkflowDefinition, WorkflowGraph
-from pwf.protocol.runner import Ask, Finish, Sequenced, StepError, Value, WaitUntil
+from pwf.protocol.runner import (
+    Ask,
+    BeginPart,
+    Finish,
+    Sequenced,
+    SettlePart,
+    StepError,
+    Value,
+    WaitUntil,
+)
 from pwf.protocol.spawn import Identity
 from pwf.protocol.views import RunView
 from pwf.store.batch import Job
@@ -32,6 +41,7 @@ from pwf.store.receipts import ReceiptKey
 from pwf.store.requests import AnswerRequest, answer
 from pwf.store.runners import Current, Fence
 from pwf.store.runs import RunEnvironment, StartRun, start_run
+from pwf.store.step_parts import PartCall, part_call
 from pwf.store.transitions import Applied, RunnerMessages, apply_messages
 from pwf.store.verify import verify
 from pwf.values import canonical, digest
@@ -43,6 +53,7 @@ ENVIRONMENT = RunEnvironment(root="/project", interpreter="/usr/bin/python3", py
 IDEMPOTENT = EffectSpec(mode="idempotent", type="write")
 MANUAL = EffectSpec(mode="manual", type="send")
 OBSERVED = EffectSpec(mode="manual", type="send", observable=True)
+PARTS = EffectSpec(mode="parts", type="send")
 
 _pids = itertools.count(1000)
 
@@ -375,6 +386,21 @@ class Runner:
 
     def fail(self, message: str = "it broke", **more: Any) -> str:
         return self.finish(outcome="failed", error=error(message), **more)
+
+    def part(self, part: str, request: object = 1, **facts: Any) -> Any:
+        """Begin an effect in mid-step; the answer."""
+        facts = {"kind": "send", "mode": "manual", "observable": True, "attempt": self.attempt} | facts
+        return self._call(BeginPart(part=part, request=value(request), **facts))
+
+    def settle(self, part: str, status: str = "applied", **facts: Any) -> Any:
+        """Say what became of one."""
+        facts = {"attempt": self.attempt} | facts
+        if status == "applied" and "error" not in facts:
+            facts.setdefault("output", value(part))
+        return self._call(SettlePart(part=part, status=status, **facts))
+
+    def _call(self, call: BeginPart | SettlePart) -> Any:
+        return self.world.do(part_call, PartCall(fence=self.fence, call=call))
 
     def ask(self, prompt: object = "ok?", kind: str = "checkpoint", **more: Any) -> str:
         return self.send(self.make(Ask, kind=kind, prompt=value(prompt), **more))[0]

@@ -17,6 +17,7 @@ import trio
 from pwf.protocol.graph import route
 from pwf.protocol.kinds import KINDS
 from pwf.protocol.runner import PastStep, StepError, Value
+from pwf.workflow.effects import Part
 from pwf.workflow.nodes import NodeDef
 from pwf.workflow.shell import Captured
 from pwf.workflow.timing import due_of
@@ -80,6 +81,9 @@ def _attempt(
     def publish(type: str, key: str, data: bytes) -> None:
         walked.updates.append((type, key, msgspec.json.decode(data)))
 
+    def make_effect(key: str, request: object, *, apply: Any, **_: Any) -> Any:
+        return apply(Part(key, f"run1:{node.id}:1/{key}", request))
+
     ctx = context(
         flow,
         node.id,
@@ -88,6 +92,7 @@ def _attempt(
         visit=_visit(past, node.id),
         effect_key=f"run1:{node.id}:1",
         publish=publish if node.effect is not None else None,
+        make_effect=make_effect if node.effect is not None and node.effect.mode == "parts" else None,
     )
     try:
         value = trio.run(node.fn, ctx) if node.is_async else node.fn(ctx)

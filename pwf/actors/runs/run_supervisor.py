@@ -23,16 +23,14 @@ from pwf.actors.base.mailbox import Mailbox
 from pwf.actors.base.socket_stream import Interrupted
 from pwf.actors.processes.runner_process import RunnerProcess
 from pwf.actors.runs.launching import RETRY_S, Launchable, Supervision, acquire, hold_for, look_up
-from pwf.actors.runs.value_reads import SecretReads, has_values, serve_values
+from pwf.actors.runs.runner_calls import Calls, SecretReads, has_calls, serve_calls
 from pwf.errors import (
     ClaimLost,
-    InvalidValue,
     OutcomeUnknown,
     ProtocolError,
     PwfError,
     RunnerCrashed,
     Unavailable,
-    ValueTooLarge,
 )
 from pwf.protocol.frames import FrameSplitter
 from pwf.protocol.runner import (
@@ -60,7 +58,6 @@ from pwf.store.run_kind import RUN
 from pwf.store.runners import Current, Fence, PublishUpdates, publish_updates
 from pwf.store.transitions import RunnerMessages, apply_messages
 from pwf.store.tx import Tx
-from pwf.store.values import PutValueChunk, put_chunk
 
 C = TypeVar("C")
 R = TypeVar("R")
@@ -156,7 +153,10 @@ class RunSupervisor:
         self._phase = Phase.LAUNCHING
         self._current: Current | None = None  # None: not launched, or the runner has its last answer
         self._splitter = FrameSplitter(RUNNER_FRAME_BYTES_MAX)
-        self._values_wanted = False  # there is something that the runner may read by digest
+        self._calls = Calls(self._fence, self._write, world.config.max_value_bytes)
+        self._calls_wanted = (
+            False  # it may read something by digest, ask for secrets, or make effects in mid-step
+        )
         self._secrets: tuple[str, ...] = ()  # those that it may ask for
         self._stop_wanted = False
         self._last_word = NOT_SAID  # the runner's
@@ -292,7 +292,7 @@ class RunSupervisor:
         process.prints.limit = self._world.config.max_output_bytes
         self._enter(launched.current)
         process.on_exit = self._wake
-        self._values_wanted = has_values(launched.launch)
+        self._calls_wanted = has_calls(launched.launch)
         self._secrets = launched.launch.graph.secrets
         self.handle.interrupt = process.stream.interrupt
         self._world.deadlines.watch(self.handle)
@@ -322,18 +322,19 @@ class RunSupervisor:
             return None
 
     async def _converse(self, process: RunnerProcess, launch: bytes) -> None:
-        """Until there is nothing more to say. Only where values may be read does a second task serve them."""
+        """Until there is nothing more to say. Only where there may be calls does a second task serve them."""
         if self._is_to_stop():
             return
         self._phase = Phase.TOLD
         goes_on = await self._send(process, launch)
-        while goes_on and not self._values_wanted:
+        while goes_on and not self._calls_wanted:
             goes_on = await self._exchange(process)
         if not goes_on:
             return
         async with trio.open_nursery() as nursery:
             secrets = SecretReads(self._secrets, self._world.secrets_from, process.prints.masks)
-            nursery.start_soon(serve_values, process.values, self._world.store, self._fence.run_id, secrets)
+            store, run_id = self._world.store, self._fence.run_id
+            nursery.start_soon(serve_calls, process.values, store, run_id, secrets, self._calls.answer)
             while await self._exchange(process):
                 pass
             nursery.cancel_scope.cancel()
@@ -404,7 +405,7 @@ class RunSupervisor:
             elif isinstance(message, Publish):
                 updates.append(message)
             elif isinstance(message, PutChunk):
-                self._values_wanted = True
+                self._calls_wanted = True
                 replies += await self._apply(steps)  # in order: a chunk may belong to a later step
                 steps = []
                 replies += await self._put(message)
@@ -455,19 +456,9 @@ class RunSupervisor:
             self._world.log.error("runner.refused", run_id=self._fence.run_id, error=last.error)
 
     async def _put(self, chunk: PutChunk) -> list[StepReply]:
-        command = PutValueChunk(
-            entity_no=self._fence.entity_no,
-            generation=self._fence.generation,
-            digest=chunk.digest,
-            index=chunk.index,
-            data=chunk.data,
-            last=chunk.last,
-            limit=self._world.config.max_value_bytes,
-        )
-        try:
-            await self._write(put_chunk, command)
-        except (InvalidValue, ValueTooLarge) as error:
-            return [StepReply(seq=chunk.seq, verdict="refused", error=error.message)]
+        fault = await self._calls.put(chunk)
+        if fault is not None:
+            return [StepReply(seq=chunk.seq, verdict="refused", error=fault)]
         return [StepReply(seq=chunk.seq, verdict="go")] if chunk.last else []
 
     # --- the end ---

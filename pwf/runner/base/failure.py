@@ -10,7 +10,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from pwf.errors import PwfError
+from pwf.protocol.masking import Masks
 from pwf.protocol.runner import StepError
 
 if TYPE_CHECKING:
@@ -38,6 +41,14 @@ def step_error(error: BaseException, node: str, *, code: str = "node_failed", me
 def plain_error(code: str, message: str, node: str) -> StepError:
     """An error that no exception of the author's stands behind."""
     return StepError(code=code, message=bounded(message, MESSAGE_BYTES_MAX), node=node)
+
+
+def error_without(error: StepError, masks: Masks) -> StepError:
+    """The error as it may be kept."""
+    text = masks.text
+    return msgspec.structs.replace(
+        error, message=text(error.message), traceback=text(error.traceback), type=text(error.type)
+    )
 
 
 def sole(error: BaseException) -> BaseException:

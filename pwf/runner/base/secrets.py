@@ -9,12 +9,10 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import replace
 
-import msgspec
-
 from pwf.errors import Rejected
 from pwf.protocol.masking import Masks
-from pwf.protocol.runner import StepError
 from pwf.protocol.survivors import COMMAND_LENGTH_MAX, Survivor
+from pwf.runner.base.failure import error_without
 from pwf.runner.base.steps import End, Ended, Question
 from pwf.runner.base.wire import ValueReader
 
@@ -52,7 +50,7 @@ class Secrets:
         return replace(
             end,
             output=None if end.output is None else self.masks.json(end.output),
-            error=None if end.error is None else self._error(end.error),
+            error=None if end.error is None else error_without(end.error, self.masks),
             effect_ref=None if end.effect_ref is None else self.masks.text(end.effect_ref),
         )
 
@@ -63,10 +61,4 @@ class Secrets:
         return tuple(
             Survivor(pid=one.pid, command=self.masks.text(one.command)[:COMMAND_LENGTH_MAX])
             for one in survivors
-        )
-
-    def _error(self, error: StepError) -> StepError:
-        text = self.masks.text
-        return msgspec.structs.replace(
-            error, message=text(error.message), traceback=text(error.traceback), type=text(error.type)
         )

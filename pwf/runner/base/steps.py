@@ -20,6 +20,7 @@ from pwf.protocol.survivors import Survivor
 from pwf.runner.base import descendants, limits
 from pwf.runner.base.failure import leaves, plain_error, step_error
 from pwf.runner.base.output import refuse_large, refuse_unrun
+from pwf.runner.base.parts import Parts, how_it_ended
 from pwf.runner.base.printed import Printed
 from pwf.runner.base.wire import DaemonGone
 from pwf.workflow.context import Context
@@ -79,6 +80,7 @@ class Step:
     node: NodeDef
     ctx: Context[Any]
     launch: Launch
+    parts: Parts | None = None  # where the node makes effects in mid-step
     printed: Printed | None = None
     printed_bytes: int = 0  # of all that it printed, what is kept; known at its end
     survivors: tuple[Survivor, ...] = ()  # processes that it left behind, and that were ended
@@ -130,6 +132,8 @@ def failed(
     step: Step, error: BaseException, *, settled: Settled | None = None, observed: bool = False
 ) -> Ended:
     """The outcome `failed`, with what the step raised."""
+    if (earlier := how_it_ended(error)) is not None:
+        return Ended(outcome=earlier[0], error=earlier[1], settled=settled, observed=observed)
     with limits.Lifted():
         report = _describe(step, error)
     return Ended(outcome="failed", error=report, settled=settled, observed=observed)

@@ -2,7 +2,7 @@
 
 `Wire` owns the messages socket: it numbers transitions, remembers which are not acknowledged, and stops at
 the first reply that is not `go`. `ValueReader` owns the values socket: blocking reads of larger values,
-verified by digest. Only the main thread receives on the messages socket; any thread may send.
+verified by digest, and effects in mid-step. Only the main thread receives on the messages socket; any thread may send.
 
 A run of quick pure steps would wake the daemon at each of them. So their transitions may be held back, and leave with
 the next message, before anything is waited for, or at the next tick of whoever ticks: the hang-up watcher, within
@@ -21,16 +21,20 @@ from collections import deque
 import msgspec
 
 from pwf import values
-from pwf.errors import NotFound, ProtocolError, by_code
+from pwf.errors import NotFound, ProtocolError, Rejected, by_code
 from pwf.protocol.frames import FrameSplitter
 from pwf.protocol.runner import (
     RUNNER_FRAME_BYTES_MAX,
+    BeginPart,
     FromRunner,
     Launch,
+    PartAnswer,
     PutChunk,
     ReadSecret,
     ReadValue,
+    RunnerCall,
     SecretAnswer,
+    SettlePart,
     StepReply,
     Value,
     ValueChunk,
@@ -228,9 +232,10 @@ class Wire:
 
 
 class ValueReader:
-    """Reads values of this run by digest. Any thread may call; one read goes on at a time.
+    """The values socket: reads values of this run by digest, and says what becomes of effects in mid-step.
 
-    `is_answered`: no answer is on its way, as it is when a read was broken off. Another run must not get that answer.
+    Any thread may call; one call goes on at a time. `is_answered`: no answer is on its way, as it is when a call was
+    broken off. Another run must not get that answer.
     """
 
     def __init__(self, connection: socket.socket) -> None:
@@ -239,6 +244,52 @@ class ValueReader:
         self._lines: deque[bytes] = deque()
         self._lock = allocate_lock()
         self.is_answered = True
+
+    def ask(self, message: BeginPart | SettlePart) -> PartAnswer:
+        """What the daemon says to an effect in mid-step. It is committed by then."""
+        with self._lock:
+            return self._asked(message)
+
+    def put(self, data: bytes) -> Value:
+        """Make canonical JSON a `Value` that a part may name: inline when small, else uploaded. Raises `Rejected`."""
+        if len(data) <= values.INLINE_BYTES_MAX:
+            return Value(json=msgspec.Raw(data), size=len(data))
+        digest = values.digest(data)
+        starts = range(0, len(data), values.CHUNK_BYTES)
+        with self._lock:
+            self._refuse_out_of_step()
+            for index, start in enumerate(starts):
+                last = index == len(starts) - 1
+                piece = data[start : start + values.CHUNK_BYTES]
+                chunk = PutChunk(digest=digest, index=index, data=piece, last=last, size=len(data))
+                if not last:
+                    self._say(chunk)
+            answer = self._asked(chunk)
+        if answer.verdict != "settled":
+            raise Rejected("a value was not taken" if answer.error is None else answer.error.message)
+        return Value(digest=digest, size=len(data))
+
+    def _asked(self, message: BeginPart | SettlePart | PutChunk) -> PartAnswer:
+        self._refuse_out_of_step()
+        self.is_answered = False
+        self._say(message)
+        answer = value_answer.decode(self._line())
+        self.is_answered = True
+        assert isinstance(answer, PartAnswer)
+        return answer
+
+    def _refuse_out_of_step(self) -> None:
+        """The answer to a call that a signal broke off is still on its way: it must not be taken for another's."""
+        if not self.is_answered:
+            raise Rejected(
+                "an earlier call to the daemon was broken off, so that none can follow in this attempt"
+            )
+
+    def _say(self, message: RunnerCall) -> None:
+        try:
+            self._socket.sendall(encode_line([message]))
+        except OSError as error:
+            raise DaemonGone from error
 
     def fetch(self, value: Value, what: str) -> bytes:
         """The bytes of a value, inline or not. `NotFound` when the daemon has not got it."""
@@ -260,7 +311,7 @@ class ValueReader:
         """A secret's value. Raises what the daemon says of one that can't be had."""
         with self._lock:
             was_answered, self.is_answered = self.is_answered, False
-            self._ask(ReadSecret(name=name))
+            self._say(ReadSecret(name=name))
             answer = value_answer.decode(self._line())
             self.is_answered = was_answered
         assert isinstance(answer, SecretAnswer)
@@ -268,15 +319,9 @@ class ValueReader:
             raise by_code(answer.code)(answer.message, hint=answer.hint)
         return answer.value
 
-    def _ask(self, request: ReadValue | ReadSecret) -> None:
-        try:
-            self._socket.sendall(encode_line([request]))
-        except OSError as error:
-            raise DaemonGone from error
-
     def _read(self, digest: str, what: str) -> bytes:
         was_answered, self.is_answered = self.is_answered, False
-        self._ask(ReadValue(digest=digest))
+        self._say(ReadValue(digest=digest))
         pieces: list[bytes] = []
         while True:
             chunk = value_answer.decode(self._line())
