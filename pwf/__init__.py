@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from pwf.workflow.context import NotCompleted as NotCompleted
     from pwf.workflow.context import Result as Result
     from pwf.workflow.effects import NotApplied as NotApplied
-    from pwf.workflow.effects import Part as Part
     from pwf.workflow.effects import applied as applied
     from pwf.workflow.effects import idempotent as idempotent
     from pwf.workflow.effects import manual as manual
@@ -53,7 +52,7 @@ __all__ = [  # noqa: RUF022 - grouped by what an author does with them
     # time
     "Retry", "seconds", "minutes", "hours", "days",
     # effects
-    "idempotent", "manual", "parts", "Part", "applied", "not_applied", "unknown", "NotApplied", "EffectUnknown",
+    "idempotent", "manual", "parts", "applied", "not_applied", "unknown", "NotApplied", "EffectUnknown",
     # resource managers
     "ResourceManager", "ReconcileContext", "Resource", "Condition", "Child", "Outcome", "EffectUnsettled",
     # calling other libraries
@@ -71,7 +70,6 @@ _HOMES = {
     "pwf.workflow.context": ("Context", "NotCompleted", "Result"),
     "pwf.workflow.effects": (
         "NotApplied",
-        "Part",
         "applied",
         "idempotent",
         "manual",

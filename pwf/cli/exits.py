@@ -49,6 +49,7 @@ BY_ERROR_CODE = {
     "config_error": UNSOUND,
     "store_refused": UNSOUND,
     "value_damaged": UNSOUND,
+    "effect_unknown": NEEDS_PERSON,
     "home_refused": UNSOUND,
 }
 

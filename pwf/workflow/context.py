@@ -17,7 +17,6 @@ from pwf.protocol.graph import EffectMode
 from pwf.protocol.kinds import Outcome
 from pwf.protocol.runner import UPDATE_BYTES_MAX, PastStep, StepError, Value
 from pwf.values import canonical
-from pwf.workflow.effects import Part
 from pwf.workflow.nodes import Node, NodeDef
 from pwf.workflow.schema import decoder_of
 from pwf.workflow.suggest import nearest
@@ -196,18 +195,18 @@ class Context(Generic[InputT_co]):
         key: str,
         request: Any,
         *,
-        apply: Callable[[Part], Any],
-        observe: Callable[[Part], Any] | None = None,
+        apply: Callable[[Any, str], Any],
+        observe: Callable[[Any, str], Any] | None = None,
         mode: EffectMode = "manual",
         type: str | None = None,
     ) -> Any:
         """Make one of several effects of a step that declares `effect=parts()`; its output, as JSON gives it back.
 
         `key` names it within the visit, and `request` (any JSON) is what is wanted; both must depend on ctx alone. The
-        daemon stores them before `apply(part)` is called, and what that returns after. A call for an effect that has
-        happened gives the stored output. `mode="manual"`: it is never applied again before its outcome is known; after
-        a crash `observe(part)` answers `applied(output)`, `not_applied()` or `unknown()`. `mode="idempotent"`: `apply`
-        simply runs again. Where `apply` is async, await the result.
+        daemon stores them before `apply(request, effect_key)` is called, and what that returns after. A call for an
+        effect that has happened gives the stored output. `mode="manual"`: it is never applied again before its outcome
+        is known; after a crash `observe(request, effect_key)` answers `applied(output)`, `not_applied()` or
+        `unknown()`. `mode="idempotent"`: `apply` simply runs again. Where `apply` is async, await the result.
 
         Raises `Conflict` where the key was used with another request, `NotApplied` where it did not happen, what
         `apply` raises, and `EffectUnknown` where nobody can tell: let it end the step.

@@ -26,19 +26,6 @@ class Effect:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
-    """One of several effects of a step, as its `apply` and its `observe` see it.
-
-    `key` and `request` are those that `ctx.effect` was given. `effect_key` is the same in every attempt of the visit,
-    and no other effect's: give it to the outside system.
-    """
-
-    key: str
-    effect_key: str
-    request: Any
-
-
-@dataclass(frozen=True, slots=True)
 class Observation:
     """What `observe` found in the outside system. Made by `applied`, `not_applied` and `unknown`."""
 

@@ -65,12 +65,12 @@ class Step:
         self._begin()
         return self
 
-    def apply(self, part):
-        self.happened[part.effect_key] += 1
-        return {"did": part.request}
+    def apply(self, request, effect_key):
+        self.happened[effect_key] += 1
+        return {"did": request}
 
-    def look(self, part):
-        return applied({"did": "seen"}) if self.happened[part.effect_key] else not_applied()
+    def look(self, request, effect_key):
+        return applied({"did": "seen"}) if self.happened[effect_key] else not_applied()
 
     def make(self, key="a", request=1, **facts):
         facts = {"apply": self.apply, "observe": self.look} | facts
@@ -89,7 +89,7 @@ class Dies(BaseException):
     """The process ends here."""
 
 
-def dies_before(part):
+def dies_before(request, effect_key):
     raise Dies
 
 
@@ -101,9 +101,9 @@ def test_it_is_applied_once_and_gives_its_output_as_json(step):
 
 
 def test_its_row_is_there_before_it_is_applied(step):
-    def apply(part):
+    def apply(request, effect_key):
         assert step.status() == "applying"
-        assert (part.key, part.effect_key, part.request) == ("a", "run:order:1/a", {"to": "ann"})
+        assert (request, effect_key) == ({"to": "ann"}, "run:order:1/a")
 
     assert step.make(request={"to": "ann"}, apply=apply) is None
     assert step.status() == "applied"
@@ -123,9 +123,9 @@ def test_another_request_under_a_key_is_a_conflict_that_names_both_fingerprints(
 
 @pytest.mark.parametrize("happens", [False, True])
 def test_what_a_killed_process_left_is_observed_and_happens_once(step, happens):
-    def apply(part):
+    def apply(request, effect_key):
         if happens:
-            step.apply(part)
+            step.apply(request, effect_key)
         raise Dies
 
     with pytest.raises(Dies):
@@ -144,7 +144,7 @@ def test_without_an_observer_it_is_left_to_a_person_and_never_applied_again(step
 
 
 def test_an_error_of_its_own_leaves_it_unknown_and_what_is_found_not_to_have_happened_fails_as_it_did(step):
-    def apply(part):
+    def apply(request, effect_key):
         raise OSError("no route")
 
     for _ in range(2):
@@ -173,7 +173,7 @@ def test_a_step_whose_earlier_try_took_too_long_ends_as_timed_out(step):
 
 
 def test_not_applied_settles_it_and_a_further_try_applies_it_again(step):
-    def apply(part):
+    def apply(request, effect_key):
         raise NotApplied("sold out")
 
     with pytest.raises(NotApplied):
@@ -189,7 +189,7 @@ def test_an_observer_that_can_not_tell_ends_the_step_whatever_its_function_makes
     step.again()
     assert step.parts.unsure is None
     with pytest.raises(EffectUnknown):
-        step.make(observe=lambda part: answer())
+        step.make(observe=lambda *_: answer())
     with pytest.raises(EffectUnknown):
         step.make("b")  # nothing more is begun
     assert step.parts.unsure.code == "effect_unknown"
@@ -199,7 +199,7 @@ def test_an_observer_that_can_not_tell_ends_the_step_whatever_its_function_makes
 def test_an_idempotent_one_is_simply_applied_again(step):
     for raised in (Dies, ValueError):
         with pytest.raises(raised):
-            step.make(apply=lambda part, raised=raised: _raise(raised), mode="idempotent", observe=None)
+            step.make(apply=lambda *_, raised=raised: _raise(raised), mode="idempotent", observe=None)
         step.again(stopped=True)
     assert step.make(mode="idempotent", observe=None) == {"did": 1}
 
@@ -211,7 +211,7 @@ def _raise(error):
 def test_an_output_that_is_no_json_is_the_steps_fault_and_the_effect_has_happened(step):
     for _ in range(2):
         with pytest.raises(InvalidValue):
-            step.make(apply=lambda part: step.apply(part) and {1, 2}.__iter__())
+            step.make(apply=lambda *which: step.apply(*which) and {1, 2}.__iter__())
         step.again(stopped=True)
     assert step.happened == {"run:order:1/a": 1}
     assert step.status() == "applied"
@@ -219,23 +219,23 @@ def test_an_output_that_is_no_json_is_the_steps_fault_and_the_effect_has_happene
 
 def test_no_secret_is_kept_of_an_effect(step):
     step.masks.add("hunter2x")
-    assert step.make(request={"token": "hunter2x"}, apply=lambda part: part.request) == {"token": "***"}
+    assert step.make(request={"token": "hunter2x"}, apply=lambda request, key: request) == {"token": "***"}
     with pytest.raises(ValueError, match="hunter2x"):
-        step.make("b", apply=lambda part: int("hunter2x"))
+        step.make("b", apply=lambda *_: int("hunter2x"))
     kept = step.world.sql("SELECT request, output, error, ref FROM effects")
     assert len(kept) == 2
     assert "hunter2x" not in repr(kept)
 
 
 def test_async_functions_are_awaited_and_a_cancelled_one_is_left_to_be_observed(step):
-    async def apply(part):
-        step.apply(part)
-        await trio.sleep(1 if step.happened[part.effect_key] > 1 else 0)
+    async def apply(request, effect_key):
+        step.apply(request, effect_key)
+        await trio.sleep(1 if step.happened[effect_key] > 1 else 0)
         return "did"
 
-    async def look(part):
+    async def look(request, effect_key):
         await trio.lowlevel.checkpoint()
-        return step.look(part)
+        return step.look(request, effect_key)
 
     async def both():
         assert await step.make(apply=apply, observe=look) == "did"
@@ -253,7 +253,7 @@ async def _awaited(made):
 
 
 def test_one_key_is_not_made_twice_at_a_time(step):
-    def apply(part):
+    def apply(request, effect_key):
         with pytest.raises(Rejected, match="being made already"):
             step.make()
         return "once"
@@ -269,7 +269,7 @@ def test_one_key_is_not_made_twice_at_a_time(step):
         ({"key": "x" * 201}, "1 to 200"),
         ({"mode": "parts"}, "mode="),
         ({"apply": None}, "not a function"),
-        ({"apply": lambda: 1}, "f\\(part\\)"),
+        ({"apply": lambda: 1}, "f\\(request, effect_key\\)"),
         ({"observe": 7}, "not a function"),
         ({"type": ""}, "type"),
     ],

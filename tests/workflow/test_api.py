@@ -20,7 +20,6 @@ PUBLIC = [
     "NotApplied",
     "NotCompleted",
     "Outcome",
-    "Part",
     "PwfError",
     "ReconcileContext",
     "Resource",

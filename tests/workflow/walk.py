@@ -17,7 +17,6 @@ import trio
 from pwf.protocol.graph import route
 from pwf.protocol.kinds import KINDS
 from pwf.protocol.runner import PastStep, StepError, Value
-from pwf.workflow.effects import Part
 from pwf.workflow.nodes import NodeDef
 from pwf.workflow.shell import Captured
 from pwf.workflow.timing import due_of
@@ -82,7 +81,7 @@ def _attempt(
         walked.updates.append((type, key, msgspec.json.decode(data)))
 
     def make_effect(key: str, request: object, *, apply: Any, **_: Any) -> Any:
-        return apply(Part(key, f"run1:{node.id}:1/{key}", request))
+        return apply(request, f"run1:{node.id}:1/{key}")
 
     ctx = context(
         flow,

@@ -32,10 +32,10 @@ from pwf.runner.base.output import refuse_unrun
 from pwf.runner.base.wire import ValueReader
 from pwf.values import canonical, digest
 from pwf.workflow.callables import is_async, misfit
-from pwf.workflow.effects import NotApplied, Observation, Part
+from pwf.workflow.effects import NotApplied, Observation
 
-Call = Callable[[Part], Any]
-Steps = Generator[Call, Any, bytes]  # what to call with the part; gives the output as canonical JSON
+Doer = Callable[[Any, str], Any]
+Steps = Generator[Doer, Any, bytes]  # what to call with request and key; gives the output as canonical JSON
 
 TIMED_OUT = frozenset({"timed_out", "runner_timed_out"})  # codes of an attempt whose time was over
 
@@ -83,8 +83,8 @@ class Parts:
         key: str,
         request: Any,
         *,
-        apply: Call,
-        observe: Call | None = None,
+        apply: Doer,
+        observe: Doer | None = None,
         mode: EffectMode = "manual",
         type: str | None = None,
     ) -> Any:
@@ -93,14 +93,11 @@ class Parts:
         what = f"the request of effect {key!r}"
         refuse_unrun(request, what)
         wanted = self._masks.json(canonical(request, limit=self._bytes_max, what=what))
-        if (known := self._known(key, digest(wanted))) is not None:
-            steps = _repeat(known)
-        else:
-            part = Part(key, self._key_of(key), request)
-            call = _Call(part, wanted, type or self._kind, mode, apply, observe)
-            steps = self._remembered(call)
-            return _awaited(steps, part) if is_async(apply) else _called(steps, part)
-        return _awaited(steps, None) if is_async(apply) else _called(steps, None)
+        known = self._known(key, digest(wanted))
+        call = _Call(key, wanted, type or self._kind, mode, apply, observe)
+        steps = self._remembered(call) if known is None else _repeat(known)
+        drive = _awaited if is_async(apply) else _called
+        return drive(steps, request, self._key_of(key))
 
     @property
     def unsure(self) -> StepError | None:
@@ -125,7 +122,7 @@ class Parts:
         return came
 
     def _remembered(self, call: _Call) -> Steps:
-        key, fingerprint = call.part.key, digest(call.wanted)
+        key, fingerprint = call.key, digest(call.wanted)
         if key in self._seen:
             raise Rejected(f"effect {key!r} is being made already: give each effect a key of its own")
         self._seen[key] = (fingerprint, None)
@@ -140,7 +137,7 @@ class Parts:
     def _made(self, call: _Call, fingerprint: str) -> Steps:
         begin = BeginPart(
             attempt=self._attempt,
-            part=call.part.key,
+            part=call.key,
             kind=call.kind,
             mode=call.mode,
             request=self._link.put(call.wanted),
@@ -153,11 +150,11 @@ class Parts:
                 return self._applied(call, observation.output, observation.ref)
             self._settle(call, "rejected", error=answer.error)
             if answer.error is not None:  # nobody gets a retry that they did not ask for
-                raise NotAppliedBefore(call.part.key, answer.error)
+                raise NotAppliedBefore(call.key, answer.error)
             answer = self._link.ask(begin)
         if answer.verdict == "apply":
             return (yield from self._apply(call))
-        return self._settled(call.part.key, answer, fingerprint)
+        return self._settled(call.key, answer, fingerprint)
 
     def _apply(self, call: _Call) -> Steps:
         try:
@@ -172,7 +169,7 @@ class Parts:
 
     def _applied(self, call: _Call, output: object, ref: str | None) -> bytes:
         """It happened; an output that can't be kept is told as the step's fault, and does not undo that."""
-        what = f"the output of effect {call.part.key!r}"
+        what = f"the output of effect {call.key!r}"
         try:
             refuse_unrun(output, what)
             data = self._masks.json(canonical(output, limit=self._bytes_max, what=what))
@@ -182,9 +179,9 @@ class Parts:
         self._settle(call, "applied", output=self._link.put(data), ref=ref)
         return data
 
-    def _observed(self, call: _Call) -> Generator[Call, Any, Observation]:
+    def _observed(self, call: _Call) -> Generator[Doer, Any, Observation]:
         assert call.observe is not None  # or the daemon would not ask for it
-        key = call.part.key
+        key = call.key
         try:
             found = yield call.observe
         except Exception as error:
@@ -226,31 +223,31 @@ class Parts:
         ref = None if ref is None else bounded(self._masks.text(str(ref)), REF_CHARS_MAX)
         error = None if error is None else error_without(error, self._masks)
         said = SettlePart(
-            attempt=self._attempt, part=call.part.key, status=status, output=output, ref=ref, error=error
+            attempt=self._attempt, part=call.key, status=status, output=output, ref=ref, error=error
         )
         answer = self._link.ask(said)
         if answer.verdict != "settled":
             why = "" if answer.error is None else f": {answer.error.message}"
-            raise Rejected(f"effect {call.part.key!r} could not be settled{why}")
+            raise Rejected(f"effect {call.key!r} could not be settled{why}")
 
 
 class _Call(msgspec.Struct, frozen=True):
     """One call of `ctx.effect`, checked. `wanted`: the canonical request."""
 
-    part: Part
+    key: str
     wanted: bytes
     kind: str
     mode: EffectMode
-    apply: Call
-    observe: Call | None
+    apply: Doer
+    observe: Doer | None
 
 
-def _called(steps: Steps, part: Part | None) -> Any:
+def _called(steps: Steps, request: Any, effect_key: str) -> Any:
     try:
         wanted = next(steps)
         while True:
             try:
-                came = wanted(part)  # type: ignore[arg-type]  # None only where nothing is called
+                came = wanted(request, effect_key)
             except BaseException as error:  # noqa: BLE001 - user code, and the generator raises it
                 wanted = steps.throw(error)
             else:
@@ -259,12 +256,12 @@ def _called(steps: Steps, part: Part | None) -> Any:
         return msgspec.json.decode(end.value)
 
 
-async def _awaited(steps: Steps, part: Part | None) -> Any:
+async def _awaited(steps: Steps, request: Any, effect_key: str) -> Any:
     try:
         wanted = next(steps)
         while True:
             try:
-                came = wanted(part)  # type: ignore[arg-type]  # as above
+                came = wanted(request, effect_key)
                 if isinstance(came, Awaitable):
                     came = await came
             except BaseException as error:  # noqa: BLE001 - as above
@@ -289,7 +286,7 @@ def _conflict(key: str, earlier: str, now: str) -> Conflict:
     )
 
 
-def _check(key: str, apply: Call, observe: Call | None, mode: str, kind: str) -> None:
+def _check(key: str, apply: Doer, observe: Doer | None, mode: str, kind: str) -> None:
     for what, text in (("key", key), ("type", kind)):
         if not isinstance(text, str) or not 1 <= len(text) <= PART_CHARS_MAX or not text.isprintable():
             raise InvalidArgument(
@@ -304,7 +301,7 @@ def _check(key: str, apply: Call, observe: Call | None, mode: str, kind: str) ->
             continue
         if not callable(fn):
             raise InvalidArgument(f"effect {key!r} has {name}={fn!r:.60}, which is not a function")
-        if wrong := misfit(fn, ("part",)):
+        if wrong := misfit(fn, ("request", "effect_key")):
             raise InvalidArgument(f"effect {key!r} has an {name}= that {wrong}")
     if observe is not None and is_async(observe) and not is_async(apply):
         raise InvalidArgument(
