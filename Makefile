@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: setup demo compiled test test-all simulate lint types bench storm fuzz attack bench-quick bench-baseline fmt clean
+.PHONY: setup demo compiled test test-all simulate docs lint types bench storm fuzz attack bench-quick bench-baseline fmt clean
 
 $(STAMP): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -36,6 +36,12 @@ test-all: compiled
 # One seed: `.venv/bin/python -m tests.sim SEED`, with its trace.
 simulate: setup
 	$(BIN)/python -m tests.sim --campaign $(or $(SEEDS),20000) --from $(or $(FROM),1) $(if $(JOBS),--jobs $(JOBS)) --every-branch
+
+# What is made from the code: schemas, and what commands print as JSON. Tests hold these files.
+docs: setup
+	$(BIN)/python -m pwf.protocol.wire_schema > docs/protocol.schema.json
+	$(BIN)/python -m pwf.cli.json_output schema > docs/json.schema.json
+	$(BIN)/python -m pwf.cli.json_output page > docs/json.md
 
 lint: setup
 	$(BIN)/ruff check .
