@@ -41,7 +41,7 @@ class Changed(RunChanged, frozen=True, kw_only=True, forbid_unknown_fields=True)
 
 
 class Restarted(RunStarted, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """`adopted`: it was restarted before, as this run."""
+    """`adopted`: it was made before, and this is that run."""
 
     adopted: bool
 
@@ -228,6 +228,8 @@ PRINTED: dict[str, Lines] = {
     "resume": Lines((Changed,), "a line for each run"),
     "cancel": Lines((Changed,), "a line for each run"),
     "restart": Lines((Restarted,)),
+    "retry": Lines((Restarted,)),
+    "fork": Lines((Restarted,)),
     "requests": Lines((operations.RequestList,)),
     "answer": Lines((Answered,)),
     "submit": Lines((Submitted,)),

@@ -142,6 +142,9 @@ def run_row(run: RunSummary, now_ms: int) -> list[str]:
     if run.restarted_from is not None:
         restart = f"restart of {text.line(run.restarted_from, ID_CELLS)}"
         note = f"{restart}; {note}" if note else restart
+    if run.forked_from is not None:
+        fork = f"fork of {text.line(run.forked_from, ID_CELLS)}"
+        note = f"{fork}; {note}" if note else fork
     name = text.line(run.workflow, 24)
     if run.title:
         name += f" ({text.line(run.title, 32)})" if run.title != run.workflow else ""

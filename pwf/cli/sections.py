@@ -48,6 +48,11 @@ def _identity(view: RunView, now_ms: int, out: Out) -> None:
         _fact("restart of", text.line(summary.restarted_from) + chain, out)
     if view.restarts:
         _fact("restarted as", ", ".join(map(text.line, view.restarts)), out)
+    if summary.forked_from is not None:
+        at = f"{text.line(view.fork_node or '')}" + (f"#{view.fork_visit}" if view.fork_visit > 1 else "")
+        _fact("fork of", f"{text.line(summary.forked_from)}  (it goes on at {at})", out)
+    if view.forks:
+        _fact("forked as", ", ".join(map(text.line, view.forks)), out)
     _fact("input", text.brief(view.input, min(VALUE_CELLS, out.width - 16)), out)
     for warning in view.warnings:
         _fact("warning", out.paint(text.line(warning), "yellow"), out)
@@ -82,6 +87,8 @@ def _steps(view: RunView, now_ms: int, out: Out) -> None:
         took = text.duration((step.ended_ms or now_ms) - step.started_ms)
         name = text.line(step.node, 32) + (f" ×{step.visit}" if step.visit > 1 else "")
         tries = progress.try_of(view, step) if step.tries > 1 else ""
+        if step.adopted is not None:
+            tries = f"taken over (#{step.adopted})"
         rows.append(
             [str(step.attempt), name, step.kind, step.status, took, tries, text.headline(step.summary, 200)]
         )

@@ -90,6 +90,8 @@ def _state(step: StepView | None, view: RunView, current: bool, now_ms: int) -> 
         tries = f" ({try_of(view, step)})" if step.tries > 1 else ""
         return mark, "blue", text.duration(now_ms - step.started_ms) + tries
     took = text.duration((step.ended_ms or now_ms) - step.started_ms)
+    if step.adopted is not None:
+        return STEP_MARK[step.status], STEP_STYLE[step.status], "taken over"
     words = took if step.status == "completed" else f"{step.status}, {took}"
     return STEP_MARK[step.status], STEP_STYLE[step.status], words
 

@@ -26,6 +26,7 @@ Isolate = Literal[
 DEFAULT_TIMEOUT_MS = 15 * 60 * 1000
 DEFAULT_MAX_STEPS = 100
 DEFAULT_RECONCILE_MS = 60_000
+MAX_STEPS_LIMIT = 1_000_000
 
 
 class EffectSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

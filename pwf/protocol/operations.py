@@ -12,6 +12,7 @@ import msgspec
 
 from pwf.protocol.bounds import Filter, Name, PathText, Words
 from pwf.protocol.effects import EffectDetail, EffectList, EffectListPayload, EffectRef, ResolvePayload
+from pwf.protocol.forks import ForkPayload
 from pwf.protocol.graph import WorkflowGraph
 from pwf.protocol.origin import Origin
 from pwf.protocol.raw import null
@@ -154,9 +155,10 @@ class StartPayload(_Body, frozen=True, kw_only=True, forbid_unknown_fields=True)
 
 
 class RunStarted(_Body, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """`code_is_older`: the run was adopted, and its file has newer code by now. The last three: of a restart.
+    """`code_is_older`: the run was adopted, and its file has newer code by now.
 
-    `restart_root` is the first run of the chain of restarts, `restart_no` counts from it.
+    Of a restart: `restart_root` is the first run of the chain of restarts, `restart_no` counts from it. Of a fork: it
+    goes on at `node`, with what `took_over` names (`NODE`, or `NODE#VISIT`).
     """
 
     run_id: str
@@ -167,6 +169,9 @@ class RunStarted(_Body, frozen=True, kw_only=True, forbid_unknown_fields=True):
     restarted_from: str | None = None
     restart_root: str | None = None
     restart_no: int = 0
+    forked_from: str | None = None
+    node: str | None = None
+    took_over: tuple[str, ...] = ()
 
 
 class RunListPayload(_Body, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -479,6 +484,7 @@ OPERATIONS: dict[str, Operation] = {
     "run.resume": Operation(Nothing, RunChanged, needs_run=True, changes=True, guarded=True),
     "run.cancel": Operation(CancelPayload, RunChanged, needs_run=True, changes=True, guarded=True),
     "run.restart": Operation(Nothing, RunStarted, needs_run=True, changes=True, guarded=True),
+    "run.fork": Operation(ForkPayload, RunStarted, needs_run=True, changes=True, guarded=True),
     "run.wait": Operation(WaitPayload, WaitResult, needs_run=True),
     "request.list": Operation(RequestListPayload, RequestList),
     "request.answer": Operation(AnswerPayload, Answered, changes=True, guarded=True),

@@ -131,6 +131,7 @@ class Launch(_Message, frozen=True, kw_only=True, forbid_unknown_fields=True, ta
     past: tuple[PastStep, ...] = ()
     visits: dict[str, int] = {}
     steps_taken: int = 0
+    wants_title: bool = True  # it has none yet
     root: str = ""
     updates: tuple[tuple[str, str], ...] = ()  # kind and key of each current item, where a node may publish
     files: dict[str, Value] = {}  # pinned data files by path relative to root; digest only

@@ -83,6 +83,7 @@ class RunSummary(_View, frozen=True, kw_only=True, forbid_unknown_fields=True):
     restarted_from: str | None = None  # the ended run that this one restarts
     restart_root: str | None = None  # the first run of that chain
     restart_no: int = 0  # in the chain; 0: no restart
+    forked_from: str | None = None  # the run whose outputs this one took over
 
 
 class StepView(_View, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -100,6 +101,7 @@ class StepView(_View, frozen=True, kw_only=True, forbid_unknown_fields=True):
     active_ms: int = 0
     printed_bytes: int = 0  # that were kept of what it printed, when it ended: `run.printed` reads them
     survivors: tuple[Survivor, ...] = ()  # processes that outlived it, and were ended
+    adopted: int | None = None  # taken over: the attempt of the run that this one was forked from
     summary: str = ""
     output: Value | None = None
     error: StepError | None = None
@@ -183,9 +185,12 @@ class RunView(_View, frozen=True, kw_only=True, forbid_unknown_fields=True):
     request: RequestView | None = None
     effects: tuple[EffectView, ...] = ()
     restarts: tuple[str, ...] = ()  # runs that this one was restarted as
+    forks: tuple[str, ...] = ()  # runs that were forked from this one, the newest first
+    fork_node: str | None = None  # of a fork: where it went on
+    fork_visit: int = 0
     controls: tuple[
         str, ...
-    ] = ()  # operations that are possible now: pause, resume, cancel, restart, answer, submit
+    ] = ()  # operations that are possible now: pause, resume, cancel, restart, retry, fork, answer, submit
     warnings: tuple[str, ...] = ()  # what somebody should look at before it becomes a failure
     definition_id: str = ""
     newer_code: bool = False

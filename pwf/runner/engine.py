@@ -86,7 +86,7 @@ class Engine:
 
     def run(self) -> None:
         """Run nodes until the run parks, ends, or is no longer ours. The last transition may still be held."""
-        if self._launch.graph.titled and self._steps_taken == 0:
+        if self._launch.graph.titled and self._launch.wants_title:
             self._title = self._make_title()
             self._surroundings.restore(self._node)
         while self._ready():

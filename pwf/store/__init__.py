@@ -9,8 +9,9 @@ Where to look first:
   lease, event), `once` and `receipts` (repeats), `queries` (named SQL);
 - the file: `database`, `schema.sql`, `migrate`, `home`, `new_file`, `space`, `ballast`;
 - what any entity needs: `entity_kinds` (what a kind brings), `kinds` (the kinds that are served), `events`, `values`;
-- a run's life: `runs` and `restart` (made), `queue` (admitted), `launch` (begun), `transitions` (a runner's proposal,
-  decided), `moves` (each step of it), `change` and `state` (how a command writes to a run), `place` (where it stands);
+- a run's life: `runs`, `restart`, `fork` and `adoption` (made), `queue` (admitted), `launch` (begun), `transitions`
+  (a runner's proposal, decided), `moves` (each step of it), `change` and `state` (how a command writes to a run),
+  `place` (where it stands);
 - its processes: `custody_rows` and `custody` (recorded, given up), `runners` (owner), `runner_end` (settled after it),
   `daemon` (the claim, and what an earlier daemon left);
 - people: `control` (pause, resume, cancel), `requests` (a question's answer), `effects` (a word on an unknown outcome),

@@ -58,6 +58,23 @@ def definition_sources(tx: Tx, definition_id: str) -> tuple[SourceFile, ...]:
     return tuple(SourceFile(path=p, kind=k, module=m, digest=d, size=s) for p, k, m, d, s in rows)
 
 
+def stored_definition(tx: Tx, definition_id: str) -> SaveDefinition:
+    """What a run of it executes, as it was saved, without the texts: they are here."""
+    row = tx.one(Q.whole, {"definition_id": definition_id})
+    if row is None:
+        raise NotFound(f"there is no definition {definition_id}")
+    root, path, packages, warnings = row
+    definition = WorkflowDefinition(
+        definition_id=definition_id,
+        graph=graph_of(tx, definition_id).graph,
+        root=root,
+        sources=definition_sources(tx, definition_id),
+        packages=msgspec.json.decode(packages, type=dict[str, str]),
+        warnings=msgspec.json.decode(warnings, type=tuple[str, ...]),
+    )
+    return SaveDefinition(definition=definition, path=path, texts={})
+
+
 def load_bundle(tx: Tx, definition_id: str) -> SourceBundle:
     """The pinned modules with their bytes."""
     row = tx.one(Q.root_of, {"definition_id": definition_id})

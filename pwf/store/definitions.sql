@@ -21,3 +21,7 @@ SELECT path, kind, module, digest, size FROM definition_sources WHERE definition
 -- name: root_of
 -- Where the definition's project stands.
 SELECT root, path FROM definitions WHERE definition_id = :definition_id
+
+-- name: whole
+-- All of a definition but its graph and its files.
+SELECT root, path, packages, warnings FROM definitions WHERE definition_id = :definition_id

@@ -150,7 +150,9 @@ def _ended(run: RunFacts) -> Explanation:
 
 
 def _after(run: RunFacts) -> tuple[str, ...]:
-    return ("pwf show {run}",) if run.status == "completed" else ("pwf show {run}", "pwf restart {run}")
+    if run.status == "completed":
+        return ("pwf show {run}",)
+    return ("pwf show {run}", "pwf retry {run}", "pwf restart {run}")
 
 
 def _because(detail: str | None) -> str:

@@ -113,7 +113,7 @@ def _begin(tx: Tx, run: RunState, identity: Identity, terms: LaunchTerms) -> Lau
     launch = Launch(
         run_id=run.run_id,
         generation=run.generation,
-        graph=graph.graph,
+        graph=graph.limited(run.max_steps).graph,
         input=value_of(row[0], row[1], row[2]),
         node=run.node,
         visit=run.visit,
@@ -127,6 +127,7 @@ def _begin(tx: Tx, run: RunState, identity: Identity, terms: LaunchTerms) -> Lau
         past=past,
         visits=run.visits,
         steps_taken=run.steps - 1,
+        wants_title=run.title is None,
         root=row[3],
         updates=_updates(tx, run, graph) if run.attempts > 1 else (),
         files=_data_files(tx, run) if graph.graph.files else {},

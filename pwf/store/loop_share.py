@@ -30,6 +30,7 @@ from pwf.store.custody import runner_gone, runners_gone, standing_stretch
 from pwf.store.daemon import release, renew
 from pwf.store.deadlines import time_out
 from pwf.store.effects import resolve_effect
+from pwf.store.fork import fork_run, look_fork
 from pwf.store.home import claim_home, last_owner
 from pwf.store.launch import runner_started
 from pwf.store.queue import admit, rebase, start_admitted
@@ -61,7 +62,9 @@ SHORT: frozenset[Callable[..., Any]] = frozenset(
         answer,
         apply_messages,
         cancel,
+        fork_run,
         hold_run,
+        look_fork,
         look_restart,
         pause,
         publish_updates,

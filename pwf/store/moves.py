@@ -89,7 +89,7 @@ def end(
 
 def enter(tx: Tx, run: RunState, graph: Graph, node_id: str) -> bool:
     """Move the position to a node's next visit. False: `max_steps` is used up and the run has ended with that."""
-    limit = graph.graph.max_steps
+    limit = run.limit(graph)
     if run.steps + 1 > limit:
         message = f"the run took {limit} steps, its limit, and would enter {node_id!r} next"
         end(
@@ -286,7 +286,7 @@ def follow_output(run: RunState, node: NodeSpec, output: bytes) -> tuple[Follow,
 def verdict(run: RunState, graph: Graph, then: Follow, *, go: bool) -> str:
     """The answer to the runner whose step leads there; `go`: a further node may begin in this runner."""
     if then.next is not None:
-        if run.steps >= graph.graph.max_steps:
+        if run.steps >= run.limit(graph):
             return "end"  # `enter` will end the run
         return "go" if go else "park"
     return "end" if then.retry_ms is None else "park"

@@ -131,7 +131,7 @@ def _wanted(row: Row, query: RunListPayload) -> bool:
 
 def _summary(row: Row) -> RunSummary:
     (_no, run_id, workflow, title, status, hold, detail, node, created, started, ended, due, reason, steps,
-     restarted_from, restart_root, restart_no, revision, generation, request_id) = row  # fmt: skip
+     restarted_from, restart_root, restart_no, forked_from, revision, generation, request_id) = row  # fmt: skip
     return RunSummary(
         run_id=run_id,
         workflow=workflow,
@@ -151,6 +151,7 @@ def _summary(row: Row) -> RunSummary:
         restarted_from=restarted_from,
         restart_root=restart_root,
         restart_no=restart_no,
+        forked_from=forked_from,
     )
 
 
@@ -262,8 +263,8 @@ def run_view(tx: Tx, query: RunQuery) -> RunView:
     explained = run_summary(tx, query)
     assert row is not None
     (definition_id, input_, input_digest, input_size, output, output_digest, output_size, error, root, _path,
-     body) = row  # fmt: skip
-    graph = graph_of(tx, definition_id)
+     body, max_steps, fork_node, fork_visit) = row  # fmt: skip
+    graph = graph_of(tx, definition_id).limited(max_steps)
     environment = _environment.decode(body)
     total = tx.one(Q.steps_total, {"run_id": query.run_id})
     has_output = output is not None or output_digest is not None
@@ -283,6 +284,9 @@ def run_view(tx: Tx, query: RunQuery) -> RunView:
         request=request,
         effects=effects_of_run(tx, query.run_id),
         restarts=tuple(r[0] for r in tx.all(Q.restarts, {"run_id": query.run_id})),
+        forks=tuple(r[0] for r in tx.all(Q.forks, {"run_id": query.run_id})),
+        fork_node=fork_node,
+        fork_visit=fork_visit or 0,
         controls=_controls(explained.summary, request),
         warnings=_warnings(explained.summary, graph.graph),
         definition_id=definition_id,
@@ -315,7 +319,7 @@ def _warnings(summary: RunSummary, graph: WorkflowGraph) -> tuple[str, ...]:
 
 def _controls(summary: RunSummary, request: RequestView | None) -> tuple[str, ...]:
     if summary.status in ENDED:
-        return ("restart",)
+        return ("restart", "fork") if summary.status == "completed" else ("restart", "retry", "fork")
     if summary.hold == "effect_ambiguous":
         return ("recover", "pause", "cancel")
     found = ["resume" if summary.hold is not None else "pause", "cancel"]
@@ -355,6 +359,7 @@ def step_view(row: Row, kinds: dict[str, NodeKind], *, whole: bool) -> StepView:
         digest,
         size,
         error,
+        adopted,
     ) = row
     failure = None if error is None else _error.decode(error)
     summary = ""
@@ -383,6 +388,7 @@ def step_view(row: Row, kinds: dict[str, NodeKind], *, whole: bool) -> StepView:
         active_ms=active_ms,
         printed_bytes=printed,
         survivors=() if survivors is None else _survivors.decode(survivors),
+        adopted=adopted,
         summary=shortened(summary, SUMMARY_CHARS),
         output=value_of(output, digest, size) if shown else None,
         error=failure,

@@ -3,7 +3,7 @@
 -- name: page
 -- Newest first, all statuses.
 SELECT r.run_no, r.run_id, r.workflow, r.title, r.status, r.hold, r.hold_detail, r.node, r.created_wall_ms,
-  r.started_wall_ms, r.ended_wall_ms, r.due_wall_ms, r.reason, r.steps, r.restarted_from, r.restart_root, r.restart_no,
+  r.started_wall_ms, r.ended_wall_ms, r.due_wall_ms, r.reason, r.steps, r.restarted_from, r.restart_root, r.restart_no, r.forked_from,
   e.revision, e.generation,
   (SELECT q.request_id FROM requests q WHERE q.run_id = r.run_id AND q.status = 'pending')
 FROM runs r JOIN entities e ON e.entity_no = r.run_no
@@ -12,7 +12,7 @@ WHERE r.run_no < :before ORDER BY r.run_no DESC LIMIT :limit
 -- name: page_of_workflow
 -- Newest first, of one workflow.
 SELECT r.run_no, r.run_id, r.workflow, r.title, r.status, r.hold, r.hold_detail, r.node, r.created_wall_ms,
-  r.started_wall_ms, r.ended_wall_ms, r.due_wall_ms, r.reason, r.steps, r.restarted_from, r.restart_root, r.restart_no,
+  r.started_wall_ms, r.ended_wall_ms, r.due_wall_ms, r.reason, r.steps, r.restarted_from, r.restart_root, r.restart_no, r.forked_from,
   e.revision, e.generation,
   (SELECT q.request_id FROM requests q WHERE q.run_id = r.run_id AND q.status = 'pending')
 FROM runs r JOIN entities e ON e.entity_no = r.run_no
@@ -21,7 +21,7 @@ WHERE r.workflow = :workflow AND r.run_no < :before ORDER BY r.run_no DESC LIMIT
 -- name: page_of_status
 -- Newest first, of one stored status.
 SELECT r.run_no, r.run_id, r.workflow, r.title, r.status, r.hold, r.hold_detail, r.node, r.created_wall_ms,
-  r.started_wall_ms, r.ended_wall_ms, r.due_wall_ms, r.reason, r.steps, r.restarted_from, r.restart_root, r.restart_no,
+  r.started_wall_ms, r.ended_wall_ms, r.due_wall_ms, r.reason, r.steps, r.restarted_from, r.restart_root, r.restart_no, r.forked_from,
   e.revision, e.generation,
   (SELECT q.request_id FROM requests q WHERE q.run_id = r.run_id AND q.status = 'pending')
 FROM runs r JOIN entities e ON e.entity_no = r.run_no
@@ -30,7 +30,7 @@ WHERE r.status = :status AND r.run_no < :before ORDER BY r.run_no DESC LIMIT :li
 -- name: page_of_hold
 -- Newest first, of one hold.
 SELECT r.run_no, r.run_id, r.workflow, r.title, r.status, r.hold, r.hold_detail, r.node, r.created_wall_ms,
-  r.started_wall_ms, r.ended_wall_ms, r.due_wall_ms, r.reason, r.steps, r.restarted_from, r.restart_root, r.restart_no,
+  r.started_wall_ms, r.ended_wall_ms, r.due_wall_ms, r.reason, r.steps, r.restarted_from, r.restart_root, r.restart_no, r.forked_from,
   e.revision, e.generation,
   (SELECT q.request_id FROM requests q WHERE q.run_id = r.run_id AND q.status = 'pending')
 FROM runs r JOIN entities e ON e.entity_no = r.run_no
@@ -39,7 +39,7 @@ WHERE r.hold = :hold AND r.run_no < :before ORDER BY r.run_no DESC LIMIT :limit
 -- name: one
 -- One run's line.
 SELECT r.run_no, r.run_id, r.workflow, r.title, r.status, r.hold, r.hold_detail, r.node, r.created_wall_ms,
-  r.started_wall_ms, r.ended_wall_ms, r.due_wall_ms, r.reason, r.steps, r.restarted_from, r.restart_root, r.restart_no,
+  r.started_wall_ms, r.ended_wall_ms, r.due_wall_ms, r.reason, r.steps, r.restarted_from, r.restart_root, r.restart_no, r.forked_from,
   e.revision, e.generation,
   (SELECT q.request_id FROM requests q WHERE q.run_id = r.run_id AND q.status = 'pending')
 FROM runs r JOIN entities e ON e.entity_no = r.run_no
@@ -48,7 +48,7 @@ WHERE r.run_id = :run_id
 -- name: body
 -- The rest of a run's row, for its view.
 SELECT r.definition_id, r.input, r.input_digest, ci.size, r.output, r.output_digest, co.size, r.error, d.root, d.path,
-  v.body FROM runs r JOIN definitions d ON d.definition_id = r.definition_id
+  v.body, r.max_steps, r.fork_node, r.fork_visit FROM runs r JOIN definitions d ON d.definition_id = r.definition_id
 JOIN environments v ON v.environment_id = r.environment_id
 LEFT JOIN contents ci ON ci.digest = r.input_digest LEFT JOIN contents co ON co.digest = r.output_digest
 WHERE r.run_id = :run_id
@@ -61,7 +61,7 @@ WHERE r.run_id = :run_id
 -- name: steps
 -- A page of attempts, of one node or of all, the newest last.
 SELECT a.attempt, a.node, a.visit, a.tries, a.status, a.generation, a.started_wall_ms, a.ended_wall_ms, a.active_ms, a.printed, a.survivors,
-  a.output, a.output_digest, c.size, a.error
+  a.output, a.output_digest, c.size, a.error, a.adopted
 FROM attempts a LEFT JOIN contents c ON c.digest = a.output_digest
 WHERE a.run_no = (SELECT run_no FROM runs WHERE run_id = :run_id) AND a.attempt < :before
   AND (:node IS NULL OR a.node = :node) ORDER BY a.attempt DESC LIMIT :limit
@@ -77,6 +77,10 @@ SELECT kind, key, data, updated_wall_ms FROM updates WHERE run_id = :run_id ORDE
 -- name: restarts
 -- Runs that this run was restarted as.
 SELECT run_id FROM runs WHERE restarted_from = :run_id
+
+-- name: forks
+-- The newest runs that were forked from this run.
+SELECT run_id FROM runs WHERE forked_from = :run_id ORDER BY run_no DESC LIMIT 20
 
 -- name: unknown_effect
 -- An effect of a run of which nobody knows whether it happened.

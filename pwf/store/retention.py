@@ -1,10 +1,10 @@
 """Retention: removes whole trees of ended entities that nothing needs, and then what nothing refers to any more.
 
-A tree is what goes together: a run with all its restarts. It may go when every member has ended before a moment, by the
-time of its *end*: a run that was made long ago and ended just now stays, and so does one that still waits, with all its
-history. A tree stays as well while its kind needs it (an effect is unsettled: a person has to say whether it happened),
-or a process of it is not proved dead. One command removes one tree; each looks at a bounded number of ends, and a
-cursor says where the next goes on, from kind to kind. Safe to repeat, and to stop anywhere.
+A tree is what goes together: a run with all its restarts and forks. It may go when every member has ended before a
+moment, by the time of its *end*: a run that was made long ago and ended just now stays, and so does one that still
+waits, with all its history. A tree stays as well while its kind needs it (an effect is unsettled: a person has to say
+whether it happened), or a process of it is not proved dead. One command removes one tree; each looks at a bounded
+number of ends, and a cursor says where the next goes on, from kind to kind. Safe to repeat, and to stop anywhere.
 """
 
 from __future__ import annotations

@@ -14,14 +14,14 @@ WHERE status IN ('queued', 'running', 'waiting', 'held')
 
 -- name: ended_before
 -- Ended runs in the order of their end, from a place on; each with the root of its tree.
-SELECT ended_wall_ms, run_no, coalesce(restart_root, run_id) FROM runs
+SELECT ended_wall_ms, run_no, coalesce(tree_root, run_id) FROM runs
 WHERE ended_wall_ms IS NOT NULL AND ended_wall_ms < :before_ms AND (ended_wall_ms, run_no) > (:after_ms, :after_no)
 ORDER BY ended_wall_ms, run_no LIMIT :limit
 
 -- name: tree
--- All runs of a tree: the first one and its restarts.
+-- All runs of a tree: the first one, its restarts and forks, and theirs.
 SELECT run_no, run_id, ended_wall_ms FROM runs WHERE run_id = :group
-UNION ALL SELECT run_no, run_id, ended_wall_ms FROM runs WHERE restart_root = :group AND run_id <> :group
+UNION ALL SELECT run_no, run_id, ended_wall_ms FROM runs WHERE tree_root = :group AND run_id <> :group
 
 -- name: effect_unsettled
 -- Nobody knows yet whether an effect of the run happened.

@@ -45,6 +45,11 @@ _RULES: dict[str, tuple[str, str]] = {
     "restart_misrooted": ("the run's root is not the first run of its chain of restarts", _SHOW),
     "restart_miscounted": ("the run's restart number does not follow that of the run it restarts", _SHOW),
     "restart_circular": ("the run is a restart of itself, over others", _SHOW),
+    "fork_orphaned": ("the run is forked from one that is not there", _SHOW),
+    "fork_circular": ("the run is forked from one that was made after it", _SHOW),
+    "tree_misrooted": ("the run does not belong to the tree of the run that it comes from", _SHOW),
+    "adopted_stray": ("a result was taken over that the other run does not have", _SHOW),
+    "adopted_effect": ("the effect of a result that was taken over is the run's own", _SHOW),
     "content_incomplete": ("the run refers to a value that is not all there", _SHOW),
 }
 

@@ -164,6 +164,34 @@ WITH RECURSIVE chain(run_id) AS (
   UNION ALL SELECT r.run_id FROM chain JOIN runs r ON r.restarted_from = chain.run_id)
 SELECT run_id FROM runs WHERE run_id NOT IN (SELECT run_id FROM chain)
 
+-- name: fork_orphaned
+-- A run that was forked is there as long as its forks are: retention removes whole trees.
+SELECT r.run_id FROM runs r WHERE r.forked_from IS NOT NULL
+  AND NOT EXISTS (SELECT 1 FROM runs f WHERE f.run_id = r.forked_from)
+
+-- name: fork_circular
+-- A fork is made after the run that it is forked from.
+SELECT r.run_id FROM runs r JOIN runs f ON f.run_id = r.forked_from WHERE f.run_no >= r.run_no
+
+-- name: tree_misrooted
+-- A restart or a fork belongs to the tree of the run that it comes from; every other run is the root of its own.
+SELECT r.run_id FROM runs r LEFT JOIN runs f ON f.run_id = coalesce(r.forked_from, r.restarted_from)
+WHERE r.tree_root IS NOT coalesce(f.tree_root, f.run_id) AND (f.run_id IS NOT NULL
+  OR coalesce(r.forked_from, r.restarted_from) IS NULL)
+
+-- name: adopted_stray
+-- What a fork took over is a result of the run that it was forked from.
+SELECT r.run_id FROM attempts a JOIN runs r ON r.run_no = a.run_no
+WHERE a.adopted IS NOT NULL AND NOT EXISTS (SELECT 1 FROM runs f JOIN attempts o ON o.run_no = f.run_no
+  WHERE f.run_id = r.forked_from AND o.attempt = a.adopted AND o.node = a.node AND o.visit = a.visit
+    AND o.status = a.status AND o.output_crc32 IS a.output_crc32 AND o.output_digest IS a.output_digest)
+
+-- name: adopted_effect
+-- No effect is taken over.
+SELECT r.run_id FROM attempts a JOIN runs r ON r.run_no = a.run_no
+JOIN effects e ON e.entity_no = r.run_no AND e.node = a.node AND e.visit = a.visit
+WHERE a.adopted IS NOT NULL
+
 -- name: content_incomplete
 -- A value that something refers to is all there.
 SELECT r.run_id FROM attempts a JOIN runs r ON r.run_no = a.run_no

@@ -8,6 +8,7 @@ from pwf.errors import Ambiguous, Conflict, DiskFull, InvalidArgument, NotFound
 from pwf.ids import check_id
 from pwf.protocol.operations import RunStarted
 from pwf.store import moves, place
+from pwf.store.adoption import Begins, Fork, adopt, begin_at
 from pwf.store.definitions import SaveDefinition, save_definition
 from pwf.store.once import Done, once
 from pwf.store.queries import load_queries
@@ -37,8 +38,8 @@ class RunEnvironment(msgspec.Struct, frozen=True, kw_only=True):
 class StartRun(msgspec.Struct, frozen=True, kw_only=True):
     """Start a run. `code` is saved with it, unless it is stored. `input` is canonical and has been checked.
 
-    `at_ms`: wall time. `state_bytes_max`: the budget of the database (`max_state_size`); from there on nothing is
-    started.
+    `at_ms`: wall time. `fork`: what it takes over of another run. `max_steps`: in place of the workflow's.
+    `state_bytes_max`: the budget of the database (`max_state_size`); from there on nothing is started.
     """
 
     code: SaveDefinition
@@ -50,6 +51,8 @@ class StartRun(msgspec.Struct, frozen=True, kw_only=True):
     restarted_from: str | None = None
     restart_root: str | None = None
     restart_no: int = 0
+    fork: Fork | None = None
+    max_steps: int | None = None
     receipt: ReceiptKey | None = None
     actor: str = "client"
     state_bytes_max: int | None = None
@@ -83,38 +86,15 @@ def _start(tx: Tx, command: StartRun) -> tuple[RunStarted, bool]:
     _refuse(tx, command)
     environment_id, is_next = _surroundings(tx, command)
     run_id = command.run_id or tx.ids.new()
-    start = graph_of(tx, command.definition_id).graph.start
-    value = moves.stored(tx, command.input)
+    begins = begin_at(tx, command.fork, graph_of(tx, command.definition_id).graph.start)
     at_once = command.at_ms is None
-    due = {
+    due: dict[str, object] = {
         "due_wall_ms": tx.now.wall_ms if command.at_ms is None else command.at_ms,
         "due_elapsed_ms": tx.now.elapsed_ms if at_once else None,
         "due_boot_id": tx.now.boot_id if at_once else None,
     }
-    run_no = tx.create_entity("run", run_id)
-    tx.run(
-        Q.insert_run,
-        {
-            "run_no": run_no,
-            "run_id": run_id,
-            "workflow": command.workflow,
-            "definition_id": command.definition_id,
-            "environment_id": environment_id,
-            "node": start,
-            "visits": encode({start: 1}),
-            "priority": command.priority,
-            "input": value.inline,
-            "input_crc32": value.crc32,
-            "input_digest": value.digest,
-            **due,
-            "restarted_from": command.restarted_from,
-            "restart_root": command.restart_root,
-            "restart_no": command.restart_no,
-            # A chosen id may be chosen again, in another home or after a prune; what it did before is not this run's.
-            "outside_name": None if command.run_id is None else f"{run_id}.{tx.ids.new()}",
-            "now": tx.now.wall_ms,
-        },
-    )
+    run_no = _insert(tx, command, run_id, environment_id, begins, due)
+    adopted = () if command.fork is None else adopt(tx, run_no, command.fork)
     revision = 1
     later = command.at_ms is not None and command.at_ms > tx.now.wall_ms
     tx.run(
@@ -127,7 +107,9 @@ def _start(tx: Tx, command: StartRun) -> tuple[RunStarted, bool]:
             **due,
         },
     )
-    said = {"workflow": command.workflow, "definition": command.definition_id}
+    said: dict[str, object] = {"workflow": command.workflow, "definition": command.definition_id}
+    if command.fork is not None:
+        said |= {"forked_from": command.fork.run_id, "node": begins.node, "adopted": len(adopted)}
     tx.event(run_no, revision, "started", command.actor, 0, encode(said))
     if is_next or not later:  # else whoever waits for the nearest time goes on waiting for it
         tx.changed("queue")
@@ -139,8 +121,61 @@ def _start(tx: Tx, command: StartRun) -> tuple[RunStarted, bool]:
         restarted_from=command.restarted_from,
         restart_root=command.restart_root,
         restart_no=command.restart_no,
+        forked_from=None if command.fork is None else command.fork.run_id,
+        node=None if command.fork is None else begins.node,
+        took_over=adopted,
     )
     return started, False
+
+
+def _insert(
+    tx: Tx, command: StartRun, run_id: str, environment_id: str, begins: Begins, due: dict[str, object]
+) -> int:
+    """The run's row, with its entity; its number."""
+    value = moves.stored(tx, command.input)
+    run_no = tx.create_entity("run", run_id)
+    tx.run(
+        Q.insert_run,
+        {
+            "run_no": run_no,
+            "run_id": run_id,
+            "workflow": command.workflow,
+            "definition_id": command.definition_id,
+            "environment_id": environment_id,
+            "title": begins.title,
+            "node": begins.node,
+            "visit": begins.visits[begins.node],
+            "visits": encode(begins.visits),
+            "steps": sum(begins.visits.values()),
+            "priority": command.priority,
+            "input": value.inline,
+            "input_crc32": value.crc32,
+            "input_digest": value.digest,
+            **due,
+            "restarted_from": command.restarted_from,
+            "restart_root": command.restart_root,
+            "restart_no": command.restart_no,
+            **_lineage(tx, command),
+            "max_steps": command.max_steps,
+            # A chosen id may be chosen again, in another home or after a prune; what it did before is not this run's.
+            "outside_name": None if command.run_id is None else f"{run_id}.{tx.ids.new()}",
+            "now": tx.now.wall_ms,
+        },
+    )
+    return run_no
+
+
+def _lineage(tx: Tx, command: StartRun) -> dict[str, object]:
+    """The columns that say from which run this one comes, other than those of restarts."""
+    fork = command.fork
+    parent = command.restarted_from if fork is None else fork.run_id
+    root = None if parent is None else tx.one(Q.tree_root, {"run_id": parent})
+    return {
+        "forked_from": None if fork is None else fork.run_id,
+        "fork_node": None if fork is None else fork.node,
+        "fork_visit": None if fork is None else fork.visit,
+        "tree_root": parent if root is None else root[0],
+    }
 
 
 def _refuse(tx: Tx, command: StartRun) -> None:
@@ -192,6 +227,8 @@ def _differs(tx: Tx, command: StartRun, row: Row) -> str | None:
         return f"its project is {root!r}, not {command.environment.root!r}"
     if load_value(tx, inline, input_digest) != command.input:
         return "its input is another"
+    if row[9] is not None:
+        return f"it is a fork of {row[9]}"
     if restarted_from != command.restarted_from:
         return f"it is a restart of {restarted_from}" if restarted_from else "it is no restart"
     return None
@@ -223,6 +260,7 @@ def _adopt(tx: Tx, command: StartRun, row: Row) -> RunStarted:
         hold,
         _restarted_from,
         _environment,
+        _forked_from,
         revision,
     ) = row
     differs = _differs(tx, command, row)

@@ -1,18 +1,18 @@
 -- Runs: made, found, adopted.
 
 -- name: insert_run
--- A new run at the start node, queued.
-INSERT INTO runs(run_no, run_id, workflow, definition_id, environment_id, status, node, visit, visits, priority, input,
-  input_crc32, input_digest, due_wall_ms, due_elapsed_ms, due_boot_id, restarted_from, restart_root, restart_no, outside_name,
-  created_wall_ms)
-VALUES (:run_no, :run_id, :workflow, :definition_id, :environment_id, 'queued', :node, 1, :visits, :priority, :input,
-  :input_crc32, :input_digest, :due_wall_ms, :due_elapsed_ms, :due_boot_id, :restarted_from, :restart_root, :restart_no, :outside_name,
-  :now)
+-- A new run at its first node (of a fork: at the node that it goes on from), queued.
+INSERT INTO runs(run_no, run_id, workflow, definition_id, environment_id, status, title, node, visit, visits, steps, priority,
+  input, input_crc32, input_digest, due_wall_ms, due_elapsed_ms, due_boot_id, restarted_from, restart_root, restart_no,
+  forked_from, fork_node, fork_visit, tree_root, max_steps, outside_name, created_wall_ms)
+VALUES (:run_no, :run_id, :workflow, :definition_id, :environment_id, 'queued', :title, :node, :visit, :visits, :steps, :priority,
+  :input, :input_crc32, :input_digest, :due_wall_ms, :due_elapsed_ms, :due_boot_id, :restarted_from, :restart_root, :restart_no,
+  :forked_from, :fork_node, :fork_visit, :tree_root, :max_steps, :outside_name, :now)
 
 -- name: facts
 -- What decides whether a start adopts an existing run.
 SELECT r.run_id, r.workflow, r.input, r.input_digest, r.definition_id, r.status, r.hold, r.restarted_from, r.environment_id,
-  e.revision
+  r.forked_from, e.revision
 FROM runs r JOIN entities e ON e.entity_no = r.run_no WHERE r.run_id = :run_id
 
 -- name: started_by
@@ -33,6 +33,10 @@ SELECT EXISTS (SELECT 1 FROM definitions WHERE definition_id = :definition_id),
   EXISTS (SELECT 1 FROM environments WHERE environment_id = :environment_id),
   EXISTS (SELECT 1 FROM run_queue WHERE state = 'later' AND due_elapsed_ms IS NULL AND is_new IN (0, 1)
     AND due_wall_ms <= :at_ms)
+
+-- name: tree_root
+-- The first run of the lineage that a run belongs to.
+SELECT coalesce(tree_root, run_id) FROM runs WHERE run_id = :run_id
 
 -- name: exact
 -- A run by its whole id.

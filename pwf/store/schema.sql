@@ -142,6 +142,10 @@ CREATE TABLE runs(
   restarted_from TEXT,                            -- the ended run that this one restarts
   restart_root TEXT,                              -- the first run of the chain of restarts
   restart_no INTEGER NOT NULL DEFAULT 0,          -- 0: no restart
+  forked_from TEXT,                               -- the run whose outputs this one took over, up to a node
+  fork_node TEXT, fork_visit INTEGER,             -- where it goes on from there
+  tree_root TEXT,                                 -- the first run of its lineage: restarts and forks go together
+  max_steps INTEGER CHECK (max_steps >= 1),       -- in place of the workflow's
   outside_name TEXT,                              -- leads the keys of its effects outside; NULL: the run's id does
   created_wall_ms INTEGER NOT NULL,
   started_wall_ms INTEGER,
@@ -150,6 +154,10 @@ CREATE TABLE runs(
   CHECK (hold IS NULL OR status IN ('held', 'waiting')),
   CHECK ((restarted_from IS NULL) = (restart_root IS NULL)),
   CHECK ((restarted_from IS NULL) = (restart_no = 0)),
+  CHECK ((forked_from IS NULL) = (fork_node IS NULL)),
+  CHECK ((forked_from IS NULL) = (fork_visit IS NULL)),
+  CHECK (forked_from IS NULL OR restarted_from IS NULL),
+  CHECK ((coalesce(forked_from, restarted_from) IS NULL) = (tree_root IS NULL)),
   CHECK ((status IN ('completed', 'failed', 'timed_out', 'cancelled')) = (ended_wall_ms IS NOT NULL))
 ) STRICT;
 CREATE INDEX runs_by_status ON runs(status, run_no);
@@ -159,6 +167,8 @@ CREATE INDEX runs_suspected ON runs(daemon_deaths) WHERE daemon_deaths > 0;
 CREATE UNIQUE INDEX one_restart_per_run ON runs(restarted_from) WHERE restarted_from IS NOT NULL;
 CREATE INDEX runs_by_end ON runs(ended_wall_ms) WHERE ended_wall_ms IS NOT NULL;
 CREATE INDEX runs_by_restart_root ON runs(restart_root, restart_no) WHERE restart_root IS NOT NULL;
+CREATE INDEX runs_by_fork ON runs(forked_from, run_no) WHERE forked_from IS NOT NULL;
+CREATE INDEX runs_by_tree ON runs(tree_root) WHERE tree_root IS NOT NULL;
 CREATE INDEX runs_by_definition ON runs(definition_id);
 CREATE INDEX runs_by_environment ON runs(environment_id);
 CREATE INDEX runs_by_input ON runs(input_digest) WHERE input_digest IS NOT NULL;
@@ -214,7 +224,9 @@ CREATE TABLE attempts(
   said INTEGER,                                   -- the checksum of that message: a repeat says the same
   printed INTEGER NOT NULL DEFAULT 0,             -- bytes that were kept of what it printed, in files of the home
   survivors BLOB,                                 -- processes that outlived it, and were ended: [{pid, command}]
+  adopted INTEGER,                                -- the attempt of the run this was forked from; NULL: its own
   PRIMARY KEY (run_no, attempt),
+  CHECK ((adopted IS NOT NULL) = (generation = 0)),
   CHECK ((status = 'active') = (ended_wall_ms IS NULL))
 ) STRICT, WITHOUT ROWID;
 CREATE UNIQUE INDEX one_active_attempt ON attempts(run_no) WHERE status = 'active';

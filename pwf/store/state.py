@@ -34,6 +34,12 @@ class Graph:
         self.graph = graph
         self.nodes = {node.id: node for node in graph.nodes}
 
+    def limited(self, max_steps: int | None) -> Graph:
+        """The same under another limit than the workflow's, where a run has one."""
+        if max_steps is None:
+            return self
+        return Graph(msgspec.structs.replace(self.graph, max_steps=max_steps))
+
     @cached_property
     def targets(self) -> dict[tuple[str, str], frozenset[str | None]]:
         """(node, outcome) -> where it may lead; None: the run may end there."""
@@ -97,6 +103,7 @@ class RunState(msgspec.Struct):
     observe: str | None
     seq: int
     priority: int
+    max_steps: int | None
     due_wall_ms: int | None
     due_elapsed_ms: int | None
     due_boot_id: str | None
@@ -112,6 +119,10 @@ class RunState(msgspec.Struct):
     @property
     def ended(self) -> bool:
         return self.status in ENDED
+
+    def limit(self, graph: Graph) -> int:
+        """How many steps it may take."""
+        return graph.graph.max_steps if self.max_steps is None else self.max_steps
 
     @property
     def effect_key(self) -> str:

@@ -13,7 +13,7 @@ from typing import Any, get_args
 
 from pwf.errors import InvalidArgument
 from pwf.ids import check_id
-from pwf.protocol.graph import EffectSpec, Isolate, NodeSpec, WorkflowGraph
+from pwf.protocol.graph import MAX_STEPS_LIMIT, EffectSpec, Isolate, NodeSpec, WorkflowGraph
 from pwf.protocol.kinds import KINDS
 from pwf.workflow.callables import is_async, misfit
 from pwf.workflow.deadline import default_fault, unsettled
@@ -27,7 +27,6 @@ from pwf.workflow.switches import check_switch
 from pwf.workflow.ways import Drawn, draw
 from pwf.workflow.written import Written
 
-STEPS_LIMIT = 1_000_000
 FILES_MAX = 100
 NAMES_MAX = 100
 VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -81,8 +80,8 @@ def _check_workflow(flow: Written, faults: Faults) -> dict[str, Any] | None:
         check_id(flow.name, "the name")
     except InvalidArgument as error:
         add(error.message, error.hint)
-    if type(flow.max_steps) is not int or not 1 <= flow.max_steps <= STEPS_LIMIT:
-        add(f"has max_steps={flow.max_steps!r:.40}", f"give a whole number from 1 to {STEPS_LIMIT:,}")
+    if type(flow.max_steps) is not int or not 1 <= flow.max_steps <= MAX_STEPS_LIMIT:
+        add(f"has max_steps={flow.max_steps!r:.40}", f"give a whole number from 1 to {MAX_STEPS_LIMIT:,}")
     sources = ("pinned", "verify")
     if flow.source not in sources:
         add(f"has source={flow.source!r:.40}", nearest(str(flow.source), sources))

@@ -74,8 +74,9 @@ def test_every_command_has_help_with_an_example_and_json(
 
 def test_every_command_of_the_issue_exists() -> None:
     wanted = (
-        "run ls show output watch wait explain events pause resume cancel restart requests answer submit workflows "
-        "check graph crashlab daemon start stop service status state doctor logs effects recover completion version"
+        "run ls show output watch wait explain events pause resume cancel restart retry fork requests "
+        "answer submit workflows check graph crashlab daemon start stop service status state doctor logs effects "
+        "recover completion version"
     )
     assert set(wanted.split()) == set(command_names(build_parser()))
 

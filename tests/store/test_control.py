@@ -273,7 +273,7 @@ def test_cancel_works_in_every_state_that_has_not_ended(world, state):
     view = world.view(run_id)
     assert view.summary.reason == "no longer wanted"
     assert view.summary.hold is None
-    assert view.controls == ("restart",)
+    assert view.controls == ("restart", "retry", "fork")
     world.clock.forward(2 * HOUR_MS)
     assert world.admit() == ()
 

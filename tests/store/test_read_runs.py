@@ -150,7 +150,7 @@ def test_an_unknown_run_is_not_found(world, query):
         (paused_waiting, ("resume", "cancel", "answer")),
         (paused, ("resume", "cancel")),
         (ambiguous, ("recover", "pause", "cancel")),
-        (completed, ("restart",)),
+        (completed, ("restart", "fork")),
     ],
 )
 def test_controls_are_what_is_possible_now(world, make, controls):

@@ -16,6 +16,7 @@ from tests.store.test_control import (
     timer,
     waiting,
 )
+from tests.store.test_fork import failed, fork
 from tests.store.test_recovery import settle, take_over
 from tests.store.test_retention import prune
 from tests.store.world import IDEMPOTENT, MANUAL, graph, linear, node
@@ -62,6 +63,11 @@ def restarted(world):
         runner.leave()
         made.append(runner.run_id)
     return made[-1]
+
+
+def forked(world):
+    """A fork of a run that failed at its second node."""
+    return fork(world, failed(world)).run_id
 
 
 def large(world):
@@ -176,6 +182,18 @@ PLANTED = [
     ("restart_miscounted", queued, "UPDATE runs SET restart_no = 1 WHERE run_id = :run"),
     ("restart_circular", restarted, "UPDATE runs SET restarted_from = :run WHERE restart_root IS NULL"),
     ("restart_circular", queued, "UPDATE runs SET restarted_from = :run WHERE run_id = :run"),
+    ("fork_orphaned", forked, "UPDATE runs SET forked_from = 'gone' WHERE run_id = :run"),
+    ("fork_circular", forked, "UPDATE runs SET forked_from = run_id WHERE run_id = :run"),
+    ("tree_misrooted", forked, "UPDATE runs SET tree_root = 'x' WHERE run_id = :run"),
+    ("tree_misrooted", restarted, f"UPDATE runs SET tree_root = {OLD} WHERE run_id = :run"),
+    ("tree_misrooted", queued, "UPDATE runs SET tree_root = 'x' WHERE run_id = :run"),
+    ("adopted_stray", forked, f"UPDATE attempts SET adopted = 7 WHERE run_no = {NO}"),
+    ("adopted_stray", forked, f"UPDATE attempts SET output_crc32 = 7 WHERE run_no = {NO}"),
+    (
+        "adopted_effect",
+        forked,
+        f"{EFFECT[:-1]}, settled_wall_ms) VALUES ({NO}, 'a', 1, 't', 'manual', 'applied', 1, 1, 1)",
+    ),
     ("content_incomplete", large, "UPDATE contents SET complete = 0 WHERE :run <> ''"),
     ("history_stray", queued, "INSERT INTO events VALUES (999, 1, 'x', 'x', 0, 0, x'7b7d')"),
     ("history_stray", queued, RUNNER.replace(NO, "999").format(0)),

@@ -14,7 +14,7 @@ from typing import Any
 import jsonschema_rs
 import msgspec
 
-from pwf.errors import GraphError, InvalidAnswer, InvalidInput
+from pwf.errors import GraphError, InvalidAnswer, InvalidInput, Rejected
 from pwf.protocol.formats import FORMATS
 from pwf.protocol.kinds import REQUESTS, RequestKind
 from pwf.values import canonical, parse, shortened
@@ -74,6 +74,17 @@ class Schemas:
                 hint="give what the node would have returned: --output JSON",
             )
         return value
+
+    def check_adopted(self, run_id: str, name: str, schema: dict[str, Any], value: bytes) -> None:
+        """Raise `Rejected` where an output of another run has no place in the present code."""
+        faults = self._faults(schema, value)
+        if faults:
+            raise Rejected(
+                f"the output of {name} in run {run_id} is not of the type that the code declares for it now: "
+                f"{_told(schema, faults)}",
+                hint=f"run that step again (pwf fork {run_id} --from {name}), or take the code of the run "
+                "(--code stored)",
+            )
 
     def _faults(self, schema: dict[str, Any] | None, value: bytes) -> list[Any]:
         if schema is None:

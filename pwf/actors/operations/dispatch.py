@@ -13,7 +13,18 @@ from typing import Any, get_args
 
 import msgspec
 
-from pwf.actors.operations import daemon, effects, printed, requests, runs, start, state, views, workflows
+from pwf.actors.operations import (
+    daemon,
+    effects,
+    fork,
+    printed,
+    requests,
+    runs,
+    start,
+    state,
+    views,
+    workflows,
+)
 from pwf.actors.operations.caller import Caller
 from pwf.actors.operations.services import Answer, Asked, OperationHandler, Services, first_answer, scope_key
 from pwf.errors import (
@@ -35,6 +46,7 @@ HANDLERS: dict[str, OperationHandler] = {
     **state.HANDLERS,
     **workflows.HANDLERS,
     **start.HANDLERS,
+    **fork.HANDLERS,
     **runs.HANDLERS,
     **printed.HANDLERS,
     **requests.HANDLERS,
@@ -45,7 +57,7 @@ HANDLERS: dict[str, OperationHandler] = {
 #: What a daemon that came up degraded still does besides reads: get rid of what makes it fail, and end.
 DEGRADED_ALLOWED = frozenset({"daemon.stop", "run.cancel", "run.pause", "state.prune"})
 #: What a daemon that is stopping no longer does.
-DRAINING_REFUSED = frozenset({"run.start", "run.restart"})
+DRAINING_REFUSED = frozenset({"run.start", "run.restart", "run.fork"})
 
 NUMBER_MAX = 2**53 - 1  # what JSON carries exactly everywhere
 

@@ -30,8 +30,8 @@ from pwf.secrets import has_source, how_to_give
 from pwf.store.at_run import AtRun, at_run
 from pwf.store.once import Done
 from pwf.store.receipts import ReceiptKey
-from pwf.store.restart import LookRestart, RestartFacts, RestartRun, look_restart, restart_run
-from pwf.store.runs import StartRun, start_run
+from pwf.store.restart import LookRestart, RestartRun, look_restart, restart_run
+from pwf.store.runs import RunEnvironment, StartRun, start_run
 from pwf.values import canonical_texts, digest
 
 
@@ -45,8 +45,8 @@ async def start(services: Services, asked: Asked[StartPayload]) -> Answer:
     receipt = start_receipt(asked, value, looked.root)
     try:
         known = looked.get()
-        warnings = (*_unset(known, payload.origin), *await _unsourced(services, known))
-        value = await _checked(services, payload.workflow, known, value)
+        warnings = (*unset(known, payload.origin), *await _unsourced(services, known))
+        value = await check_input(services, payload.workflow, known, value)
     except PwfError as error:
         # A repeat gets its first answer even when the file no longer loads.
         return await first_answer(services.store, receipt, RunStarted, error)
@@ -62,11 +62,11 @@ async def start(services: Services, asked: Asked[StartPayload]) -> Answer:
         state_bytes_max=services.config.max_state_size,
     )
     if payload.at_ms is not None and payload.at_ms > services.clock.now().wall_ms:
-        return _started(await services.store.write(start_run, command), known, warnings)  # nothing to admit
-    return _started(await services.scheduler.start(command), known, warnings)
+        return started(await services.store.write(start_run, command), known, warnings)  # nothing to admit
+    return started(await services.scheduler.start(command), known, warnings)
 
 
-def _unset(known: Known, origin: Origin) -> tuple[str, ...]:
+def unset(known: Known, origin: Origin) -> tuple[str, ...]:
     """What to say of declared variables that the run does not have. Raises `VariablesWanted` while they may come."""
     names = [name for name in known.definition.graph.environment if name not in origin.environment]
     if names and not origin.whole:
@@ -81,7 +81,7 @@ def _unset(known: Known, origin: Origin) -> tuple[str, ...]:
     )
 
 
-async def _checked(services: Services, workflow: str, known: Known, value: bytes) -> bytes:
+async def check_input(services: Services, workflow: str, known: Known, value: bytes) -> bytes:
     """The input as it is kept, once it fits what the workflow declares."""
     schema = known.definition.graph.input_schema
     return await apart(len(value), lambda: services.schemas.check_input(workflow, schema, value))
@@ -126,10 +126,12 @@ async def _unsourced(services: Services, known: Known) -> tuple[str, ...]:
     )
 
 
-def _started(done: Done[RunStarted], known: Known, warnings: tuple[str, ...] = ()) -> Answer:
+def started(done: Done[RunStarted], known: Known, warnings: tuple[str, ...] = ()) -> Answer:
+    """The answer, with what the code warns of."""
     result = done.unwrap()
     if known.definition.warnings or warnings:
-        result = msgspec.structs.replace(result, warnings=(*known.definition.warnings, *warnings))
+        told = (*result.warnings, *known.definition.warnings, *warnings)
+        result = msgspec.structs.replace(result, warnings=told)
     return Answer(result, done.adopted)
 
 
@@ -149,12 +151,12 @@ async def restart(services: Services, asked: Asked[Nothing]) -> Answer:
         return Answer(looked.done.unwrap(), looked.done.adopted)
     facts, run_id = looked.facts, looked.run_id
     assert facts is not None, "a look gives facts or an answer"
-    origin = _origin_of(facts)
-    known = await _present_code(services, facts, origin)
+    origin = origin_of(facts.environment)
+    known = await present_code(services, facts.path, origin)
     command = StartRun(
         code=known.code,
         environment=known.environment,
-        input=await _checked(services, facts.path, known, facts.input),
+        input=await check_input(services, facts.path, known, facts.input),
         priority=facts.priority,
         restarted_from=run_id,
         restart_root=facts.restart_root,
@@ -165,22 +167,22 @@ async def restart(services: Services, asked: Asked[Nothing]) -> Answer:
     )
     done = await services.store.write(restart_run, RestartRun(start=command, expected_revision=expected))
     services.scheduler.wake()
-    return _started(done, known, _unset(known, origin))
+    return started(done, known, unset(known, origin))
 
 
-def _origin_of(facts: RestartFacts) -> Origin:
-    """The run that is restarted was started from there, and nobody has more of its variables."""
+def origin_of(environment: RunEnvironment) -> Origin:
+    """A run that comes from another is started from where that was, and nobody has more of its variables."""
     return Origin(
-        cwd=facts.root,
-        python=facts.environment.interpreter,
-        environment=facts.environment.variables,
+        cwd=environment.root,
+        python=environment.interpreter,
+        environment=environment.variables,
         whole=True,
     )
 
 
-async def _present_code(services: Services, facts: RestartFacts, origin: Origin) -> Known:
-    path = Path(facts.path)
-    found = Found(name=path.stem, path=path, scope="path", root=Path(facts.root))
+async def present_code(services: Services, path: str, origin: Origin) -> Known:
+    """What the file of an earlier run is now, in that run's environment."""
+    found = Found(name=Path(path).stem, path=Path(path), scope="path", root=Path(origin.cwd))
     return await services.definitions.at(found, origin)
 
 

@@ -1,0 +1,113 @@
+"""`pwf retry`, `pwf fork`: go on from a step of a run, in a new run that takes over what came before."""
+
+from __future__ import annotations
+
+import argparse
+
+from pwf.cli import exits
+from pwf.cli.commands import RUN_HELP, Commands, Parser, client
+from pwf.cli.out import Out, UsageError
+from pwf.present import text
+
+
+def add(commands: Commands) -> None:
+    parser = commands.add(
+        "retry",
+        retry,
+        "go on from where a run failed, in a new run, with the current code",
+        example="pwf retry @last-failed\npwf retry 3kq --max-steps 500\npwf retry 3kq --code stored --json",
+        more="The new run takes over the outputs of the steps before; effects and answers it does not. A run that\n"
+        "reached max_steps is gone on with under a higher one. To begin anew instead:  pwf restart RUN",
+    )
+    _arguments(parser)
+    parser = commands.add(
+        "fork",
+        fork,
+        "go on from a step of a run, in a new run",
+        example="pwf fork @last --from deploy\npwf fork 3kq --from 'review#2' --code stored\n"
+        "pwf fork 3kq --from build --input @other.json --repeat-effects",
+        more="The new run takes over the outputs of the steps before NODE (its newest visit, or NODE#VISIT) and runs\n"
+        "NODE and what follows. The old run stays as it is: one that goes on does so.",
+    )
+    _arguments(parser)
+    parser.add_argument(
+        "--from", dest="node", metavar="NODE[#VISIT]", required=True, help="the step to go on with"
+    )
+    parser.add_argument("--input", metavar="JSON|@FILE|-", help="another input than the run's own")
+
+
+def _arguments(parser: Parser) -> None:
+    parser.add_argument("run_id", metavar="RUN", help=RUN_HELP)
+    parser.add_argument(
+        "--code",
+        choices=("current", "stored"),
+        default="current",
+        help="the files as they are now (the default), or the code that the run has executed",
+    )
+    parser.add_argument(
+        "--max-steps", metavar="N", type=int, help="in place of the workflow's max_steps; earlier steps count"
+    )
+    parser.add_argument(
+        "--repeat-effects", action="store_true", help="effects that happened may happen once more"
+    )
+    parser.add_argument(
+        "--keep-answers", action="store_true", help="what you and others answered holds for the new run"
+    )
+    parser.add_argument(
+        "--revision",
+        metavar="N",
+        type=int,
+        help="only if the run is still at this revision (pwf show --json)",
+    )
+
+
+def retry(options: argparse.Namespace, out: Out) -> int:
+    return _fork(options, out, None, None)
+
+
+def fork(options: argparse.Namespace, out: Out) -> int:
+    node, mark, number = options.node.partition("#")
+    if not node or (mark and not (number.isdecimal() and int(number) > 0)):
+        raise UsageError(
+            f"--from {options.node!r} names no visit of a step",
+            hint="NODE for the newest visit, or NODE#2 for the second",
+        )
+    return _fork(options, out, node, int(number) if mark else None)
+
+
+def _fork(options: argparse.Namespace, out: Out, node: str | None, visit: int | None) -> int:
+    import msgspec
+
+    from pwf.cli.typed import json_argument
+    from pwf.protocol.forks import ForkPayload
+    from pwf.values import canonical
+
+    typed = getattr(options, "input", None)
+    given = None if typed is None else msgspec.Raw(canonical(json_argument(typed, "--input"), what="input"))
+    payload = ForkPayload(
+        node=node,
+        visit=visit,
+        input=given,
+        code=options.code,
+        max_steps=options.max_steps,
+        repeat_effects=options.repeat_effects,
+        keep_answers=options.keep_answers,
+    )
+    with client() as daemon:
+        reply = daemon.exchange(
+            "run.fork", payload, run_id=options.run_id, expected_revision=options.revision
+        )
+    started = reply.result
+    if out.as_json:
+        out.emit({**msgspec.to_builtins(started), "adopted": reply.outcome == "adopted"})
+        return exits.OK
+    for warning in started.warnings:
+        out.note(f"warning: {text.line(warning)}")
+    if reply.outcome == "adopted":
+        out.note("it was asked for before, and goes on; this is that run")
+    where = f"goes on at {text.line(started.node or '')}, from run {text.line(started.forked_from or '')}"
+    out.print(f"{text.line(started.run_id)}  {out.status(started.status)}  {where}")
+    if started.took_over:
+        out.note(f"taken over: {', '.join(map(text.line, started.took_over))}")
+    out.note(f"watch it with:  pwf watch {text.line(started.run_id)}")
+    return exits.OK

@@ -1,0 +1,94 @@
+"""`pwf retry` and `pwf fork`: what is sent, what is said, and what is refused before anything is sent."""
+
+from typing import Any
+
+import pytest
+
+from pwf.cli import exits
+from pwf.errors import Rejected
+from tests.cli.conftest import Pwf
+from tests.client import samples
+from tests.client.fake_daemon import FakeDaemon
+
+
+@pytest.fixture
+def sent(daemon: FakeDaemon) -> list[Any]:
+    """The payloads of the forks that were asked for."""
+    payloads: list[Any] = []
+
+    def take(request: Any, payload: Any) -> Any:
+        payloads.append((request.run_id, request.expected_revision, payload))
+        return samples.started(
+            run_id="new1", forked_from="k3", node="deploy", took_over=("build", "test#2"), warnings=("look",)
+        )
+
+    daemon.on("run.fork", take)
+    return payloads
+
+
+def test_a_retry_says_where_it_goes_on_and_what_was_taken_over(pwf: Pwf, sent: list[Any]) -> None:
+    result = pwf("retry", "@last-failed", "--max-steps", "500", "--code", "stored", "--keep-answers")
+    assert result.out.startswith("new1")
+    assert "goes on at deploy, from run k3" in result.out
+    assert "taken over: build, test#2" in result.err
+    assert "warning: look" in result.err
+    assert "pwf watch new1" in result.err
+    ((run_id, _, payload),) = sent
+    assert (run_id, payload.node, payload.max_steps, payload.code) == ("@last-failed", None, 500, "stored")
+    assert payload.keep_answers
+    assert payload.input is None
+
+
+@pytest.mark.parametrize(
+    ("typed", "node", "visit"), [("deploy", "deploy", None), ("deploy#2", "deploy", 2), ("a#10", "a", 10)]
+)
+def test_a_fork_names_a_step_and_if_need_be_its_visit(
+    pwf: Pwf, sent: list[Any], typed: str, node: str, visit: int | None
+) -> None:
+    assert pwf("fork", "k3", "--from", typed, "--input", '{"n": 1}', "--revision", "7").code == exits.OK
+    ((_, revision, payload),) = sent
+    assert (revision, payload.node, payload.visit) == (7, node, visit)
+    assert bytes(payload.input) == b'{"n":1}'
+    assert not payload.repeat_effects
+
+
+@pytest.mark.parametrize("typed", ["", "#2", "deploy#", "deploy#x", "deploy#0"])
+def test_what_names_no_visit_is_refused_before_anything_is_sent(
+    pwf: Pwf, sent: list[Any], typed: str
+) -> None:
+    result = pwf("fork", "k3", "--from", typed)
+    assert result.code == exits.USAGE
+    assert "NODE#2" in result.err
+    assert sent == []
+
+
+def test_a_refusal_says_what_to_type(pwf: Pwf, daemon: FakeDaemon) -> None:
+    refusal = Rejected("effects happened", hint="if they may: pwf retry k3 --repeat-effects")
+    daemon.on("run.fork", lambda request, payload: refusal)
+    result = pwf("retry", "k3")
+    assert (result.code, result.err) == (
+        exits.REFUSED,
+        "pwf: effects happened\nhint: if they may: pwf retry k3 --repeat-effects\n",
+    )
+
+
+def test_lists_and_views_say_what_a_run_is_forked_from_and_what_was_taken_over(
+    pwf: Pwf, daemon: FakeDaemon
+) -> None:
+    from pwf.protocol.operations import RunList
+
+    line = samples.summary(run_id="k3", forked_from="k2")
+    daemon.on("run.list", lambda request, payload: RunList(runs=(line,)))
+    assert "fork of k2" in pwf("ls").out
+    view = samples.run_view(
+        summary=line,
+        fork_node="collect",
+        fork_visit=2,
+        forks=("k4",),
+        steps=(samples.step("collect", adopted=5),),
+    )
+    daemon.on("run.view", lambda request, payload: view)
+    shown = " ".join(pwf("show", "k3").out.split())
+    assert "fork of k2 (it goes on at collect#2)" in shown
+    assert "forked as k4" in shown
+    assert "taken over (#5)" in shown
