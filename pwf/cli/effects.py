@@ -14,7 +14,7 @@ from pwf.present import text
 if TYPE_CHECKING:
     from pwf.client.sync import SyncClient
     from pwf.protocol.effects import EffectDetail
-    from pwf.protocol.operations import PrintedStep
+    from pwf.protocol.printed import PrintedStep
     from pwf.protocol.views import EffectView, RunSummary, StepView
 
 #: As in `EffectStatus`; a test holds both equal.

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pwf.client.sync import SyncClient
-    from pwf.protocol.operations import Printed, PrintedStep
+    from pwf.protocol.printed import Printed, PrintedStep
 
 FOLLOW_S = 0.25
 LOG_LINES = 100
@@ -89,7 +89,7 @@ def _check(options: argparse.Namespace, out: Out) -> None:
 
 
 def _run_log(daemon: SyncClient, options: argparse.Namespace, out: Out) -> int:
-    from pwf.protocol.operations import PrintedPayload
+    from pwf.protocol.printed import PrintedPayload
 
     payload = PrintedPayload(node=options.node, attempt=options.attempt)
     printer = _Printer(daemon, options.stream, out, raw=options.raw)

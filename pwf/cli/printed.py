@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from pwf.client.sync import SyncClient
-    from pwf.protocol.operations import PrintedPiece, PrintedStep
+    from pwf.protocol.printed import PrintedPiece, PrintedStep
 
 STREAM_NAMES = {"out": "stdout", "err": "stderr"}
 
 
 def printed_of(daemon: SyncClient, run_id: str, attempt: int) -> tuple[PrintedStep, ...]:
     """How much one attempt has printed; empty where it has none."""
-    from pwf.protocol.operations import PrintedPayload
+    from pwf.protocol.printed import PrintedPayload
 
     steps: tuple[PrintedStep, ...] = daemon.call(
         "run.printed", PrintedPayload(attempt=attempt), run_id=run_id
@@ -28,7 +28,7 @@ def size_of(step: PrintedStep, stream: str) -> int | None:
 
 def read_printed(daemon: SyncClient, run_id: str, attempt: int, stream: str, offset: int = 0) -> PrintedPiece:
     """A piece of what it printed to one of `STREAM_NAMES`, from `offset` on."""
-    from pwf.protocol.operations import ReadPrinted
+    from pwf.protocol.printed import ReadPrinted
 
     wanted = ReadPrinted(attempt=attempt, stream=stream, offset=offset)  # type: ignore[arg-type]  # one of both
     piece: PrintedPiece = daemon.call("run.read_printed", wanted, run_id=run_id)

@@ -17,7 +17,7 @@ from pwf.present import progress, text
 
 if TYPE_CHECKING:
     from pwf.client.sync import SyncClient
-    from pwf.protocol.operations import PrintedStep
+    from pwf.protocol.printed import PrintedStep
     from pwf.protocol.runner import Value
     from pwf.protocol.views import RunView, StepView
 

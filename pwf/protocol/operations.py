@@ -15,6 +15,7 @@ from pwf.protocol.effects import EffectDetail, EffectList, EffectListPayload, Ef
 from pwf.protocol.forks import ForkPayload
 from pwf.protocol.graph import WorkflowGraph
 from pwf.protocol.origin import Origin
+from pwf.protocol.printed import Printed, PrintedPayload, PrintedPiece, ReadPrinted
 from pwf.protocol.raw import null
 from pwf.protocol.runner import Value
 from pwf.protocol.views import (
@@ -379,52 +380,6 @@ class Content(_Body, frozen=True, kw_only=True, forbid_unknown_fields=True):
     offset: int
     data: bytes
     last: bool
-
-
-class PrintedPayload(_Body, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Only of this node, or of this attempt."""
-
-    node: Name | None = None
-    attempt: int | None = None
-
-
-class PrintedStep(_Body, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What is kept of what one attempt printed. `out_bytes`, `err_bytes`: None where there is no file.
-
-    `printed_bytes` was kept when it ended: with no file beside it, the home was restored, or somebody removed it.
-    """
-
-    attempt: int
-    node: str
-    visit: int
-    tries: int
-    status: str
-    printed_bytes: int
-    out_bytes: int | None = None
-    err_bytes: int | None = None
-
-
-class Printed(_Body, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Attempts in order, at most the newest `LIST_PAGE_MAX`. `ended`: the run prints nothing more."""
-
-    run_id: str
-    ended: bool
-    steps: tuple[PrintedStep, ...]
-
-
-class ReadPrinted(_Body, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A piece of what an attempt printed, from a byte offset."""
-
-    attempt: int
-    stream: Literal["out", "err"]
-    offset: int = 0
-
-
-class PrintedPiece(_Body, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """`data` is base64 on the wire; empty where there is no more now. `next_offset`: where to go on."""
-
-    data: bytes
-    next_offset: int
 
 
 ViewName = Literal["run", "runs"]

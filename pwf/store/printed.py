@@ -5,7 +5,8 @@ from __future__ import annotations
 import msgspec
 
 from pwf.errors import NotFound
-from pwf.protocol.operations import LIST_PAGE_MAX, Printed, PrintedStep
+from pwf.protocol.operations import LIST_PAGE_MAX
+from pwf.protocol.printed import Printed, PrintedStep
 from pwf.store.queries import load_queries
 from pwf.store.state import graph_of, load_run
 from pwf.store.tx import Tx

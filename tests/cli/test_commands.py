@@ -27,6 +27,7 @@ from pwf.errors import (
     Unavailable,
 )
 from pwf.protocol import operations as ops
+from pwf.protocol import printed as printed_ops
 from pwf.protocol.effects import EffectDetail, Word
 from pwf.protocol.graph import ManagerSpec, WorkflowGraph
 from pwf.protocol.runner import StepError
@@ -461,12 +462,17 @@ def test_an_effect_is_shown_with_its_attempts_what_they_printed_and_what_each_wo
             Word(verdict="give_up", does="the run fails", command="pwf effects resolve k:ship:1 give-up"),
         ),
     )
-    printed = ops.PrintedStep(
+    printed = printed_ops.PrintedStep(
         attempt=step.attempt, node="ship", visit=1, tries=1, status="unknown", printed_bytes=9, out_bytes=9
     )
     daemon.on("effect.get", lambda request, payload: found)
-    daemon.on("run.printed", lambda request, payload: ops.Printed(run_id="k", ended=False, steps=(printed,)))
-    daemon.on("run.read_printed", lambda request, payload: ops.PrintedPiece(data=b"sending\n", next_offset=8))
+    daemon.on(
+        "run.printed", lambda request, payload: printed_ops.Printed(run_id="k", ended=False, steps=(printed,))
+    )
+    daemon.on(
+        "run.read_printed",
+        lambda request, payload: printed_ops.PrintedPiece(data=b"sending\n", next_offset=8),
+    )
     shown = pwf("effects", "show", "k:ship:1").out
     for said in ("nobody knows", "/p/release.py:7", "no answer", "out  sending", "give-up\n  the run fails"):
         assert said in shown

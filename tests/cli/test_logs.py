@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from pwf.cli.main import main
-from pwf.protocol.operations import Printed, PrintedPiece, PrintedStep
+from pwf.protocol.printed import Printed, PrintedPiece, PrintedStep
 from tests.cli.conftest import Pwf
 from tests.client.fake_daemon import FakeDaemon
 

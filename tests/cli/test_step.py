@@ -11,7 +11,8 @@ from pwf.cli import exits
 from pwf.cli.main import main
 from pwf.present.progress import error_lines, plain
 from pwf.present.text import headline
-from pwf.protocol.operations import Printed, PrintedPiece, PrintedStep, StepsPayload
+from pwf.protocol.operations import StepsPayload
+from pwf.protocol.printed import Printed, PrintedPiece, PrintedStep
 from pwf.protocol.runner import StepError
 from pwf.protocol.views import StepView
 from tests.cli.conftest import Pwf

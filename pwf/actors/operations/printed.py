@@ -13,7 +13,7 @@ import trio
 
 from pwf.actors.operations.services import Answer, Asked, OperationHandler, Services
 from pwf.errors import InvalidArgument
-from pwf.protocol.operations import Printed, PrintedPayload, PrintedPiece, PrintedStep, ReadPrinted
+from pwf.protocol.printed import Printed, PrintedPayload, PrintedPiece, PrintedStep, ReadPrinted
 from pwf.protocol.step_output import STREAMS, file_of
 from pwf.store.at_run import AtRun, at_run
 from pwf.store.printed import PrintedQuery, printed
