@@ -16,7 +16,7 @@ from pwf.actors.upkeep.restoring import Restored
 from pwf.cli import json_output
 from pwf.cli.json_output import PRINTED
 from pwf.errors import NotFound
-from pwf.protocol import effects
+from pwf.protocol import effects, printed
 from pwf.protocol import operations as ops
 from pwf.protocol.views import EventView
 from tests.cli.conftest import Pwf, script_run
@@ -96,7 +96,7 @@ def answering(daemon: FakeDaemon, monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
         revision=1, kind="started", actor="client", generation=0, at_ms=1, payload=msgspec.Raw(b"{}")
     )
     changed = ops.RunChanged(run_id=run_id, status="paused", revision=4, note="after the step")
-    step = ops.PrintedStep(
+    step = printed.PrintedStep(
         attempt=1, node="collect", visit=1, tries=1, status="completed", printed_bytes=3, out_bytes=3
     )
     answers: dict[str, Any] = {
@@ -110,7 +110,7 @@ def answering(daemon: FakeDaemon, monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
         "run.status": ops.Explained(summary=summary, explanation=samples.explanation()),
         "run.view": done,
         "run.events": ops.EventPage(run_id=run_id, events=(event,)),
-        "run.printed": ops.Printed(run_id=run_id, ended=True, steps=(step,)),
+        "run.printed": printed.Printed(run_id=run_id, ended=True, steps=(step,)),
         "run.pause": changed,
         "run.resume": changed,
         "run.cancel": changed,
@@ -131,7 +131,7 @@ def answering(daemon: FakeDaemon, monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
     script_run(daemon, samples.run_view(), done)
     for operation, result in answers.items():
         daemon.on(operation, lambda request, payload, result=result: result)
-    piece: Callable[[Any, Any], Any] = lambda request, payload: ops.PrintedPiece(  # noqa: E731
+    piece: Callable[[Any, Any], Any] = lambda request, payload: printed.PrintedPiece(  # noqa: E731
         data=b"" if payload.offset else b"out", next_offset=3
     )
     daemon.on("run.read_printed", piece)
