@@ -194,8 +194,8 @@ BUGS = (
         "effects",
         "an effect that is begun anew is not counted",
         MOVES_SQL,
-        "status = 'applying', attempts = attempts + 1,",
-        "status = 'applying',",
+        "generation = :generation, attempts = attempts + 1,",
+        "generation = :generation,",
         EFFECT_TESTS,
     ),
     Bug(
@@ -236,8 +236,8 @@ BUGS = (
         "effects",
         "a person's note outlives what it was said of",
         MOVES_SQL,
-        ",\n  settled_by = NULL, note = NULL",
-        "",
+        "settled_wall_ms = NULL, settled_by = NULL, note = NULL, ref",
+        "settled_wall_ms = NULL, ref",
         EFFECT_TESTS,
     ),
     # --- timers ---

@@ -6,12 +6,13 @@ from __future__ import annotations
 import ast
 import importlib
 import re
-from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any, get_args, get_origin
 
 import msgspec
-import pytest
+
+from tests.tidy.texts import tree_of
 
 ROOT = Path(__file__).parents[2] / "pwf" / "actors"
 FILES = sorted(ROOT.rglob("*.py"))
@@ -34,16 +35,16 @@ def named(path: Path) -> str:
     return str(path.relative_to(ROOT))
 
 
-def calls(path: Path) -> Iterator[ast.Call]:
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-            yield node
+@cache
+def calls(path: Path) -> list[ast.Call]:
+    nodes = ast.walk(tree_of(path))
+    return [node for node in nodes if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)]
 
 
-@pytest.mark.parametrize("path", FILES, ids=named)
-def test_an_actor_has_no_lock(path: Path) -> None:
+def test_an_actor_has_no_lock() -> None:
     made = {
         (named(path), call.func.attr)
+        for path in FILES
         for call in calls(path)
         if isinstance(call.func, ast.Attribute)
         and isinstance(call.func.value, ast.Name)
@@ -58,18 +59,19 @@ def test_what_may_lock_still_does() -> None:
         assert f"trio.{kind}(" in (ROOT / file).read_text(encoding="utf-8"), f"{file} has no {kind} any more"
 
 
-@pytest.mark.parametrize("path", FILES, ids=named)
-def test_a_task_begins_only_in_a_nursery_that_its_starter_was_given(path: Path) -> None:
+def test_a_task_begins_only_in_a_nursery_that_its_starter_was_given() -> None:
     """A nursery in a field is one that other tasks can spawn into."""
     kept = [
-        ast.unparse(call.func)
+        f"{named(path)}: {ast.unparse(call.func)}"
+        for path in FILES
+        if named(path) not in MAY_KEEP_A_NURSERY
         for call in calls(path)
         if isinstance(call.func, ast.Attribute)
         and call.func.attr in ("start", "start_soon")
         and isinstance(call.func.value, ast.Attribute)
         and "nursery" in call.func.value.attr
     ]
-    assert not kept or named(path) in MAY_KEEP_A_NURSERY, f"{named(path)}: {kept}"
+    assert kept == []
 
 
 def module(path: Path) -> Any:
@@ -89,12 +91,12 @@ def test_what_goes_into_an_inbox_is_a_frozen_struct_by_its_own_type() -> None:
         assert kind.__struct_config__.frozen, f"{kind.__qualname__} is not frozen"
 
 
-@pytest.mark.parametrize("path", FILES, ids=named)
-def test_an_actor_file_reads_from_its_docstring_to_its_pure_functions(path: Path) -> None:
-    text = path.read_text(encoding="utf-8")
-    heads = [head for head in re.findall(r"^# --- ([a-z ]+?) -+$", text, re.MULTILINE) if head in ORDER]
-    assert heads == sorted(heads, key=ORDER.index), f"{named(path)}: {heads}"
-    if "the actor" in heads:
-        said = ast.get_docstring(ast.parse(text)) or ""
-        for word in ("Owns", "romises", "In:", "Out:", "dies"):
-            assert word in said, f"{named(path)}'s docstring does not say {word}"
+def test_an_actor_file_reads_from_its_docstring_to_its_pure_functions() -> None:
+    for path in FILES:
+        text = path.read_text(encoding="utf-8")
+        heads = [head for head in re.findall(r"^# --- ([a-z ]+?) -+$", text, re.MULTILINE) if head in ORDER]
+        assert heads == sorted(heads, key=ORDER.index), f"{named(path)}: {heads}"
+        if "the actor" in heads:
+            said = ast.get_docstring(tree_of(path)) or ""
+            for word in ("Owns", "romises", "In:", "Out:", "dies"):
+                assert word in said, f"{named(path)}'s docstring does not say {word}"

@@ -7,12 +7,11 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-
 from pwf.present import graph_mermaid, graph_svg
 from pwf.protocol.kinds import KINDS, REQUESTS
 from pwf.runner.kinds import RUN
 from pwf.workflow.decorators import Decorators
+from tests.tidy.texts import tree_of
 
 ROOT = Path(__file__).parents[2]
 TEXTS = sorted([*(ROOT / "pwf").rglob("*.py"), *(ROOT / "tests" / "sim").rglob("*.py")])
@@ -30,29 +29,29 @@ ALLOWED = {
 }
 
 
-def literals(text: str) -> Iterator[tuple[int, str]]:
+def literals(path: Path) -> Iterator[tuple[int, str]]:
     """Every string in the code, docstrings and parts of f-strings among them."""
-    for node in ast.walk(ast.parse(text)):
+    for node in ast.walk(tree_of(path)):
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
             yield node.lineno, node.value
 
 
-@pytest.mark.parametrize("path", TEXTS, ids=lambda path: str(path.relative_to(ROOT)))
-def test_the_name_of_a_kind_stands_in_its_row_its_execution_and_its_decorator_only(path: Path) -> None:
-    relative = str(path.relative_to(ROOT))
-    if relative in ALLOWED:
-        return
-    own = path.stem if relative.startswith("pwf/runner/kinds/") else None
-    named = [f"{relative}:{line}: {text!r}" for line, text in literals(path.read_text()) if text in KINDS]
-    if own in KINDS:
-        named = [found for found in named if not found.endswith(repr(own))]
+def test_the_name_of_a_kind_stands_in_its_row_its_execution_and_its_decorator_only() -> None:
+    named = []
+    for path in TEXTS:
+        relative = str(path.relative_to(ROOT))
+        if relative not in ALLOWED:
+            own = path.stem if relative.startswith("pwf/runner/kinds/") else None
+            named += [
+                f"{relative}:{line}: {text!r}"
+                for line, text in literals(path)
+                if text in KINDS and text != own
+            ]
     assert not named, f"ask for a fact of pwf/protocol/kinds.py instead: {named}"
 
 
 def test_every_exception_is_still_needed() -> None:
-    needless = [
-        name for name in ALLOWED if not any(text in KINDS for _, text in literals((ROOT / name).read_text()))
-    ]
+    needless = [name for name in ALLOWED if not any(text in KINDS for _, text in literals(ROOT / name))]
     assert not needless
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import ast
 from pathlib import Path
 
+from tests.tidy.texts import tree_of
+
 ROOT = Path(__file__).parents[2]
 FILE_LINES_MAX = 500
 TEST_FILE_LINES_MAX = 600
@@ -26,7 +28,7 @@ def test_a_file_is_short_and_says_what_it_owns() -> None:
         limit = TEST_FILE_LINES_MAX if path.is_relative_to(ROOT / "tests") else FILE_LINES_MAX
         if (lines := len(text.splitlines())) > limit:
             wrong.append(f"{name(path)} has {lines} lines; the limit is {limit}")
-        if text.strip() and not ast.get_docstring(ast.parse(text)):
+        if text.strip() and not ast.get_docstring(tree_of(path)):
             wrong.append(f"{name(path)} has no docstring")
     assert not wrong, wrong
 
@@ -34,7 +36,7 @@ def test_a_file_is_short_and_says_what_it_owns() -> None:
 def test_a_function_is_short() -> None:
     wrong = []
     for path in SOURCES:
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        for node in ast.walk(tree_of(path)):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 length = (node.end_lineno or node.lineno) - node.lineno + 1
                 if length > FUNCTION_LINES_MAX:
