@@ -9,7 +9,7 @@ same.
 from __future__ import annotations
 
 import random
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any, Generic, Literal, Self, TypeVar, Unpack, cast
@@ -18,6 +18,7 @@ import anyio
 import anyio.to_thread
 import msgspec
 
+from pwf.client.asking import Asking, decoded, history, listed, output_value
 from pwf.client.backoff import delay_s
 from pwf.client.connection import Connection
 from pwf.client.content import ValueReader, inline_bytes
@@ -30,8 +31,15 @@ from pwf.errors import DaemonUnreachable, PwfError, Unavailable, VariablesWanted
 from pwf.places import Places, places
 from pwf.protocol import operations
 from pwf.protocol.operations import (
+    LIST_PAGE,
+    LIST_PAGE_MAX,
     AnswerPayload,
+    CancelPayload,
+    PausePayload,
     ReadContent,
+    RequestList,
+    RequestListPayload,
+    RunChanged,
     RunList,
     RunListPayload,
     RunStarted,
@@ -41,9 +49,10 @@ from pwf.protocol.operations import (
     WaitResult,
 )
 from pwf.protocol.runner import Value
-from pwf.protocol.views import ENDED, RunView
+from pwf.protocol.views import ENDED, EventView, RequestView, RunSummary, RunView, Status
 from pwf.values import canonical
 
+T = TypeVar("T")
 V = TypeVar("V")
 
 READ_BYTES = 256 * 1024
@@ -185,6 +194,80 @@ class Client:
             reader.add(await self.call("content.read", wanted, run_id=run_id))
         return reader.data()
 
+    # --- the same in both clients ---------------------------------------------------------------------------
+
+    async def list(
+        self,
+        *,
+        statuses: Sequence[Status] = (),
+        workflow: str | None = None,
+        since_ms: int | None = None,
+        title: str | None = None,
+        limit: int = LIST_PAGE,
+    ) -> tuple[RunSummary, ...]:
+        """Runs, newest first: of these statuses, of this workflow, made at `since_ms` or later, with this text in
+        their title; at most `limit`.
+        """
+        return await self._all(listed(statuses, workflow, since_ms, title, limit))
+
+    async def show(self, run_id: str) -> RunView:
+        """A run with its graph, its newest steps, effects and output, as it is now."""
+        view: RunView = await self.call("run.view", run_id=run_id)
+        return view
+
+    async def events(self, run_id: str, *, after_revision: int = 0) -> tuple[EventView, ...]:
+        """The run's history after a revision, oldest first."""
+        return await self._all(history(run_id, after_revision))
+
+    async def output(self, run_id: str, node: str | None = None, *, type: Any = Any) -> Any:
+        """What the run gave, or a node's newest visit that completed; as this type, else as plain JSON values.
+
+        Raises `NotFound` where there is none, and `msgspec.ValidationError` where it does not have the type.
+        """
+        name, value = await self._all(output_value(run_id, node))
+        return decoded(await self.read_value(name, value), type)
+
+    async def requests(self) -> tuple[RequestView, ...]:
+        """Open requests, oldest first."""
+        found: RequestList = await self.call("request.list", RequestListPayload(limit=LIST_PAGE_MAX))
+        return found.requests
+
+    async def cancel(self, run_id: str, reason: str | None = None) -> RunChanged:
+        """End a run. Raises `Rejected` for one that has ended otherwise."""
+        changed: RunChanged = await self.call("run.cancel", CancelPayload(reason=reason), run_id=run_id)
+        return changed
+
+    async def pause(self, run_id: str, *, now: bool = False) -> RunChanged:
+        """Hold a run at its next boundary; `now` stops the running step."""
+        changed: RunChanged = await self.call("run.pause", PausePayload(now=now), run_id=run_id)
+        return changed
+
+    async def resume(self, run_id: str) -> RunChanged:
+        """Let a held run go on."""
+        changed: RunChanged = await self.call("run.resume", run_id=run_id)
+        return changed
+
+    async def restart(
+        self, run_id: str, *, revision: int | None = None, key: str | None = None
+    ) -> RunStarted:
+        """Start an ended run anew, from its input and with the present code; only at this revision of it, if given."""
+        if revision is None:
+            seen = (await self.call("run.status", run_id=run_id)).summary
+            run_id, revision = seen.run_id, seen.revision
+        started: RunStarted = await self.call(
+            "run.restart", run_id=run_id, expected_revision=revision, key=key
+        )
+        return started
+
+    async def _all(self, asking: Asking[T]) -> T:
+        try:
+            operation, payload, run_id = next(asking)
+            while True:
+                result = await self.call(operation, payload, run_id=run_id)
+                operation, payload, run_id = asking.send(result)
+        except StopIteration as end:
+            return end.value  # type: ignore[no-any-return]  # what the generator returns
+
     # --- views ----------------------------------------------------------------------------------------------
 
     def view(self, run_id: str) -> RunStream:
@@ -298,7 +381,7 @@ class Client:
         self._dispatch(self._core.receive(data))
         self._to_send.set()  # the core may have answered a gap with a new subscription
 
-    def _dispatch(self, happenings: list[Happening]) -> None:
+    def _dispatch(self, happenings: Iterable[Happening]) -> None:
         for happening in happenings:
             if isinstance(happening, Answered):
                 waiter = self._waiters.get(happening.request_id)

@@ -11,12 +11,13 @@ import math
 import select
 import socket
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Literal, Unpack
+from typing import Any, Literal, TypeVar, Unpack
 
 import msgspec
 
+from pwf.client.asking import Asking, ask_all, decoded, history, listed, output_value
 from pwf.client.backoff import delay_s
 from pwf.client.content import ValueReader, inline_bytes
 from pwf.client.core import Answered, Broken, CallReply, ClientCore, More, Subscription
@@ -26,8 +27,15 @@ from pwf.errors import DaemonUnreachable, PwfError, Unavailable, VariablesWanted
 from pwf.places import Places, places
 from pwf.protocol import operations
 from pwf.protocol.operations import (
+    LIST_PAGE,
+    LIST_PAGE_MAX,
     AnswerPayload,
+    CancelPayload,
+    PausePayload,
     ReadContent,
+    RequestList,
+    RequestListPayload,
+    RunChanged,
     RunListPayload,
     RunStarted,
     StartPayload,
@@ -37,8 +45,10 @@ from pwf.protocol.operations import (
     WaitResult,
 )
 from pwf.protocol.runner import Value
-from pwf.protocol.views import ENDED, RunView
+from pwf.protocol.views import ENDED, EventView, RequestView, RunSummary, RunView, Status
 from pwf.values import canonical
+
+T = TypeVar("T")
 
 READ_BYTES = 256 * 1024
 GREETINGS_MAX = 3
@@ -247,6 +257,72 @@ class SyncClient:
                 )
             )
         return reader.data()
+
+    # --- the same in both clients ---------------------------------------------------------------------------
+
+    def list(
+        self,
+        *,
+        statuses: Sequence[Status] = (),
+        workflow: str | None = None,
+        since_ms: int | None = None,
+        title: str | None = None,
+        limit: int = LIST_PAGE,
+    ) -> tuple[RunSummary, ...]:
+        """Runs, newest first: of these statuses, of this workflow, made at `since_ms` or later, with this text in
+        their title; at most `limit`.
+        """
+        return self._all(listed(statuses, workflow, since_ms, title, limit))
+
+    def show(self, run_id: str) -> RunView:
+        """A run with its graph, its newest steps, effects and output, as it is now."""
+        view: RunView = self.call("run.view", run_id=run_id)
+        return view
+
+    def events(self, run_id: str, *, after_revision: int = 0) -> tuple[EventView, ...]:
+        """The run's history after a revision, oldest first."""
+        return self._all(history(run_id, after_revision))
+
+    def output(self, run_id: str, node: str | None = None, *, type: Any = Any) -> Any:
+        """What the run gave, or a node's newest visit that completed; as this type, else as plain JSON values.
+
+        Raises `NotFound` where there is none, and `msgspec.ValidationError` where it does not have the type.
+        """
+        name, value = self._all(output_value(run_id, node))
+        return decoded(self.read_value(name, value), type)
+
+    def requests(self) -> tuple[RequestView, ...]:
+        """Open requests, oldest first."""
+        found: RequestList = self.call("request.list", RequestListPayload(limit=LIST_PAGE_MAX))
+        return found.requests
+
+    def cancel(self, run_id: str, reason: str | None = None) -> RunChanged:
+        """End a run. Raises `Rejected` for one that has ended otherwise."""
+        changed: RunChanged = self.call("run.cancel", CancelPayload(reason=reason), run_id=run_id)
+        return changed
+
+    def pause(self, run_id: str, *, now: bool = False) -> RunChanged:
+        """Hold a run at its next boundary; `now` stops the running step."""
+        changed: RunChanged = self.call("run.pause", PausePayload(now=now), run_id=run_id)
+        return changed
+
+    def resume(self, run_id: str) -> RunChanged:
+        """Let a held run go on."""
+        changed: RunChanged = self.call("run.resume", run_id=run_id)
+        return changed
+
+    def restart(self, run_id: str, *, revision: int | None = None, key: str | None = None) -> RunStarted:
+        """Start an ended run anew, from its input and with the present code; only at this revision of it, if given."""
+        if revision is None:
+            seen = (self.call("run.status", run_id=run_id)).summary
+            run_id, revision = seen.run_id, seen.revision
+        started: RunStarted = self.call("run.restart", run_id=run_id, expected_revision=revision, key=key)
+        return started
+
+    def _all(self, asking: Asking[T]) -> T:
+        return ask_all(
+            asking, lambda operation, payload, run_id: self.call(operation, payload, run_id=run_id)
+        )
 
     # --- views ----------------------------------------------------------------------------------------------
 

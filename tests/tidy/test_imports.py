@@ -34,6 +34,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "client": BASE | {"protocol", "host", "config", "discovery", "watch", "version"},
     "crashlab": BASE | {"protocol", "client", "config", "host", "discovery"},
     "present": BASE | {"protocol"},
+    "testing": BASE | {"protocol", "workflow", "runner"},
     "__main__": {"cli"},
     "cli": BASE
     | {"protocol", "client", "present", "crashlab", "config", "host", "discovery", "watch", "version"},

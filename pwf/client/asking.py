@@ -1,0 +1,99 @@
+"""What both clients ask for by the same names: the payloads, and what is made of the answers.
+
+Holds no connection: a client does each question, and the functions here make the next one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Sequence
+from typing import Any, TypeVar
+
+import msgspec
+
+from pwf.errors import NotFound
+from pwf.protocol.operations import (
+    LIST_PAGE_MAX,
+    EventPage,
+    EventsPayload,
+    RunList,
+    RunListPayload,
+    StepsPayload,
+)
+from pwf.protocol.runner import Value
+from pwf.protocol.views import EventView, RunSummary, RunView, Status
+
+T = TypeVar("T")
+Question = tuple[str, msgspec.Struct, str | None]  # operation, payload, run
+Asking = Generator[Question, Any, T]  # gives questions, takes their results, returns what was asked for
+
+
+def listed(
+    statuses: Sequence[Status], workflow: str | None, since_ms: int | None, title: str | None, limit: int
+) -> Asking[tuple[RunSummary, ...]]:
+    """Runs, newest first, from page to page."""
+    found: list[RunSummary] = []
+    cursor: int | None = None
+    while len(found) < limit:
+        page: RunList = yield (
+            "run.list",
+            RunListPayload(
+                statuses=tuple(statuses),
+                workflow=workflow,
+                since_ms=since_ms,
+                title=title,
+                limit=min(limit - len(found), LIST_PAGE_MAX),
+                cursor=cursor,
+            ),
+            None,
+        )
+        found += page.runs
+        cursor = page.next_cursor
+        if cursor is None:
+            break
+    return tuple(found)
+
+
+def history(run_id: str, after_revision: int) -> Asking[tuple[EventView, ...]]:
+    """All events after a revision."""
+    found: list[EventView] = []
+    after: int | None = after_revision
+    while after is not None:
+        page: EventPage = yield "run.events", EventsPayload(after_revision=after, limit=LIST_PAGE_MAX), run_id
+        found += page.events
+        after = page.next_after
+    return tuple(found)
+
+
+def output_value(run_id: str, node: str | None) -> Asking[tuple[str, Value]]:
+    """The run, and its output or that of a node's newest visit that completed. `NotFound` says why there is none."""
+    before: int | None = None
+    while True:
+        payload = StepsPayload(node=node, before_attempt=before, limit=LIST_PAGE_MAX)
+        view: RunView = yield "run.view", payload, run_id
+        name = view.summary.run_id
+        if node is None:
+            if view.output is None:
+                status = view.summary.status
+                raise NotFound(f"run {name} has no output: it is {status}", hint=f"pwf explain {name}")
+            return name, view.output
+        for step in reversed(view.steps):
+            if step.status == "completed" and step.output is not None:
+                return name, step.output
+        if not view.steps:
+            raise NotFound(f"node {node!r} of run {name} has no output", hint=f"pwf show {name}")
+        before = view.steps[0].attempt
+
+
+def decoded(data: bytes, type: Any) -> Any:
+    """A value as this type. `msgspec.ValidationError` says what does not fit."""
+    return msgspec.json.decode(data, type=type)
+
+
+def ask_all(asking: Asking[T], call: Callable[[str, msgspec.Struct, str | None], Any]) -> T:
+    """Do every question, one after the other."""
+    try:
+        question = next(asking)
+        while True:
+            question = asking.send(call(*question))
+    except StopIteration as end:
+        return end.value  # type: ignore[no-any-return]  # what the generator returns
