@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from pwf.cli import exits
 from pwf.cli.commands import Commands, client, page_limit, say_where_a_list_ends
 from pwf.cli.out import Out, UsageError, print_error
-from pwf.errors import PwfError, Rejected
+from pwf.errors import InvalidAnswer, PwfError, Rejected
 from pwf.present import form, text
 
 if TYPE_CHECKING:
@@ -162,7 +162,13 @@ def submit(options: argparse.Namespace, out: Out) -> int:
             request_id=asked.request_id, value=msgspec.Raw(value), revision=options.revision
         )
         reply = daemon.exchange("request.submit", payload)
-    _say(reply, out, "accepted")
+    submitted = reply.result
+    if submitted.verdict == "rejected":
+        raise InvalidAnswer(
+            f"the submission is rejected: {submitted.reason}",
+            hint=f"correct it, and submit again: pwf submit {submitted.request_id}",
+        )
+    _say(reply, out, "accepted" if submitted.verdict == "accepted" else "being validated")
     return exits.OK
 
 

@@ -22,7 +22,7 @@ from pwf.protocol.graph import WorkflowGraph
 from pwf.protocol.kinds import REQUESTS
 from pwf.protocol.operations import Explained, StartPayload
 from pwf.protocol.origin import Origin
-from pwf.protocol.views import ENDED, RunSummary, RunView
+from pwf.protocol.views import ENDED, RequestView, RunSummary, RunView
 from pwf.values import canonical
 
 POLL_S = 0.01
@@ -167,14 +167,22 @@ class Driver:
         answer = run.crash.path.value(request.node, visit)
         if run.crash.stray_at == request.node:
             answer = stray(self._graph.node(request.node))
-        settle = self._home.client.submit if REQUESTS[request.kind].submitted else self._home.client.answer
         try:
-            settle(request.request_id, answer)
+            self._give(request, answer)
         except InvalidAnswer as error:
             run.refused_answer = error.message
             self._cancel(run)
             return
         run.answers[key] = answer
+
+    def _give(self, request: RequestView, value: object) -> None:
+        """As a person, or in place of an agent. Raises `InvalidAnswer` when it is not taken."""
+        if not REQUESTS[request.kind].submitted:
+            self._home.client.answer(request.request_id, value)
+            return
+        submitted = self._home.client.submit(request.request_id, value)
+        if submitted.verdict == "rejected":
+            raise InvalidAnswer(submitted.reason or "it was rejected")
 
     def _settle(self, run: LabRun, node: str, reason: str) -> None:
         """Do what a person would who knows the truth: the ledger has it."""

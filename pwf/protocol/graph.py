@@ -81,6 +81,7 @@ class NodeSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     returns: dict[str, Any] | None = None  # JSON Schema of the output or answer
     open_ms: int | None = None  # how long its question is open; None: for ever
     default: str | None = None  # JSON: the answer when none came in time
+    validates: bool = False  # a function of the workflow judges what is submitted
     ways: tuple[Way, ...] = ()
 
     def way(self, outcome: str) -> Way | None:

@@ -294,12 +294,18 @@ class SubmitPayload(_Body, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 class Submitted(_Body, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """It was accepted, and is the output of the node that asked."""
+    """`accepted`: it is the output of the node that asked. `validating`: the workflow's own function still judges it;
+    the same command again, or the view of the run, tells the verdict. `rejected`: that function says why, and the
+    request stays open.
+    """
 
     request_id: str
     run_id: str
     status: Status
     revision: int
+    verdict: Literal["accepted", "validating", "rejected"] = "accepted"
+    reason: str | None = None
+    submission: int | None = None  # the number under which it is judged
 
 
 # --- state, content, views ------------------------------------------------------------------------------------

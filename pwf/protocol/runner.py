@@ -35,6 +35,7 @@ UPDATES_MAX = 64  # current items a run
 UPDATE_BYTES_MAX = 64 * 1024  # of each
 EXIT_UNFIT = 78  # of a runner that could not become its run's: no step has begun (sysexits.h: configuration)
 NOT_KEPT_CHARS_MAX = 500
+REASON_CHARS_MAX = 8_000  # of why a submission is rejected
 REF_CHARS_MAX = 1_024  # of an effect's external reference
 PART_CHARS_MAX = 200  # of the key that the code gives to an effect in mid-step
 MARKER_VARIABLE = "PWF_RUN_MARKER"  # `run_marker`, in every process of a runner
@@ -142,6 +143,9 @@ class Launch(_Message, frozen=True, kw_only=True, forbid_unknown_fields=True, ta
     stop_grace_ms: int = 1_000  # SIGTERM to SIGKILL
     runs_per_process: int = 1  # that it may have, this one included; more than one under isolate="keep" alone
     marker: str = ""  # what all of the run bears from here on; empty: it is in the environment already
+    judge: Value | None = (
+        None  # an errand: what was submitted for the node, on which its `validate=` has a word
+    )
 
 
 class StepReply(_Message, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="reply"):
@@ -238,6 +242,13 @@ class PutChunk(_Message, frozen=True, kw_only=True, forbid_unknown_fields=True, 
     size: Count = 0
 
 
+class Judged(_Message, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="judged"):
+    """The one answer of an errand: whether what was submitted is accepted, else why not. No reply."""
+
+    accepted: bool
+    reason: Annotated[str, msgspec.Meta(max_length=REASON_CHARS_MAX)] = ""
+
+
 class Leaving(_Message, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="leaving"):
     """The runner's last word of a run. `childless`: the kernel says that no descendant is left (subreaper, no child).
 
@@ -331,7 +342,7 @@ class SettlePart(_Message, frozen=True, kw_only=True, forbid_unknown_fields=True
 ToRunner = Launch | StepReply
 RunnerCall = ReadValue | ReadSecret | BeginPart | SettlePart | PutChunk
 Sequenced = Finish | Ask | WaitUntil
-FromRunner = Finish | Ask | WaitUntil | Publish | PutChunk | Leaving
+FromRunner = Finish | Ask | WaitUntil | Publish | PutChunk | Judged | Leaving
 
 _encoder = msgspec.json.Encoder()
 encode_line = _encoder.encode_lines  # encode_line([message]) -> bytes with newline

@@ -51,7 +51,7 @@ class _View(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 class Explanation(_View, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The one reason why a run is where it is. `commands` can be typed as they stand.
 
-    `code`: a hold's name, or due_later, retry_later, capacity, launching, executing, request_open, alone,
+    `code`: a hold's name, or due_later, retry_later, capacity, launching, executing, request_open, validating, alone,
     behind_in_queue, daemon_degraded, ended.
     """
 
@@ -116,6 +116,15 @@ class UpdateView(_View, frozen=True, kw_only=True, forbid_unknown_fields=True):
     updated_ms: int
 
 
+class SubmissionView(_View, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What was last submitted for a request whose node judges it. `reason`: why it was rejected."""
+
+    status: Literal["validating", "accepted", "rejected"]
+    reason: str | None = None
+    submitted_by: str = ""
+    submitted_ms: int = 0
+
+
 class RequestView(_View, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """An open or settled question. `answered_by` is `timeout` where nobody answered in time."""
 
@@ -135,6 +144,7 @@ class RequestView(_View, frozen=True, kw_only=True, forbid_unknown_fields=True):
     deadline_ms: int | None = None  # None: waits for ever, or its clock stands still
     left_ms: int | None = None  # of its time, while its run is held: the clock stands still
     default: Value | None = None  # the answer when none comes in time; None: the node's `timed_out` way out
+    submission: SubmissionView | None = None
 
 
 class EffectView(_View, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -22,7 +22,7 @@ from pwf import host
 from pwf.errors import GraphError, NotFound
 from pwf.protocol.graph import NodeSpec, RoutingFailed, route
 from pwf.protocol.kinds import KINDS, PUBLISHING_KINDS, PURE_KINDS
-from pwf.protocol.runner import Ask, Finish, Launch, PastStep, StepError, Value, WaitUntil, effect_key
+from pwf.protocol.runner import Ask, Finish, Judged, Launch, PastStep, StepError, Value, WaitUntil, effect_key
 from pwf.runner.base import limits
 from pwf.runner.base.failure import plain_error
 from pwf.runner.base.printed import Printed
@@ -104,6 +104,17 @@ class Engine:
                 going_on = self._propose(step, end)
             if not going_on:
                 break
+
+    def judge(self, submitted: Value) -> Judged:
+        """An errand, in place of `run`: what the position's node says to what was submitted for it."""
+        from pwf.runner.base.judging import judge  # which errands alone need
+
+        step = self._step()
+        try:
+            return judge(step, self._read_value(submitted))
+        finally:
+            if os.getpid() != self._pid:
+                os._exit(1)  # as in `_execute`
 
     def _settle(self, step: Step) -> None:
         """What the step leaves besides its end: processes, its surroundings, its updates, what it printed."""

@@ -100,6 +100,10 @@ class _Runner:
         if keeping is not None:
             keeping.begin()
         engine = _engine(self._wire, self._values, self._workflow, launch, self._printed)
+        if launch.judge is not None:
+            self._wire.send(engine.judge(launch.judge))
+            self._wire.send(Leaving(childless=descendants.end_all()))
+            return False
         engine.run()
         if keeping is None or not keeping.has_further(launch.runs_per_process):
             self._wire.send(Leaving(childless=descendants.end_all()))

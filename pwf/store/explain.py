@@ -10,7 +10,7 @@ import msgspec
 
 from pwf.clock import Now
 from pwf.protocol.kinds import REQUESTS, RequestKind
-from pwf.protocol.views import ENDED, Explanation
+from pwf.protocol.views import ENDED, Explanation, SubmissionView
 
 
 class Load(msgspec.Struct, frozen=True, kw_only=True):
@@ -29,6 +29,7 @@ class OpenRequest(msgspec.Struct, frozen=True, kw_only=True):
     deadline_wall_ms: int | None
     left_ms: int | None = None  # the clock stands still
     default: str | None = None  # JSON
+    submission: SubmissionView | None = None
 
 
 class RunFacts(msgspec.Struct, frozen=True, kw_only=True):
@@ -160,12 +161,24 @@ def _because(detail: str | None) -> str:
 
 
 def _waiting(run: RunFacts, request: OpenRequest) -> Explanation:
+    submission = request.submission
+    if submission is not None and submission.status == "validating":
+        return _make(
+            run,
+            "validating",
+            f"what was submitted for node {run.node!r} is being validated",
+            "when the workflow's own function has judged it, within a minute or so",
+            ("pwf watch {run}", "pwf cancel {run}"),
+        )
+    rejected = (
+        "" if submission is None else f"; the last that was submitted was rejected: {submission.reason}"
+    )
     command = REQUESTS[request.kind].command
     settle = () if command is None else (command.format(request=request.request_id),)
     return _make(
         run,
         "request_open",
-        REQUESTS[request.kind].waits.format(node=repr(run.node)),
+        REQUESTS[request.kind].waits.format(node=repr(run.node)) + rejected,
         "when it is answered; " + _at_deadline(request),
         (*settle, "pwf pause {run}", "pwf cancel {run}"),
         at_ms=request.deadline_wall_ms,

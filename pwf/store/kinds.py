@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pwf.store.entity_kinds import EntityKind
 from pwf.store.run_kind import RUN
+from pwf.store.submission_kind import SUBMISSION
 
 DAEMON = EntityKind(name="daemon")
 
-KINDS: dict[str, EntityKind] = {kind.name: kind for kind in (DAEMON, RUN)}
+KINDS: dict[str, EntityKind] = {kind.name: kind for kind in (DAEMON, RUN, SUBMISSION)}

@@ -6,6 +6,8 @@ without one is launched when its process stands ready (`runner_started`).
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 
 from pwf.errors import GraphError, Rejected
@@ -101,16 +103,36 @@ def _begin(tx: Tx, run: RunState, identity: Identity, terms: LaunchTerms) -> Lau
         return Parked()
     graph = graph_of(tx, run.definition_id)
     node = graph.node(run.node)
-    past = _past(tx, run) if run.attempts else ()
+    past = past_of(tx, run) if run.attempts else ()
     moves.begin_attempt(tx, run, node, run.generation)
     if run.started_wall_ms is None:
         run.started_wall_ms, run.placed = tx.now.wall_ms, True
     facts = {"node": run.node, "attempt": run.attempts, "visit": run.visit, "pid": identity.pid}
     moves.note(tx, run, "launched", "daemon", facts)
+    reports = run.observe in ("failed", "timed_out")
+    launch = launch_of(
+        tx,
+        run,
+        graph,
+        terms,
+        past=past,
+        observe=run.observe is not None,
+        observe_then=run.observe if reports else None,
+        observe_error=unknown_error(tx, run, node) if reports else None,
+        updates=_updates(tx, run, graph) if run.attempts > 1 else (),
+        output_folder=terms.output_of(run.run_id),
+        marker=terms.marker_of(run.run_id, run.generation),
+    )
+    return Launched(launch=launch, current=current_of(run, node))
+
+
+def launch_of(
+    tx: Tx, run: RunState, graph: Graph, terms: LaunchTerms, *, past: tuple[PastStep, ...], **more: Any
+) -> Launch:
+    """Everything about a run at its position that one of its processes must know. `more`: fields of `Launch`."""
     row = tx.one(Q.input, {"run_no": run.run_no})
     assert row is not None
-    reports = run.observe in ("failed", "timed_out")
-    launch = Launch(
+    return Launch(
         run_id=run.run_id,
         generation=run.generation,
         graph=graph.limited(run.max_steps).graph,
@@ -119,9 +141,6 @@ def _begin(tx: Tx, run: RunState, identity: Identity, terms: LaunchTerms) -> Lau
         visit=run.visit,
         attempt=run.attempts,
         tries=run.tries,
-        observe=run.observe is not None,
-        observe_then=run.observe if reports else None,  # type: ignore[arg-type]
-        observe_error=unknown_error(tx, run, node) if reports else None,
         outside_name=row[4],
         attempt_started_wall_ms=tx.now.wall_ms,
         past=past,
@@ -129,16 +148,13 @@ def _begin(tx: Tx, run: RunState, identity: Identity, terms: LaunchTerms) -> Lau
         steps_taken=run.steps - 1,
         wants_title=run.title is None,
         root=row[3],
-        updates=_updates(tx, run, graph) if run.attempts > 1 else (),
         files=_data_files(tx, run) if graph.graph.files else {},
-        output_folder=terms.output_of(run.run_id),
-        marker=terms.marker_of(run.run_id, run.generation),
         **terms.limits,  # type: ignore[arg-type]
+        **more,
     )
-    return Launched(launch=launch, current=current_of(run, node))
 
 
-def _past(tx: Tx, run: RunState) -> tuple[PastStep, ...]:
+def past_of(tx: Tx, run: RunState) -> tuple[PastStep, ...]:
     if run.attempts > LENGTHY_ATTEMPTS:
         tx.lengthy()
     latest: dict[tuple[str, bool], PastStep] = {}

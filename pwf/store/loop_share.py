@@ -42,7 +42,7 @@ from pwf.store.retention import drop_definitions, drop_environments, prune_tree,
 from pwf.store.runners import publish_updates
 from pwf.store.runs import start_run
 from pwf.store.space import compact
-from pwf.store.submissions import submit
+from pwf.store.submissions import begin_errand, end_errand, errand_started, submit
 from pwf.store.transitions import apply_messages
 from pwf.store.unreadable import park_unreadable
 from pwf.store.values import drop_values, put_chunk
@@ -80,6 +80,9 @@ SHORT: frozenset[Callable[..., Any]] = frozenset(
         start_run,
         submit,
         time_out,
+        begin_errand,
+        end_errand,
+        errand_started,
     }
 )
 

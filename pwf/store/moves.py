@@ -62,7 +62,9 @@ def end(
     active = tx.one(Q.active_attempt, {"run_no": run.run_no})
     if active is not None:
         end_attempt(tx, run, "cancelled" if status == "cancelled" else "interrupted", attempt=active[0])
-    tx.run(Q.close_request, {"run_id": run.run_id, "now": tx.now.wall_ms})
+    closed = {"run_id": run.run_id, "now": tx.now.wall_ms}
+    if tx.run(Q.close_request, closed) and tx.run(Q.end_submissions, closed):
+        tx.changed("submissions")
     tx.run(Q.close_effects, {"entity_no": run.run_no, "now": tx.now.wall_ms})
     tx.run(
         Q.save_end,

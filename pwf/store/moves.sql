@@ -53,6 +53,11 @@ WHERE entity_no = :entity_no AND status = 'applying'
 -- The run is over: its question leaves every inbox.
 UPDATE requests SET status = 'cancelled', settled_wall_ms = :now WHERE run_id = :run_id AND status = 'pending'
 
+-- name: end_submissions
+-- The run is over: what was submitted for it is judged no more.
+UPDATE submissions SET status = 'rejected', reason = 'its run has ended', judged_wall_ms = :now
+WHERE run_id = :run_id AND status = 'validating'
+
 -- name: save_end
 -- The terminal facts, written once.
 UPDATE runs SET status = :status, hold = NULL, hold_detail = NULL, reason = :reason, ended_wall_ms = :now,

@@ -19,7 +19,7 @@ from pwf.protocol.operations import (
 )
 from pwf.protocol.runner import StepError, Value, effect_key
 from pwf.protocol.survivors import Survivor
-from pwf.protocol.views import ENDED, RequestView, RunSummary, RunView, StepView, UpdateView
+from pwf.protocol.views import ENDED, RequestView, RunSummary, RunView, StepView, SubmissionView, UpdateView
 from pwf.store import request_clock
 from pwf.store.effect_rows import effects_of_run
 from pwf.store.events import events_after
@@ -237,6 +237,7 @@ def _open_request(tx: Tx, row: Row) -> OpenRequest:
         deadline_wall_ms=_deadline_ms(tx, *deadline),
         left_ms=left_ms,
         default=None if default is None else shortened(default.decode("utf-8", "replace"), DEFAULT_CHARS),
+        submission=_submission(tx, request_id) if REQUESTS[kind].submitted else None,
     )
 
 
@@ -451,7 +452,16 @@ def _request(tx: Tx, row: Row) -> RequestView:
         deadline_ms=_deadline_ms(tx, wall_ms, elapsed_ms, boot_id, settled),
         left_ms=left_ms if status == "pending" else None,
         default=None if default is None else value_of(default, None, None),
+        submission=_submission(tx, request_id) if REQUESTS[kind].submitted else None,
     )
+
+
+def _submission(tx: Tx, request_id: str) -> SubmissionView | None:
+    row = tx.one(Q.newest_submission, {"request_id": request_id})
+    if row is None:
+        return None
+    status, reason, submitted_by, at = row
+    return SubmissionView(status=status, reason=reason, submitted_by=submitted_by, submitted_ms=at)
 
 
 class Refers(msgspec.Struct, frozen=True, kw_only=True):

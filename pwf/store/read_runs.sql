@@ -117,6 +117,11 @@ FROM requests q JOIN runs r ON r.run_id = q.run_id
 LEFT JOIN contents cp ON cp.digest = q.prompt_digest LEFT JOIN contents ca ON ca.digest = q.answer_digest
 WHERE q.run_id = :run_id ORDER BY q.created_wall_ms DESC, q.attempt DESC LIMIT 1
 
+-- name: newest_submission
+-- What was last submitted for a request.
+SELECT s.status, s.reason, s.submitted_by, s.created_wall_ms FROM submissions s
+WHERE s.request_id = :request_id ORDER BY s.submission_no DESC LIMIT 1
+
 -- name: refers
 -- Whether a run refers to a value: input, output, an attempt's output, a prompt, an answer, an effect's request or output,
 -- an upload, a pinned file.
@@ -126,6 +131,7 @@ UNION ALL SELECT 1 FROM attempts
 UNION ALL SELECT 1 FROM effects
   WHERE entity_no = (SELECT run_no FROM runs WHERE run_id = :run_id) AND (request_digest = :digest OR output_digest = :digest)
 UNION ALL SELECT 1 FROM requests WHERE run_id = :run_id AND (prompt_digest = :digest OR answer_digest = :digest)
+UNION ALL SELECT 1 FROM submissions WHERE run_id = :run_id AND value_digest = :digest
 UNION ALL SELECT 1 FROM content_holds
   WHERE entity_no = (SELECT run_no FROM runs WHERE run_id = :run_id) AND digest = :digest
 UNION ALL SELECT 1 FROM runs r JOIN definition_sources s ON s.definition_id = r.definition_id

@@ -40,13 +40,20 @@ def _daemon_ended(tx: Tx, died: bool, rebooted: bool) -> int:
     return tx.run(Q.suspect_running) if died and not rebooted else 0
 
 
-def _needed(tx: Tx, run_no: int, _run_id: str) -> str | None:
+def _needed(tx: Tx, run_no: int, run_id: str) -> str | None:
+    if tx.one(Q.errand_unproved, {"run_id": run_id}) is not None:
+        return "a process is not proved dead"
     unsettled = tx.one(Q.effect_unsettled, {"run_no": run_no})
     return None if unsettled is None else "an effect is unsettled"
 
 
 def _remove(tx: Tx, run_no: int, run_id: str) -> None:
     which = {"run_no": run_no}
+    submitted = [number for (number,) in tx.all(Q.submissions, {"run_id": run_id})]
+    tx.run(Q.drop_submissions, {"run_id": run_id})
+    for number in submitted:
+        for sql in (Q.drop_submission_events, Q.drop_submission_entity):
+            tx.run(sql, {"submission_no": number})
     for sql in (Q.drop_updates, Q.drop_requests):
         tx.run(sql, {"run_id": run_id})
     for sql in (Q.drop_effects, Q.drop_attempts, Q.drop_queue):

@@ -35,6 +35,26 @@ DELETE FROM updates WHERE run_id = :run_id
 -- The ledger's rows of the run: all are settled.
 DELETE FROM effects WHERE entity_no = :run_no
 
+-- name: submissions
+-- What was submitted for the run; each is an entity of its own, which goes with it.
+SELECT submission_no FROM submissions WHERE run_id = :run_id
+
+-- name: errand_unproved
+-- A process that judged something for the run was not shown dead.
+SELECT 1 FROM submissions s JOIN runners p ON p.entity_no = s.submission_no WHERE s.run_id = :run_id LIMIT 1
+
+-- name: drop_submissions
+-- What was submitted for it.
+DELETE FROM submissions WHERE run_id = :run_id
+
+-- name: drop_submission_events
+-- The history of one.
+DELETE FROM events WHERE entity_no = :submission_no
+
+-- name: drop_submission_entity
+-- Its revision and generation.
+DELETE FROM entities WHERE entity_no = :submission_no
+
 -- name: drop_requests
 -- Questions and their answers.
 DELETE FROM requests WHERE run_id = :run_id

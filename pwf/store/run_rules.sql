@@ -199,6 +199,7 @@ SELECT r.run_id FROM attempts a JOIN runs r ON r.run_no = a.run_no
 UNION SELECT r.run_id FROM runs r JOIN contents c ON c.digest IN (r.input_digest, r.output_digest) WHERE c.complete = 0
 UNION SELECT q.run_id FROM requests q JOIN contents c ON c.digest IN (q.prompt_digest, q.answer_digest)
   WHERE c.complete = 0
+UNION SELECT s.run_id FROM submissions s JOIN contents c ON c.digest = s.value_digest WHERE c.complete = 0
 UNION SELECT r.run_id FROM effects e JOIN runs r ON r.run_no = e.entity_no
   JOIN contents c ON c.digest IN (e.request_digest, e.output_digest) WHERE c.complete = 0
 UNION SELECT r.run_id FROM definition_sources s JOIN contents c ON c.digest = s.digest

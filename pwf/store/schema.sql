@@ -267,6 +267,28 @@ CREATE INDEX requests_by_run ON requests(run_id, created_wall_ms);
 CREATE INDEX requests_by_prompt ON requests(prompt_digest) WHERE prompt_digest IS NOT NULL;
 CREATE INDEX requests_by_answer ON requests(answer_digest) WHERE answer_digest IS NOT NULL;
 
+-- What was submitted for an agent, where the node's own `validate=` judges it: each an entity, for which an errand runs.
+CREATE TABLE submissions(
+  submission_no INTEGER PRIMARY KEY REFERENCES entities(entity_no),
+  run_id TEXT NOT NULL REFERENCES runs(run_id),
+  request_id TEXT NOT NULL REFERENCES requests(request_id),
+  status TEXT NOT NULL CHECK (status IN ('validating', 'accepted', 'rejected')),
+  value BLOB, value_crc32 INTEGER, value_digest TEXT REFERENCES contents(digest),
+  submitted_by TEXT NOT NULL,
+  reason TEXT,                                    -- why it was rejected
+  errands INTEGER NOT NULL DEFAULT 0,             -- that were begun for it
+  created_wall_ms INTEGER NOT NULL,
+  judged_wall_ms INTEGER,
+  CHECK ((status = 'validating') = (judged_wall_ms IS NULL)),
+  CHECK ((status = 'rejected') = (reason IS NOT NULL))
+) STRICT;
+CREATE UNIQUE INDEX one_validating ON submissions(request_id) WHERE status = 'validating';
+CREATE UNIQUE INDEX one_accepted ON submissions(request_id) WHERE status = 'accepted';
+CREATE INDEX submissions_by_request ON submissions(request_id, submission_no);
+CREATE INDEX submissions_by_run ON submissions(run_id, submission_no);
+CREATE INDEX submissions_by_age ON submissions(submission_no) WHERE status = 'validating';
+CREATE INDEX submissions_by_value ON submissions(value_digest) WHERE value_digest IS NOT NULL;
+
 -- The ledger of outside effects: reserved before, settled after. One row per visit that declares its effect, or one for each
 -- part that the code names; a part alone has request, fingerprint and output of its own.
 CREATE TABLE effects(

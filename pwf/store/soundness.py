@@ -69,6 +69,7 @@ ENCODED: dict[tuple[str, str], Any] = {
     ("requests", "schema"): dict[str, Any],
     ("requests", "default_answer"): Any,
     ("requests", "answer"): Any,
+    ("submissions", "value"): Any,
     ("effects", "request"): Any,
     ("effects", "output"): Any,
     ("effects", "error"): StepError,

@@ -79,6 +79,7 @@ SELECT EXISTS (SELECT 1 FROM definition_sources WHERE digest = :digest)
     OR EXISTS (SELECT 1 FROM attempts WHERE output_digest = :digest)
     OR EXISTS (SELECT 1 FROM requests WHERE prompt_digest = :digest)
     OR EXISTS (SELECT 1 FROM requests WHERE answer_digest = :digest)
+    OR EXISTS (SELECT 1 FROM submissions WHERE value_digest = :digest)
     OR EXISTS (SELECT 1 FROM effects WHERE request_digest = :digest)
     OR EXISTS (SELECT 1 FROM effects WHERE output_digest = :digest)
     OR EXISTS (

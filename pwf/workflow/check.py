@@ -285,6 +285,7 @@ def _definition(node: Node[Any], drawn: Drawn, types: tuple[Any, dict[str, Any] 
         returns=schema if facts.returns_output or facts.asks else None,  # else the kind says it
         open_ms=None if node.deadline is None else node.deadline.open_ms,
         default=None if node.deadline is None else node.deadline.default,
+        validates=node.validate is not None,
         ways=drawn.ways_of(node),
     )
     return NodeDef(
@@ -298,4 +299,6 @@ def _definition(node: Node[Any], drawn: Drawn, types: tuple[Any, dict[str, Any] 
         observe=observe,
         observe_is_async=observe is not None and is_async(observe),
         shell=node.shell,
+        validate=node.validate,
+        validate_is_async=node.validate is not None and is_async(node.validate),
     )

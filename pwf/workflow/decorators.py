@@ -29,6 +29,7 @@ Command = str | Sequence[str | PathLike[str]]
 Function = Callable[[Context[InputT]], T]
 AsyncFunction = Callable[[Context[InputT]], Coroutine[Any, Any, T]]
 EitherFunction = AsyncFunction[InputT, T] | Function[InputT, T]
+Validate = Callable[[Context[InputT], T], str | Coroutine[Any, Any, str | None] | None]
 ShellDecorator = Callable[[EitherFunction[InputT, Command]], Node[ShellResult]]
 
 
@@ -241,11 +242,23 @@ class Decorators(Generic[InputT]):
 
     @overload
     def agent(
-        self, fn: None = None, /, *, returns: type[T], id: str | None = None
+        self,
+        fn: None = None,
+        /,
+        *,
+        returns: type[T],
+        validate: Validate[InputT, T] | None = None,
+        id: str | None = None,
     ) -> Callable[[EitherFunction[InputT, str]], Node[T]]: ...
     @overload
     def agent(
-        self, fn: None = None, /, *, returns: dict[str, Any], id: str | None = None
+        self,
+        fn: None = None,
+        /,
+        *,
+        returns: dict[str, Any],
+        validate: Validate[InputT, Any] | None = None,
+        id: str | None = None,
     ) -> Callable[[EitherFunction[InputT, str]], Node[Any]]: ...
     def agent(
         self,
@@ -253,6 +266,7 @@ class Decorators(Generic[InputT]):
         /,
         *,
         returns: Any = None,
+        validate: Any = None,
         id: str | None = None,
         retry: None = None,
         effect: None = None,
@@ -261,7 +275,10 @@ class Decorators(Generic[InputT]):
         """A task for an agent, holding no process: the function returns the prompt (a text), what the agent
         submits is the output.
 
-        Only a submission of the type `returns` (or that fits this JSON Schema) is accepted.
+        Only a submission of the type `returns` (or that fits this JSON Schema) is accepted. `validate(ctx, value)`
+        may say more: it returns None, or a text that tells the agent what to correct.
         """
-        options = NodeOptions(id=id, returns=returns, timeout=timeout, retry=retry, effect=effect)
+        options = NodeOptions(
+            id=id, returns=returns, timeout=timeout, retry=retry, effect=effect, validate=validate
+        )
         return self._decorate("agent", fn, options)

@@ -57,6 +57,8 @@ class NodeDef:
     observe: Callable[..., Any] | None = None
     observe_is_async: bool = False
     shell: ShellOptions | None = None  # of shell nodes only
+    validate: Callable[..., Any] | None = None  # of nodes for which something is submitted
+    validate_is_async: bool = False
 
     @property
     def retry(self) -> RetrySpec | None:
@@ -142,6 +144,7 @@ class Node(Generic[T]):
         returns: Any = None,  # a type or a JSON Schema; None: taken from the annotation
         shell: ShellOptions | None = None,
         deadline: Deadline | None = None,  # of its question; None: it waits for ever
+        validate: Callable[..., Any] | None = None,
     ) -> None:
         self.workflow = workflow
         self.kind = kind
@@ -154,6 +157,7 @@ class Node(Generic[T]):
         self.returns = returns
         self.shell = shell
         self.deadline = deadline
+        self.validate = validate
         self.__doc__ = inspect.getdoc(fn)
         self.__name__ = id
         self.__wrapped__ = fn

@@ -37,6 +37,7 @@ class NodeOptions:
     effect: Any = None
     shell: Mapping[str, Any] | None = None
     default: Any = NONE_GIVEN  # of a question that is open for a time only
+    validate: Any = None
 
 
 def make_node(flow: Written, kind: NodeKind, fn: Any, options: NodeOptions, decorated: Place) -> Node[Any]:
@@ -70,6 +71,7 @@ def make_node(flow: Written, kind: NodeKind, fn: Any, options: NodeOptions, deco
         returns=returns,
         shell=shell_options(options.shell, fault) if options.shell is not None else None,
         deadline=_deadline(options, fault),
+        validate=_validate(options.validate, fault),
     )
     flow.nodes.append(node)
     return node
@@ -146,6 +148,19 @@ def _retry(retry: Any, fault: Fault) -> RetrySpec | None:
         return retry.spec()
     except InvalidArgument as error:
         fault.refuse(f"is wrong: {error.message}", error.hint)
+
+
+def _validate(validate: Any, fault: Fault) -> Any:
+    if validate is None:
+        return None
+    if isinstance(validate, Node) or not callable(validate):
+        fault.refuse(
+            f"has validate={validate!r:.60}, which is not a plain function",
+            "give a function that is not a node: def check(ctx, value): …",
+        )
+    if wrong := misfit(validate, ("ctx", "value")):
+        fault.refuse(f"has a validate= that {wrong}", "let it take two arguments, ctx and what was submitted")
+    return validate
 
 
 def _effect(options: NodeOptions, fault: Fault) -> Effect | None:

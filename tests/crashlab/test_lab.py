@@ -176,7 +176,7 @@ def test_an_agent_has_a_stand_in_that_submits_what_fits_in_every_crash(lab: Lab)
         """
 flow = Workflow("flow")
 
-@flow.agent(returns=Literal["fix", "ship"])
+@flow.agent(returns=Literal["fix", "ship"], validate=lambda ctx, value: None)
 def review(ctx):
     return f"Review it, for the {ctx.visit}. time."
 

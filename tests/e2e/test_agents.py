@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
 from tests.e2e.test_whose_word import STEP, typed_by_a_step
-from tests.e2e.world import World
+from tests.e2e.world import PATIENCE_S, World, lines, wait_for
 
 REVIEW = """
 from typing import Literal
@@ -72,3 +73,93 @@ def test_no_step_submits_for_an_agent_and_it_is_told_why(world: World) -> None:
     assert code == 4, said
     assert f"a step of run {step}" in said
     assert world.view(waiting).summary.status == "waiting"
+
+
+JUDGED = """
+import os, signal
+import msgspec
+
+flow = Workflow("agent_judged")
+
+class Review(msgspec.Struct):
+    verdict: str
+    why: str = ""
+
+@flow.compute
+def tests(ctx) -> int:
+    return ctx.input["tests"]
+
+def check(ctx, review):
+    if review.verdict == "die":
+        os.kill(os.getpid(), signal.SIGKILL)
+    if review.verdict == "wait":
+        with open(ctx.input["begun"], "a") as file:
+            file.write("x\\n")
+        while not os.path.exists(ctx.input["go"]):
+            pass
+    if not review.why:
+        return f"say why, after {ctx[tests]} tests"
+
+@flow.agent(returns=Review, validate=check)
+def review(ctx):
+    return "Review it."
+
+@flow.compute
+def done(ctx) -> str:
+    return ctx[review].verdict
+
+flow.graph(tests >> review >> done)
+"""
+
+
+def test_a_workflow_judges_what_is_submitted_in_a_process_of_its_own(world: World) -> None:
+    world.home.workflow("agent_judged", JUDGED)
+    run_id = world.start("agent_judged", {"tests": 7})
+    request_id = world.question(run_id).request_id
+
+    refused = world.home.run("submit", request_id, "verdict=ship", code=2)
+    assert "the submission is rejected: say why, after 7 tests" in refused.stderr
+    dead = world.home.run("submit", request_id, "verdict=die", "why=x", code=2)
+    assert "ended without a verdict (SIGKILL)" in dead.stderr
+    assert "rejected: the process that validated it" in world.home.run("explain", run_id).stdout
+
+    assert "accepted" in world.home.run("submit", request_id, "verdict=ship", "why=x").stdout
+    assert world.output(run_id) == "ship"
+
+
+def test_a_daemon_that_dies_while_something_is_judged_judges_it_anew_and_accepts_it_once(
+    world: World, tmp_path: Path
+) -> None:
+    world.home.workflow("agent_judged", JUDGED)
+    begun, go = tmp_path / "begun", tmp_path / "go"
+    run_id = world.start("agent_judged", {"tests": 7, "begun": str(begun), "go": str(go)})
+    request_id = world.question(run_id).request_id
+    submits = world.home.spawn("submit", request_id, "verdict=wait", "why=x")
+    wait_for(lambda: lines(begun) == ["x"], PATIENCE_S)
+    assert world.why(run_id) == "validating"
+
+    world.kill_daemon()
+    wait_for(lambda: lines(begun) == ["x", "x"], PATIENCE_S)
+    go.touch()
+
+    said, _ = submits.communicate(timeout=PATIENCE_S)
+    assert submits.returncode == 0
+    assert b"accepted" in said
+    assert world.output(run_id) == "wait"
+    assert [status for node, status in world.steps(run_id) if node == "review"] == ["completed"]
+
+
+def test_a_cancel_ends_the_process_that_judges(world: World, tmp_path: Path) -> None:
+    world.home.workflow("agent_judged", JUDGED)
+    begun = tmp_path / "begun"
+    run_id = world.start("agent_judged", {"tests": 7, "begun": str(begun), "go": str(tmp_path / "never")})
+    request_id = world.question(run_id).request_id
+    submits = world.home.spawn("submit", request_id, "verdict=wait", "why=x")
+    wait_for(lambda: lines(begun) == ["x"], PATIENCE_S)
+
+    world.cancel(run_id)
+
+    _, said = submits.communicate(timeout=PATIENCE_S)
+    assert submits.returncode == 2
+    assert b"its run has ended" in said
+    wait_for(lambda: not world.runners(run_id), PATIENCE_S)

@@ -75,15 +75,16 @@ class SimAgent:
 
     def _judge(self, request: Request, response: Response | None) -> None:
         """What is taken was for the revision that the request has, which moves no more then."""
-        if response is None or response.outcome not in ("accepted", "adopted"):
+        if response is None or response.outcome != "accepted":
             return
+        verdict = json.loads(bytes(response.result or b"{}"))["verdict"]
         payload = json.loads(bytes(request.payload))
         rows = self._world.auditor.rows(
             "SELECT status, revision FROM requests WHERE request_id = ?", payload["request_id"]
         )
         wanted = payload["revision"]
         sound = all(status == "settled" and wanted in (None, revision) for status, revision in rows)
-        if response.outcome == "accepted":
+        if verdict == "accepted":
             self._world.auditor.check(sound, f"{request} settles the revision that it names: {rows}")
 
     def _refused(self, response: Response | None, asked: RequestView, why: str) -> None:

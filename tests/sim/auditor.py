@@ -40,7 +40,8 @@ _RUN = """SELECT r.run_id, r.workflow, r.status, r.hold, r.node, r.visit, r.atte
   (SELECT count(*) FROM requests WHERE run_id = r.run_id AND status = 'pending'), r.daemon_deaths
 FROM runs r JOIN entities e ON e.entity_no = r.run_no LEFT JOIN run_queue q ON q.run_no = r.run_no
 LEFT JOIN runners p ON p.entity_no = r.run_no WHERE r.run_id = ?"""
-_STANDINGS = """SELECT coalesce('run:' || r.run_id, 'daemon'), e.revision, e.generation
+_STANDINGS = """SELECT coalesce('run:' || r.run_id, e.kind || iif(e.name = '', '', ':' || e.name)), e.revision,
+  e.generation
 FROM entities e LEFT JOIN runs r ON r.run_no = e.entity_no"""
 _ATTEMPTS = """SELECT a.attempt, a.node, a.visit, a.status, a.output, a.generation, a.output_digest,
   CASE WHEN a.error IS NOT NULL THEN json_extract(CAST(a.error AS TEXT), '$.code') END
@@ -143,6 +144,11 @@ class Auditor:
 
     def _look_at_removed(self, present: set[str]) -> None:
         """Only runs that have ended go, all that is said of them with them, and only when somebody prunes."""
+        gone = self._revisions.keys() - present
+        for name in [name for name in sorted(gone) if name.startswith("submission:")]:
+            run_id = name.removeprefix("submission:").rpartition("/")[0]
+            self.check(f"run:{run_id}" in gone, f"a submission goes with its run alone: {name}")
+            del self._revisions[name]
         for name in sorted(self._revisions.keys() - present):
             run = self.runs.get(name.removeprefix("run:"))
             self.check(run is not None and run.status in ENDED, f"only an ended run is removed: {name} {run}")
@@ -320,6 +326,22 @@ class Auditor:
         self.check(fence, f"the marker {process.marker} is of run and generation")
         if run is not None:
             self.said.launched(launch, run, stale=stale)
+
+    def judges(self, process: Any, launch: Any) -> None:
+        """An errand: custody is committed before it works, and its run does not go on meanwhile."""
+        process.at_work = True
+        rows = self.rows(
+            "SELECT e.name, p.generation FROM runners p JOIN entities e USING (entity_no) WHERE p.pid = ?"
+            " AND p.start_tick = ?",
+            process.identity.pid,
+            process.identity.start_tick,
+        )
+        markers = [f"{name}:{generation}" for name, generation in rows]
+        fits = all(process.marker.endswith(f":{marker}") for marker in markers)
+        self.check(fits and len(markers) <= 1, f"custody of {process.marker} is its own: {rows}")
+        run = self.runs.get(launch.run_id)
+        stands = run is None or run.status in ("waiting", *ENDED) or not markers
+        self.check(stands, f"{run} stands still while {process.marker} judges")
 
     def stays(self, process: Any, *, reads: bool) -> None:
         """A process that waits for a further run has nothing of the last one (marker, row), and can still read."""

@@ -20,7 +20,7 @@ EVENT_OF = {
     "run.resume": ("resumed",),
     "run.cancel": ("cancelled",),
     "request.answer": ("step_finished",),
-    "request.submit": ("step_finished",),
+    "request.submit": ("step_finished", "submitted"),
     "effect.resolve": ("effect_resolved",),
 }
 ENDED = frozenset({"completed", "failed", "timed_out", "cancelled"})
@@ -68,7 +68,7 @@ class Promises:
         elif request.operation == "request.answer":
             payload = json.loads(bytes(request.payload))
             self._answers[result["run_id"], payload["request_id"]] = compact(payload["answer"])
-        elif request.operation == "request.submit":
+        elif request.operation == "request.submit" and result["verdict"] == "accepted":
             payload = json.loads(bytes(request.payload))
             self._answers[result["run_id"], payload["request_id"]] = compact(payload["value"])
         run_id = result.get("run_id")

@@ -20,6 +20,7 @@ from pwf.protocol.runner import (
     WAITING_MARKER,
     Ask,
     Finish,
+    Judged,
     Launch,
     Leaving,
     Publish,
@@ -193,6 +194,9 @@ class SimRunner:
                 self._process.kept, f"the first that a runner hears is its launch: {launch}"
             )
         self._process.marker = launch.marker
+        if launch.judge is not None:
+            await self._judge(launch)
+            return False
         self._world.auditor.launched(self._process, launch)
         self._model = self._world.models[launch.graph.name]
         self._run_id, self._generation = launch.run_id, launch.generation
@@ -223,6 +227,20 @@ class SimRunner:
             self._process.at_work = False
             await self._process.breathe(seconds)
         return stays
+
+    async def _judge(self, launch: Launch) -> None:
+        """An errand: one verdict, or an end without a word; some take too long."""
+        self._world.auditor.judges(self._process, launch)
+        await self._process.breathe(self._chance.choice([0.01, 0.5, 5.0]))
+        if self._happens("step_hangs"):
+            await self._process.breathe(self._chance.choice([20.0, 100.0]))
+        if self._happens("runner_exit"):
+            self._process.died = True
+            raise ProcessEnds
+        accepted = self._world.calm or self._chance.random() < 0.7
+        await self._send(Judged(accepted=accepted, reason="" if accepted else "another one, please"))
+        if not self._happens("leave_early"):
+            await self._send(Leaving(childless=True))
 
     async def _loop(self, launch: Launch) -> None:
         observe = launch.observe

@@ -42,6 +42,7 @@ class NodeModel:
     timeout_ms: int | None = None
     open_ms: int | None = None  # of its question
     default: dict[str, str] | None = None  # the answer when none comes in time
+    validates: bool = False
     ways: dict[str, str | dict[str, str]] = field(default_factory=dict)
 
     def follow(self, outcome: str, output: object) -> object:
@@ -68,6 +69,7 @@ class NodeModel:
             effect=effect,
             open_ms=self.open_ms,
             default=None if self.default is None else canonical(self.default).decode(),
+            validates=self.validates,
             ways=ways,
         )
 
@@ -126,6 +128,8 @@ def _draw_node(
     node_id: str, kind: NodeKind, after: list[str], before: list[str], chance: random.Random
 ) -> NodeModel:
     node = NodeModel(node_id, kind)
+    if KINDS[node.kind].prompts:
+        node.validates = chance.random() < 0.5
     if KINDS[node.kind].has_effect:
         node.effect = chance.choice(["idempotent", "manual", "manual"])
         node.observable = node.effect == "manual" and chance.random() < 0.6

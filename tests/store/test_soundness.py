@@ -128,6 +128,13 @@ def test_a_column_that_does_not_decode_is_named_with_its_row_and_run(world, tabl
         {"run": run_id},
     )
     world.sql(
+        "INSERT INTO submissions(submission_no, run_id, request_id, status, value, value_crc32, submitted_by, reason,"
+        " created_wall_ms, judged_wall_ms) SELECT run_no, :run, request_id, 'rejected', x'31', 2212294583, 'x', 'x', 1,"
+        " 1"
+        " FROM runs JOIN requests USING (run_id) WHERE run_id = :run",
+        {"run": run_id},
+    )
+    world.sql(
         "INSERT INTO effects(entity_no, node, visit, part, type, mode, status, attempts, request, request_crc32,"
         " fingerprint, output, output_crc32, reserved_wall_ms, settled_wall_ms) SELECT run_no, 'a', 1, 'p', 't',"
         " 'manual', 'applied', 1, x'31', 2212294583, 'f', x'31', 2212294583, 1, 1 FROM runs WHERE run_id = :run",

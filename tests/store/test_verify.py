@@ -4,6 +4,7 @@ import pytest
 
 from pwf.store import run_rules
 from pwf.store import verify as verify_module
+from pwf.store.kinds import KINDS
 from pwf.store.queries import load_queries
 from pwf.store.run_rules import RUN_RULES
 from pwf.store.verify import FURTHER, RULES, cheap_violations, verify
@@ -325,7 +326,7 @@ def test_a_clean_store_says_what_it_looked_at(world):
     result = world.do(verify, 1)
     assert result.violations == ()
     assert result.checked == {
-        "rules": len(RULES) + len(FURTHER) + len(RUN_RULES),
+        "rules": len(RULES) + len(FURTHER) + sum(len(kind.rules) for kind in KINDS.values()),
         "runs": 2,
         "attempts": 3,
         "events": 9,

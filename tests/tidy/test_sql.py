@@ -24,6 +24,8 @@ SMALL = {
     "runners": "one row per live process",
     "one_active_attempt": "one row per live run or open request",
     "entities_leased": "one row per live run",
+    "one_validating": "one row per submission that is being judged",
+    "submissions_by_age": "one row per submission that is being judged",
     "effects_open": "what is being applied, and what waits for a person",
 }
 
@@ -34,6 +36,7 @@ ALLOWED = {
     "restore": "reads everything by purpose, in files that no daemon serves",
     "effect_rows.effects_newest": "from the newest on, cut off by LIMIT",
     "run_rules": "reads everything by purpose, when a person asks, on the reader",
+    "submission_kind.lost": "reads everything by purpose, when a person asks, on the reader",
     "soundness": "reads everything by purpose, when a person asks, on the reader",
     "verify": "reads everything by purpose, when a person asks, on the reader",
 }

@@ -219,6 +219,18 @@ CASES: dict[str, tuple[str, int, list[str], list[str]]] = {
         ["agent node 'review'", "what the agent shall give"],
         ["returns=TYPE"],
     ),
+    "a validate that takes no value": (
+        "@flow.agent(returns=bool, validate=lambda ctx: None)\ndef review(ctx): ...",
+        5,
+        ["agent node 'review'", "validate= that can not be called"],
+        ["let it take two arguments, ctx and what was submitted"],
+    ),
+    "a validate that is no function": (
+        "@flow.agent(returns=bool, validate='yes')\ndef review(ctx): ...",
+        5,
+        ["has validate='yes', which is not a plain function"],
+        ["def check(ctx, value): …"],
+    ),
     "an agent that fails": (
         "@flow.agent(returns=bool)\ndef review(ctx): ...\nflow.graph(review.on('failed') >> review)",
         7,

@@ -7,14 +7,19 @@ nor answers a checkpoint unless the configuration lets it (`people`).
 
 from __future__ import annotations
 
+import msgspec
+import trio
+
 from pwf.actors.base.apart import apart
 from pwf.actors.code.schemas import as_kept
 from pwf.actors.operations.services import Answer, Asked, OperationHandler, Services, canonical_of
 from pwf.protocol.kinds import REQUESTS
-from pwf.protocol.operations import AnswerPayload, RequestListPayload, SubmitPayload
+from pwf.protocol.operations import AnswerPayload, RequestListPayload, SubmitPayload, Submitted
 from pwf.store.read_runs import request_list
 from pwf.store.requests import AnswerRequest, RequestFacts, answer, request_facts
-from pwf.store.submissions import Submit, submit
+from pwf.store.submissions import Submit, submission_state, submit
+
+VERDICT_S = 30.0  # that a submission waits for its verdict
 
 
 async def list_requests(services: Services, asked: Asked[RequestListPayload]) -> Answer:
@@ -64,7 +69,19 @@ async def submit_value(services: Services, asked: Asked[SubmitPayload]) -> Answe
     )
     done = await services.store.write(submit, command)
     services.scheduler.wake()
-    return Answer(done.unwrap(), done.adopted)
+    submitted = done.unwrap()
+    if submitted.submission is not None:
+        submitted = await _judged(services, submitted, submitted.submission)
+    return Answer(submitted, done.adopted)
+
+
+async def _judged(services: Services, submitted: Submitted, submission: int) -> Submitted:
+    """With the verdict, as far as it comes in time."""
+    with services.changes.watch("submissions") as watch, trio.move_on_after(VERDICT_S):
+        while (await services.store.read(submission_state, submission)).status == "validating":
+            await watch.wait()
+    state = await services.store.read(submission_state, submission)
+    return msgspec.structs.replace(submitted, verdict=state.status, reason=state.reason)
 
 
 def _kept(services: Services, facts: RequestFacts, value: bytes, *, checks: bool) -> bytes:

@@ -36,6 +36,7 @@ from pwf.store.definitions import LaunchFacts, launch_facts, load_bundle
 from pwf.store.launch import LaunchTerms
 from pwf.store.queue import AdmittedRun
 from pwf.store.runs import RunEnvironment, environment_of
+from pwf.store.submissions import DueErrand
 from pwf.store.tx import Tx
 
 C = TypeVar("C")
@@ -87,7 +88,9 @@ class Launchable(NamedTuple):
     key: TemplateKey | None
 
 
-def launchable(admission: AdmittedRun, facts: LaunchFacts, environment: RunEnvironment) -> Launchable:
+def launchable(
+    admission: AdmittedRun | DueErrand, facts: LaunchFacts, environment: RunEnvironment
+) -> Launchable:
     """What a run that was admitted is launched from."""
     key = None
     if not facts.sources and facts.isolate != "spawn":
@@ -124,7 +127,7 @@ class Launchables:
         self.published.value = tuple(able[-TEMPLATES_MAX:])
 
 
-async def look_up(store: StoreHandle, admission: AdmittedRun) -> Launchable:
+async def look_up(store: StoreHandle, admission: AdmittedRun | DueErrand) -> Launchable:
     """Read it. Raises `Unavailable`."""
     environment = await store.read(environment_of, admission.environment_id)
     facts = await store.read(launch_facts, admission.definition_id)

@@ -28,6 +28,7 @@ from pwf.actors.processes.runner_pool import RunnerPool
 from pwf.actors.runs.admission import Admission
 from pwf.actors.runs.capacity import Capacity, Seat, Snapshot
 from pwf.actors.runs.deadlines import Deadlines
+from pwf.actors.runs.errands import Errands
 from pwf.actors.runs.launching import Launchables, Supervision
 from pwf.actors.runs.offers import Offer, OfferClosed, Offers
 from pwf.actors.runs.recovery import Key, Recovery, Supervised
@@ -240,12 +241,13 @@ class Scheduler:
             terms=terms,
         )
         self._admission = Admission(store, offers, changes, log)
+        self._errands = Errands(self._world, changes, epoch=epoch, idle=lambda: self._inbox.put_now(Look()))
         self._recovery = Recovery(
             store,
             pool,
             terms,
             log,
-            live=lambda: frozenset(self._leases),
+            live=lambda: frozenset(self._leases) | self._errands.live,
             supervised=lambda: ask(self._inbox, WhoIsSupervised()),
         )
         self.handle = SchedulerHandle(
@@ -314,6 +316,7 @@ class Scheduler:
                 self._stopped = message.why
                 self._capacity.close()
             case StopAll():
+                self._errands.stop()
                 for live in self._live.values():
                     live.handle.stop()
 
@@ -322,6 +325,7 @@ class Scheduler:
             self._capacity.open()
         nursery.start_soon(self._admission.run)
         nursery.start_soon(self._recovery.run)
+        nursery.start_soon(self._errands.run)
 
     def _handle_offer_closed(self, nursery: trio.Nursery, message: OfferClosed) -> None:
         """Runs are ours from now on: their leases are renewed, and recovery leaves them alone."""
@@ -359,7 +363,8 @@ class Scheduler:
             if seats:
                 self._asks.append((seats, message))
                 continue
-            message.reply.give(Supervised(live=frozenset(self._live), failed=frozenset(self._failed)))
+            live = frozenset(self._live) | self._errands.live
+            message.reply.give(Supervised(live=live, failed=frozenset(self._failed)))
             self._failed.clear()
 
     # --- supervisors ---
@@ -404,7 +409,9 @@ class Scheduler:
             admissions=self._admissions,
             going_on=self._going_on,
             stopped=self._stopped,
-            is_settled=self._stopped is not None and not self._live and self._capacity.is_back,
+            is_settled=self._stopped is not None
+            and not (self._live or self._errands.live)
+            and self._capacity.is_back,
         )
 
 

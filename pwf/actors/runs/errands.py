@@ -1,0 +1,265 @@
+"""Errands: judges what was submitted for agents, where a workflow says more of it than its type, one at a time.
+
+Owns: the one slot for that, which runs never take, and the errand that is under way. Promises: custody is stored before
+the process begins; a verdict is committed when the process is over, and counts once; what the daemon ended itself is
+tried again, and what failed, died or took too long by itself is rejected with that reason. Must never touch a run but
+through a verdict. In: time, changes of submissions. Out: commands to the store; `wake` when it is idle.
+If it dies: the Scheduler ends, and with it the daemon; the next one settles the process, and judges anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import trio
+
+from pwf.actors.base.changes import Changes, Watch
+from pwf.actors.processes.runner_process import RunnerProcess
+from pwf.actors.runs.launching import Supervision, acquire, look_up
+from pwf.actors.runs.runner_calls import SecretReads, serve_calls
+from pwf.errors import (
+    ClaimLost,
+    Conflict,
+    OutcomeUnknown,
+    ProtocolError,
+    PwfError,
+    RunnerCrashed,
+    Unavailable,
+)
+from pwf.protocol.frames import FrameSplitter
+from pwf.protocol.runner import (
+    RUNNER_FRAME_BYTES_MAX,
+    Judged,
+    Launch,
+    Leaving,
+    PartAnswer,
+    StepError,
+    decode_from_runner,
+    encode_line,
+)
+from pwf.store.entity_kinds import RunnerGone
+from pwf.store.submission_kind import KIND
+from pwf.store.submissions import (
+    BeginErrand,
+    DueErrand,
+    EndErrand,
+    ErrandStarted,
+    begin_errand,
+    due_errand,
+    end_errand,
+    errand_started,
+    submission_state,
+)
+
+# --- limits ---------------------------------------------------------------------------------------------------
+
+ERRAND_S = 60.0
+LEASE_S = 2 * ERRAND_S  # longer than an errand may take with its launch and its end: it is never renewed
+REREAD_S = 5.0
+RETRY_S = 1.0  # after what was no verdict
+RECEIVE_BYTES = 64 * 1024
+
+Key = tuple[int, int]
+Verdict = tuple[bool, str]  # accepted, or why not
+
+
+# --- the actor ------------------------------------------------------------------------------------------------
+
+
+class Errands:
+    """The actor. `live`: the errand under way, whose process is not recovery's to settle. `idle` tells of its end."""
+
+    def __init__(
+        self, world: Supervision, changes: Changes, *, epoch: int, idle: Callable[[], object]
+    ) -> None:
+        self._world = world
+        self._changes = changes
+        self._epoch = epoch
+        self._idle = idle
+        self._scope: trio.CancelScope | None = None  # of the talk with the process
+        self._is_stopped = False
+        self.live: frozenset[Key] = frozenset()
+
+    def stop(self) -> None:
+        """End what is under way, which is tried again by the next daemon. Nothing begins any more."""
+        self._is_stopped = True
+        if self._scope is not None:
+            self._scope.cancel()
+
+    async def run(self) -> None:
+        """Judge, until cancelled."""
+        with self._changes.watch("submissions") as watch:
+            while True:
+                if not await self._judge_next():
+                    await watch.wait(REREAD_S)
+
+    async def _judge_next(self) -> bool:
+        """Whether there was something to judge, and it is settled. What fails is left to recovery, and comes again."""
+        if self._is_stopped or self._world.draining():
+            return False
+        try:
+            due = await self._world.store.read(due_errand, None)
+            if due is None:
+                return False
+            self.live = frozenset({(due.submission_no, due.generation + 1)})  # before anybody can see it
+            await self._judge(due)
+        except OutcomeUnknown:
+            raise
+        except (Unavailable, Conflict, ClaimLost) as error:
+            self._world.log.warning("errand.unavailable", code=error.code)
+            await trio.sleep(RETRY_S)
+            return False
+        except Exception as error:  # noqa: BLE001 - supervision: one submission's fault ends no daemon
+            self._world.log.error("errand.failed", error=repr(error))
+            await trio.sleep(RETRY_S)
+            return False
+        finally:
+            self.live = frozenset()
+            self._idle()
+        return True
+
+    async def _judge(self, due: DueErrand) -> None:
+        """One errand, from its lease to the end of its process."""
+        begin = BeginErrand(
+            submission_no=due.submission_no,
+            generation=due.generation,
+            owner=f"daemon:{self._epoch}",
+            epoch=self._epoch,
+            lease_ms=int(LEASE_S * 1000),
+        )
+        token = await self._world.write(due.run_id, begin_errand, begin, along=False)
+        if token is None:
+            return
+        errand = _Errand(self._world, due, due.generation + 1)
+        try:
+            verdict = await self._hear(due, errand)
+            proved = await errand.prove_dead()
+            if errand.fell_silent and not (self._is_stopped or self._world.draining()):
+                verdict = False, errand.obituary
+        finally:
+            errand.close()  # whatever became of it
+        gone = RunnerGone(
+            entity_no=due.submission_no,
+            kind=KIND,
+            name=due.name,
+            generation=due.generation + 1,
+            proved=proved,
+            stopped=verdict is None,
+        )
+        accepted, reason = (None, "") if verdict is None else verdict
+        end = EndErrand(gone=gone, token=token, accepted=accepted, reason=reason)
+        await self._world.write(due.run_id, end_errand, end, along=False)
+
+    async def _hear(self, due: DueErrand, errand: _Errand) -> Verdict | None:
+        """What the process says. None: it is stopped, or its submission is over."""
+        verdict = None
+        with self._changes.watch("submissions") as watch, trio.CancelScope() as scope:
+            self._scope = scope
+            if not self._is_stopped:
+                async with trio.open_nursery() as nursery:
+                    nursery.start_soon(self._end_with_its_submission, due, watch, scope)
+                    verdict = await errand.ask()
+                    nursery.cancel_scope.cancel()
+        self._scope = None
+        return verdict
+
+    async def _end_with_its_submission(self, due: DueErrand, watch: Watch, scope: trio.CancelScope) -> None:
+        """The task that ends the talk when its run has ended: nobody wants the verdict any more."""
+        while True:
+            await watch.wait(REREAD_S)
+            try:
+                state = await self._world.store.read(submission_state, due.submission_no)
+            except Unavailable:
+                continue
+            if state.status != "validating":
+                scope.cancel()
+
+
+class _Errand:
+    """One process that judges one submission."""
+
+    def __init__(self, world: Supervision, due: DueErrand, generation: int) -> None:
+        self._world = world
+        self._due = due
+        self._generation = generation
+        self._process: RunnerProcess | None = None
+        self._childless = False
+        self.fell_silent = False  # it ended, or hung up, without a verdict
+
+    async def ask(self) -> Verdict | None:
+        """The verdict; None where there is none, which is nobody's fault but the daemon's."""
+        try:
+            known = await look_up(self._world.store, self._due)
+            self._process = await acquire(self._world, known, self._due.name, self._generation)
+        except Unavailable:
+            return None
+        except RunnerCrashed as error:
+            self._world.log.warning("errand.no_process", error=error.message)
+            await trio.sleep(RETRY_S)
+            return None
+        except PwfError as refusal:
+            return False, f"it could not be validated: {refusal.message}"
+        started = ErrandStarted(
+            submission_no=self._due.submission_no,
+            name=self._due.name,
+            generation=self._generation,
+            identity=self._process.identity,
+            terms=self._world.terms,
+        )
+        launch = await self._world.write(self._due.run_id, errand_started, started, along=False)
+        return None if launch is None else await self._converse(self._process, launch)
+
+    async def _converse(self, process: RunnerProcess, launch: Launch) -> Verdict | None:
+        verdict: Verdict | None = None
+        # None: a reason is shown to whoever has submitted.
+        secrets = SecretReads((), self._world.secrets_from, process.prints.masks)
+        with trio.move_on_after(ERRAND_S) as time:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(
+                    serve_calls, process.values, self._world.store, self._due.run_id, secrets, _refuse
+                )
+                verdict = await self._hear(process, launch)
+                nursery.cancel_scope.cancel()
+        if verdict is None and time.cancelled_caught:
+            return False, f"validate= took longer than {ERRAND_S:g} s"
+        self.fell_silent = verdict is None
+        return verdict
+
+    async def _hear(self, process: RunnerProcess, launch: Launch) -> Verdict | None:
+        splitter = FrameSplitter(RUNNER_FRAME_BYTES_MAX)
+        verdict: Verdict | None = None
+        try:
+            await process.stream.send_within(encode_line([launch]), ERRAND_S)
+            while data := await process.stream.receive_some(RECEIVE_BYTES):
+                for message in [decode_from_runner(line) for line in splitter.feed(data)]:
+                    if isinstance(message, Judged) and verdict is None:
+                        verdict = message.accepted, message.reason or "validate= gave no reason"
+                    if isinstance(message, Leaving):
+                        self._childless = message.childless and verdict is not None
+                        return verdict
+        except (trio.BrokenResourceError, trio.ClosedResourceError):
+            return verdict
+        except ProtocolError as error:
+            return False, f"the process that validated it sent something unknown: {error}"
+        return verdict
+
+    @property
+    def obituary(self) -> str:
+        """Why there is no verdict, of a process that is dead."""
+        how = self._process.died_of if self._process is not None else ""
+        return f"the process that validated it ended without a verdict ({how or 'nobody could tell how'})"
+
+    async def prove_dead(self) -> bool:
+        """End the process and all that it started. Whether that is proved."""
+        return self._process is None or await self._process.prove_dead(childless=self._childless)
+
+    def close(self) -> None:
+        """Let go of it. One that is still there ends itself."""
+        if self._process is not None:
+            self._process.close()
+
+
+async def _refuse(_call: object) -> PartAnswer:
+    """An errand has no effects, whatever it asks for."""
+    error = StepError(code="rejected", message="what judges a submission has no effects")
+    return PartAnswer(verdict="refused", error=error)
