@@ -29,6 +29,8 @@ from pwf.actors.operations.caller import Handler
 from pwf.actors.operations.dispatch import Operations
 from pwf.actors.operations.people import Lineage, People
 from pwf.actors.operations.services import Life, Services
+from pwf.actors.resources.questions import Questions
+from pwf.actors.resources.resource_manager_supervisor import make_reconciler
 from pwf.actors.runs.clock_watch import ClockWatch
 from pwf.actors.runs.scheduler import Scheduler, SchedulerHandle
 from pwf.actors.upkeep.backup import Backups
@@ -118,19 +120,11 @@ def wire(
 ) -> Actors:
     """Make the actors of one daemon, none of which runs yet. `stop` begins the drain."""
     changes = Changes(ports.changes(store))
-    scheduler = Scheduler(
-        store=store,
-        pool=ports.pool,
-        changes=changes,
-        config=config,
-        log=log,
-        epoch=claim.epoch,
-        home_id=claim.home_id,
-        output=str(at.output),
-        secrets_from=at.config,
-    )
-    server_claim = _server_claim(store, claim, ports, scheduler.handle, config, clock, log)
     definitions = Definitions(ports.pool, ports.whereabouts)
+    schemas = Schemas()
+    questions = Questions(definitions.handle, schemas)
+    scheduler = _scheduler(store, claim, ports, changes, questions, at, config, log)
+    server_claim = _server_claim(store, claim, ports, scheduler.handle, config, clock, log)
     pruner = _pruner(store, scheduler.handle, claim.epoch, config, clock, log, at)
     backups = Backups(at.database, claim.epoch, clock, log)
     newer_code = NewerCode(store)
@@ -140,7 +134,7 @@ def wire(
         store=store,
         scheduler=scheduler.handle,
         definitions=definitions.handle,
-        schemas=Schemas(),
+        schemas=schemas,
         changes=changes,
         views=views.handle,
         newer_code=newer_code.handle,
@@ -174,6 +168,30 @@ def wire(
         backups=backups,
         door=door,
         services=services,
+    )
+
+
+def _scheduler(
+    store: StoreHandle,
+    claim: Claim,
+    ports: Ports,
+    changes: Changes,
+    questions: Questions,
+    at: Places,
+    config: Config,
+    log: Log,
+) -> Scheduler:
+    return Scheduler(
+        store=store,
+        pool=ports.pool,
+        changes=changes,
+        config=config,
+        log=log,
+        epoch=claim.epoch,
+        home_id=claim.home_id,
+        make_reconciler=functools.partial(make_reconciler, questions),
+        output=str(at.output),
+        secrets_from=at.config,
     )
 
 

@@ -6,7 +6,7 @@ An operation that names one run takes it from the frame's `run_id` (an id, a uni
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Literal, NamedTuple
 
 import msgspec
 
@@ -14,9 +14,11 @@ from pwf.protocol.bounds import Filter, Name, PathText, Words
 from pwf.protocol.effects import EffectDetail, EffectList, EffectListPayload, EffectRef, ResolvePayload
 from pwf.protocol.forks import ForkPayload
 from pwf.protocol.graph import WorkflowGraph
+from pwf.protocol.operation import Operation
 from pwf.protocol.origin import Origin
 from pwf.protocol.printed import Printed, PrintedPayload, PrintedPiece, ReadPrinted
 from pwf.protocol.raw import null
+from pwf.protocol.resources import RESOURCE_OPERATIONS
 from pwf.protocol.runner import Value
 from pwf.protocol.views import (
     EventView,
@@ -416,19 +418,6 @@ VIEWS: dict[ViewName, ViewFacts] = {
 }
 
 
-class Operation(NamedTuple):
-    """`needs_run`: the frame's `run_id` is required. `changes`: leaves a receipt.
-
-    `guarded`: honours the frame's `expected_revision`, of the run that it changes; the others refuse one.
-    """
-
-    payload: type[Any]
-    result: type[Any]
-    needs_run: bool = False
-    changes: bool = False
-    guarded: bool = False
-
-
 OPERATIONS: dict[str, Operation] = {
     "daemon.status": Operation(Nothing, DaemonStatus),
     "daemon.stop": Operation(StopPayload, StopResult),
@@ -453,6 +442,7 @@ OPERATIONS: dict[str, Operation] = {
     "effect.list": Operation(EffectListPayload, EffectList),
     "effect.get": Operation(EffectRef, EffectDetail),
     "effect.resolve": Operation(ResolvePayload, RunChanged, needs_run=True, changes=True, guarded=True),
+    **RESOURCE_OPERATIONS,
     "state.status": Operation(Nothing, StateStatus),
     "state.verify": Operation(Nothing, VerifyResult),
     "state.backup": Operation(BackupPayload, BackupResult),

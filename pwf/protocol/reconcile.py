@@ -5,19 +5,24 @@ the place of a `Launch`; the process answers with one `Reconciled`, its last tra
 of a reconcile counts, and needs no answer: nothing in the process would come of it.
 
 On the *values* socket the process asks, and waits for each answer: a larger value (`ReadValue`), a child run
-(`EnsureRun`, `CancelRun`), an effect of the ledger. What is answered there is committed before.
+(`EnsureRun`, `CancelRun`), an effect of the ledger (`BeginPart`, `SettlePart`, whose `attempt` is the lease's
+generation, and which carry their values whole). What is answered there is committed before.
 """
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypeVar
 
 import msgspec
 
+from pwf.errors import ProtocolError
+from pwf.protocol.nesting import NESTING_MAX, is_too_deep
 from pwf.protocol.raw import OptionalRaw
 from pwf.protocol.resources import ChildView, Condition, ConditionStatus
-from pwf.protocol.runner import StepError, Value
+from pwf.protocol.runner import BeginPart, Leaving, ReadValue, SettlePart, StepError, Value
 from pwf.protocol.survivors import Survivor
+
+T = TypeVar("T")
 
 STATUS_BYTES_MAX = 1024 * 1024  # of a manager's status, and of each patch to it
 CONDITIONS_MAX = 32
@@ -133,3 +138,31 @@ class ChildAnswer(_Message, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     code: str | None = None
     message: str = ""
     hint: str | None = None
+
+
+Question = ReadValue | EnsureRun | CancelRun | BeginPart | SettlePart
+
+_from_reconcile = msgspec.json.Decoder(Reconciled | Leaving)
+_question = msgspec.json.Decoder(Question)
+
+
+def decode_from_reconcile(line: bytes) -> Reconciled | Leaving:
+    """What a reconciling process said. Raises `ProtocolError` for anything else, whatever its code wrote there."""
+    return _decoded(_from_reconcile, line, "a reconcile's word")
+
+
+def decode_question(line: bytes) -> Question:
+    """What it asks. Raises `ProtocolError` for anything else."""
+    return _decoded(_question, line, "a reconcile's question")
+
+
+def _decoded(decoder: msgspec.json.Decoder[T], line: bytes, what: str) -> T:
+    if is_too_deep(line):
+        raise ProtocolError(f"not {what}: it is nested more than {NESTING_MAX} deep")
+    try:
+        line.decode("utf-8")
+        found = decoder.decode(line)
+        msgspec.json.decode(line)  # values that pass through unread: a number may be too large for any reader
+        return found
+    except (UnicodeDecodeError, msgspec.MsgspecError, RecursionError) as error:
+        raise ProtocolError(f"not {what}: {error}") from error

@@ -16,6 +16,7 @@ from typing import Annotated, Literal
 import msgspec
 
 from pwf.protocol.bounds import Filter, Name, PathText, Words
+from pwf.protocol.operation import Operation
 from pwf.protocol.origin import Origin
 from pwf.protocol.raw import null
 from pwf.protocol.runner import StepError, Value
@@ -245,3 +246,17 @@ class ManagerLine(_Body, frozen=True, kw_only=True, forbid_unknown_fields=True):
 class ManagerList(_Body, frozen=True, kw_only=True, forbid_unknown_fields=True):
     root: str
     managers: tuple[ManagerLine, ...]
+
+
+RESOURCE_OPERATIONS: dict[str, Operation] = {
+    "manager.list": Operation(ManagerListPayload, ManagerList),
+    "resource.apply": Operation(ApplyPayload, Applied, changes=True, guarded=True),
+    "resource.list": Operation(ResourceListPayload, ResourceList),
+    "resource.get": Operation(ResourceRef, ResourceView),
+    "resource.events": Operation(ResourceEventsPayload, ResourceEventPage),
+    "resource.reconcile": Operation(ResourceRef, ResourceChanged, changes=True, guarded=True),
+    "resource.pause": Operation(ResourceRef, ResourceChanged, changes=True, guarded=True),
+    "resource.resume": Operation(ResourceRef, ResourceChanged, changes=True, guarded=True),
+    "resource.delete": Operation(DeletePayload, ResourceChanged, changes=True, guarded=True),
+    "resource.wait": Operation(ResourceWaitPayload, ResourceWaited),
+}

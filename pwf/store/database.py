@@ -24,7 +24,7 @@ from pwf.store.ballast import OUT_OF_SPACE
 from pwf.store.migrate import create_schema, expected_schema, migrate, schema_of, schema_version
 
 PAGE_BYTES = 4096
-STATEMENTS_CACHED = 512  # every named query stays prepared; a test holds their number below this
+STATEMENTS_CACHED = 1024  # every named query stays prepared; a test holds their number below this
 CACHE_KIB = 16 * 1024
 BUSY_LIMIT_S = 30.0  # how long a foreign lock is waited for
 BUSY_WARN_S = 0.5

@@ -35,8 +35,17 @@ from pwf.store.home import claim_home, last_owner
 from pwf.store.launch import runner_started
 from pwf.store.queue import admit, rebase, start_admitted
 from pwf.store.receipts import drop_receipts
+from pwf.store.reconciles import reconcile_finished, reconcile_started, renew_reconcile
 from pwf.store.request_clock import rebase_deadlines
 from pwf.store.requests import answer
+from pwf.store.resource_effects import reconcile_part
+from pwf.store.resources import (
+    apply_resource,
+    delete_resource,
+    pause_resource,
+    reconcile_resource,
+    resume_resource,
+)
 from pwf.store.restart import look_restart, restart_run
 from pwf.store.retention import drop_definitions, drop_environments, prune_tree, record_prune
 from pwf.store.runners import publish_updates
@@ -61,19 +70,28 @@ SHORT: frozenset[Callable[..., Any]] = frozenset(
         admit,
         answer,
         apply_messages,
+        apply_resource,
         cancel,
+        delete_resource,
         fork_run,
         hold_run,
         look_fork,
         look_restart,
         pause,
+        pause_resource,
         publish_updates,
+        reconcile_finished,
+        reconcile_part,
+        reconcile_resource,
+        reconcile_started,
         record_prune,
+        renew_reconcile,
         resolve_effect,
         release,
         renew,
         restart_run,
         resume,
+        resume_resource,
         runner_gone,
         runner_started,
         start_admitted,

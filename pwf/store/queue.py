@@ -7,19 +7,21 @@ indexes of their own.
 from __future__ import annotations
 
 from functools import partial
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import msgspec
 
 from pwf.protocol.operations import RunStarted
 from pwf.protocol.spawn import Identity
-from pwf.store import moves
+from pwf.store import moves, resource_queue
 from pwf.store.broken import isolated
 from pwf.store.change import changing
 from pwf.store.custody_rows import add_runner
 from pwf.store.launch import Launched, LaunchTerms, Parked, launch_admitted
 from pwf.store.once import Done
 from pwf.store.queries import load_queries
+from pwf.store.resource_broken import isolated_resource
+from pwf.store.resource_queue import AdmittedReconcile
 from pwf.store.runs import StartRun, start_run
 from pwf.store.state import RunState, encode, graph_of, load_run
 from pwf.store.tx import Tx
@@ -31,6 +33,7 @@ LENGTHY_RUNS = 8  # that are admitted together: as long
 DUE_BATCH = 500  # rows that become due in one transaction; more follow in the next
 ADMIT_BATCH = 64
 ALONE_AFTER_MS = 60_000  # due for so long, a run that is to be alone keeps others back
+Turn = Literal["run", "reconcile"]
 GOING_ON_MAX = 7  # in a row while a new start waits: every eighth admission is the oldest one's
 
 
@@ -43,7 +46,9 @@ class Standby(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Admit(msgspec.Struct, frozen=True, kw_only=True):
-    """Admit up to `limit` runs for the daemon of `epoch`, leased to `owner` until `lease_ms` from now.
+    """Admit up to `limit` runs and reconciles for the daemon of `epoch`, leased to `owner` until `lease_ms` from now.
+
+    They take turns where both have work; it is `turn`'s. `reconciles_only`: no run, the seat is beyond the capacity.
 
     `going_on`: how many runs that go on were admitted in a row before; a new start's turn comes after `GOING_ON_MAX`.
     The Scheduler counts them in memory: a count that is late, or lost with the daemon, delays a new start a little.
@@ -56,6 +61,8 @@ class Admit(msgspec.Struct, frozen=True, kw_only=True):
     owner: str
     lease_ms: int
     going_on: int = 0
+    turn: Turn = "run"
+    reconciles_only: bool = False
     standbys: tuple[Standby, ...] = ()
     terms: LaunchTerms = LaunchTerms()
 
@@ -77,42 +84,97 @@ class AdmittedRun(msgspec.Struct, frozen=True, kw_only=True):
     identity: Identity | None = None
     launched: Launched | Parked | None = None
 
+    @property
+    def name(self) -> str:
+        """What its entity is known by."""
+        return self.run_id
+
 
 class Admitted(msgspec.Struct, frozen=True, kw_only=True):
     """`next_in_ms`: until the nearest due time, None when nothing is due later. `more`: come again at once.
 
-    `fired`: rows whose time had come, whose runs may still be ready.
+    `fired`: rows whose time had come, whose runs may still be ready. `turn`: whose it is next.
     """
 
     runs: tuple[AdmittedRun, ...]
+    reconciles: tuple[AdmittedReconcile, ...] = ()
+    turn: Turn = "run"
     next_in_ms: int | None = None
     more: bool = False
     fired: int = 0
 
 
 class DueAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """`reconcile_waiting_ms`: how long the first reconcile has been due; None where none is."""
+
     due_now: bool
     next_in_ms: int | None
+    reconcile_waiting_ms: int | None = None
 
 
 def look(tx: Tx, _: None = None) -> DueAnswer:
     """Whether an admission would find work, and how long until it would. The bounded re-read of the Scheduler."""
     next_in_ms = _next_in_ms(tx)
     ready = _alone(tx)
+    waiting_ms = None
     if ready is None:
         ready = _in_order(tx, 1, 0)
-    return DueAnswer(due_now=bool(ready) or next_in_ms == 0, next_in_ms=next_in_ms)
+        waiting_ms = resource_queue.waiting_ms(tx)
+    due_now = bool(ready) or waiting_ms is not None or next_in_ms == 0
+    return DueAnswer(due_now=due_now, next_in_ms=next_in_ms, reconcile_waiting_ms=waiting_ms)
 
 
 def admit(tx: Tx, command: Admit) -> Admitted:
-    """Fire what is due, then take as many ready runs as fit."""
-    fired = fire_due(tx)
+    """Fire what is due, then take as many ready runs and reconciles as fit."""
+    fired = fire_due(tx) + resource_queue.fire_due(tx)
     limit = 0 if tx.disk_full else min(command.limit, ADMIT_BATCH)
     rows = _alone(tx) if limit > 0 else []
-    if rows is None:
-        rows = _in_order(tx, limit, command.going_on)
-    if len(rows) > LENGTHY_RUNS:
+    due: list[int] = []
+    if rows is None:  # else a suspected run is to be alone, also among reconciles
+        rows = [] if command.reconciles_only else _in_order(tx, limit, command.going_on)
+        due = resource_queue.ready_numbers(tx, limit)
+    elif command.reconciles_only:
+        rows = []
+    shares = _shares(len(rows), len(due), limit, command.turn)
+    rows, due = rows[: shares.runs], due[: shares.reconciles]
+    if len(rows) + len(due) > LENGTHY_RUNS:
         tx.lengthy()
+    reconciles = [
+        isolated_resource(
+            tx, number, partial(resource_queue.admit_one, tx, number, command.owner, command.epoch)
+        )
+        for number in due
+    ]
+    full_batch = fired >= DUE_BATCH or (len(rows) + len(due) == ADMIT_BATCH and command.limit > ADMIT_BATCH)
+    return Admitted(
+        runs=_admit_runs(tx, command, rows),
+        reconciles=tuple(one for one in reconciles if one is not None),
+        turn=shares.turn,
+        next_in_ms=_next_in_ms(tx),
+        more=full_batch,
+        fired=fired,
+    )
+
+
+class _Shares(NamedTuple):
+    runs: int
+    reconciles: int
+    turn: Turn
+
+
+def _shares(runs: int, reconciles: int, limit: int, turn: Turn) -> _Shares:
+    """How many of each, one after the other, and whose turn is next."""
+    taken: dict[Turn, int] = {"run": 0, "reconcile": 0}
+    there: dict[Turn, int] = {"run": runs, "reconcile": reconciles}
+    for _ in range(min(limit, runs + reconciles)):
+        other: Turn = "reconcile" if turn == "run" else "run"
+        one = turn if taken[turn] < there[turn] else other
+        taken[one] += 1
+        turn = "reconcile" if one == "run" else "run"
+    return _Shares(taken["run"], taken["reconcile"], turn)
+
+
+def _admit_runs(tx: Tx, command: Admit, rows: list[_Ready]) -> tuple[AdmittedRun, ...]:
     runs: list[AdmittedRun] = []
     standbys = list(command.standbys)
     for ready in rows:
@@ -123,13 +185,7 @@ def admit(tx: Tx, command: Admit) -> Admitted:
         runs.append(admission)
         if standby is not None:
             standbys.remove(standby)
-    full_batch = fired >= DUE_BATCH or (len(rows) == ADMIT_BATCH and command.limit > ADMIT_BATCH)
-    return Admitted(
-        runs=tuple(runs),
-        next_in_ms=_next_in_ms(tx),
-        more=full_batch,
-        fired=fired,
-    )
+    return tuple(runs)
 
 
 class _Ready(NamedTuple):
@@ -269,7 +325,7 @@ def complete_parked(tx: Tx, run: RunState, output: bytes, *, actor: str) -> None
 def _next_in_ms(tx: Tx) -> int | None:
     wall = tx.one(Q.next_by_wall)
     elapsed = tx.one(Q.next_by_elapsed)
-    left = []
+    left = [due for due in (resource_queue.next_in_ms(tx),) if due is not None]
     if wall is not None and wall[0] is not None:
         left.append(wall[0] - tx.now.wall_ms)
     if elapsed is not None and elapsed[0] is not None:
@@ -284,5 +340,6 @@ def rebase(tx: Tx, _: None = None) -> int:
     They are not turned into times of this boot: a machine may come up with a wrong clock, and have it corrected later.
     """
     boot = {"boot_id": tx.now.boot_id}
+    resource_queue.rebase(tx)
     tx.run(Q.rebase_runs, boot)
     return tx.run(Q.rebase, boot)

@@ -17,27 +17,31 @@ DELETE FROM events WHERE entity_no = :entity_no
 DELETE FROM entities WHERE entity_no = :entity_no
 
 -- name: unused_definitions
--- Definitions that no run is bound to.
+-- Definitions that no run or resource is bound to.
 SELECT definition_id FROM definitions AS d
 WHERE definition_id > :after AND NOT EXISTS (SELECT 1 FROM runs WHERE runs.definition_id = d.definition_id)
+  AND NOT EXISTS (SELECT 1 FROM resources WHERE resources.definition_id = d.definition_id)
 ORDER BY definition_id LIMIT :limit
 
 -- name: drop_definition
--- A definition that no run is bound to; its list of sources goes with it.
+-- A definition that no run or resource is bound to; its list of sources goes with it.
 DELETE FROM definitions
 WHERE definition_id = :definition_id AND NOT EXISTS (SELECT 1 FROM runs WHERE runs.definition_id = :definition_id)
+  AND NOT EXISTS (SELECT 1 FROM resources WHERE resources.definition_id = :definition_id)
 
 -- name: unused_environments
--- Environments that no run has.
+-- Environments that no run or resource has.
 SELECT environment_id FROM environments AS e
 WHERE environment_id > :after AND NOT EXISTS (SELECT 1 FROM runs WHERE runs.environment_id = e.environment_id)
+  AND NOT EXISTS (SELECT 1 FROM resources WHERE resources.environment_id = e.environment_id)
 ORDER BY environment_id LIMIT :limit
 
 -- name: drop_environment
--- An environment that no run has.
+-- An environment that no run or resource has.
 DELETE FROM environments
 WHERE environment_id = :environment_id
   AND NOT EXISTS (SELECT 1 FROM runs WHERE runs.environment_id = :environment_id)
+  AND NOT EXISTS (SELECT 1 FROM resources WHERE resources.environment_id = :environment_id)
 
 -- name: run_known
 -- Whether there is such a run.

@@ -203,6 +203,14 @@ def _surroundings(tx: Tx, command: StartRun) -> tuple[str, bool]:
     return environment_id, not another_is_next
 
 
+def save_environment(tx: Tx, environment: RunEnvironment) -> str:
+    """Keep an environment, unless it is known; its id."""
+    body, environment_id = _encoded(environment)
+    if tx.one(Q.environment, {"environment_id": environment_id}) is None:
+        tx.run(Q.add_environment, {"environment_id": environment_id, "body": body})
+    return environment_id
+
+
 _last_encoded: tuple[RunEnvironment, bytes, str] | None = (
     None  # most runs are started in the environment of the last
 )

@@ -345,3 +345,67 @@ CREATE TABLE updates(
   updated_wall_ms INTEGER NOT NULL,
   PRIMARY KEY (run_id, kind, key)
 ) STRICT, WITHOUT ROWID;
+
+-- Managed resources, one row for each life. It stays for a while after the resource is gone, as an ended run does.
+CREATE TABLE resources(
+  resource_no INTEGER PRIMARY KEY REFERENCES entities(entity_no),
+  uid TEXT NOT NULL UNIQUE,                       -- the name of its entity
+  root TEXT NOT NULL,                             -- of its project
+  manager TEXT NOT NULL,
+  key TEXT NOT NULL,
+  definition_id TEXT NOT NULL REFERENCES definitions(definition_id),      -- the manager's code as of the last apply
+  environment_id TEXT NOT NULL REFERENCES environments(environment_id),
+  paused INTEGER NOT NULL DEFAULT 0 CHECK (paused IN (0, 1)),
+  hold TEXT CHECK (hold IN ('effect_ambiguous', 'restored', 'process_unreaped', 'broken')),
+  hold_detail TEXT,
+  spec BLOB, spec_crc32 INTEGER, spec_digest TEXT REFERENCES contents(digest),
+  status BLOB, status_crc32 INTEGER, status_digest TEXT REFERENCES contents(digest),
+  conditions BLOB NOT NULL,
+  spec_generation INTEGER NOT NULL CHECK (spec_generation >= 1),
+  observed_generation INTEGER NOT NULL DEFAULT 0 CHECK (observed_generation <= spec_generation),
+  error BLOB,                                     -- of the last reconcile, if it failed
+  failures INTEGER NOT NULL DEFAULT 0,            -- reconciles that failed, in a row
+  requeues INTEGER NOT NULL DEFAULT 0,            -- that asked to be repeated at once, in a row and for one spec
+  reconciles INTEGER NOT NULL DEFAULT 0,          -- that were begun
+  reconciled_wall_ms INTEGER,                     -- when the last one ended
+  deleting_wall_ms INTEGER,
+  children TEXT CHECK (children IN ('cancel', 'leave')),  -- what becomes of its runs when it goes
+  created_wall_ms INTEGER NOT NULL,
+  gone_wall_ms INTEGER,
+  CHECK ((hold_detail IS NOT NULL) <= (hold IS NOT NULL)),
+  CHECK ((deleting_wall_ms IS NULL) = (children IS NULL)),
+  CHECK ((gone_wall_ms IS NOT NULL) <= (deleting_wall_ms IS NOT NULL))
+) STRICT;
+CREATE UNIQUE INDEX one_life ON resources(manager, key, root) WHERE gone_wall_ms IS NULL;
+CREATE INDEX resources_by_root ON resources(root, manager) WHERE gone_wall_ms IS NULL;
+CREATE INDEX resources_alive ON resources(resource_no) WHERE gone_wall_ms IS NULL;
+CREATE INDEX resources_by_end ON resources(gone_wall_ms) WHERE gone_wall_ms IS NOT NULL;
+CREATE INDEX resources_kept_back ON resources(resource_no) WHERE (hold IS NOT NULL OR paused = 1) AND gone_wall_ms IS NULL;
+CREATE INDEX resources_by_definition ON resources(definition_id);
+CREATE INDEX resources_by_environment ON resources(environment_id);
+CREATE INDEX resources_by_spec ON resources(spec_digest) WHERE spec_digest IS NOT NULL;
+CREATE INDEX resources_by_status ON resources(status_digest) WHERE status_digest IS NOT NULL;
+
+-- What must be undone before a resource may go; its manager says what each stands for.
+CREATE TABLE finalizers(
+  resource_no INTEGER NOT NULL REFERENCES resources(resource_no),
+  place INTEGER NOT NULL,
+  name TEXT NOT NULL,
+  PRIMARY KEY (resource_no, name)
+) STRICT, WITHOUT ROWID;
+
+-- One row per resource, while it is due or being reconciled: so wake-ups merge.
+CREATE TABLE reconcile_queue(
+  resource_no INTEGER PRIMARY KEY REFERENCES resources(resource_no),
+  state TEXT NOT NULL CHECK (state IN ('later', 'ready', 'live')),
+  due_wall_ms INTEGER NOT NULL,
+  due_elapsed_ms INTEGER,                         -- within the boot it decides
+  due_boot_id TEXT,
+  reasons BLOB NOT NULL,                          -- what has woken it since the last reconcile began
+  woken INTEGER NOT NULL DEFAULT 0 CHECK (woken IN (0, 1))  -- while it was live: once more after that
+) STRICT;
+CREATE INDEX reconcile_queue_ready ON reconcile_queue(due_wall_ms) WHERE state = 'ready';
+CREATE INDEX reconcile_queue_live ON reconcile_queue(resource_no) WHERE state = 'live';
+CREATE INDEX reconcile_queue_later_wall ON reconcile_queue(due_wall_ms) WHERE state = 'later' AND due_elapsed_ms IS NULL;
+CREATE INDEX reconcile_queue_later_elapsed ON reconcile_queue(due_elapsed_ms)
+  WHERE state = 'later' AND due_elapsed_ms IS NOT NULL;

@@ -20,6 +20,7 @@ import msgspec
 
 from pwf.errors import InvalidValue
 from pwf.protocol.graph import WorkflowGraph
+from pwf.protocol.resources import Condition
 from pwf.protocol.runner import StepError
 from pwf.protocol.survivors import Survivor
 from pwf.protocol.views import Violation
@@ -58,6 +59,11 @@ ENCODED: dict[tuple[str, str], Any] = {
     ("definitions", "packages"): dict[str, str],
     ("definitions", "warnings"): list[str],
     ("environments", "body"): RunEnvironment,
+    ("resources", "spec"): Any,
+    ("resources", "status"): Any,
+    ("resources", "conditions"): list[Condition],
+    ("resources", "error"): StepError,
+    ("reconcile_queue", "reasons"): list[str],
     ("runs", "visits"): dict[str, int],
     ("runs", "input"): Any,
     ("runs", "output"): Any,

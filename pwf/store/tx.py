@@ -177,15 +177,22 @@ class Tx:
         self.run(Q.count_writes, {"entity_no": entity_no, "count": count})
 
     def take_lease(
-        self, entity_no: int, *, token: str, owner: str, until_awake_ms: int, dead_owner: str | None = None
+        self,
+        entity_no: int,
+        *,
+        token: str,
+        owner: str,
+        until_awake_ms: int,
+        dead_owner: str | None = None,
+        counted: bool = True,
     ) -> tuple[int, int]:
         """Become the owner with the next generation; returns (revision, generation).
 
-        `dead_owner` names an owner whose process is proved dead: its lease counts as over. Raises `ClaimLost`
-        where the entity is missing or another owner's lease is live.
+        `dead_owner` names an owner whose process is proved dead: its lease counts as over. `counted`: it is a revision,
+        and gets an event. Raises `ClaimLost` where the entity is missing or another owner's lease is live.
         """
         row = self.one(
-            Q.take_lease,
+            Q.take_lease if counted else Q.take_lease_uncounted,
             {
                 "entity_no": entity_no,
                 "token": token,

@@ -51,6 +51,22 @@ WHERE entity_no = :entity_no
     OR lease_owner = :dead_owner)
 RETURNING revision, generation
 
+-- name: take_lease_uncounted
+-- The same without a revision: of an entity whose owners come and go without a change that anybody could see.
+UPDATE entities
+SET generation = generation + 1,
+    lease_token = :token,
+    lease_owner = :owner,
+    lease_until_awake_ms = :until_awake_ms,
+    lease_boot_id = :boot_id
+WHERE entity_no = :entity_no
+  AND (lease_token IS NULL
+    OR lease_boot_id <> :boot_id
+    OR lease_until_awake_ms <= :awake_ms
+    OR lease_owner = :owner
+    OR lease_owner = :dead_owner)
+RETURNING revision, generation
+
 -- name: renew_lease
 -- The holder goes on: neither a revision nor an event. An ended lease that nobody has taken may be renewed.
 UPDATE entities

@@ -84,6 +84,13 @@ def store_content(tx: Tx, data: bytes) -> str:
     return name
 
 
+def keep_for(tx: Tx, data: bytes, entity_no: int, generation: int) -> str:
+    """Keep bytes as if this generation of the entity had uploaded them; their digest."""
+    name = store_content(tx, data)
+    tx.run(Q.hold, {"digest": name, "entity_no": entity_no, "generation": generation})
+    return name
+
+
 def load_value(tx: Tx, inline: bytes | None, name: str | None) -> bytes:
     """The whole value of a pair of columns, its digest checked; `null` for no value.
 

@@ -181,6 +181,10 @@ class Pool:
         return process
 
 
+def no_reconcilers(*_: Any) -> Any:
+    raise AssertionError("nothing is applied here")
+
+
 class Setting:
     def __init__(self, folder: Any) -> None:
         self.world = World(folder, TrioClock())
@@ -216,6 +220,7 @@ class Setting:
             epoch=self.epoch,
             home_id="h",
             secrets_from=Path("/nowhere/config.toml"),
+            make_reconciler=no_reconcilers,
         )
         self.scheduler = self.actor.handle
         await nursery.start(self._live)

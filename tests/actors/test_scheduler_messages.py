@@ -198,7 +198,7 @@ async def test_more_stops_than_fit_end_a_runner_all_the_same(setting, nursery, a
     await trio.sleep(0.5)
     await setting.store.write(cancel, Control(run_id="mine"))
     for _ in range(3 * WISHES_MAX):  # while its process is made, nobody reads them
-        await hand_over(setting, StopRun(run_id="mine", revision=LATER))
+        await hand_over(setting, StopRun(name="mine", revision=LATER))
     await trio.sleep(1)
     assert await setting.pool.made[0].told() == b""
     assert (await statuses(setting))["mine"] == "cancelled"

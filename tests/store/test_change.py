@@ -82,12 +82,15 @@ def test_writes_of_one_command_are_counted_one_by_one(world, started):
 
 
 def test_a_loaded_run_is_written_by_no_other_way():
-    """`broken` parks a run that can't be loaded; the daemon's entity and submissions are no runs."""
+    """`broken` parks a run that can't be loaded; the daemon's entity, submissions and resources are no runs."""
     files = Path(pwf.store.__path__[0]).glob("*.py")
     assert {file.stem for file in files if "tx.fence(" in file.read_text()} == {
         "broken",
         "change",
         "daemon",
+        "resource_broken",
+        "resource_state",
+        "resources",
         "retention",
         "submission_kind",
         "submissions",

@@ -48,6 +48,7 @@ RANKS = {
         "processes",
         "claim",
         "runs",
+        "resources",
         "decisions",
         "upkeep",
         "operations",
@@ -55,7 +56,18 @@ RANKS = {
         "wiring",
         "daemon",
     ),
-    "runner": ("base", "sameness", "kinds", "hangup", "engine", "lab", "generation", "load", "spawn"),
+    "runner": (
+        "base",
+        "sameness",
+        "kinds",
+        "hangup",
+        "engine",
+        "lab",
+        "generation",
+        "reconcile",
+        "load",
+        "spawn",
+    ),
 }
 #: Only `pwf daemon` starts the actors, and `pwf state restore` works on a home that no daemon serves.
 EXCEPTIONS = {("cli/daemon.py", "actors"), ("cli/commands.py", "actors"), ("cli/state.py", "actors")}

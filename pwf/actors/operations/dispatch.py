@@ -19,6 +19,7 @@ from pwf.actors.operations import (
     fork,
     printed,
     requests,
+    resources,
     runs,
     start,
     state,
@@ -51,13 +52,14 @@ HANDLERS: dict[str, OperationHandler] = {
     **printed.HANDLERS,
     **requests.HANDLERS,
     **effects.HANDLERS,
+    **resources.HANDLERS,
     **views.HANDLERS,
 }
 
 #: What a daemon that came up degraded still does besides reads: get rid of what makes it fail, and end.
-DEGRADED_ALLOWED = frozenset({"daemon.stop", "run.cancel", "run.pause", "state.prune"})
+DEGRADED_ALLOWED = frozenset({"daemon.stop", "run.cancel", "run.pause", "resource.pause", "state.prune"})
 #: What a daemon that is stopping no longer does.
-DRAINING_REFUSED = frozenset({"run.start", "run.restart", "run.fork"})
+DRAINING_REFUSED = frozenset({"run.start", "run.restart", "run.fork", "resource.apply"})
 
 NUMBER_MAX = 2**53 - 1  # what JSON carries exactly everywhere
 

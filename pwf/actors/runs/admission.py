@@ -1,7 +1,8 @@
-"""Admission: has runs admitted that are due, while there are seats.
+"""Admission: has runs and reconciles admitted that are due, while there are seats.
 
 Owns the nearest due time. Promises: an admission is one transaction whose cost does not grow with the backlog; a full
-batch is followed at once by another; while no seat is free, many wake-ups cost one look at what is due. Holds no run in
+batch is followed at once by another; while no seat is free, many wake-ups cost one look at what is due; a reconcile
+that has waited for five seconds while runs held every seat gets one beyond the capacity. Holds no run in
 memory: at each wake-up it reads the store again.
 In: wake-ups (the store's key "queue", seats that came back, operations, steps of the clock). Out: offers, closed.
 If it dies: the Scheduler ends, and with it the daemon.
@@ -14,7 +15,7 @@ import trio
 from pwf.actors.base.changes import Changes, Watch
 from pwf.actors.base.logging import Log
 from pwf.actors.base.store_actor import StoreHandle
-from pwf.actors.runs.offers import Offers
+from pwf.actors.runs.offers import Offer, Offers
 from pwf.actors.runs.unreadable import past_unreadable
 from pwf.errors import OutcomeUnknown, Unavailable
 from pwf.store.queue import admit, look, rebase
@@ -23,6 +24,7 @@ from pwf.store.queue import admit, look, rebase
 
 REREAD_S = 5.0  # a lost wake-up costs at most this
 LOOK_S = 0.05  # from a wake-up that finds every seat taken to the look at what is due
+BEYOND_MS = 5_000  # a reconcile waits so long while runs hold all the capacity
 UNAVAILABLE_S = 0.5  # pause after the store could not take an admission
 
 
@@ -83,9 +85,23 @@ class Admission:
         if not (woken and free and self._backlog):  # then there is work, mostly; everything else looks first
             answer = await past_unreadable(self._store, self._log, lambda: self._store.glance(look, None))
             self._note_due(answer.next_in_ms)
+            if self._goes_beyond(answer.reconcile_waiting_ms):
+                return await self._take(self._offers.take_beyond())
             if answer.next_in_ms != 0 and not (answer.due_now and free):
                 return False
-        offer = self._offers.take()
+        return await self._take(self._offers.take())
+
+    def _goes_beyond(self, waiting_ms: int | None) -> bool:
+        """Whether a reconcile has waited long enough for runs that hold every seat; else it is looked at then."""
+        if waiting_ms is None or not self._offers.runs_hold_all:
+            return False
+        left_ms = BEYOND_MS - waiting_ms
+        if left_ms > 0:
+            self._next_due = min(self._next_due, trio.current_time() + left_ms / 1000)
+        return left_ms <= 0
+
+    async def _take(self, offer: Offer) -> bool:
+        """Admit what an offer has room for. Whether there is more to do at once."""
         admitted = None
         try:
             admitted = await past_unreadable(
@@ -94,7 +110,7 @@ class Admission:
         finally:
             await self._offers.close(offer, admitted)
         self._note_due(admitted.next_in_ms)
-        self._backlog = len(admitted.runs) >= offer.admit.limit
+        self._backlog = len(admitted.runs) + len(admitted.reconciles) >= offer.admit.limit
         return admitted.more
 
     def _note_due(self, next_in_ms: int | None) -> None:

@@ -35,6 +35,7 @@ from pwf.errors import (
 from pwf.store.definitions import LaunchFacts, launch_facts, load_bundle
 from pwf.store.launch import LaunchTerms
 from pwf.store.queue import AdmittedRun
+from pwf.store.resource_queue import AdmittedReconcile
 from pwf.store.runs import RunEnvironment, environment_of
 from pwf.store.submissions import DueErrand
 from pwf.store.tx import Tx
@@ -89,7 +90,7 @@ class Launchable(NamedTuple):
 
 
 def launchable(
-    admission: AdmittedRun | DueErrand, facts: LaunchFacts, environment: RunEnvironment
+    admission: AdmittedRun | AdmittedReconcile | DueErrand, facts: LaunchFacts, environment: RunEnvironment
 ) -> Launchable:
     """What a run that was admitted is launched from."""
     key = None
@@ -109,7 +110,7 @@ class Launchables:
         self.published: AsyncValue[tuple[Launchable, ...]] = AsyncValue(())
         self._known: dict[tuple[str, str], Launchable] = {}
 
-    def find(self, admission: AdmittedRun) -> Launchable | None:
+    def find(self, admission: AdmittedRun | AdmittedReconcile) -> Launchable | None:
         """What is known of it; it is the latest now."""
         found = self._known.get((admission.definition_id, admission.environment_id))
         if found is not None and found not in self.published.value:
@@ -127,7 +128,7 @@ class Launchables:
         self.published.value = tuple(able[-TEMPLATES_MAX:])
 
 
-async def look_up(store: StoreHandle, admission: AdmittedRun | DueErrand) -> Launchable:
+async def look_up(store: StoreHandle, admission: AdmittedRun | AdmittedReconcile | DueErrand) -> Launchable:
     """Read it. Raises `Unavailable`."""
     environment = await store.read(environment_of, admission.environment_id)
     facts = await store.read(launch_facts, admission.definition_id)

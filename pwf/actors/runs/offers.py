@@ -13,11 +13,10 @@ from collections.abc import Awaitable, Callable
 import msgspec
 from trio_util import AsyncValue
 
-from pwf.actors.base.mailbox import Mailbox
 from pwf.actors.base.store_actor import StoreHandle
 from pwf.actors.processes.runner_process import RunnerProcess
 from pwf.actors.processes.standing_by import Reserved, TemplateKey
-from pwf.actors.runs.capacity import Seat, Snapshot
+from pwf.actors.runs.capacity import Seat, SeatsOffered, Snapshot
 from pwf.actors.runs.launching import Launchable
 from pwf.errors import Unavailable
 from pwf.store.daemon import owner_of
@@ -61,7 +60,7 @@ class Offers:
         store: StoreHandle,
         reserve: Callable[[TemplateKey], Reserved | None],
         hand_over: Callable[[OfferClosed], Awaitable[None]],
-        seats: Mailbox[Seat],
+        seats: SeatsOffered,
         snapshot: AsyncValue[Snapshot],
         launchables: AsyncValue[tuple[Launchable, ...]],
         *,
@@ -72,7 +71,7 @@ class Offers:
         self._store = store
         self._reserve = reserve
         self._hand_over = hand_over
-        self._seats = seats
+        self._seats, self._beyond = seats
         self._snapshot = snapshot
         self._launchables = launchables
         self._template = Admit(limit=0, epoch=epoch, owner=owner_of(epoch), lease_ms=lease_ms, terms=terms)
@@ -109,9 +108,26 @@ class Offers:
                     )
                 )
         admit = msgspec.structs.replace(
-            self._template, limit=len(seats), going_on=self._snapshot.value.going_on, standbys=tuple(standbys)
+            self._template,
+            limit=len(seats),
+            going_on=self._snapshot.value.going_on,
+            turn=self._snapshot.value.turn,
+            standbys=tuple(standbys),
         )
         return Offer(admit, seats, reserved)
+
+    @property
+    def runs_hold_all(self) -> bool:
+        """Whether runs alone have all the capacity, so that a reconcile that has waited may exceed it."""
+        snapshot: Snapshot = self._snapshot.value
+        nobody_else = not self.free and not snapshot.reconciles and self.why_stopped is None
+        return nobody_else and bool(self._beyond.count)
+
+    def take_beyond(self) -> Offer:
+        """An offer for one reconcile beyond the capacity. Whoever takes it closes it."""
+        seats = self._beyond.take_now() if self.runs_hold_all else []
+        admit = msgspec.structs.replace(self._template, limit=len(seats), reconciles_only=True)
+        return Offer(admit, seats, [])
 
     async def close(self, offer: Offer, admitted: Admitted | None) -> None:
         """Hand over what was admitted, and give back the rest. A caller that is cancelled hands over first."""

@@ -1,4 +1,4 @@
-"""Scheduler: one capacity for all runs, and one RunSupervisor for each that is live.
+"""Scheduler: one capacity for runs and reconciles, and one supervisor for each that is live.
 
 Owns: the capacity and the supervisors; its nursery, with the tasks that admit (`admission`) and recover (`recovery`).
 Promises: an admission is one transaction, and while there is a seat it is that of the run's start; whatever was
@@ -31,6 +31,7 @@ from pwf.actors.runs.deadlines import Deadlines
 from pwf.actors.runs.errands import Errands
 from pwf.actors.runs.launching import Launchables, Supervision
 from pwf.actors.runs.offers import Offer, OfferClosed, Offers
+from pwf.actors.runs.reconcilers import MakeReconciler, ReconcileHandle
 from pwf.actors.runs.recovery import Key, Recovery, Supervised
 from pwf.actors.runs.run_supervisor import RunSupervisor, SupervisorHandle
 from pwf.config import Config
@@ -41,6 +42,7 @@ from pwf.store.explain import Load
 from pwf.store.launch import LaunchTerms
 from pwf.store.once import Done
 from pwf.store.queue import StartAdmitted, start_admitted
+from pwf.store.resource_queue import AdmittedReconcile
 from pwf.store.runs import StartRun, start_run
 
 # --- limits ---------------------------------------------------------------------------------------------------
@@ -54,9 +56,12 @@ SETTLE_S = 8.0  # after the drain: until every runner must be settled
 
 
 class StopRun(msgspec.Struct, frozen=True, kw_only=True):
-    """A cancel, or a pause --now, is committed as this revision: end the runner, if it was admitted before that."""
+    """A cancel, or a pause --now, is committed as this revision: end the process, if it was admitted before that.
 
-    run_id: str
+    `name`: of the run, or the resource.
+    """
+
+    name: str
     revision: int
 
 
@@ -157,7 +162,11 @@ class SchedulerHandle:
 
     async def stop_run(self, run_id: str, revision: int) -> None:
         """End the runner of a run whose cancel, or pause --now, is committed as `revision`. Not lost by a cancel."""
-        await self._inbox.put_surely(StopRun(run_id=run_id, revision=revision))
+        await self._inbox.put_surely(StopRun(name=run_id, revision=revision))
+
+    async def stop_reconcile(self, uid: str, revision: int) -> None:
+        """The same for the process of a resource that somebody has let go of."""
+        await self._inbox.put_surely(StopRun(name=uid, revision=revision))
 
     async def drain(self, deadline_s: float, why: str = "the daemon is stopping") -> None:
         """Admit nothing more, let steps reach a boundary, then end what is left. Returns when all are settled."""
@@ -176,15 +185,21 @@ class SchedulerHandle:
 
 
 class _Live:
-    """A run that was admitted. `seat`: None once its runner is proved dead."""
+    """A run or a reconcile that was admitted. `seat`: None once its process is proved dead."""
 
     def __init__(
-        self, admission: queue.AdmittedRun, handle: SupervisorHandle, seat: Seat, *, known: bool
+        self,
+        admission: queue.AdmittedRun | AdmittedReconcile,
+        handle: SupervisorHandle | ReconcileHandle,
+        seat: Seat,
+        *,
+        known: bool,
     ) -> None:
         self.admission = admission
         self.handle = handle
         self.seat: Seat | None = seat
         self.known = known  # what it was launched from
+        self.is_reconcile = isinstance(admission, AdmittedReconcile)
 
 
 class Scheduler:
@@ -200,21 +215,22 @@ class Scheduler:
         log: Log,
         epoch: int,
         home_id: str,
+        make_reconciler: MakeReconciler,
         output: str = "",
         secrets_from: Path,
     ) -> None:
         terms = LaunchTerms(home_id=home_id, output=output, limits=_limits(config))
         self._inbox: Mailbox[In] = Mailbox(INBOX_MAX, "the scheduler")
-        self._capacity = Capacity(config.max_runners)
-        self._launchables = Launchables()
+        self._capacity, self._make_reconciler = Capacity(config.max_runners), make_reconciler
+        self._launchables, self._managers = Launchables(), Launchables()  # of runs, and of reconciles
         self._published: AsyncValue[Snapshot] = AsyncValue(Snapshot())
         self._live: dict[Key, _Live] = {}
         self._leases: dict[Key, Lease] = {}  # of these
-        self._used = 0  # seats of these
+        self._used = self._reconciles = 0  # seats of these, and those of them that are reconciles'
         self._woken: Woken[Key] = Woken(lambda: self._inbox.put_now(Look()))
         self._failed: set[Key] = set()  # of supervisors, since recovery asked last
-        self._admissions = 0
-        self._going_on = 0  # admissions in a row that were no new start
+        self._turn: queue.Turn = "run"
+        self._admissions = self._going_on = 0  # all, and those in a row that were no new start
         self._stopped: str | None = None
         self._stops: list[tuple[set[Seat], StopRun]] = []  # until the offers that were open then are closed
         self._asks: list[tuple[set[Seat], WhoIsSupervised]] = []
@@ -233,7 +249,7 @@ class Scheduler:
             store,
             pool.reserve,
             self._inbox.put_surely,
-            self._capacity.laid_out,
+            self._capacity.offers,
             self._published,
             self._launchables.published,
             epoch=epoch,
@@ -247,7 +263,7 @@ class Scheduler:
             pool,
             terms,
             log,
-            live=lambda: frozenset(self._leases) | self._errands.live,
+            live=lambda: frozenset(self._live) | self._errands.live,
             supervised=lambda: ask(self._inbox, WhoIsSupervised()),
         )
         self.handle = SchedulerHandle(
@@ -296,7 +312,7 @@ class Scheduler:
         self._capacity.close()
         self._live.clear()
         self._leases.clear()
-        self._used = 0
+        self._used = self._reconciles = 0
         self._publish()
 
     # --- handlers ---
@@ -337,6 +353,12 @@ class Scheduler:
             seat = left.pop()
             self._capacity.occupy(seat)
             self._supervise(nursery, admission, offer, seat)
+        for reconcile in admitted.reconciles if admitted is not None else ():
+            seat = left.pop()
+            self._capacity.occupy(seat)
+            self._supervise_reconcile(nursery, reconcile, seat)
+        if admitted is not None:
+            self._turn = admitted.turn
         offer.close()
         if left:
             self._capacity.give_back(left)
@@ -382,6 +404,18 @@ class Scheduler:
         self._used += 1
         nursery.start_soon(supervisor.run)
 
+    def _supervise_reconcile(self, nursery: trio.Nursery, admission: AdmittedReconcile, seat: Seat) -> None:
+        """Its supervisor renews its lease itself."""
+        known = self._managers.find(admission)
+        supervisor = self._make_reconciler(admission, self._world, known)
+        if _is_stopped(admission, (stop for _, stop in self._stops)):
+            supervisor.handle.stop()
+        key = admission.entity_no, admission.generation
+        self._live[key] = _Live(admission, supervisor.handle, seat, known=known is not None)
+        self._used += 1
+        self._reconciles += 1
+        nursery.start_soon(supervisor.run)
+
     def _look(self) -> None:
         """Read what those supervisors publish that have said that it has changed."""
         for key in self._woken.take():
@@ -393,12 +427,14 @@ class Scheduler:
                 self._capacity.give_back([live.seat])
                 live.seat = None
                 self._used -= 1
+                self._reconciles -= live.is_reconcile
                 self._admission.wake()
             if not live.known and handle.launched_from is not None:
                 live.known = True
-                self._launchables.learn(handle.launched_from)
+                (self._managers if live.is_reconcile else self._launchables).learn(handle.launched_from)
             if handle.is_over:
-                del self._live[key], self._leases[key]
+                del self._live[key]
+                self._leases.pop(key, None)
                 if handle.has_failed:
                     self._failed.add(key)
                     self._recovery.wake()
@@ -406,6 +442,8 @@ class Scheduler:
     def _publish(self) -> None:
         self._published.value = Snapshot(
             used=self._used,
+            reconciles=self._reconciles,
+            turn=self._turn,
             admissions=self._admissions,
             going_on=self._going_on,
             stopped=self._stopped,
@@ -415,9 +453,9 @@ class Scheduler:
         )
 
 
-def _is_stopped(admission: queue.AdmittedRun, stops: Iterable[StopRun]) -> bool:
+def _is_stopped(admission: queue.AdmittedRun | AdmittedReconcile, stops: Iterable[StopRun]) -> bool:
     """Whether a stop was committed after this admission."""
-    return any(stop.run_id == admission.run_id and stop.revision > admission.revision for stop in stops)
+    return any(stop.name == admission.name and stop.revision > admission.revision for stop in stops)
 
 
 def _limits(config: Config) -> dict[str, int | None]:

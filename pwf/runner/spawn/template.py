@@ -91,6 +91,7 @@ def preload(workflow: Defined) -> None:
         *(("pwf.runner.base.updates",) if publishes else ()),
         *(("pwf.runner.kinds.command",) if commands else ()),
         *(("trio", "concurrent.futures.thread", "subprocess") if loops else ()),
+        *(() if isinstance(workflow, Workflow) else ("pwf.runner.reconcile",)),
     ):
         importlib.import_module(name)
 
@@ -183,9 +184,18 @@ def run(
     become: Callable[[str], None] = bear,
     keeping: Keeping | None = None,
 ) -> int:
-    """Be the runner: from its `Launch` to its end. `numbers`: messages, values, reading ends of stdout and stderr."""
+    """Be the runner: from its `Launch`, or its `Reconcile`, to its end.
+
+    `numbers`: messages, values, reading ends of stdout and stderr.
+    """
     messages, values, out, err = numbers
-    assert isinstance(workflow, Workflow)
     with stream_socket(messages) as messages_socket, stream_socket(values) as values_socket:
-        run_runner(messages_socket, values_socket, (out, err), workflow, become, keeping)
+        if isinstance(workflow, Workflow):
+            run_runner(messages_socket, values_socket, (out, err), workflow, become, keeping)
+        else:
+            from pwf.runner.reconcile import (
+                run_reconcile,  # which no workflow needs; a template has it loaded
+            )
+
+            run_reconcile(messages_socket, values_socket, (out, err), workflow, become)
     return 0

@@ -1,0 +1,253 @@
+"""Operations on managed resources and their managers. Holds no state.
+
+Promises: nothing is applied before its manager's code is resolved and the spec is checked against it; an apply is
+refused when that code has changed meanwhile; only a person lets go of what was not finalized.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import trio
+
+from pwf.actors.base.apart import apart
+from pwf.actors.code.definitions import Known
+from pwf.actors.operations.services import Answer, Asked, OperationHandler, Services, canonical_of
+from pwf.actors.operations.workflows import NO_WORKFLOW, RESOLVED_AT_ONCE
+from pwf.discovery import Found, list_manager_files, project_root
+from pwf.errors import Conflict, PwfError
+from pwf.protocol.origin import Origin
+from pwf.protocol.resources import (
+    ApplyPayload,
+    DeletePayload,
+    ManagerLine,
+    ManagerList,
+    ManagerListPayload,
+    ResourceChanged,
+    ResourceEventsPayload,
+    ResourceListPayload,
+    ResourceRef,
+    ResourceSummary,
+    ResourceWaited,
+    ResourceWaitPayload,
+)
+from pwf.store.once import Done
+from pwf.store.read_resources import (
+    ResourceEventsQuery,
+    ResourceQuery,
+    ResourcesQuery,
+    managed_counts,
+    resource_events,
+    resource_list,
+    resource_summary,
+    resource_view,
+)
+from pwf.store.resources import (
+    ApplyResource,
+    ControlResource,
+    ResourceMeant,
+    apply_resource,
+    delete_resource,
+    pause_resource,
+    reconcile_resource,
+    resume_resource,
+)
+from pwf.store.tx import Tx
+
+REREAD_S = 5.0  # a lost wake-up costs a wait at most this
+WAIT_MS_MAX = 24 * 3_600_000
+
+#: States in which nothing goes on by itself.
+PARKED = frozenset({"settled", "paused", "ambiguous", "held", "gone"})
+
+
+async def apply(services: Services, asked: Asked[ApplyPayload]) -> Answer:
+    """`resource.apply`."""
+    payload = asked.payload
+    spec = await canonical_of(services, payload.spec, "spec")
+    known = await services.definitions.manager(payload.manager, payload.origin)
+    graph = known.definition.graph
+    assert graph.manager is not None, "a manager's file has a manager"
+    schema, name = graph.manager.spec_schema, graph.name
+    spec = await apart(len(spec), lambda: services.schemas.check_spec(name, schema, spec))
+    await _refuse_changed(services, payload, known)
+    command = ApplyResource(
+        code=known.code,
+        environment=known.environment,
+        manager=name,
+        key=payload.key,
+        spec=spec,
+        dry_run=payload.dry_run,
+        expected_revision=asked.request.expected_revision,
+        receipt=None if payload.dry_run else await asked.make_receipt(),
+        actor=asked.actor,
+        state_bytes_max=services.config.max_state_size,
+    )
+    done = await services.store.write(apply_resource, command)
+    services.scheduler.wake()
+    result = done.unwrap()
+    if known.definition.warnings:
+        result = msgspec.structs.replace(result, warnings=known.definition.warnings)
+    return Answer(result, done.adopted)
+
+
+async def _refuse_changed(services: Services, payload: ApplyPayload, known: Known) -> None:
+    """What is committed is what was checked: code that has changed meanwhile is resolved by the next try."""
+    now = await services.definitions.manager(payload.manager, payload.origin)
+    if now.definition.definition_id != known.definition.definition_id:
+        raise Conflict(
+            f"the file of manager {payload.manager!r} has changed while its spec was checked",
+            hint="apply it again",
+        )
+
+
+async def list_(services: Services, asked: Asked[ResourceListPayload]) -> Answer:
+    """`resource.list`."""
+    cwd = asked.payload.cwd
+    root = None if cwd is None else str(project_root(Path(cwd)))
+    return Answer(await services.store.read(resource_list, ResourcesQuery(payload=asked.payload, root=root)))
+
+
+async def get(services: Services, asked: Asked[ResourceRef]) -> Answer:
+    """`resource.get`."""
+    query = ResourceQuery(which=_meant(asked.payload), load=services.scheduler.load())
+    return Answer(await services.store.read(resource_view, query))
+
+
+async def events(services: Services, asked: Asked[ResourceEventsPayload]) -> Answer:
+    """`resource.events`."""
+    query = ResourceEventsQuery(which=_meant(asked.payload), payload=asked.payload)
+    return Answer(await services.store.read(resource_events, query))
+
+
+async def reconcile(services: Services, asked: Asked[ResourceRef]) -> Answer:
+    """`resource.reconcile`."""
+    return await _control(services, asked, reconcile_resource)
+
+
+async def pause(services: Services, asked: Asked[ResourceRef]) -> Answer:
+    """`resource.pause`."""
+    return await _control(services, asked, pause_resource)
+
+
+async def resume(services: Services, asked: Asked[ResourceRef]) -> Answer:
+    """`resource.resume`."""
+    return await _control(services, asked, resume_resource)
+
+
+async def delete(services: Services, asked: Asked[DeletePayload]) -> Answer:
+    """`resource.delete`."""
+    if asked.payload.abandon:
+        await services.people.check(asked.caller, "abandon a resource")
+    answer = await _control(services, asked, delete_resource, delete=asked.payload)
+    changed: Any = answer.result
+    if changed.state == "gone":
+        await services.scheduler.stop_reconcile(changed.uid, changed.resource_version)
+    return answer
+
+
+async def _control(
+    services: Services,
+    asked: Asked[ResourceRef] | Asked[DeletePayload],
+    handler: Callable[[Tx, ControlResource], Done[ResourceChanged]],
+    delete: DeletePayload | None = None,
+) -> Answer:
+    command = ControlResource(
+        which=_meant(asked.payload),
+        actor=asked.actor,
+        expected_revision=asked.request.expected_revision,
+        delete=delete,
+        receipt=await asked.make_receipt(),
+    )
+    done = await services.store.write(handler, command)
+    services.scheduler.wake()
+    return Answer(done.unwrap(), done.adopted)
+
+
+async def wait(services: Services, asked: Asked[ResourceWaitPayload]) -> Answer:
+    """`resource.wait`: until it is settled, needs a person, or is gone. Woken by commits; re-reads at the 5 s bound."""
+    payload = asked.payload
+    wait_ms = WAIT_MS_MAX if payload.timeout_ms is None else max(0, min(payload.timeout_ms, WAIT_MS_MAX))
+    ends = trio.current_time() + wait_ms / 1_000
+    which = _meant(payload)
+    found = await services.store.glance(resource_summary, which)
+    which = ResourceMeant(uid=found.uid)  # this life, whatever is applied under its name later
+    with services.changes.watch(f"resource:{found.uid}") as watch:
+        while True:
+            found = await services.store.glance(resource_summary, which)
+            left_s = ends - trio.current_time()
+            if (done := _arrived(found, payload.until)) or left_s <= 0:
+                return Answer(ResourceWaited(summary=found, done=done))
+            await watch.wait(min(REREAD_S, left_s))
+
+
+def _arrived(summary: ResourceSummary, until: str) -> bool:
+    if until == "gone":
+        return summary.state == "gone"
+    if summary.state == "settled":
+        return summary.deleting_ms is None and summary.observed_generation == summary.generation
+    return summary.state in PARKED
+
+
+def _meant(ref: ResourceRef) -> ResourceMeant:
+    root = str(project_root(Path(ref.cwd))) if ref.cwd else ""
+    return ResourceMeant(manager=ref.manager, key=ref.key, uid=ref.uid, root=root)
+
+
+# --- managers -------------------------------------------------------------------------------------------------
+
+
+async def managers(services: Services, asked: Asked[ManagerListPayload]) -> Answer:
+    """`manager.list`: every file of a manager that is known here, with what is wrong where it is."""
+    origin = asked.payload.origin
+    files = await trio.to_thread.run_sync(list_manager_files, Path(origin.cwd), services.places.config.parent)
+    root = str(project_root(Path(origin.cwd)))
+    counts = await services.store.read(managed_counts, root)
+    lines: dict[int, ManagerLine] = {}
+    limit = trio.CapacityLimiter(RESOLVED_AT_ONCE)
+
+    async def look(number: int, found: Found) -> None:
+        async with limit:
+            line = await _line(services, found, origin, counts.get(found.name, 0))
+        if line is not None:
+            lines[number] = line
+
+    async with trio.open_nursery() as nursery:
+        for number, found in enumerate(files):
+            nursery.start_soon(functools.partial(look, number, found))
+    return Answer(ManagerList(root=root, managers=tuple(lines[number] for number in sorted(lines))))
+
+
+async def _line(services: Services, found: Found, origin: Origin, resources: int) -> ManagerLine | None:
+    place: dict[str, Any] = {
+        "name": found.name,
+        "path": str(found.path),
+        "scope": "user" if found.scope == "user" else "project",
+        "resources": resources,
+    }
+    try:
+        graph = (await services.definitions.at(found, origin, "resources")).definition.graph
+    except PwfError as error:
+        if error.code == NO_WORKFLOW:
+            return None
+        return ManagerLine(**place, error=error.message, hint=error.hint)
+    assert graph.manager is not None, "a manager's file has a manager"
+    return ManagerLine(**place, doc=graph.doc, every_ms=graph.manager.every_ms, watches=graph.manager.watches)
+
+
+HANDLERS: dict[str, OperationHandler] = {
+    "resource.apply": apply,
+    "resource.list": list_,
+    "resource.get": get,
+    "resource.events": events,
+    "resource.reconcile": reconcile,
+    "resource.pause": pause,
+    "resource.resume": resume,
+    "resource.delete": delete,
+    "resource.wait": wait,
+    "manager.list": managers,
+}

@@ -1,0 +1,231 @@
+"""One reconcile in a process of its own: from the daemon's `Reconcile` to `Reconciled` and `Leaving`.
+
+Promises: nothing of the manager runs before the process bears the resource's marker; what the manager asks of the
+daemon is answered when it is on disk; one result is said, whatever the manager does; a process whose daemon is gone
+ends itself with all its descendants.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Literal
+
+import msgspec
+
+from pwf.errors import Conflict, InvalidArgument, ProtocolError, PwfError, Rejected, by_code
+from pwf.protocol.frames import FrameSplitter
+from pwf.protocol.graph import EffectMode
+from pwf.protocol.reconcile import CancelRun, ChildAnswer, EnsureRun, Reconcile, Reconciled
+from pwf.protocol.resources import ChildView
+from pwf.protocol.runner import (
+    EXIT_UNFIT,
+    PART_CHARS_MAX,
+    RUNNER_FRAME_BYTES_MAX,
+    BeginPart,
+    Leaving,
+    PartAnswer,
+    SettlePart,
+    StepError,
+    Value,
+    effect_key,
+    encode_line,
+)
+from pwf.runner.base import descendants, forking, limits
+from pwf.runner.base.failure import step_error
+from pwf.runner.base.printed import Printed
+from pwf.runner.base.wire import RECEIVE_BYTES, DaemonGone, ValueReader
+from pwf.runner.hangup import HangUpWatcher, end_process
+from pwf.values import digest
+from pwf.workflow.reconcile_context import EffectUnsettled
+from pwf.workflow.reconcile_port import Reserved
+from pwf.workflow.reconciling import reconcile_once
+from pwf.workflow.resource_manager import ResourceManager
+
+_told = msgspec.json.Decoder(Reconcile)
+_part = msgspec.json.Decoder(PartAnswer)
+_child = msgspec.json.Decoder(ChildAnswer)
+
+
+def run_reconcile(
+    messages: socket.socket,
+    values: socket.socket,
+    ends: tuple[int, int],
+    manager: ResourceManager[Any, Any],
+    become: Callable[[str], None],
+) -> None:
+    """Reconcile once. Called once in a process; returns when the result is said, or nobody has told it to begin."""
+    try:
+        told = _receive(messages)
+    except DaemonGone:
+        return
+    become(told.marker)
+    watcher = HangUpWatcher(messages, end_process, printed=Printed(ends))
+    try:
+        _enter(told)
+        result = _reconcile(told, manager, DaemonPort(values, told))
+        forking.flush()
+        with limits.Lifted():
+            # What is left of it is ended before its last word, which says so.
+            _send(messages, result)
+            _send(messages, Leaving(childless=descendants.end_all()))
+    except DaemonGone:
+        end_process()
+    finally:
+        watcher.stop()
+
+
+def _receive(messages: socket.socket) -> Reconcile:
+    splitter = FrameSplitter(RUNNER_FRAME_BYTES_MAX)
+    while True:
+        try:
+            data = messages.recv(RECEIVE_BYTES)
+        except OSError as error:
+            raise DaemonGone from error
+        if not data:
+            raise DaemonGone
+        for line in splitter.feed(data):
+            try:
+                return _told.decode(line)
+            except msgspec.MsgspecError as error:
+                raise ProtocolError(f"not what a reconcile begins with: {error}") from error
+
+
+def _send(messages: socket.socket, message: Reconciled | Leaving) -> None:
+    try:
+        messages.sendall(encode_line([message]))
+    except OSError as error:
+        raise DaemonGone from error
+
+
+def _enter(told: Reconcile) -> None:
+    forking.default_termination()
+    if told.root:
+        try:
+            os.chdir(told.root)
+        except OSError as error:
+            sys.stderr.write(f"the project's folder {told.root!r} can not be entered: {error}\n")
+            raise SystemExit(EXIT_UNFIT) from error
+    limits.limit_memory(told.memory_bytes_max)
+
+
+def _reconcile(told: Reconcile, manager: ResourceManager[Any, Any], port: DaemonPort) -> Reconciled:
+    pid = os.getpid()
+    try:
+        return reconcile_once(
+            manager, told, port, read_value=partial(port.fetch, what="a value"), run_async=_run_async
+        )
+    except DaemonGone:
+        raise
+    except EffectUnsettled as error:
+        code = StepError(code="effect_ambiguous", message=str(error), node="reconcile")
+        return Reconciled(outcome="failed", error=code)
+    except BaseException as error:  # noqa: BLE001 - user code: sys.exit ends the reconcile, not the process
+        code_of = error.code if isinstance(error, PwfError) else "node_failed"
+        return Reconciled(outcome="failed", error=step_error(error, "reconcile", code=code_of))
+    finally:
+        if os.getpid() != pid:
+            os._exit(1)  # a fork that it made and let return: only one process speaks for it
+
+
+def _run_async(fn: Callable[..., Any], *arguments: Any) -> object:
+    import trio
+
+    return trio.run(fn, *arguments)
+
+
+class DaemonPort(ValueReader):
+    """What a manager may ask of the daemon: over the values socket, one question at a time."""
+
+    def __init__(self, connection: socket.socket, told: Reconcile) -> None:
+        super().__init__(connection)
+        self._told = told
+
+    def ensure_child(self, *, request_key: str, workflow: str, input: bytes) -> ChildView:
+        """The child run that was started under this key; it is started where there is none."""
+        question = EnsureRun(request_key=request_key, workflow=workflow, input=msgspec.Raw(input))
+        child = self._ask_child(question)
+        assert child is not None, "there is a child, or an error"
+        return child
+
+    def cancel_child(self, *, request_key: str) -> ChildView | None:
+        """Ask for the end of the child run under this key; None where there is none."""
+        return self._ask_child(CancelRun(request_key=request_key))
+
+    def reserve_effect(
+        self, *, key: str, kind: str, request: bytes, mode: EffectMode, observable: bool
+    ) -> Reserved:
+        """Commit that the effect is about to be applied, or say what became of it before."""
+        if len(key) > PART_CHARS_MAX:
+            raise InvalidArgument(
+                f"the key of an effect has {len(key)} characters, more than {PART_CHARS_MAX}"
+            )
+        value = Value(json=msgspec.Raw(request), size=len(request))
+        begin = BeginPart(
+            attempt=self._told.lease_generation,
+            part=key,
+            kind=kind,
+            mode=mode,
+            request=value,
+            observable=observable,
+        )
+        answer = _part.decode(self._answer_to(begin))
+        whole_key = effect_key(self._told.uid, "reconcile", 1, key)
+        match answer.verdict:
+            case "apply" | "observe":
+                return Reserved(answer.verdict, whole_key)
+            case "applied":
+                output = b"null" if answer.output is None else self.fetch(answer.output, f"effect {key!r}")
+                return Reserved("applied", whole_key, output)
+            case "abandoned":
+                return Reserved("rejected", whole_key, error="a person gave it up; it may have happened")
+            case "conflict":
+                raise Conflict(
+                    f"effect {key!r} was made for another request: its fingerprint is {answer.fingerprint}, this "
+                    f"one's is {digest(request)}",
+                    hint="let the key name the occasion: a counter in the status, say",
+                )
+            case "unknown":
+                return Reserved("ambiguous", whole_key)
+        raise _refusal(answer)
+
+    def settle_effect(
+        self,
+        *,
+        key: str,
+        settled: Literal["applied", "rejected", "failed", "unknown"],
+        observed: bool = False,
+        output: bytes | None = None,
+        ref: str | None = None,
+        error: str | None = None,
+    ) -> None:
+        """Commit what became of it."""
+        said = None if error is None else StepError(code="node_failed", message=error, node="reconcile")
+        value = None if output is None else Value(json=msgspec.Raw(output), size=len(output))
+        settle = SettlePart(
+            attempt=self._told.lease_generation, part=key, status=settled, output=value, ref=ref, error=said
+        )
+        answer = _part.decode(self._answer_to(settle))
+        if answer.verdict != "settled":
+            raise _refusal(answer)
+
+    def _ask_child(self, question: EnsureRun | CancelRun) -> ChildView | None:
+        answer = _child.decode(self._answer_to(question))
+        if answer.code is not None:
+            raise by_code(answer.code)(answer.message, hint=answer.hint)
+        return answer.child
+
+    def _answer_to(self, question: EnsureRun | CancelRun | BeginPart | SettlePart) -> bytes:
+        with self._lock:
+            try:
+                self._socket.sendall(encode_line([question]))
+            except OSError as error:
+                raise DaemonGone from error
+            return self._line()
+
+
+def _refusal(answer: PartAnswer) -> Rejected:
+    return Rejected(answer.error.message if answer.error is not None else f"it was {answer.verdict}")

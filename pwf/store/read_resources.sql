@@ -1,0 +1,34 @@
+-- Managed resources, read for people.
+
+-- name: definition
+-- The manager's file.
+SELECT path FROM definitions WHERE definition_id = :definition_id
+
+-- name: newest_alive
+-- A page of the living, newest first.
+SELECT resource_no, manager, root FROM resources WHERE gone_wall_ms IS NULL AND resource_no < :before
+ORDER BY resource_no DESC LIMIT :limit
+
+-- name: newest
+-- A page of all, newest first.
+SELECT resource_no, manager, root FROM resources WHERE resource_no < :before ORDER BY resource_no DESC LIMIT :limit
+
+-- name: events
+-- A page of the history.
+SELECT revision, kind, actor, generation, at_wall_ms, payload FROM events
+WHERE entity_no = :resource_no AND revision > :after ORDER BY revision LIMIT :limit
+
+-- name: refers
+-- Whether a value belongs to the resource.
+SELECT 1 FROM resources WHERE resource_no = :resource_no AND :digest IN (spec_digest, status_digest)
+
+-- name: counts
+-- How many are alive, due now, being reconciled, and kept back.
+SELECT (SELECT count(*) FROM resources WHERE gone_wall_ms IS NULL),
+  (SELECT count(*) FROM reconcile_queue WHERE state = 'ready'),
+  (SELECT count(*) FROM reconcile_queue WHERE state = 'live'),
+  (SELECT count(*) FROM resources WHERE (hold IS NOT NULL OR paused = 1) AND gone_wall_ms IS NULL)
+
+-- name: by_manager
+-- The living of each manager in a project.
+SELECT manager, count(*) FROM resources WHERE root = :root AND gone_wall_ms IS NULL GROUP BY manager

@@ -1,0 +1,164 @@
+"""The queue of reconciles: one row for each resource that is due or being reconciled, so wake-ups merge.
+
+Promises: a wake-up is never lost: one that comes during a reconcile brings one more, and one of a resource that is kept
+back is owed until nothing keeps it back any more. The cost of an admission does not grow with what is due later.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from pwf.store.custody_rows import add_runner
+from pwf.store.queries import load_queries
+from pwf.store.resource_state import KIND, Resource
+from pwf.store.state import encode
+from pwf.store.tx import Tx, subject
+
+Q = load_queries(__file__)
+
+DUE_BATCH = 500  # rows that become due in one transaction; more follow in the next
+REASONS_MAX = 8
+LEASE_MS = 120_000
+
+_reasons = msgspec.json.Decoder(list[str])
+
+
+class AdmittedReconcile(msgspec.Struct, frozen=True, kw_only=True):
+    """A resource that is ours now; `revision` is what it had then."""
+
+    uid: str
+    entity_no: int
+    generation: int
+    revision: int
+    token: str
+    definition_id: str
+    environment_id: str
+
+    @property
+    def name(self) -> str:
+        """What its entity is known by."""
+        return self.uid
+
+
+# --- wake-ups -------------------------------------------------------------------------------------------------
+
+
+def wake(tx: Tx, resource_no: int, reason: str, *, hurried: bool = False) -> bool:
+    """Have a resource reconciled, once more where it is being reconciled. Whether it is or will be.
+
+    `hurried`: a person or a new spec, which no back-off keeps waiting.
+    """
+    row = tx.one(Q.wakeable, {"resource_no": resource_no})
+    if row is None:
+        return False
+    kept_back, failures, state, told, uid = row
+    if kept_back and state != "live":
+        return False  # whatever lets it go on has it reconciled
+    reasons = _merged([] if told is None else _reasons.decode(told), reason)
+    facts = {"resource_no": resource_no, "reasons": encode(reasons)}
+    if state == "live":
+        tx.run(Q.wake_live, facts)
+    elif state == "later" and failures and not hurried:
+        tx.run(Q.add_reasons, facts)
+    else:
+        _enqueue(tx, resource_no, "ready", 0, facts["reasons"])
+    tx.changed("queue")
+    tx.changed(subject(KIND, str(uid)))
+    tx.changed("resources")
+    return True
+
+
+def enqueue(tx: Tx, resource: Resource, reasons: list[str], delay_ms: int = 0) -> None:
+    """Make a resource due that is not being reconciled; under a hold or a pause it stays where it is."""
+    if resource.is_kept_back:
+        dequeue(tx, resource)
+        return
+    state = "later" if delay_ms > 0 else "ready"
+    resource.reasons = _merged(resource.reasons, *reasons)
+    _enqueue(tx, resource.resource_no, state, delay_ms, encode(resource.reasons))
+    resource.queue_state = state
+    tx.changed("queue")
+
+
+def dequeue(tx: Tx, resource: Resource) -> None:
+    """Nothing is due."""
+    tx.run(Q.dequeue, {"resource_no": resource.resource_no})
+    resource.queue_state = None
+
+
+def _enqueue(tx: Tx, resource_no: int, state: str, delay_ms: int, reasons: object) -> None:
+    now = tx.now
+    facts = {
+        "due_wall_ms": now.wall_ms + delay_ms,
+        "due_elapsed_ms": now.elapsed_ms + delay_ms,
+        "due_boot_id": now.boot_id,
+    }
+    tx.run(Q.enqueue, {"resource_no": resource_no, "state": state, "reasons": reasons, **facts})
+
+
+def _merged(reasons: list[str], *more: str) -> list[str]:
+    return list(dict.fromkeys([*reasons, *more]))[:REASONS_MAX]
+
+
+# --- admission ------------------------------------------------------------------------------------------------
+
+
+def fire_due(tx: Tx) -> int:
+    """What is due later and whose time has come; how many there were."""
+    facts = {"wall_ms": tx.now.wall_ms, "elapsed_ms": tx.now.elapsed_ms, "limit": DUE_BATCH}
+    return tx.run(Q.fire_by_wall, facts) + tx.run(Q.fire_by_elapsed, facts)
+
+
+def next_in_ms(tx: Tx) -> int | None:
+    """How long until the nearest becomes due; None when none will by itself."""
+    wall, elapsed = tx.one(Q.next_by_wall), tx.one(Q.next_by_elapsed)
+    left = []
+    if wall is not None and wall[0] is not None:
+        left.append(wall[0] - tx.now.wall_ms)
+    if elapsed is not None and elapsed[0] is not None:
+        left.append(elapsed[0] - tx.now.elapsed_ms)
+    return max(0, min(left)) if left else None
+
+
+def waiting_ms(tx: Tx) -> int | None:
+    """How long the first has been due that may be admitted; None: there is none."""
+    row = tx.one(Q.first_ready)
+    return None if row is None else max(0, tx.now.elapsed_ms - row[0] if row[0] is not None else 0)
+
+
+def ready_numbers(tx: Tx, limit: int) -> list[int]:
+    """The next that may be admitted, in the order of their due times."""
+    return [int(number) for (number,) in tx.all(Q.ready, {"limit": limit})] if limit > 0 else []
+
+
+def admit_one(tx: Tx, resource_no: int, owner: str, epoch: int) -> AdmittedReconcile:
+    """Take the lease, which is no change that anybody could see, and a place for the process."""
+    token = tx.ids.token()
+    revision, generation = tx.take_lease(
+        resource_no,
+        token=token,
+        owner=owner,
+        until_awake_ms=tx.now.awake_ms + LEASE_MS,
+        counted=False,
+    )
+    tx.run(Q.make_live, {"resource_no": resource_no})
+    add_runner(tx, resource_no, generation, epoch)
+    row = tx.one(Q.admitted, {"resource_no": resource_no})
+    assert row is not None
+    uid, definition_id, environment_id = row
+    tx.changed(subject(KIND, uid))
+    tx.changed("resources")
+    return AdmittedReconcile(
+        uid=uid,
+        entity_no=resource_no,
+        generation=generation,
+        revision=revision,
+        token=token,
+        definition_id=definition_id,
+        environment_id=environment_id,
+    )
+
+
+def rebase(tx: Tx) -> int:
+    """At start: relative times of an earlier boot go by the wall clock from now on."""
+    return tx.run(Q.rebase, {"boot_id": tx.now.boot_id})

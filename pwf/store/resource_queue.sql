@@ -1,0 +1,70 @@
+-- The queue of reconciles: wake-ups, due times, admission.
+
+-- name: wakeable
+-- What a wake-up looks at; nothing of a resource that is gone.
+SELECT r.hold IS NOT NULL OR r.paused, r.failures, q.state, q.reasons, r.uid
+FROM resources r LEFT JOIN reconcile_queue q ON q.resource_no = r.resource_no
+WHERE r.resource_no = :resource_no AND r.gone_wall_ms IS NULL
+
+-- name: wake_live
+-- It is being reconciled: once more after that.
+UPDATE reconcile_queue SET woken = 1, reasons = :reasons WHERE resource_no = :resource_no
+
+-- name: add_reasons
+-- It is due later, and stays so: why it was to be woken is told then.
+UPDATE reconcile_queue SET reasons = :reasons WHERE resource_no = :resource_no
+
+-- name: enqueue
+-- Due now or later.
+INSERT INTO reconcile_queue(resource_no, state, due_wall_ms, due_elapsed_ms, due_boot_id, reasons)
+VALUES (:resource_no, :state, :due_wall_ms, :due_elapsed_ms, :due_boot_id, :reasons)
+ON CONFLICT (resource_no) DO UPDATE SET state = excluded.state, due_wall_ms = excluded.due_wall_ms,
+  due_elapsed_ms = excluded.due_elapsed_ms, due_boot_id = excluded.due_boot_id, reasons = excluded.reasons, woken = 0
+
+-- name: dequeue
+-- Nothing is due.
+DELETE FROM reconcile_queue WHERE resource_no = :resource_no
+
+-- name: fire_by_wall
+-- Rows of an earlier boot whose time has come.
+UPDATE reconcile_queue SET state = 'ready' WHERE resource_no IN (SELECT resource_no FROM reconcile_queue
+  WHERE state = 'later' AND due_elapsed_ms IS NULL AND due_wall_ms <= :wall_ms ORDER BY due_wall_ms LIMIT :limit)
+
+-- name: fire_by_elapsed
+-- Rows of this boot whose time has come.
+UPDATE reconcile_queue SET state = 'ready' WHERE resource_no IN (SELECT resource_no FROM reconcile_queue
+  WHERE state = 'later' AND due_elapsed_ms IS NOT NULL AND due_elapsed_ms <= :elapsed_ms
+  ORDER BY due_elapsed_ms LIMIT :limit)
+
+-- name: next_by_wall
+-- The nearest time of an earlier boot.
+SELECT min(due_wall_ms) FROM reconcile_queue WHERE state = 'later' AND due_elapsed_ms IS NULL
+
+-- name: next_by_elapsed
+-- The nearest time of this boot.
+SELECT min(due_elapsed_ms) FROM reconcile_queue WHERE state = 'later' AND due_elapsed_ms IS NOT NULL
+
+-- name: first_ready
+-- Since when the first has been due, by the clock that counts sleep.
+SELECT q.due_elapsed_ms FROM reconcile_queue q
+WHERE q.state = 'ready' AND NOT EXISTS (SELECT 1 FROM runners WHERE runners.entity_no = q.resource_no)
+ORDER BY q.due_wall_ms LIMIT 1
+
+-- name: ready
+-- The next ones; one whose old processes are not proved dead waits for that.
+SELECT q.resource_no FROM reconcile_queue q
+WHERE q.state = 'ready' AND NOT EXISTS (SELECT 1 FROM runners WHERE runners.entity_no = q.resource_no)
+ORDER BY q.due_wall_ms LIMIT :limit
+
+-- name: make_live
+-- It is being reconciled.
+UPDATE reconcile_queue SET state = 'live', woken = 0 WHERE resource_no = :resource_no AND state = 'ready'
+
+-- name: admitted
+-- What its process is made from.
+SELECT uid, definition_id, environment_id FROM resources WHERE resource_no = :resource_no
+
+-- name: rebase
+-- After a reboot, relative times go by the wall clock.
+UPDATE reconcile_queue SET due_boot_id = NULL, due_elapsed_ms = NULL
+WHERE state = 'later' AND due_elapsed_ms IS NOT NULL AND due_boot_id <> :boot_id
