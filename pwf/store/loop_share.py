@@ -51,6 +51,7 @@ from pwf.store.retention import drop_definitions, drop_environments, prune_tree,
 from pwf.store.runners import publish_updates
 from pwf.store.runs import start_run
 from pwf.store.space import compact
+from pwf.store.step_parts import part_call
 from pwf.store.submissions import begin_errand, end_errand, errand_started, submit
 from pwf.store.transitions import apply_messages
 from pwf.store.unreadable import park_unreadable
@@ -77,6 +78,7 @@ SHORT: frozenset[Callable[..., Any]] = frozenset(
         hold_run,
         look_fork,
         look_restart,
+        part_call,
         pause,
         pause_resource,
         publish_updates,

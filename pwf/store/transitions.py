@@ -11,7 +11,7 @@ import msgspec
 from pwf.errors import InvalidValue, RunnerCrashed
 from pwf.protocol.graph import NodeSpec
 from pwf.protocol.kinds import KINDS
-from pwf.protocol.runner import Ask, Finish, Sequenced, StepReply, Value, WaitUntil
+from pwf.protocol.runner import Ask, Finish, Sequenced, StepError, StepReply, Value, WaitUntil
 from pwf.protocol.survivors import SURVIVORS_MAX
 from pwf.store import moves, place
 from pwf.store.change import Change
@@ -184,7 +184,9 @@ def _finish(tx: Tx, run: RunState, graph: Graph, message: Finish, *, may_go: boo
     output, error = _stored(message.output), message.error
     if makes_parts(node):
         end_of_try(tx, run, error)
-        left = what_is_left(tx, run, node, message.outcome, could_not_tell=message.observed)
+        left = what_is_left(
+            tx, run, node, message.outcome, could_not_tell=message.observed, died=_reports_death(error)
+        )
         if left is not Left.NOTHING:
             if leave_parts(tx, run, left, message, error):
                 place.queue(tx, run)
@@ -206,7 +208,7 @@ def _finish(tx: Tx, run: RunState, graph: Graph, message: Finish, *, may_go: boo
         facts["survivors"] = message.survivors[:SURVIVORS_MAX]
     # An effect that happened while its step failed (a bad value, say) must not be tried or routed as if it had not.
     spent = message.settled == "applied" and message.outcome != "completed"
-    died = message.observed and error is not None and error.code == RunnerCrashed.code
+    died = (message.observed or makes_parts(node)) and _reports_death(error)
     then = moves.follow(run, node, message.outcome, message.next, died=died)
     if message.route_error is not None or spent:
         then = moves.Follow()
@@ -238,6 +240,11 @@ def _settled(node: NodeSpec, message: Finish) -> str | None:
     if message.outcome == "completed":
         return "applied"
     return "failed" if node.effect.mode == "idempotent" else "unknown"
+
+
+def _reports_death(error: StepError | None) -> bool:
+    """Whether a step that goes on after an earlier attempt reports how that one ended: it took its process with it."""
+    return error is not None and error.code == RunnerCrashed.code
 
 
 def _stored(value: Value | None) -> moves.Stored:

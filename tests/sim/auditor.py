@@ -161,6 +161,10 @@ class Auditor:
             del self._revisions[name], self.runs[run.run_id]
             self.pruned.add(run.run_id)
 
+    def model_of(self, workflow: str) -> Any:
+        """The plain model of a workflow."""
+        return self._world.models[workflow]
+
     def attempts(self, run_id: str) -> list[tuple[Any, ...]]:
         """Every attempt of a run, in order."""
         return self.rows(_ATTEMPTS, run_id)
@@ -182,7 +186,7 @@ class Auditor:
         self.runs[run_id] = new
         status = SHOWN_AS.get(new.hold, "held") if new.hold is not None else new.status
         self._seen[run_id, new.revision] = (status, new.node, new.hold)
-        ambiguous = self.ledger.look(run_id, ended=new.status in ENDED)
+        ambiguous = self.ledger.look(new)
         attempts = self.said.look(new, self.attempts(run_id))
         self.holds.look(old, new, attempts, ambiguous=ambiguous)
         self.waits.look(new, attempts)
@@ -213,7 +217,10 @@ class Auditor:
             if code != DIED or status not in ("failed", "unknown"):
                 continue
             marker = f":{run.run_id}:{generation}"
-            if nodes[node].effect == "manual":  # what is reported after an observation was another process
+            if nodes[node].effect in (
+                "manual",
+                "parts",
+            ):  # what is reported after an observation was another process
                 marker = f":{run.run_id}:"
             died = any(one.promised == run.run_id or marker in one.marker for one in dead)
             self.check(died, f"a process of {marker} ended by itself at {node}: {attempts}")

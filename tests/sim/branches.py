@@ -133,6 +133,19 @@ BRANCHES = (
     Branch("a default is the answer", "pwf.store.deadlines:_time_out", "complete_parked("),
     Branch("a question has timed out", "pwf.store.deadlines:_time_out", "_expire_parked("),
     Branch("the time of a question stands still", "pwf.store.request_clock:stop", "tx.run("),
+    Branch("one of several effects is to be observed", "pwf.store.step_parts:leave_parts", "return True"),
+    Branch("one of several effects is ambiguous", "pwf.store.step_parts:leave_parts", "leave_ambiguous("),
+    Branch(
+        "an effect is not reached any more",
+        "pwf.store.step_parts:what_is_left",
+        "return Left.ASK if is_over",
+        "is_over",
+    ),
+    Branch(
+        "a person's word leaves others to be settled", "pwf.store.effects:_parts_go_on", "hold_for_parts("
+    ),
+    Branch("one of several effects was given up", "pwf.store.effects:_parts_go_on", "part, note ="),
+    Branch("one of several effects is observed again", "pwf.store.effects:_observe_part", "_parts_go_on("),
     Branch("a person has an effect observed again", "pwf.store.effects:_observe", "run.observe ="),
     Branch("a person has an effect tried again", "pwf.store.effects:_go_on", "place.queue("),
     Branch("a person settles an effect of an ended run", "pwf.store.effects:_resolve", 'facts["run"] ='),

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from tests.sim.model import ENDS, RunModel
+
 HAPPENED = frozenset({"applied"})
 NOT_HAPPENED = frozenset({"rejected", "cancelled"})
 UNDER_WAY = frozenset({"applying", "ambiguous"})
@@ -19,10 +21,10 @@ SETTLES = {
     "ambiguous": frozenset({"applied", "rejected", "applying", "cancelled", "abandoned"}),
 }
 
-_OF_RUN = """SELECT e.node, e.visit, e.mode, e.status, e.attempts FROM effects e JOIN runs r ON r.run_no = e.entity_no
-WHERE r.run_id = ?"""
-_ALL = """SELECT r.run_id || ':' || e.node || ':' || e.visit, e.status FROM effects e
-JOIN runs r ON r.run_no = e.entity_no"""
+_KEY = "r.run_id || ':' || e.node || ':' || e.visit || iif(e.part = '', '', '/' || e.part)"
+_OF_RUN = f"""SELECT {_KEY}, e.node, e.visit, e.part, e.mode, e.status, e.attempts FROM effects e
+JOIN runs r ON r.run_no = e.entity_no WHERE r.run_id = ?"""
+_ALL = f"SELECT {_KEY}, e.status FROM effects e JOIN runs r ON r.run_no = e.entity_no"
 
 
 class Effect(NamedTuple):
@@ -41,12 +43,14 @@ class Ledger:
         self._auditor = auditor
         self._outside = outside
         self._effects: dict[str, Effect] = {}
+        self._held: set[str] = set()  # runs that are held for an effect
+        self._told: set[str] = set()  # parts that a step was told are applied
 
-    def look(self, run_id: str, *, ended: bool) -> bool:
+    def look(self, run: RunModel) -> bool:
         """After a commit that changed the run. Whether an effect of it is ambiguous."""
-        ambiguous = False
-        for node, visit, mode, status, begun in self._auditor.rows(_OF_RUN, run_id):
-            key = f"{run_id}:{node}:{visit}"
+        ambiguous, run_id, ended = False, run.run_id, run.status in ENDS
+        open_parts: set[str] = set()
+        for key, node, visit, part, mode, status, begun in self._auditor.rows(_OF_RUN, run_id):
             old = self._effects.get(key)
             seen = self._auditor.commits
             if old is not None and (old.status, old.begun) == (status, begun):
@@ -56,8 +60,43 @@ class Ledger:
             self._auditor.check(
                 not (ended and status == "applying"), f"an ended run applies nothing: {key} is {new}"
             )
+            here = (node, visit) == (run.node, run.visit)
+            over = ended or here or status not in UNDER_WAY
+            self._auditor.check(
+                over, f"a node is over when each of its effects is settled: {key} {new} {run}"
+            )
             ambiguous = ambiguous or status == "ambiguous"
+            if part and mode == "manual" and status == "applying":
+                open_parts.add(key)
+        self._look_at_hold(run, open_parts)
         return ambiguous
+
+    def _look_at_hold(self, run: RunModel, open_parts: set[str]) -> None:
+        """What is unknown when a run is held, it lists; one that is to be observed again has a person's word for it."""
+        is_held = run.hold == "effect_ambiguous"
+        if is_held and run.run_id not in self._held:
+            self._auditor.check(not open_parts, f"a hold lists all that is unknown, {open_parts} too: {run}")
+        (self._held.add if is_held else self._held.discard)(run.run_id)
+
+    # --- what a step is told ------------------------------------------------------------------------------
+
+    def knows(self, key: str) -> bool:
+        """Whether there is such a row."""
+        return key in self._effects
+
+    def answered(self, key: str, answer: Any, *, strange: bool) -> None:
+        """A step has asked for a part. `strange`: with another request than the one that is stored."""
+        check = self._auditor.check
+        check((answer.verdict == "conflict") == strange, f"another request is a conflict: {key} {answer}")
+        if answer.verdict == "applied":
+            check(self._outside.happened(key), f"{key} is told as applied, and happened")
+        if answer.verdict == "apply":
+            known = self._effects.get(key)
+            check(known is not None, f"{key} has its row before it is applied")
+
+    def settled(self, key: str) -> None:
+        """A step was told that it is settled as applied, which no crash takes back."""
+        self._told.add(key)
 
     def _one(self, key: str, old: Effect | None, new: Effect, run_id: str) -> None:
         check = self._auditor.check
@@ -98,9 +137,13 @@ class Ledger:
         """Its run was removed: everything must have been settled."""
         for key in [key for key in self._effects if key.startswith(run_id + ":")]:
             effect = self._effects.pop(key)
+            self._told.discard(key)
             self._auditor.check(effect.status not in UNDER_WAY, f"no run goes whose {key} is {effect.status}")
 
     def hold(self) -> None:
         """Every row still says the truth."""
-        for key, status in self._auditor.rows(_ALL):
+        rows = dict(self._auditor.rows(_ALL))
+        for key, status in rows.items():
             self._true(key, status)
+        for key in self._told & rows.keys():
+            self._auditor.check(rows[key] == "applied", f"{key} was told to be applied, and is {rows[key]}")

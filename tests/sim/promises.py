@@ -166,10 +166,24 @@ class Promises:
         """`go`, `park` and `end` say that the message is committed."""
         if reply.verdict not in ("go", "park", "end") or type(message).__name__ != "Finish":
             return
-        outcome = "unknown" if message.settled == "unknown" else message.outcome
+        unknown = message.settled == "unknown" or (
+            reply.verdict == "park" and self._left_unknown(process.run_id, message.attempt)
+        )
+        outcome = "unknown" if unknown else message.outcome
         key = (process.run_id, message.attempt, int(process.marker.rsplit(":", 1)[1]))
         self._attempts[key] = (outcome, reply.verdict)
         self._check_attempt(key)
+
+    def _left_unknown(self, run_id: str, attempt: int) -> bool:
+        """Whether an attempt at a node that makes several effects had one of them open: then its outcome is unknown."""
+        rows = self._auditor.rows(
+            "SELECT r.workflow, a.node, a.status FROM attempts a JOIN runs r USING (run_no)"
+            " WHERE run_id = ? AND attempt = ?",
+            run_id,
+            attempt,
+        )
+        model = self._auditor.model_of(rows[0][0]) if rows else None
+        return model is not None and model.nodes[rows[0][1]].effect == "parts" and rows[0][2] == "unknown"
 
     # --- holding --------------------------------------------------------------------------------------------
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NoReturn
 
 import msgspec
 import trio
@@ -37,7 +37,8 @@ from pwf.protocol.runner import (
 from pwf.values import canonical, digest
 from tests.sim.bounds import CHUNK_BYTES
 from tests.sim.machine import Process
-from tests.sim.workload import CHOICES, LARGE, NO_WAY, NodeModel
+from tests.sim.parts import PartFailed, Parts
+from tests.sim.workload import CHOICES, LARGE, NO_WAY, NodeModel, PartModel
 
 LEAVE_S = 0.5
 
@@ -381,8 +382,7 @@ class SimRunner:
                         data, last = data + chunk.data, chunk.last
                         self._world.auditor.said.answered_a_read(launch, name, missing=chunk.missing)
             except (trio.BrokenResourceError, trio.ClosedResourceError):
-                self._process.died = True
-                raise ProcessEnds from None
+                self.hangs_up()
             self._world.auditor.said.was_read(name, data)
 
     # --- steps --------------------------------------------------------------------------------------------
@@ -434,11 +434,13 @@ class SimRunner:
         return await self._act(node)
 
     async def _act(self, node: NodeModel) -> Ended:
+        if node.effect == "parts":
+            return await self._make_parts(node)
         manual = node.effect == "manual"
         if self._happens("step_fails"):
             settled = self._chance.choice(["rejected", "unknown"]) if manual else None
             return Ended("failed", settled=settled)
-        done = await self._apply(node)
+        done = await self._apply(node, self._key)
         await self._pass()
         if not done or self._happens("step_fails"):
             return Ended("failed", settled="unknown" if manual else None)
@@ -446,13 +448,33 @@ class SimRunner:
             return Ended("failed", settled="applied" if manual else None)
         return Ended("completed", self._output(), settled="applied" if manual else None)
 
+    async def _make_parts(self, node: NodeModel) -> Ended:
+        try:
+            await Parts(self, node, self._key).make()
+        except PartFailed as failure:
+            settled = "unknown" if failure.unsure else None
+            return Ended(failure.outcome, settled=settled, observed=failure.unsure, error=failure.error)
+        await self._pass()
+        if self._happens("step_fails") or self._happens("bad_value"):
+            return Ended("failed")
+        return Ended("completed", self._output())
+
+    def hangs_up(self) -> NoReturn:
+        """The daemon has closed a socket in the middle of a step, which ends this process."""
+        self._process.died = True
+        raise ProcessEnds
+
     async def _hang(self, node: NodeModel) -> Ended | None:
         """A shell step is timed out by its runner; a plain one by the daemon, if it does not wake up before."""
         assert node.timeout_ms is not None
         if self._happens("unprovable"):  # it hangs in the kernel, and no signal ends it
             self._process.survive(node.timeout_ms / 1_000 + 10.0)
         if node.effect is not None and self._chance.random() < 0.3:
-            done = await self._apply(node)
+            if node.effect == "parts":
+                made = await self._make_parts(node)
+                if made.outcome != "completed":
+                    return made
+            done = node.effect == "parts" or await self._apply(node, self._key)
             if not done:
                 return Ended("failed", settled="unknown" if node.effect == "manual" else None)
             applied = True
@@ -466,16 +488,15 @@ class SimRunner:
             return Ended("completed", self._output(), settled="applied" if node.effect == "manual" else None)
         return None
 
-    async def _apply(self, node: NodeModel) -> bool:
+    async def _apply(self, node: NodeModel | PartModel, key: str) -> bool:
         """Apply the effect, or have a child do it; False when the child died of something before."""
         if not self._happens("orphan_child"):
-            self._world.apply(self._process, node, self._key)
+            self._world.apply(self._process, node, key)
             return True
         child = self._world.machine.add_process(self._process.marker)
         child.epoch = self._process.epoch
         child.at_work = True
         delay_s = self._chance.random() * 2.0
-        key = self._key
 
         async def work() -> None:
             await child.breathe(delay_s)

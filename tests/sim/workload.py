@@ -24,19 +24,31 @@ from pwf.values import canonical, digest
 DRAWN = tuple(kind for kind, facts in KINDS.items() for _ in range(2 if facts.returns_output else 1))
 PURE = tuple(kind for kind in DRAWN if KINDS[kind].pure)
 PURE_SHARE = 0.2  # of the workflows have pure nodes only, which runners pipeline
+PARTS_SHARE = 0.35  # of the nodes with an effect make several in mid-step
 CHOICES = ("on", "back")
 NO_WAY = object()
 LARGE = "x" * 6_000  # more than stands in a row
 
 
+@dataclass(frozen=True)
+class PartModel:
+    """One of several effects that a node makes in mid-step. `effect`: idempotent or manual."""
+
+    key: str
+    effect: str
+    observable: bool
+    large: bool
+
+
 @dataclass
 class NodeModel:
-    """One node. `effect`: None, idempotent or manual. `ways`: outcome -> node, or -> {choice: node}."""
+    """One node. `effect`: None, idempotent, manual or parts. `ways`: outcome -> node, or -> {choice: node}."""
 
     id: str
     kind: NodeKind
     effect: str | None = None
     observable: bool = False
+    parts: tuple[PartModel, ...] = ()
     retries: int = 0
     backoff_ms: int = 0
     timeout_ms: int | None = None
@@ -107,6 +119,8 @@ def draw_workflow(name: str, seed: int, chance: random.Random) -> WorkflowModel:
         nodes[node_id] = _draw_node(
             node_id, chance.choice(kinds), ids[number + 1 :], ids[: number + 1], chance
         )
+        # From a stream of its own, so that what a seed has drawn stays what it was.
+        _draw_parts(nodes[node_id], random.Random(f"{seed}:{name}:{node_id}:parts"))
     max_steps = chance.choice([6, 20, 100])
     graph = WorkflowGraph(
         name=name,
@@ -122,6 +136,18 @@ def draw_workflow(name: str, seed: int, chance: random.Random) -> WorkflowModel:
         definition_id=digest(repr((seed, graph)).encode()), graph=graph, root="/", sources=(source,)
     )
     return WorkflowModel(name, nodes, ids[0], max_steps, definition, {source.digest: text})
+
+
+def _draw_parts(node: NodeModel, chance: random.Random) -> None:
+    """A node with an effect may make several in its place."""
+    if node.effect is None or chance.random() >= PARTS_SHARE:
+        return
+    node.effect, node.observable = "parts", False
+    modes = [chance.choice(["idempotent", "manual", "manual"]) for _ in range(chance.randint(1, 4))]
+    node.parts = tuple(
+        PartModel(f"p{number}", mode, mode == "manual" and chance.random() < 0.8, large=chance.random() < 0.1)
+        for number, mode in enumerate(modes)
+    )
 
 
 def _draw_node(
