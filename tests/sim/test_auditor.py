@@ -149,6 +149,58 @@ def test_an_ended_run_whose_effect_is_still_being_applied_is_seen(stage_of):
         stage.look()
 
 
+def test_another_request_under_a_key_that_is_no_conflict_is_seen(stage_of):
+    stage, runner = effect_stage(stage_of, "parts")
+    answered = runner.part("p")
+    stage.look()
+    with breaks("another request is a conflict"):
+        stage.auditor.ledger.answered(f"{runner.run_id}:a:1/p", answered, strange=True)
+
+
+def test_an_effect_that_a_step_may_apply_without_a_row_is_seen(stage_of):
+    stage, runner = effect_stage(stage_of, "parts")
+    answered = runner.part("p")
+    with breaks("has its row before it is applied"):
+        stage.auditor.ledger.answered(f"{runner.run_id}:a:1/q", answered, strange=False)
+
+
+def test_an_effect_that_a_step_was_told_is_applied_and_that_is_lost_is_seen(stage_of):
+    stage, runner = effect_stage(stage_of, "parts")
+    runner.part("p", mode="idempotent")
+    stage.outside.apply(f"{runner.run_id}:a:1/p")
+    runner.settle("p")
+    stage.look()
+    stage.auditor.ledger.settled(f"{runner.run_id}:a:1/p")
+    stage.doctor("UPDATE effects SET status = 'failed', output = NULL, output_crc32 = NULL")
+    with breaks("was told to be applied"):
+        stage.auditor.ledger.hold()
+
+
+def test_a_hold_that_does_not_list_all_that_is_unknown_is_seen(stage_of):
+    stage, runner = effect_stage(stage_of, "parts")
+    for part in ("p", "q"):
+        runner.part(part, observable=False)
+    stage.look()
+    runner.gone()
+    stage.doctor("UPDATE effects SET status = 'applying' WHERE part = 'q'")
+    with breaks("a hold lists all that is unknown"):
+        stage.look()
+
+
+def test_a_node_that_is_left_while_an_effect_of_it_is_open_is_seen(stage_of):
+    stage = stage_of(step(kind="action", effect="parts", to="b"), step("b"))
+    runner = stage.run()
+    runner.part("p", mode="idempotent")
+    stage.outside.apply(f"{runner.run_id}:a:1/p")
+    runner.settle("p")
+    runner.finish({"go": "on"}, to="b")
+    stage.doctor(
+        "UPDATE effects SET status = 'applying', settled_wall_ms = NULL, output = NULL, output_crc32 = NULL"
+    )
+    with breaks("a node is over when each of its effects is settled"):
+        stage.look()
+
+
 # --- time ---------------------------------------------------------------------------------------------------
 
 
