@@ -269,8 +269,8 @@ BUGS = (
         "timers",
         "a back-off does not grow",
         "pwf/store/moves.py",
-        "retry_ms=node.retry.delay_ms(run.failures)",
-        "retry_ms=node.retry.delay_ms(1)",
+        "node.retry.delay_ms(failures)",
+        "node.retry.delay_ms(1)",
         TIME_TESTS,
     ),
     Bug(
