@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: setup demo compiled test test-all simulate docs lint types bench storm fuzz attack bench-quick bench-baseline fmt clean
+.PHONY: setup pictures demo compiled test test-all simulate docs lint types bench storm fuzz attack bench-quick bench-baseline fmt clean
 
 $(STAMP): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -12,6 +12,10 @@ $(STAMP): pyproject.toml
 	touch $(STAMP)
 
 setup: $(STAMP)
+
+# What a person sees in a terminal, recorded from real commands: docs/pictures/*.svg.
+pictures: setup
+	$(BIN)/python -m examples.pictures
 
 demo: setup
 	$(BIN)/python -m examples.demo
