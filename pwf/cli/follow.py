@@ -153,6 +153,9 @@ class PlainScreen:
             return
         self._said[step.attempt] = step.status
         visit = f" (visit {step.visit})" if step.visit > 1 else ""
+        if step.adopted is not None:
+            self._out.print(f"{progress.STEP_MARK[step.status]} {text.line(step.node)}{visit}: taken over")
+            return
         tries = f" ({progress.try_of(view, step)})" if step.tries > 1 else ""
         name = text.line(step.node) + visit + tries
         if step.status == "active":

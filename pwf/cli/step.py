@@ -164,7 +164,17 @@ def _attempts(view: RunView, out: Out) -> None:
         took = text.duration((step.ended_ms or now_ms) - step.started_ms)
         began = text.clock_time(step.started_ms, now_ms)
         summary = text.headline(step.summary, 200)
-        rows.append([str(step.attempt), str(step.visit), str(step.tries), step.status, began, took, summary])
+        rows.append(
+            [
+                str(step.attempt),
+                str(step.visit),
+                "-" if step.observed else str(step.tries),
+                step.status,
+                began,
+                took,
+                summary,
+            ]
+        )
         styles.append(progress.STEP_STYLE.get(step.status))
     out.table(["#", "VISIT", "TRY", "STATUS", "BEGAN", "TIME", "SUMMARY"], rows, styles)
 

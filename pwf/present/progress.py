@@ -92,12 +92,16 @@ def _state(step: StepView | None, view: RunView, current: bool, now_ms: int) -> 
     took = text.duration((step.ended_ms or now_ms) - step.started_ms)
     if step.adopted is not None:
         return STEP_MARK[step.status], STEP_STYLE[step.status], "taken over"
+    if step.observed:
+        took = f"{try_of(view, step)}, {took}"
     words = took if step.status == "completed" else f"{step.status}, {took}"
     return STEP_MARK[step.status], STEP_STYLE[step.status], words
 
 
 def try_of(view: RunView, step: StepView, later: int = 0) -> str:
-    """`try 2 of 6`, where the node says how often it is tried; crashes count as tries, too."""
+    """`try 2 of 6`, where the node says how often it is tried; crashes count as tries, too, an observation doesn't."""
+    if step.observed and not later:
+        return "it observes" if step.status == "active" else "observed"
     number = step.tries + later
     retry = next((node.retry for node in view.graph.nodes if node.id == step.node), None)
     most = 1 if retry is None else 1 + retry.times

@@ -181,7 +181,6 @@ class Finish(_Message, frozen=True, kw_only=True, forbid_unknown_fields=True, ta
     settled: Literal["applied", "rejected", "unknown"] | None = None
     observed: bool = False
     effect_ref: Annotated[str, msgspec.Meta(max_length=REF_CHARS_MAX)] | None = None
-    title: str | None = None
     active_ms: Count = 0
     printed: Count = 0
     survivors: tuple[Survivor, ...] = ()
@@ -199,7 +198,6 @@ class Ask(_Message, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="
     prompt: Value
     schema: dict[str, Any] | None = None
     timeout_ms: int | None = None
-    title: str | None = None
     active_ms: Count = 0
     printed: Count = 0
     survivors: tuple[Survivor, ...] = ()
@@ -212,10 +210,15 @@ class WaitUntil(_Message, frozen=True, kw_only=True, forbid_unknown_fields=True,
     attempt: Count
     delay_ms: int | None = None
     wall_ms: int | None = None
-    title: str | None = None
     active_ms: Count = 0
     printed: Count = 0
     survivors: tuple[Survivor, ...] = ()
+
+
+class Titled(_Message, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="titled"):
+    """The run's title, before its first step. Has no reply."""
+
+    title: str
 
 
 class Publish(_Message, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="publish"):
@@ -342,7 +345,7 @@ class SettlePart(_Message, frozen=True, kw_only=True, forbid_unknown_fields=True
 ToRunner = Launch | StepReply
 RunnerCall = ReadValue | ReadSecret | BeginPart | SettlePart | PutChunk
 Sequenced = Finish | Ask | WaitUntil
-FromRunner = Finish | Ask | WaitUntil | Publish | PutChunk | Judged | Leaving
+FromRunner = Finish | Ask | WaitUntil | Titled | Publish | PutChunk | Judged | Leaving
 
 _encoder = msgspec.json.Encoder()
 encode_line = _encoder.encode_lines  # encode_line([message]) -> bytes with newline

@@ -101,6 +101,7 @@ class StepView(_View, frozen=True, kw_only=True, forbid_unknown_fields=True):
     active_ms: int = 0
     printed_bytes: int = 0  # that were kept of what it printed, when it ended: `run.printed` reads them
     survivors: tuple[Survivor, ...] = ()  # processes that outlived it, and were ended
+    observed: bool = False  # it observes what became of an earlier attempt's effect
     adopted: int | None = None  # taken over: the attempt of the run that this one was forked from
     summary: str = ""
     output: Value | None = None

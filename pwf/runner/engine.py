@@ -22,7 +22,18 @@ from pwf import host
 from pwf.errors import GraphError, NotFound
 from pwf.protocol.graph import NodeSpec, RoutingFailed, route
 from pwf.protocol.kinds import KINDS, PUBLISHING_KINDS, PURE_KINDS
-from pwf.protocol.runner import Ask, Finish, Judged, Launch, PastStep, StepError, Value, WaitUntil, effect_key
+from pwf.protocol.runner import (
+    Ask,
+    Finish,
+    Judged,
+    Launch,
+    PastStep,
+    StepError,
+    Titled,
+    Value,
+    WaitUntil,
+    effect_key,
+)
 from pwf.runner.base import limits
 from pwf.runner.base.failure import plain_error
 from pwf.runner.base.printed import Printed
@@ -74,7 +85,6 @@ class Engine:
             self._remember(step)
         self._visits = {launch.node: launch.visit, **launch.visits}
         self._made: tuple[str, bytes] = ("", b"")  # the last larger output of this runner, by digest
-        self._title: str | None = None
         self._surroundings = Surroundings()
         self.stained = ""  # what of this run no further one may have in its process
         # The position, and what holds for it alone.
@@ -87,8 +97,10 @@ class Engine:
     def run(self) -> None:
         """Run nodes until the run parks, ends, or is no longer ours. The last transition may still be held."""
         if self._launch.graph.titled and self._launch.wants_title:
-            self._title = self._make_title()
+            title = self._make_title()
             self._surroundings.restore(self._node)
+            if title is not None:
+                self._wire.send(Titled(title=title))
         while self._ready():
             step = self._step()
             if self._printed is not None:
@@ -186,7 +198,6 @@ class Engine:
                     attempt=self._attempt,
                     delay_ms=due.delay_ms,
                     wall_ms=due.wall_ms,
-                    title=self._take_title(),
                     active_ms=step.active_ms,
                     printed=step.printed_bytes,
                     survivors=step.survivors,
@@ -214,7 +225,6 @@ class Engine:
             prompt=prompt,
             schema=self._specs[self._node].returns,
             timeout_ms=self._specs[self._node].open_ms,
-            title=self._take_title(),
             active_ms=step.active_ms,
             printed=step.printed_bytes,
             survivors=step.survivors,
@@ -238,7 +248,6 @@ class Engine:
             settled=end.settled,
             observed=end.observed,
             effect_ref=end.effect_ref,
-            title=self._take_title(),
             active_ms=step.active_ms,
             printed=step.printed_bytes,
             survivors=step.survivors,
@@ -353,10 +362,6 @@ class Engine:
             raise
         except BaseException:  # noqa: BLE001 - user code: `title`
             return None
-
-    def _take_title(self) -> str | None:
-        title, self._title = self._title, None
-        return title
 
 
 def _may_wait(spec: NodeSpec) -> bool:

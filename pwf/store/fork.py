@@ -328,7 +328,7 @@ def _refuse_answers(graph: Graph, results: tuple[Adopted, ...], terms: Terms) ->
     hint = f"ask again: pwf fork {terms.run_id} --from {first}"
     if not approvals:
         hint += f"; if the answer holds: {terms.typed} --keep-answers"
-    raise Rejected(f"a person answered {names} for run {terms.run_id}, and for no other run", hint=hint)
+    raise Rejected(f"{names} was answered for run {terms.run_id}, and for no other run", hint=hint)
 
 
 def _asks(graph: Graph, node: str) -> str | None:

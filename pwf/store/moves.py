@@ -12,7 +12,7 @@ from typing import NamedTuple
 import msgspec
 
 from pwf.protocol.graph import NodeSpec, RoutingFailed, route
-from pwf.protocol.runner import Sequenced, StepError
+from pwf.protocol.runner import Finish, Sequenced, StepError
 from pwf.protocol.survivors import SURVIVORS_MAX, Survivor
 from pwf.store.place import place, queue, release
 from pwf.store.queries import load_queries
@@ -125,6 +125,7 @@ def begin_attempt(tx: Tx, run: RunState, node: NodeSpec, generation: int) -> Non
         "tries": run.tries,
         "generation": generation,
         "started": tx.now.wall_ms,
+        "observing": run.observe is not None,
     }
     if node.effect is not None and node.effect.mode != "parts":
         write_attempt(tx, run)
@@ -182,6 +183,7 @@ def end_attempt(
                 "seq": message and message.seq,
                 "verdict": verdict,
                 "said": None if message is None else said(message),
+                "observed": message.observed if isinstance(message, Finish) else None,
                 **(begun or {}),
             },
         )

@@ -2,20 +2,21 @@
 
 -- name: begin_attempt
 -- One try at the present visit.
-INSERT INTO attempts(run_no, attempt, node, visit, tries, status, generation, started_wall_ms)
-VALUES (:run_no, :attempt, :node, :visit, :tries, 'active', :generation, :started)
+INSERT INTO attempts(run_no, attempt, node, visit, tries, status, generation, started_wall_ms, observed)
+VALUES (:run_no, :attempt, :node, :visit, :tries, 'active', :generation, :started, :observing)
 
 -- name: whole_attempt
 -- One try that began and ended in the same command.
 INSERT INTO attempts(run_no, attempt, node, visit, tries, status, generation, started_wall_ms, ended_wall_ms, active_ms,
-  output, output_crc32, output_digest, error, seq, verdict, said)
+  output, output_crc32, output_digest, error, seq, verdict, said, observed)
 VALUES (:run_no, :attempt, :node, :visit, :tries, :status, :generation, :started, :now, :active_ms,
-  :output, :output_crc32, :output_digest, :error, :seq, :verdict, :said)
+  :output, :output_crc32, :output_digest, :error, :seq, :verdict, :said, coalesce(:observed, :observing))
 
 -- name: end_attempt
 -- The outcome of the active attempt; zero rows when it has ended already.
 UPDATE attempts SET status = :status, ended_wall_ms = :now, active_ms = :active_ms, output = :output,
-  output_crc32 = :output_crc32, output_digest = :output_digest, error = :error, seq = :seq, verdict = :verdict, said = :said
+  output_crc32 = :output_crc32, output_digest = :output_digest, error = :error, seq = :seq, verdict = :verdict, said = :said,
+  observed = coalesce(:observed, observed)
 WHERE run_no = :run_no AND attempt = :attempt AND status = 'active'
 
 -- name: note_said

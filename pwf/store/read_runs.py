@@ -360,6 +360,7 @@ def step_view(row: Row, kinds: dict[str, NodeKind], *, whole: bool) -> StepView:
         digest,
         size,
         error,
+        observed,
         adopted,
     ) = row
     failure = None if error is None else _error.decode(error)
@@ -389,6 +390,7 @@ def step_view(row: Row, kinds: dict[str, NodeKind], *, whole: bool) -> StepView:
         active_ms=active_ms,
         printed_bytes=printed,
         survivors=() if survivors is None else _survivors.decode(survivors),
+        observed=bool(observed),
         adopted=adopted,
         summary=shortened(summary, SUMMARY_CHARS),
         output=value_of(output, digest, size) if shown else None,

@@ -16,9 +16,11 @@ from pwf.store.custody_rows import holds_lease, runner_is_ending
 from pwf.store.queries import load_queries
 from pwf.store.state import RunState, encode, load_run
 from pwf.store.tx import Tx
-from pwf.values import CHUNK_BYTES
+from pwf.values import CHUNK_BYTES, shortened
 
 Q = load_queries(__file__)
+
+TITLE_MAX = 200  # characters
 
 
 class Fence(msgspec.Struct, frozen=True, kw_only=True):
@@ -130,8 +132,11 @@ def leave_unknown(
 
 
 class PublishUpdates(msgspec.Struct, frozen=True, kw_only=True):
+    """`title`: of the run, where its runner has made one."""
+
     fence: Fence
     updates: tuple[Publish, ...]
+    title: str | None = None
 
 
 def publish_updates(tx: Tx, command: PublishUpdates) -> int:
@@ -145,6 +150,8 @@ def publish_updates(tx: Tx, command: PublishUpdates) -> int:
         raise ClaimLost(f"run {fence.run_id} has another owner by now")
     if sum(len(bytes(update.data)) for update in command.updates) > CHUNK_BYTES:
         tx.lengthy()
+    if command.title is not None:
+        tx.run(Q.put_title, {"run_no": fence.entity_no, "title": shortened(command.title, TITLE_MAX)})
     dropped = 0
     for update in command.updates:
         params = {"run_id": fence.run_id, "kind": update.kind, "key": update.key}

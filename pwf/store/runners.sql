@@ -18,3 +18,7 @@ SELECT count(*) FROM updates WHERE run_id = :run_id
 -- name: update_known
 -- Whether a current item of that kind and key exists.
 SELECT 1 FROM updates WHERE run_id = :run_id AND kind = :kind AND key = :key
+
+-- name: put_title
+-- What people know the run by.
+UPDATE runs SET title = :title WHERE run_no = :run_no

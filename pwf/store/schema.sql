@@ -224,6 +224,7 @@ CREATE TABLE attempts(
   said INTEGER,                                   -- the checksum of that message: a repeat says the same
   printed INTEGER NOT NULL DEFAULT 0,             -- bytes that were kept of what it printed, in files of the home
   survivors BLOB,                                 -- processes that outlived it, and were ended: [{pid, command}]
+  observed INTEGER NOT NULL DEFAULT 0 CHECK (observed IN (0, 1)),  -- it observes what became of an earlier one's effect
   adopted INTEGER,                                -- the attempt of the run this was forked from; NULL: its own
   PRIMARY KEY (run_no, attempt),
   CHECK ((adopted IS NOT NULL) = (generation = 0)),

@@ -22,11 +22,9 @@ from pwf.store.state import Graph, RunState, encode, graph_of, load_run
 from pwf.store.step_parts import Left, end_of_try, leave_parts, makes_parts, what_is_left
 from pwf.store.tx import Tx
 from pwf.store.values import claim_value
-from pwf.values import shortened
 
 Q = load_queries(__file__)
 
-TITLE_MAX = 200  # characters
 LENGTHY_MESSAGES = 64  # some milliseconds
 WAIT_MS_MAX = 2**53  # what a JSON number holds exactly, and SQLite with room to spare
 
@@ -163,8 +161,6 @@ def _missing(tx: Tx, run: RunState, value: Value | None) -> str | None:
 def _apply(tx: Tx, run: RunState, graph: Graph, message: Sequenced, *, may_go: bool) -> str:
     run.seq = message.seq
     moves.progressed(tx, run)
-    if message.title is not None:
-        run.title = shortened(message.title, TITLE_MAX)
     if isinstance(message, Finish):
         verdict = _finish(tx, run, graph, message, may_go=may_go)
         moves.note_traces(tx, run, message.attempt, message.printed, message.survivors)

@@ -429,11 +429,28 @@ def test_a_try_is_told_with_how_many_there_are(capsys: pytest.CaptureFixture[str
     view = samples.run_view(graph=graph, steps=(trying,))
     assert lines_of(capsys, view) == ["▶ collect (try 2 of 6): started"]
     assert "(try 2 of 6)" in plain(tree(view, outline(graph), {"collect": trying}, samples.NOW, 80, 24)[1])
+
     later = samples.summary(status="queued", node="collect", due_ms=samples.NOW + 5_000)
     failed = samples.step("collect", 2, status="failed", tries=2)
     view = samples.run_view(graph=graph, summary=later, steps=(failed,))
     shown = plain(tree(view, outline(graph), {"collect": failed}, samples.NOW, 80, 24)[1])
     assert "try 3 of 6 due in 5.0s" in shown
+
+
+def test_an_observation_is_told_as_one_and_not_as_a_second_try(capsys: pytest.CaptureFixture[str]) -> None:
+    looking = samples.step("collect", status="active", ended_ms=None, tries=2, observed=True, summary="")
+    found = samples.step("collect", tries=2, observed=True)
+    assert lines_of(capsys, samples.run_view(steps=(looking,))) == ["▶ collect (it observes): started"]
+    (said,) = lines_of(capsys, samples.run_view(steps=(found,)))
+    assert said.startswith("✓ collect (observed): completed")
+    ended = samples.run_view(summary=samples.summary(status="completed", node=None), steps=(found,))
+    line = tree(ended, outline(ended.graph), {"collect": found}, samples.NOW, 80, 24)[1]
+    assert "observed, " in plain(line)
+
+
+def test_what_was_taken_over_is_told_without_a_time(capsys: pytest.CaptureFixture[str]) -> None:
+    taken = samples.step("collect", adopted=3)
+    assert lines_of(capsys, samples.run_view(steps=(taken,))) == ["✓ collect: taken over"]
 
 
 def test_the_tree_fits_the_terminal_and_keeps_the_current_node_in_sight(

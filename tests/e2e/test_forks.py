@@ -1,4 +1,4 @@
-"""Going on from where a run failed, with edited code, from the command line to the end of the new run."""
+"""Going on from where a run failed, from the command line to the end of the new run; a run's title."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ import pytest
 
 from pwf.errors import Rejected
 from pwf.protocol.forks import ForkPayload
-from tests.e2e.world import World, lines
+from tests.e2e.home import wait_for
+from tests.e2e.world import PATIENCE_S, World, lines
 
 BUILD = """
 flow = Workflow("{name}", title=lambda ctx: "for " + ctx.input)
@@ -104,3 +105,28 @@ def test_a_run_that_reached_its_limit_goes_on_under_a_higher_one(world: World) -
     assert new["took_over"] == ["count#3"]
     assert world.output(new["run_id"]) == 5
     assert world.view(new["run_id"]).summary.steps == 6
+
+
+TITLED = """
+import time
+from pathlib import Path
+
+flow = Workflow("titled", title=lambda ctx: "release " + ctx.input)
+
+@flow.compute
+def slow(ctx):
+    while not Path({file!r}).exists():
+        time.sleep(0.01)
+
+"""
+
+
+def test_a_run_has_its_title_while_its_first_step_runs(world: World) -> None:
+    file = world.home.project / "let-it-end"
+    world.home.workflow("titled", TITLED.format(file=str(file)))
+    run_id = world.start("titled", "1.4")
+    wait_for(lambda: world.view(run_id).summary.title == "release 1.4", PATIENCE_S)
+    assert world.view(run_id).summary.status == "running"
+    assert "release 1.4" in world.home.run("ls").stdout
+    file.touch()
+    world.finish(run_id)

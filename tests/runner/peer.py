@@ -37,6 +37,7 @@ from pwf.protocol.runner import (
     ReadSecret,
     SecretAnswer,
     StepReply,
+    Titled,
     Value,
     ValueChunk,
     WaitUntil,
@@ -121,7 +122,9 @@ class MemoryRun:
     def receive(self, message: FromRunner) -> StepReply | None:
         """Apply a message; its reply, if it has one."""
         self.received.append(message)
-        if isinstance(message, Publish | Leaving):
+        if isinstance(message, Titled):
+            self.title = message.title
+        if isinstance(message, Publish | Leaving | Titled):
             return None
         if isinstance(message, PutChunk):
             return self._upload(message)
@@ -147,7 +150,6 @@ class MemoryRun:
         assert message.seq == self._seq + 1, f"message {message.seq} after {self._seq}"
         assert message.attempt == self.attempt, f"attempt {message.attempt}, the run is in {self.attempt}"
         self._seq = message.seq
-        self.title = message.title or self.title
         override = self.decide(message)
         if override in ("claim_lost", "refused"):
             self.status = "stale"

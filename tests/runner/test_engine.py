@@ -13,7 +13,7 @@ import pytest
 
 from pwf.errors import NotFound, Rejected
 from pwf.host import kernel_threads
-from pwf.protocol.runner import UPDATES_MAX, Ask, Finish, Leaving, PutChunk, WaitUntil
+from pwf.protocol.runner import UPDATES_MAX, Ask, Finish, Leaving, PutChunk, Titled, WaitUntil
 from pwf.values import canonical, digest
 from pwf.workflow.effects import idempotent
 from pwf.workflow.timing import Retry, seconds
@@ -359,7 +359,7 @@ def test_pinned_files_are_read_by_name_and_unknown_names_are_told() -> None:
     assert "data/a.bin" in run.output[1]
 
 
-def test_a_title_is_made_once_and_sent_with_the_first_transition() -> None:
+def test_a_title_is_made_once_and_sent_before_the_first_step() -> None:
     made: list[int] = []
 
     def title(ctx: Any) -> str:
@@ -369,7 +369,8 @@ def test_a_title_is_made_once_and_sent_with_the_first_transition() -> None:
     flow = chain("a", "b", title=title)
     run = run_inline(flow, memory_run(flow, "me"))
     assert made == [1]
-    assert [finish.title for finish in run.finishes] == ["for me", None]
+    assert isinstance(run.received[0], Titled)
+    assert run.title == "for me"
 
 
 def test_a_title_that_fails_does_not_fail_the_run() -> None:

@@ -20,6 +20,7 @@ from pwf.protocol.runner import WAITING_MARKER
 from tests.sim import deaths
 from tests.sim.blame import Blame
 from tests.sim.endings import Endings
+from tests.sim.forks import Forks
 from tests.sim.holds import Holds
 from tests.sim.ledger import Ledger
 from tests.sim.model import DIED, ENDS, RunModel, path_fault
@@ -37,7 +38,8 @@ SPINS_MAX = 12_000  # points of the store in one minute; busy seeds stay below a
 
 _RUN = """SELECT r.run_id, r.workflow, r.status, r.hold, r.node, r.visit, r.attempts, r.pause_requested, r.output,
   r.output_digest, e.revision, e.generation, e.lease_token, q.state, q.due_elapsed_ms, p.state, p.generation,
-  (SELECT count(*) FROM requests WHERE run_id = r.run_id AND status = 'pending'), r.daemon_deaths
+  (SELECT count(*) FROM requests WHERE run_id = r.run_id AND status = 'pending'), r.daemon_deaths,
+  r.max_steps
 FROM runs r JOIN entities e ON e.entity_no = r.run_no LEFT JOIN run_queue q ON q.run_no = r.run_no
 LEFT JOIN runners p ON p.entity_no = r.run_no WHERE r.run_id = ?"""
 _STANDINGS = """SELECT coalesce('run:' || r.run_id, e.kind || iif(e.name = '', '', ':' || e.name)), e.revision,
@@ -61,6 +63,7 @@ class Auditor:
         self.ledger = Ledger(self, world.outside)
         self.waits = Waits(self, world)
         self.questions = Questions(self, world)
+        self.forks = Forks(self)
         self.holds = Holds(self)
         self.said = Said(self, world)
         self.promises = Promises(self)
@@ -183,6 +186,8 @@ class Auditor:
             self.check(same or not ended, f"run {run_id} ended as {old.status} and never changes: {new}")
             begun = old.pause_requested and new.pause_requested and new.attempts > old.attempts
             self.check(not begun, f"a pause takes effect at the next boundary: {old} -> {new}")
+        else:
+            self.forks.look(new)
         self.runs[run_id] = new
         status = SHOWN_AS.get(new.hold, "held") if new.hold is not None else new.status
         self._seen[run_id, new.revision] = (status, new.node, new.hold)
@@ -193,7 +198,7 @@ class Auditor:
         self.questions.look(new, attempts)
         self.endings.look(new, attempts)
         self.blame.look(old, new, attempts)
-        fault = path_fault(self._world.models[new.workflow], new, attempts)
+        fault = path_fault(self._world.models[new.workflow], new, attempts, self.forks.begins.get(run_id))
         self.check(fault is None, f"run {run_id} goes only where its graph leads: {fault}; {attempts}")
         self._deaths_happened(new, attempts)
         if new.status == "cancelled":
@@ -214,7 +219,7 @@ class Auditor:
         nodes = self._world.models[run.workflow].nodes
         dead = [process for process in self._world.machine.everyone() if process.died]
         for _, node, _, status, _, generation, code in attempts:
-            if code != DIED or status not in ("failed", "unknown"):
+            if not generation or code != DIED or status not in ("failed", "unknown"):
                 continue
             marker = f":{run.run_id}:{generation}"
             if nodes[node].effect in (

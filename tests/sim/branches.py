@@ -118,6 +118,11 @@ BRANCHES = (
     Branch("a run has no progress", END + "_go_on", "detail = f"),
     # --- what people say ---
     Branch("a repeat gets its refusal again", "pwf.store.once:_again", "body = msgspec.json.decode("),
+    Branch("a retry is asked for while it goes on", "pwf.store.fork:_going_on", "return RunStarted("),
+    Branch("a fork would repeat an effect", "pwf.store.fork:_repeated", "raise Rejected("),
+    Branch("a fork would take over a person's answer", "pwf.store.fork:_refuse_answers", "raise Rejected("),
+    Branch("a fork is asked for a visit that was taken over", "pwf.store.fork:_at_visit", "raise Rejected("),
+    Branch("a run goes on after its last step", "pwf.store.fork:_where_it_failed", "return fork, Ended("),
     Branch("a restart is asked twice", "pwf.store.restart:_existing", "return RunStarted("),
     Branch("a restart of what was restarted, and has ended", "pwf.store.restart:_existing", "how = f"),
     Branch(

@@ -35,6 +35,7 @@ OPERATIONS = (
     ("answer", 5),
     ("recover", 3),
     ("restart", 1),
+    ("fork", 1),
     ("look", 2),
     ("again", 1),
     ("wait", 1),
@@ -165,6 +166,23 @@ class SimClient:
             return
         revision = seen.summary.revision if self._chance.random() < 0.9 else None
         request = self.request("run.restart", {}, run_id, expected_revision=revision)
+        self._sent.append(request)
+        await self.send(request)
+
+    async def _fork(self) -> None:
+        """A retry, or a fork from any node; mostly of an ended run."""
+        run_id = self._any_run(ended=self._chance.random() < 0.8)
+        if run_id is None:
+            return
+        payload: dict[str, Any] = {}
+        if self._chance.random() < 0.5:
+            workflow = self._world.auditor.runs[run_id].workflow
+            payload["node"] = self._chance.choice(sorted(self._world.models[workflow].nodes))
+        for name, value in (("repeat_effects", True), ("keep_answers", True), ("max_steps", 200)):
+            if self._chance.random() < 0.5:
+                payload[name] = value
+        payload["code"] = self._chance.choice(["current", "stored"])
+        request = self.request("run.fork", payload, run_id)
         self._sent.append(request)
         await self.send(request)
 

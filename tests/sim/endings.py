@@ -14,7 +14,7 @@ from tests.sim.model import DIED, ENDS, RunModel
 
 _CUSTODY = "SELECT r.run_id, p.generation FROM runners p JOIN runs r ON r.run_no = p.entity_no"
 NEVER_MS = 2**62
-_OF_TREE = "SELECT run_id FROM runs WHERE restarted_from = ?1 OR restart_root = ?1"
+_OF_TREE = "SELECT run_id FROM runs WHERE ?1 IN (restarted_from, restart_root, forked_from, tree_root)"
 
 
 class Endings:
@@ -54,6 +54,8 @@ class Endings:
         if run.status in ENDS:
             self._ended_wall_ms.setdefault(run.run_id, self._auditor.waits.earliest_wall_ms())
         for number, node, _, status, _, generation, code in attempts[-3:]:
+            if generation == 0:
+                continue  # taken over from another run
             decided = status == "timed_out" or (status == "failed" and code == DIED)
             if not decided or (run.run_id, number) in self._over:
                 continue

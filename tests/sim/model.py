@@ -35,18 +35,27 @@ class RunModel(NamedTuple):
     runner_generation: int | None
     requests_open: int
     deaths: int
+    max_steps: int | None = None  # in place of the workflow's
 
 
-def path_fault(model: WorkflowModel, run: RunModel, attempts: list[tuple[Any, ...]]) -> str | None:
-    """Walk the attempts along the graph; what is wrong with them, or None."""
-    position: str | None = model.start
-    visits = {model.start: 1}
-    failures, steps = 0, 1
+def path_fault(
+    model: WorkflowModel,
+    run: RunModel,
+    attempts: list[tuple[Any, ...]],
+    begins: tuple[str, dict[str, int]] | None = None,
+) -> str | None:
+    """Walk the attempts along the graph; what is wrong with them, or None. `begins`: a fork's node, and its visits."""
+    position: str | None
+    position, visits = (model.start, {model.start: 1}) if begins is None else (begins[0], dict(begins[1]))
+    failures, steps = 0, sum(visits.values())
+    limit = run.max_steps or model.max_steps
     completed: set[tuple[str, int]] = set()
     ended: str | None = None
-    for number, (attempt, node, visit, status, output, _generation, code) in enumerate(attempts, 1):
+    for number, (attempt, node, visit, status, output, generation, code) in enumerate(attempts, 1):
         if attempt != number:
             return f"attempt {attempt} is not number {number}"
+        if generation == 0:
+            continue  # taken over: `Forks` has looked at it
         if position is None:
             return f"attempt {attempt} began after the end"
         if (node, visit) != (position, visits[position]):
@@ -67,7 +76,7 @@ def path_fault(model: WorkflowModel, run: RunModel, attempts: list[tuple[Any, ..
                 continue
         following = spec.follow(status, _value(output))
         ended = status
-        if following is None or following is NO_WAY or steps >= model.max_steps:
+        if following is None or following is NO_WAY or steps >= limit:
             if following is not None:
                 ended = "failed"
             position = None

@@ -16,6 +16,7 @@ from tests.sim.said import compact
 EVENT_OF = {
     "run.start": ("started",),
     "run.restart": ("started",),
+    "run.fork": ("started",),
     "run.pause": ("paused",),
     "run.resume": ("resumed",),
     "run.cancel": ("cancelled",),
@@ -48,7 +49,7 @@ class Promises:
         self._states.setdefault(request.request_id, set()).add(
             ("", None) if run is None else (run.status, run.hold)
         )
-        if request.operation == "run.restart" and request.request_id not in self._over:
+        if request.operation in ("run.restart", "run.fork") and request.request_id not in self._over:
             runs = self._auditor.runs.values()
             self._over[request.request_id] = frozenset(one.run_id for one in runs if one.status in ENDED)
 
@@ -61,7 +62,7 @@ class Promises:
         self._predict(request, response, code)
         if outcome not in ("accepted", "adopted"):
             return
-        if request.operation in ("run.start", "run.restart"):
+        if request.operation in ("run.start", "run.restart", "run.fork"):
             self._started(request, result)
         elif request.operation == "run.cancel":
             self._ended[result["run_id"]] = "cancelled"
@@ -74,7 +75,7 @@ class Promises:
         run_id = result.get("run_id")
         if outcome == "accepted" and response.revision is not None and run_id is not None:
             expected = request.expected_revision
-            if expected is not None and request.operation != "run.restart":
+            if expected is not None and request.operation not in ("run.restart", "run.fork"):
                 counted = response.revision == expected + 1
                 self._auditor.check(counted, f"{request} is done at the revision that was seen: {response}")
             self._events[run_id, response.revision] = EVENT_OF[request.operation]
@@ -108,6 +109,8 @@ class Promises:
             self._auditor.waits.starts_at(run_id, payload.get("at_ms", 0))
             wanted = payload.get("run_id", run_id)
             self._auditor.check(wanted == run_id, f"a start has the id that it asked for: {run_id}")
+        elif request.operation == "run.fork":
+            self._auditor.forks.told(request, result, self._over[request.request_id])
         elif not self._auditor.pruned & {run_id, request.run_id}:
             self._restarted(request, result)
 

@@ -247,7 +247,7 @@ class SimRunner:
         observe = launch.observe
         while True:
             node: NodeModel = self._model.nodes[self._node]
-            pure = KINDS[node.kind].pure and self._steps < self._model.max_steps
+            pure = KINDS[node.kind].pure and self._steps < launch.graph.max_steps
             if not (self._drain() if pure else await self._settle()):
                 return
             end: Ended | None = None

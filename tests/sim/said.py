@@ -18,6 +18,8 @@ from tests.sim.workload import NodeModel
 
 _REQUEST = """SELECT q.request_id, q.answer, q.answer_digest, q.answered_by FROM requests q
 WHERE q.run_id = ? AND q.attempt = ? AND q.status = 'settled'"""
+_ADOPTED = """SELECT r.forked_from, a.adopted FROM attempts a JOIN runs r USING (run_no)
+WHERE r.run_id = ? AND a.attempt = ? AND a.adopted IS NOT NULL"""
 _INPUT = "SELECT input, input_digest FROM runs WHERE run_id = ?"
 
 
@@ -72,7 +74,11 @@ class Said:
             data = self._stored.get(key)
             if status == "completed" and data is None:
                 data = self.bytes_of(output, name)
-                self._check_origin(key, nodes[node], generation, data)
+                if generation == 0:
+                    taken = self._taken_over(key)
+                    self._auditor.check(data == taken, f"{key} is what was taken over: {data!r} {taken!r}")
+                else:
+                    self._check_origin(key, nodes[node], generation, data)
                 self._stored[key] = data or b""
             elif status == "completed" and name is None:
                 self._auditor.check(output == data, f"the output of {key} never changes: {output!r}")
@@ -82,6 +88,11 @@ class Said:
             last = whole[-1][4] if whole else None
             self._auditor.check(output == last, f"{run} ends with the output of its last step: {last!r}")
         return whole
+
+    def _taken_over(self, key: tuple[str, int]) -> bytes | None:
+        """What the run that this was forked from has stored there; None where it is another's own."""
+        rows = self._auditor.rows(_ADOPTED, *key)
+        return self._stored.get(rows[0]) if rows else None
 
     def _check_origin(
         self, key: tuple[str, int], node: NodeModel, generation: int, data: bytes | None

@@ -432,3 +432,36 @@ def test_cancel_of_an_effect_that_waits_to_be_observed_leaves_it_ambiguous(world
     runner.gone()
     world.cancel(runner.run_id)
     assert world.effects(runner.run_id) == [("send", 1, "ambiguous", 1)]
+
+
+# --- observations, as people see them -------------------------------------------------------------------------
+
+
+def observing(world):
+    """An attempt that begins with a look at what became of the one before."""
+    runner = world.run(send(OBSERVED))
+    runner.gone()
+    return world.launch()
+
+
+def observed(world, run_id):
+    return [(step.status, step.observed) for step in world.view(run_id).steps]
+
+
+def test_an_attempt_that_only_observed_is_told_as_that(world):
+    runner = observing(world)
+    assert observed(world, runner.run_id) == [("unknown", False), ("active", True)]
+    runner.finish("sent", settled="applied", observed=True, to="report")
+    assert observed(world, runner.run_id)[:2] == [("unknown", False), ("completed", True)]
+
+
+def test_an_attempt_that_ran_after_its_observation_is_a_try(world):
+    runner = observing(world)
+    runner.finish("sent", settled="applied", to="report")
+    assert observed(world, runner.run_id)[1] == ("completed", False)
+
+
+def test_an_observation_that_was_interrupted_was_one(world):
+    runner = observing(world)
+    runner.gone()
+    assert observed(world, runner.run_id)[1][1] is True

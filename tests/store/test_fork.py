@@ -145,7 +145,7 @@ def answered(world):
 
 def test_an_answer_is_taken_over_only_where_a_person_says_so(world):
     run_id = answered(world)
-    with pytest.raises(Rejected, match=f"answered q for run {run_id}") as caught:
+    with pytest.raises(Rejected, match=f"q was answered for run {run_id}") as caught:
         look(world, run_id)
     assert f"pwf fork {run_id} --from q" in caught.value.hint
     assert f"pwf retry {run_id} --keep-answers" in caught.value.hint

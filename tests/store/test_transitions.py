@@ -4,6 +4,7 @@ import msgspec
 import pytest
 
 from pwf.protocol.runner import Ask, Finish, Value, WaitUntil
+from pwf.store.runners import PublishUpdates, publish_updates
 from pwf.store.values import PutValueChunk, put_chunk
 from pwf.values import digest
 from tests.store.world import IDEMPOTENT, MANUAL, error, graph, linear, node, retry, value
@@ -195,7 +196,7 @@ def test_a_repeat_with_other_content_is_refused_and_changes_nothing(world):
     for other in (
         msgspec.structs.replace(first, output=value(2)),
         msgspec.structs.replace(first, outcome="failed", output=None, error=error("no")),
-        msgspec.structs.replace(first, title="another"),
+        msgspec.structs.replace(first, active_ms=7),
         WaitUntil(seq=first.seq, attempt=first.attempt, delay_ms=1),
     ):
         reply, after = runner.apply([other, runner.finished(2, to="c")]).replies
@@ -380,7 +381,8 @@ def test_the_past_has_the_latest_result_and_the_latest_output_of_each_node(world
 
 def test_a_title_is_kept_and_bounded(world):
     runner = world.run(linear(1))
-    runner.finish(title="t" * 500)
+    command = PublishUpdates(fence=runner.fence, updates=(), title="t" * 500)
+    world.do(publish_updates, command)
     title = world.view(runner.run_id).summary.title
     assert len(title) == 200
     assert title.endswith("t… (500 characters)")

@@ -44,6 +44,7 @@ from pwf.protocol.runner import (
     Sequenced,
     StepError,
     StepReply,
+    Titled,
     WaitUntil,
     decode_from_runner,
     encode_line,
@@ -399,18 +400,21 @@ class RunSupervisor:
         replies: list[StepReply] = []
         steps: list[Sequenced] = []
         updates: list[Publish] = []
+        title: str | None = None
         for message in messages:
             if isinstance(message, Finish | Ask | WaitUntil):
                 steps.append(message)
             elif isinstance(message, Publish):
                 updates.append(message)
+            elif isinstance(message, Titled):
+                title = message.title
             elif isinstance(message, PutChunk):
                 self._calls_wanted = True
                 replies += await self._apply(steps)  # in order: a chunk may belong to a later step
                 steps = []
                 replies += await self._put(message)
-        if updates and self._current is not None:
-            published = PublishUpdates(fence=self._fence, updates=tuple(updates))
+        if (updates or title is not None) and self._current is not None:
+            published = PublishUpdates(fence=self._fence, updates=tuple(updates), title=title)
             dropped = await self._write(publish_updates, published)
             if dropped:
                 self._world.log.warning("updates.dropped", run_id=self._fence.run_id, count=dropped)
