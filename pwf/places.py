@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -88,4 +87,6 @@ def _socket(wanted: Path, home: Path) -> Path:
 
 
 def _short(home: Path) -> str:
+    import hashlib  # OpenSSL takes its time to load, and few homes need this
+
     return hashlib.sha256(os.fsencode(home)).hexdigest()[:16]

@@ -7,7 +7,6 @@ text). Digests are SHA-256 of the canonical bytes, as lower-case hex.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 from collections.abc import Sequence
@@ -90,6 +89,8 @@ def parse(text: bytes | str, *, what: str = "value") -> Any:
 
 def digest(data: bytes) -> str:
     """SHA-256 as lower-case hex."""
+    import hashlib  # OpenSSL takes its time to load, and many commands need no digest
+
     return hashlib.sha256(data).hexdigest()
 
 

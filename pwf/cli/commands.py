@@ -7,8 +7,11 @@ that every command pays only for what it uses.
 from __future__ import annotations
 
 import argparse
+import contextlib
+import os
 import sys
 from collections.abc import Callable
+from functools import cache
 from typing import TYPE_CHECKING, NoReturn
 
 from pwf.cli.out import Out, UsageError
@@ -16,6 +19,7 @@ from pwf.cli.out import Out, UsageError
 if TYPE_CHECKING:
     from pwf.client.sync import SyncClient
 
+COLUMNS = 80  # where nobody says
 Run = Callable[[argparse.Namespace, Out], int]
 
 
@@ -26,12 +30,29 @@ class Parser(argparse.ArgumentParser):
         raise UsageError(message, hint=f"{self.prog} --help")
 
 
+class Help(argparse.RawDescriptionHelpFormatter):
+    """As wide as the terminal. argparse makes one for each option that is declared, and asks `shutil` how wide."""
+
+    def __init__(self, prog: str) -> None:
+        super().__init__(prog, width=_columns() - 2)
+
+
+@cache
+def _columns() -> int:
+    typed = os.environ.get("COLUMNS", "")
+    if typed.isdecimal() and int(typed) > 0:
+        return int(typed)
+    with contextlib.suppress(OSError):
+        return os.get_terminal_size(1).columns or COLUMNS
+    return COLUMNS
+
+
 class Commands:
     """The table of commands, in the order of `pwf --help`."""
 
-    def __init__(self, subparsers: argparse._SubParsersAction[Parser], root: Parser) -> None:
+    def __init__(self, subparsers: argparse._SubParsersAction[Parser], whole: Callable[[], Parser]) -> None:
         self._subparsers = subparsers
-        self.root = root  # the parser of the whole line
+        self.whole = whole  # makes the parser of the whole line
 
     def add(self, name: str, run: Run, help: str, *, example: str, more: str = "") -> Parser:
         """Declare one command. `example` is shown by --help as it can be typed."""
@@ -40,7 +61,7 @@ class Commands:
             help=help,
             description=_sentence(help) + (f"\n\n{more}" if more else ""),
             epilog=_examples(example),
-            formatter_class=argparse.RawDescriptionHelpFormatter,
+            formatter_class=Help,
             allow_abbrev=False,
         )
         parser.add_argument(
@@ -59,13 +80,13 @@ class Commands:
             help=help,
             description=_sentence(help),
             epilog=_examples(example),
-            formatter_class=argparse.RawDescriptionHelpFormatter,
+            formatter_class=Help,
             allow_abbrev=False,
         )
         inner: argparse._SubParsersAction[Parser] = parser.add_subparsers(
-            dest="inner", metavar="COMMAND", required=True
+            dest="inner", metavar="COMMAND", required=True, prog=parser.prog
         )
-        return Commands(inner, self.root)
+        return Commands(inner, self.whole)
 
 
 FOLDER_OPTION = ("-C", "--folder")  # before or after the command

@@ -7,7 +7,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import functools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from pwf.cli import exits
@@ -39,7 +39,7 @@ class Words(NamedTuple):
 def add(commands: Commands) -> None:
     parser = commands.add(
         "completion",
-        functools.partial(completion, commands.root),
+        functools.partial(completion, commands.whole),
         "print a script that completes commands in a shell",
         example="pwf completion bash > ~/.local/share/bash-completion/completions/pwf\n"
         'pwf completion zsh > "${fpath[1]}/_pwf"\npwf completion fish > ~/.config/fish/completions/pwf.fish',
@@ -61,13 +61,13 @@ def version(options: argparse.Namespace, out: Out) -> int:
     return exits.OK
 
 
-def completion(root: Parser, options: argparse.Namespace, out: Out) -> int:
+def completion(whole: Callable[[], Parser], options: argparse.Namespace, out: Out) -> int:
     if options.list is not None:
         _print_found(options.list, out)
         return exits.OK
     if options.shell is None:
         raise UsageError("SHELL is missing", hint="pwf completion bash, zsh or fish")
-    words = list(_words(root, ()))
+    words = list(_words(whole(), ()))
     script = {"bash": _bash, "zsh": _zsh, "fish": _fish}[options.shell](words)
     if out.as_json:
         out.emit({"shell": options.shell, "script": script})

@@ -43,7 +43,7 @@ def add(commands: Commands) -> None:
         help="only these; may be repeated",
     )
     parser.add_argument("--limit", metavar="N", type=page_limit, default=100, help="at most so many (100)")
-    inner = Commands(parser.add_subparsers(dest="inner", metavar="[COMMAND]", required=False), commands.root)
+    inner = Commands(parser.add_subparsers(dest="inner", metavar="[COMMAND]", required=False), commands.whole)
     parser = inner.add(
         "show", show, "show all that is known of one effect", example="pwf effects show 3kq:pay:1"
     )

@@ -9,13 +9,35 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import importlib
 import os
 import sys
 
 from pwf.cli import exits
-from pwf.cli.commands import FOLDER_OPTION, Commands, Parser, command_names
+from pwf.cli.commands import FOLDER_OPTION, Commands, Help, Parser
 from pwf.cli.out import Out, UsageError, print_error
 from pwf.errors import PwfError
+
+#: The modules of this package that declare commands, with the names of these, in the order of `pwf --help`.
+FAMILIES = {
+    "run": ("run",),
+    "watch": ("watch", "wait"),
+    "look": ("ls", "show", "explain", "events"),
+    "step": ("output",),
+    "control": ("pause", "resume", "cancel", "restart"),
+    "fork": ("retry", "fork"),
+    "requests": ("requests", "answer", "submit"),
+    "effects": ("effects", "recover"),
+    "workflows": ("workflows", "check", "graph"),
+    "crashlab": ("crashlab",),
+    "daemon": ("daemon", "start", "stop"),
+    "service": ("service",),
+    "logs": ("logs",),
+    "status": ("status",),
+    "state": ("state",),
+    "doctor": ("doctor",),
+    "completion": ("completion", "version"),
+}
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -39,60 +61,25 @@ def main(argv: list[str] | None = None) -> int:
         return exits.PIPE_CLOSED
 
 
-def build_parser() -> Parser:
-    """The whole command line; also what completion scripts are generated from."""
-    from pwf.cli import (
-        completion,
-        control,
-        crashlab,
-        daemon,
-        doctor,
-        effects,
-        fork,
-        logs,
-        look,
-        requests,
-        run,
-        service,
-        state,
-        status,
-        step,
-        watch,
-        workflows,
-    )
-
+def build_parser(command: str | None = None) -> Parser:
+    """The whole command line, which completion scripts are generated from, too; or what of it one command needs."""
     parser = Parser(
         prog="pwf",
         description="Durable workflows for people and agents.",
         epilog="example:\n  pwf run hello --set name=Ada\n\nEvery command has --help and --json.",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=Help,
         allow_abbrev=False,
     )
     parser.add_argument("--version", action="store_true", help="print the version and exit")
     parser.add_argument("--json", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument(*FOLDER_OPTION, metavar="DIR", help="act as if typed in DIR")
-    subparsers: argparse._SubParsersAction[Parser] = parser.add_subparsers(dest="command", metavar="COMMAND")
-    commands = Commands(subparsers, parser)
-    for family in (
-        run,
-        watch,
-        look,
-        step,
-        control,
-        fork,
-        requests,
-        effects,
-        workflows,
-        crashlab,
-        daemon,
-        service,
-        logs,
-        status,
-        state,
-        doctor,
-        completion,
-    ):
-        family.add(commands)
+    subparsers: argparse._SubParsersAction[Parser] = parser.add_subparsers(
+        dest="command", metavar="COMMAND", prog=parser.prog
+    )
+    commands = Commands(subparsers, build_parser)
+    for family, names in FAMILIES.items():
+        if command is None or command in names:
+            importlib.import_module(f"pwf.cli.{family}").add(commands)
     return parser
 
 
@@ -113,8 +100,7 @@ def _with_negative_times(words: list[str]) -> list[str]:
 
 def _run(words: list[str]) -> int:
     words = _with_negative_times(words)
-    parser = build_parser()
-    _check_command(words, parser)
+    parser = build_parser(_command_of(words))
     options, unknown = parser.parse_known_args(words)
     if unknown:
         command = f"pwf {options.command}" if options.command else "pwf"
@@ -153,15 +139,15 @@ def _in_folder(folder: str | None) -> contextlib.AbstractContextManager[object]:
     return contextlib.chdir(folder)
 
 
-def _check_command(words: list[str], parser: Parser) -> None:
-    """Answer an unknown command with the nearest one, where argparse would list them all."""
+def _command_of(words: list[str]) -> str | None:
+    """The command that is typed. An unknown one is answered with the nearest, where argparse would list them all."""
     not_folders = (
         word for before, word in zip(["", *words], words, strict=False) if before not in FOLDER_OPTION
     )
     name = next((word for word in not_folders if not word.startswith("-")), None)
-    known = command_names(parser)
+    known = [command for names in FAMILIES.values() for command in names]
     if name is None or name in known:
-        return
+        return name
     import difflib
 
     near = difflib.get_close_matches(name, known, n=1)

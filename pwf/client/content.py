@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
-
 from pwf.errors import ProtocolError
 from pwf.protocol.operations import Content
 from pwf.protocol.runner import Value
+from pwf.values import digest
 
 
 def inline_bytes(value: Value) -> bytes | None:
@@ -40,7 +39,7 @@ class ValueReader:
     def data(self) -> bytes:
         """The whole value, verified."""
         data = b"".join(self._parts)
-        if hashlib.sha256(data).hexdigest() != self.digest:
+        if digest(data) != self.digest:
             raise ProtocolError(
                 f"the value's bytes do not match its digest {self.digest}", hint="pwf state verify"
             )

@@ -6,7 +6,6 @@ Sources: proc(5), prctl(2), pidfd_open(2), pidfd_send_signal(2), unix(7).
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import errno
 import functools
 import io
@@ -18,10 +17,14 @@ import struct
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pwf.errors import Unavailable
 from pwf.host.identity import Bearer, Identity, Process
 from pwf.host.linux_environ import read_variable, stat_fields
+
+if TYPE_CHECKING:
+    import ctypes
 
 SAFE_TO_FORK = True
 SAFE_TO_KEEP = True  # a process after a run: what the run has left in it can be seen
@@ -286,18 +289,24 @@ def kill_identity(identity: Identity, signum: int = signal.SIGKILL) -> bool:
 
 @functools.cache
 def _libc() -> ctypes.CDLL:
+    import ctypes  # it takes its time to load, and commands need none of this
+
     return ctypes.CDLL(None, use_errno=True)
 
 
 def set_subreaper() -> None:
     """From now on orphaned descendants of this process become its children."""
     if _libc().prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
+        import ctypes
+
         code = ctypes.get_errno()
         raise OSError(code, os.strerror(code))
 
 
 def is_subreaper() -> bool:
     """Whether orphaned descendants come to this process."""
+    import ctypes
+
     value = ctypes.c_int(0)
     return _libc().prctl(_PR_GET_CHILD_SUBREAPER, ctypes.byref(value), 0, 0, 0) == 0 and value.value == 1
 

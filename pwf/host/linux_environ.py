@@ -6,7 +6,6 @@ instant, and a forked process that never calls exec shows its parent's.
 
 from __future__ import annotations
 
-import ctypes
 import os
 import time
 from pathlib import Path
@@ -142,6 +141,8 @@ class ReservedVariable:
         data = os.fsencode(value)
         if len(data) > self._room:
             return False
+        import ctypes
+
         ctypes.memmove(self._address, data.ljust(self._room, b"\0"), self._room)
         return True
 
@@ -150,6 +151,8 @@ class ReservedVariable:
         text = Path("/proc/self/stat").read_bytes()
         fields = stat_fields(text)
         start, end = int(fields[_STAT_ENV_START]), int(fields[_STAT_ENV_END])
+        import ctypes  # as in `linux`: commands need none of this
+
         data = b"\0" + ctypes.string_at(start, end - start) if start and end > start else b""
         found = data.find(b"\0" + head)
         if found < 0:

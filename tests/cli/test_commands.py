@@ -16,7 +16,7 @@ import pytest
 from pwf.cli import exits
 from pwf.cli.commands import command_names
 from pwf.cli.effects import STATUSES
-from pwf.cli.main import build_parser, main
+from pwf.cli.main import FAMILIES, build_parser, main
 from pwf.errors import (
     Conflict,
     GraphError,
@@ -71,6 +71,15 @@ def test_every_command_has_help_with_an_example_and_json(
     assert caught.value.code == 0
     assert re.search(r"examples?:\n  pwf " + " ".join(words), shown)
     assert "--json" in shown
+
+
+def test_a_module_that_declares_commands_has_its_row_with_their_names() -> None:
+    for family, names in FAMILIES.items():
+        assert tuple(command_names(build_parser(names[0]))) == names, family
+    declaring = [
+        path.stem for path in (ROOT / "pwf" / "cli").glob("*.py") if "\ndef add(" in path.read_text()
+    ]
+    assert sorted(declaring) == sorted(FAMILIES)
 
 
 def test_every_command_of_the_issue_exists() -> None:

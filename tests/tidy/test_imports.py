@@ -184,6 +184,11 @@ def test_every_room_says_what_it_owns_and_knows() -> None:
             "import pwf.runner.spawn.template, pwf.runner.base.updates, pwf.runner.kinds.command",
             {"threading", "logging", "random", "subprocess"},  # which have work to do in each fork
         ),
+        (  # what a short command needs before it has spoken to the daemon
+            "import pwf.client.sync; from pwf.cli.main import build_parser; build_parser('status')",
+            {"trio", "anyio", "rich", "apsw", "asyncio", "ctypes", "hashlib", "shutil", "pwf.cli.run"}
+            | PSUTIL,
+        ),
         ("import pwf.actors.daemon", {"pwf.workflow", "pwf.runner", "rich"} | PSUTIL),
     ],
 )
