@@ -180,7 +180,7 @@ def _summary(report: Report, out: Out) -> None:
     again = list(dict.fromkeys(step.node for step in report.steps if step.ran_again))
     effects = [step for step in report.steps if step.effect_again]
     idempotent = list(dict.fromkeys(step.node for step in effects if step.effect == "idempotent"))
-    manual = list(dict.fromkeys(step.node for step in effects if step.effect == "manual"))
+    manual = list(dict.fromkeys(step.node for step in effects if step.effect in ("manual", "parts")))
     lost = [one.node for one in report.findings if one.code in ("decision_lost", "asked_again")]
     stuck = [one.node for one in report.findings if one.code in ("does_not_move", "never_ends")]
     out.print(f"steps that ran again           {_names(again)}")
@@ -215,7 +215,8 @@ def _say_stood_in(stood_in: tuple[StoodIn, ...], out: Out) -> None:
     unknown = []
     if any(one.mode == "idempotent" for one in stood_in):
         unknown.append("whether what is declared idempotent is")
-    if any(one.mode == "manual" and not one.observe for one in stood_in) and not unknown:
+    silent = ("manual", "parts")
+    if any(one.mode in silent and not one.observe for one in stood_in) and not unknown:
         unknown.append("what these steps do outside")
     if observes:
         unknown.append("whether observe tells the truth")

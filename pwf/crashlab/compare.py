@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import msgspec
 
 from pwf.crashlab.observe import Key, LabRun, as_json
 from pwf.crashlab.report import Findings
-from pwf.protocol.graph import WorkflowGraph
+from pwf.protocol.effects import read_effect_key
+from pwf.protocol.graph import NodeSpec, WorkflowGraph
 from pwf.protocol.kinds import KINDS
 
 SHOWN_MAX = 120
@@ -159,13 +161,29 @@ def _judge_end(run: LabRun, base: Baseline, findings: Findings) -> None:
             findings.add("fault", "committed_twice", step, message, same=f"{step} {visit}", after=after)
 
 
+def has_repeated(run: LabRun, base: Baseline, key: Key, modes: Mapping[str, str] | None = None) -> bool:
+    """Whether an effect of a visit happened more often than without a crash. `modes`: only of those that are manual."""
+    return any(
+        run.effects[one] > base.first.effects[one]
+        for one in run.effects_of(key)
+        if modes is None or not one[2] or modes.get(one[2]) == "manual"
+    )
+
+
+def part_modes(run: LabRun, key: Key) -> dict[str, str]:
+    """part -> mode, of the effects that a visit made in mid-step."""
+    found = () if run.view is None else run.view.effects
+    parts = {read_effect_key(one.effect_key)[3]: one.mode for one in found if (one.node, one.visit) == key}
+    return {part: mode for part, mode in parts.items() if part}
+
+
 def _judge_outputs(run: LabRun, base: Baseline, graph: WorkflowGraph, findings: Findings) -> None:
     for key, output in run.outputs.items():
         expected = base.output(key)
         facts = KINDS[graph.node(key[0]).kind]
         if expected is None or expected == output or facts.parks:
             continue
-        if facts.has_effect and run.effects[key] > base.first.effects[key]:
+        if facts.has_effect and has_repeated(run, base, key):
             continue  # it ran again, and may well say something else: what it did outside is compared
         findings.add(
             "fault",
@@ -182,16 +200,15 @@ def _judge_outputs(run: LabRun, base: Baseline, graph: WorkflowGraph, findings: 
 def _judge_effects(run: LabRun, base: Baseline, graph: WorkflowGraph, findings: Findings) -> None:
     assert run.view is not None
     for effect in run.view.effects:
-        key = (effect.node, effect.visit)
-        if effect.fingerprint is not None:
-            continue  # one of several, whose own times were not counted
+        key = (effect.node, effect.visit, read_effect_key(effect.effect_key)[3])
+        name = repr(effect.node) + (f" ({key[2]!r})" if key[2] else "")
         times, after = run.effects[key], run.crash.words
         if effect.mode == "manual" and times > max(1, base.first.effects[key]):
             findings.add(
                 "fault",
                 "effect_repeated",
                 effect.node,
-                f"the manual effect of {effect.node!r} would happen {times} times: its observe said that it had "
+                f"the manual effect of {name} would happen {times} times: its observe said that it had "
                 "not happened",
                 same=effect.node,
                 hint="let observe read the outside system itself, by ctx.effect_key",
@@ -202,7 +219,7 @@ def _judge_effects(run: LabRun, base: Baseline, graph: WorkflowGraph, findings: 
                 "fault",
                 "effect_lost",
                 effect.node,
-                f"the effect of {effect.node!r} never happened, and counts as applied: its observe said so",
+                f"the effect of {name} never happened, and counts as applied: its observe said so",
                 hint="let observe answer applied() only for what carries this ctx.effect_key",
                 after=after,
             )
@@ -210,22 +227,33 @@ def _judge_effects(run: LabRun, base: Baseline, graph: WorkflowGraph, findings: 
 
 def _judge_people(run: LabRun, graph: WorkflowGraph, findings: Findings) -> None:
     for parked in run.parked:
-        spec = graph.node(parked.node) if parked.node else None
         if parked.hold == "effect_ambiguous":
-            blind = spec is None or spec.effect is None or not spec.effect.observable
+            why, hint = _why_unknown(graph.node(parked.node) if parked.node else None)
             findings.add(
                 "person",
                 "needs_person",
                 parked.node,
                 f"after a crash around {parked.node!r} its run is held as effect_ambiguous until a person says what "
-                "happened" + (", since it declares no observe" if blind else ": observe could not tell"),
-                hint="declare manual(…, observe=…), which reads the outside system" if blind else "",
+                f"happened{why}",
+                hint=hint,
                 after=run.crash.words,
             )
         else:
             message = f"after a crash the run is held as {parked.hold}: {parked.reason}"
             same = f"{parked.node} {parked.hold}"
             findings.add("fault", "held", parked.node, message, same=same, after=run.crash.words)
+
+
+def _why_unknown(node: NodeSpec | None) -> tuple[str, str]:
+    """Why nobody could tell, and what to do about it."""
+    if node is not None and node.effect is not None and node.effect.observable:
+        return ": observe could not tell", ""
+    if node is not None and node.effect is not None and node.effect.mode == "parts":
+        return (
+            ", since an effect of it has no observe",
+            "give ctx.effect(…, observe=…), which reads the outside system",
+        )
+    return ", since it declares no observe", "declare manual(…, observe=…), which reads the outside system"
 
 
 def _judge_decisions(run: LabRun, findings: Findings) -> None:

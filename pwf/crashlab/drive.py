@@ -16,8 +16,8 @@ from pwf.crashlab.home import ScratchHome
 from pwf.crashlab.observe import LabRun, Parked, look_back
 from pwf.crashlab.samples import stray
 from pwf.errors import Conflict, InvalidAnswer, NotFound, Rejected
-from pwf.protocol.crashlab import LabPlan, LabRecord, decode_record, encode_plan
-from pwf.protocol.effects import ResolvePayload
+from pwf.protocol.crashlab import PART_PHASES, LabPlan, LabRecord, decode_record, encode_plan
+from pwf.protocol.effects import ResolvePayload, read_effect_key
 from pwf.protocol.graph import WorkflowGraph
 from pwf.protocol.kinds import REQUESTS
 from pwf.protocol.operations import Explained, StartPayload
@@ -140,7 +140,7 @@ class Driver:
         point = run.crash.points[0]
         if point.phase not in LAB_POINTS and not self._home.lab.reached(run.run_id, point).exists():
             return False
-        if point.phase in ("begun", "done") or summary.status in ENDED:
+        if point.phase in ("begun", "done", *PART_PHASES) or summary.status in ENDED:
             return point.phase not in LAB_POINTS
         parked = {WAITING: ("due_later",), REPORTED: PARKED}.get(point.phase, ("request_open",))
         view: RunView = self._home.client.call("run.view", run_id=run.run_id)
@@ -191,10 +191,11 @@ class Driver:
         if effect is None:
             return
         run.parked.append(Parked(effect.node, "effect_ambiguous", reason))
+        meant = ("effect", effect.node, effect.visit, read_effect_key(effect.effect_key)[3])
         done = [
             record
             for record in self._records({run.run_id})[run.run_id]
-            if (record.kind, record.node, record.visit) == ("effect", effect.node, effect.visit)
+            if (record.kind, record.node, record.visit, record.part) == meant
         ]
         payload = ResolvePayload(
             verdict="happened" if done else "not_happened",

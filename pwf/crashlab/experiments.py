@@ -9,16 +9,21 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from pwf.crashlab.samples import choices, sample
-from pwf.protocol.crashlab import PHASES, Point
+from pwf.protocol.crashlab import PART_PHASES, PHASES, Point
 from pwf.protocol.graph import NodeSpec, WorkflowGraph
 from pwf.protocol.kinds import KINDS, NodeKind
 
 #: Points between a run's steps, at which no runner lives: the lab itself comes to them.
+PARTS_MAX = 5
+VICTIMS: tuple[Literal["runner", "daemon"], ...] = ("runner", "daemon")
 OPEN, ANSWERED, WAITING = "open", "answered", "waiting"
 
 _WORDS = {
     "begun": "before {node} ran",
     "done": "after {node} had run, before anybody knew",
+    "applying": "before effect {part} of {node} was applied",
+    "applied": "after effect {part} of {node} had happened, before anybody knew",
+    "settled": "after effect {part} of {node} was settled",
     "reported": "after {node} was reported, before the answer came",
     "left": "when the run was parked or had ended at {node}",
     OPEN: "while {node} waited for its answer",
@@ -59,18 +64,22 @@ class Crash:
             return f"after the {self.victim} was killed at each of {len(self.points)} points in one run"
         point = self.points[0]
         visit = f" (visit {point.visit})" if point.visit > 1 else ""
-        place = _WORDS[point.phase].format(node=repr(point.node) + visit)
+        place = _WORDS[point.phase].format(node=repr(point.node) + visit, part=repr(point.part))
         return f"the {self.victim} was killed {place}"
 
 
 @dataclass(frozen=True)
 class Traced:
-    """A step of a run that nobody disturbed. `deaths`: how many a visit survives; each counts as a failed try."""
+    """A step of a run that nobody disturbed. `deaths`: how many a visit survives; each counts as a failed try.
+
+    `parts`: the effects that it made in mid-step; a crash around each of the first `PARTS_MAX`.
+    """
 
     node: str
     visit: int
     kind: NodeKind
     deaths: int = 2
+    parts: tuple[str, ...] = ()
 
 
 @dataclass
@@ -85,7 +94,12 @@ def paths(graph: WorkflowGraph, *, stand_ins: bool, given: Mapping[str, tuple[An
     """Every combination of choices at their first visit, up to `most`. What the user gave is not varied."""
     options: dict[str, tuple[Any, ...]] = {}
     for node in graph.nodes:
-        if KINDS[node.kind].asks or (stand_ins and KINDS[node.kind].has_effect):
+        if node.effect is not None and node.effect.mode == "parts":
+            if node.id in given:
+                options[node.id] = given[
+                    node.id
+                ]  # outputs by key; without them the function's own is the node's
+        elif KINDS[node.kind].asks or (stand_ins and KINDS[node.kind].has_effect):
             options[node.id] = given.get(node.id) or tuple(_options(node))
     varied = [name for name, values in options.items() if len(values) > 1 and name not in given]
     turns = itertools.product(*(range(len(options[name])) for name in varied))
@@ -146,6 +160,8 @@ def crashes(path: Path, trace: list[Traced], seen: Seen) -> Iterator[Crash]:
             yield Crash(path, "runner", (Point(step.node, step.visit, phase),))
         for phase in (*PHASES, *_between(step.kind)):
             yield Crash(path, "daemon", (Point(step.node, step.visit, phase),))
+        for part, phase, victim in itertools.product(step.parts[:PARTS_MAX], PART_PHASES, VICTIMS):
+            yield Crash(path, victim, (Point(step.node, step.visit, phase, part),))
     if trace:
         last = trace[-1]
         yield Crash(path, "runner", (Point(last.node, last.visit, "left"),))

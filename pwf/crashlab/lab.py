@@ -18,7 +18,7 @@ import msgspec
 from pwf.client.origin import origin
 from pwf.config import load_config
 from pwf.crashlab import experiments
-from pwf.crashlab.compare import Baseline, judge, judge_baseline, judge_stray
+from pwf.crashlab.compare import Baseline, has_repeated, judge, judge_baseline, judge_stray, part_modes
 from pwf.crashlab.drive import Driver
 from pwf.crashlab.experiments import Crash, Path, Seen, Traced
 from pwf.crashlab.home import ScratchHome
@@ -239,6 +239,7 @@ class _Lab:
             for step in _trace(base.first, self._graph):
                 effect = self._graph.node(step.node).effect
                 key = (step.node, step.visit)
+                modes = part_modes(base.first, key)
                 runs = [
                     run
                     for run, of in self._crashed
@@ -254,7 +255,10 @@ class _Lab:
                     effect=effect.mode if effect is not None else "",
                     crashes=len(runs),
                     ran_again=sum(run.begun[key] > base.first.begun[key] for run in runs),
-                    effect_again=sum(run.effects[key] > base.first.effects[key] for run in runs),
+                    effect_again=sum(
+                        has_repeated(run, base, key, modes if effect and effect.mode == "parts" else None)
+                        for run in runs
+                    ),
                     needs_person=sum(any(one.node == step.node for one in run.parked) for run in runs),
                 )
 
@@ -278,7 +282,8 @@ def _trace(run: LabRun, graph: WorkflowGraph) -> list[Traced]:
     for step in run.steps:
         node = graph.node(step.node)
         deaths = 2 if node.retry is None else node.retry.times
-        visits[step.node, step.visit] = Traced(step.node, step.visit, node.kind, deaths)
+        parts = tuple(part for _, _, part in run.effects_of((step.node, step.visit)) if part)
+        visits[step.node, step.visit] = Traced(step.node, step.visit, node.kind, deaths, parts)
     return list(visits.values())
 
 

@@ -19,6 +19,7 @@ from pwf.protocol.views import RunView, StepView
 
 COMPARED_BYTES_MAX = 1024 * 1024
 Key = tuple[str, int]  # node and visit
+EffectKey = tuple[str, int, str]  # and the part
 
 
 @dataclass
@@ -51,9 +52,13 @@ class LabRun:
     steps: list[StepView] = field(default_factory=list)
     outputs: dict[Key, str] = field(default_factory=dict)
     begun: Counter[Key] = field(default_factory=Counter)
-    effects: Counter[Key] = field(default_factory=Counter)
+    effects: Counter[EffectKey] = field(default_factory=Counter)
     touched: list[LabRecord] = field(default_factory=list)
     files: dict[str, bytes] = field(default_factory=dict)
+
+    def effects_of(self, key: Key) -> list[EffectKey]:
+        """Those that a visit made, in their order."""
+        return [one for one in self.effects if one[:2] == key]
 
     @property
     def status(self) -> str:
@@ -81,7 +86,7 @@ def look_back(run: LabRun, client: SyncClient, records: Iterable[LabRecord]) -> 
         if record.kind == "begun":
             run.begun[key] += 1
         elif record.kind == "effect":
-            run.effects[key] += 1
+            run.effects[*key, record.part] += 1
         else:
             run.touched.append(record)
     run.files = snapshot(run)

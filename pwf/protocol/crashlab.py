@@ -12,31 +12,37 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
+from pwf.values import digest
+
 LAB_VARIABLE = "PWF_CRASHLAB"
 
 #: Where a runner can end. `begun`: the step's attempt is committed, its function has not run. `done`: the function
 #: has run, nobody knows of it. `reported`: the daemon was told, its answer was not read. And once for a run, `left`:
 #: it is parked or has ended, and the runner is not yet gone.
 PHASES = ("begun", "done", "reported")
+PART_PHASES = ("applying", "applied", "settled")  # around each effect that a step makes in mid-step
 
 
 class Point(NamedTuple):
-    """A moment in a run."""
+    """A moment in a run. `part`: the effect of several that it is about."""
 
     node: str
     visit: int
     phase: str
+    part: str = ""
 
     @property
     def file_name(self) -> str:
-        return f"{self.node}.{self.visit}.{self.phase}"
+        part = f".{digest(self.part.encode())[:16]}" if self.part else ""  # a name may have any character
+        return f"{self.node}.{self.visit}.{self.phase}{part}"
 
 
 class LabPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How one run of a lab goes.
 
     `kills`: at each of these points, once, the runner ends itself (`victim` runner) or waits for the daemon's end.
-    `outputs`: what stand-ins give, by node, one for each visit (the last is used again). `twice`: pure functions are
+    `outputs`: what stand-ins give, by node, one for each visit (the last is used again); of a node that makes several
+    effects, an object with their outputs by key. `twice`: pure functions are
     called a second time, to compare. `timer_ms`: the longest that a timer really waits.
     """
 
@@ -54,7 +60,7 @@ class LabRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
     `begun`: an attempt runs. `effect`: an effect function (or its stand-in) has run to its end; `output` is what it
     gave. `touched`: a function that must be pure touched the outside, `first` says how. `varies`: called twice, it
-    gave `first` and then `second`.
+    gave `first` and then `second`. `part`: the effect of several.
     """
 
     run_id: str
@@ -62,6 +68,7 @@ class LabRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     node: str
     visit: int
     attempt: int
+    part: str = ""
     first: str = ""
     second: str = ""
     output: msgspec.Raw = msgspec.Raw(b"null")

@@ -18,7 +18,7 @@ from pwf.crashlab.experiments import Path as LabPath
 from pwf.crashlab.experiments import Seen, Traced, crashes, paths
 from pwf.crashlab.observe import LabRun
 from pwf.crashlab.report import Findings
-from pwf.protocol.crashlab import LAB_VARIABLE, LabFolder, LabPlan, encode_plan
+from pwf.protocol.crashlab import LAB_VARIABLE, PART_PHASES, LabFolder, LabPlan, encode_plan
 from pwf.protocol.graph import Case, EffectSpec, NodeSpec, Way, WorkflowGraph
 from pwf.protocol.runner import MARKER_VARIABLE, Launch, Value
 from pwf.runner.lab.lab import lab_of
@@ -256,6 +256,51 @@ def test_a_path_does_not_repeat_the_crashes_of_an_earlier_one() -> None:
     second = list(crashes(LabPath(1, {}), other, seen))
     assert len(first) == (6 + 2) + 6 + 2
     assert {point.node for crash in second if len(crash.points) == 1 for point in crash.points} == {"end"}
+
+
+def test_there_are_crashes_around_each_effect_of_a_step_that_makes_several() -> None:
+    trace = [Traced("do", 1, "action", parts=("one", "two"))]
+    points = [crash.points[0] for crash in crashes(LabPath(0, {}), trace, Seen()) if len(crash.points) == 1]
+    around = [(point.part, point.phase) for point in points if point.part]
+    assert sorted(set(around)) == [(part, phase) for part in ("one", "two") for phase in sorted(PART_PHASES)]
+    assert len(around) == 2 * len(set(around))  # of the runner, and of the daemon
+    assert len({point.file_name for point in points}) == len(set(points))
+
+
+ORDERS = """
+flow = Workflow("orders", input=str)
+
+@flow.action(effect=parts("order"))
+def order(ctx) -> list[str]:
+    shop = Path(ctx.input)
+
+    def place(wanted, key):
+        with open(shop / wanted, "a") as file:
+            file.write(key + "\\n")
+        return "placed " + wanted
+
+    def look(wanted, key):
+        return {look}
+
+    return [ctx.effect(item, item, apply=place, observe=look) for item in ("tea", "milk")]
+"""
+TRUTH = 'applied("placed " + wanted) if (shop / wanted).exists() else not_applied()'
+
+
+@pytest.mark.rest
+def test_several_effects_of_a_step_happen_once_each_whatever_is_killed_around_them(lab: Lab) -> None:
+    text = ORDERS.replace("{look}", TRUTH)
+    for words in (("--effects", "real", "--input", '"{scratch}"'), ("--input", '"/nowhere"')):
+        found = lab(text, *words, "--crashes", "40")
+        assert (found.report["verdict"], found.findings) == ("passed", {})
+        assert found.step("order")["crashes"] == 8 + 2 * 2 * 3
+
+
+@pytest.mark.rest
+def test_an_observer_of_one_of_several_effects_that_lies_is_named(lab: Lab) -> None:
+    text = ORDERS.replace("{look}", "not_applied()")
+    found = lab(text, "--effects", "real", "--input", '"{scratch}"', "--crashes", "40")
+    assert "('tea')" in found.findings["effect_repeated", "order"]["message"]
 
 
 def test_what_a_run_is_called_outside_differs_between_no_two_runs_of_the_lab() -> None:

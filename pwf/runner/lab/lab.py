@@ -10,11 +10,13 @@ from __future__ import annotations
 import os
 import signal
 import time
+from collections.abc import Awaitable
 from dataclasses import replace
 from typing import Any
 
 import msgspec
 
+from pwf.errors import PwfError
 from pwf.protocol.crashlab import (
     LAB_VARIABLE,
     LabFolder,
@@ -25,9 +27,11 @@ from pwf.protocol.crashlab import (
     decode_record,
     encode_record,
 )
+from pwf.protocol.graph import NodeSpec
 from pwf.protocol.kinds import KINDS
 from pwf.protocol.runner import MARKER_VARIABLE, Launch
 from pwf.runner.base.failure import bounded, plain_error
+from pwf.runner.base.parts import Doer, Parts
 from pwf.runner.base.printed import Printed
 from pwf.runner.base.steps import (
     End,
@@ -46,6 +50,8 @@ from pwf.runner.base.wire import ValueReader, Wire
 from pwf.runner.engine import Engine
 from pwf.runner.kinds import observe, shell
 from pwf.runner.lab.watch import Watch
+from pwf.values import canonical
+from pwf.workflow.callables import is_async
 from pwf.workflow.effects import Observation
 from pwf.workflow.shell import Captured, ShellResult
 from pwf.workflow.timing import Due
@@ -91,9 +97,9 @@ class LabEngine(Engine):
 
     # --- points ---------------------------------------------------------------------------------------------
 
-    def _reach(self, phase: str, node: str, visit: int) -> None:
+    def _reach(self, phase: str, node: str, visit: int, part: str = "") -> None:
         """Come to a point: if the plan says so, and for the first time, this is where it ends."""
-        point = Point(node, visit, phase)
+        point = Point(node, visit, phase, part)
         if point not in self._plan.kills:
             return
         try:
@@ -110,16 +116,50 @@ class LabEngine(Engine):
             time.sleep(1)
 
     def _note(self, kind: Any, step: Step, **facts: Any) -> None:
+        self._note_at(kind, step.node.id, step.ctx.visit, step.ctx.attempt, **facts)
+
+    def _note_at(self, kind: Any, node: str, visit: int, attempt: int, **facts: Any) -> None:
         record = LabRecord(
-            run_id=self._launch.run_id,
-            kind=kind,
-            node=step.node.id,
-            visit=step.ctx.visit,
-            attempt=step.ctx.attempt,
-            **facts,
+            run_id=self._launch.run_id, kind=kind, node=node, visit=visit, attempt=attempt, **facts
         )
         with open(self._folder.ledger, "ab", buffering=0) as file:  # one write: whole lines, from any process
             file.write(encode_record(record) + b"\n")
+
+    # --- several effects ------------------------------------------------------------------------------------
+
+    def _parts(self, spec: NodeSpec) -> Parts | None:
+        made = super()._parts(spec)
+        return None if made is None else LabParts(made, self)
+
+    def come_to(self, phase: str, part: str) -> None:
+        """A point around an effect in mid-step."""
+        with self._watch.over(None):
+            self._reach(phase, self._node, self._visit, part)
+
+    def note_part(self, part: str, output: object) -> None:
+        """An effect in mid-step has happened, or its stand-in has."""
+        try:
+            said = canonical(output)
+        except PwfError:
+            said = b"null"
+        with self._watch.over(None):
+            self._note_at(
+                "effect", self._node, self._visit, self._attempt, part=part, output=msgspec.Raw(said)
+            )
+
+    def given_to(self, part: str) -> object:
+        """What the stand-in of an effect in mid-step gives."""
+        given = self._given(self._node, self._visit)
+        return given.get(part) if isinstance(given, dict) else None
+
+    def look_for(self, part: str) -> Observation:
+        """A perfect `observe` of one."""
+        with self._watch.over(None):
+            return self._look(self._node, self._visit, part)
+
+    @property
+    def stands_in(self) -> bool:
+        return self._plan.stand_ins
 
     # --- executing ------------------------------------------------------------------------------------------
 
@@ -156,6 +196,8 @@ class LabEngine(Engine):
     # --- effects --------------------------------------------------------------------------------------------
 
     def _effect(self, step: Step) -> End:
+        if step.parts is not None:
+            return self._several(step)
         if self._plan.stand_ins:
             return self._stand_in(step)
         end = super()._execute(step)
@@ -163,11 +205,20 @@ class LabEngine(Engine):
             self._note("effect", step, output=msgspec.Raw(end.output or b"null"))
         return end
 
+    def _several(self, step: Step) -> End:
+        """The function runs, with a stand-in for each effect; what else it does may be done again at any time."""
+        if not self._plan.stand_ins:
+            return super()._execute(step)
+        if step.node.shell is not None:
+            return self._stand_in(step)
+        with self._watch.over(lambda what: self._note("touched", step, first=what)):
+            return super()._execute(step)
+
     def _stand_in(self, step: Step) -> End:
         """What the effect's stand-in does: it is noted in the ledger instead of being done."""
         if self._observe:
             self._observe = False
-            observed = observe.run(replace_observe(step, self._look(step)))
+            observed = observe.run(replace_observe(step, self._look(step.node.id, step.ctx.visit)))
             if observed is not None:
                 return observed
         try:
@@ -180,37 +231,35 @@ class LabEngine(Engine):
             self._note("effect", step, output=msgspec.Raw(end.output or b"null"))
         return end
 
-    def _look(self, step: Step) -> Observation:
+    def _look(self, node: str, visit: int, part: str = "") -> Observation:
         """A perfect `observe`: the ledger knows what its stand-in did."""
         for line in self._folder.ledger.read_bytes().splitlines():
             record = decode_record(line)
-            if (record.kind, record.run_id, record.node, record.visit) == (
-                "effect",
-                self._launch.run_id,
-                step.node.id,
-                step.ctx.visit,
-            ):
+            found = (record.kind, record.run_id, record.node, record.visit, record.part)
+            if found == ("effect", self._launch.run_id, node, visit, part):
                 return Observation("applied", msgspec.json.decode(record.output))
         return Observation("not_applied")
 
-    def _given(self, step: Step) -> object:
-        outputs = self._plan.outputs.get(step.node.id, ())
-        raw = outputs[min(step.ctx.visit, len(outputs)) - 1] if outputs else msgspec.Raw(b"null")
+    def _given(self, node: str, visit: int) -> object:
+        outputs = self._plan.outputs.get(node, ())
+        raw = outputs[min(visit, len(outputs)) - 1] if outputs else msgspec.Raw(b"null")
         return msgspec.json.decode(raw)
 
     def _give(self, step: Step) -> Ended:
-        output = encode(step, self._given(step))
+        output = encode(step, self._given(step.node.id, step.ctx.visit))
         return Ended(outcome="completed", output=output, settled="applied" if step.manual else None)
 
     def _stand_in_command(self, step: Step) -> Ended:
         """The command is asked for, and compared, and not run."""
         with self._watch.over(lambda what: self._note("touched", step, first=what)):
             command = again = self._words(step)
-            if self._plan.twice:
+            if self._plan.twice and step.parts is None:  # an effect is made once in an attempt
                 again = self._words(Step(step.node, self._context(self._node, True), self._launch))
         self._compare(step, command, again)
-        given = self._given(step)
-        result = _shell_result(step, given if isinstance(given, dict) else {"parsed": given})
+        given = None if step.parts is not None else self._given(step.node.id, step.ctx.visit)
+        result = _shell_result(
+            step, given if isinstance(given, dict) else {} if given is None else {"parsed": given}
+        )
         options = step.node.shell
         assert options is not None
         if result.exit_code not in options.ok_exit_codes:
@@ -227,6 +276,51 @@ class LabEngine(Engine):
         command = shell.command_of(step, call(step, step.node.fn, step.node.is_async))
         own = {name: value for name, value in command.environment.items() if os.environ.get(name) != value}
         return repr((command.argv, command.cwd, sorted(own.items()), command.stdin))
+
+
+class LabParts(Parts):
+    """Effects in mid-step, each with points around it, and perhaps a stand-in."""
+
+    def __init__(self, made: Parts, lab: LabEngine) -> None:
+        self.__dict__.update(made.__dict__)
+        self._lab = lab
+
+    def effect(self, key: str, request: Any, *, apply: Doer, observe: Doer | None = None, **more: Any) -> Any:
+        doing = self._doing_async(key, apply) if is_async(apply) else self._doing(key, apply)
+        looks = observe
+        if observe is not None and self._lab.stands_in:
+            looks = lambda request, effect_key: self._lab.look_for(key)  # noqa: E731 - is shorter than a function
+        made = super().effect(key, request, apply=doing, observe=looks, **more)
+        if is_async(apply):
+            return self._settled_async(key, made)
+        self._lab.come_to("settled", key)
+        return made
+
+    async def _settled_async(self, key: str, made: Awaitable[Any]) -> Any:
+        output = await made
+        self._lab.come_to("settled", key)
+        return output
+
+    def _doing(self, key: str, apply: Doer) -> Doer:
+        def do(request: Any, effect_key: str) -> object:
+            self._lab.come_to("applying", key)
+            output = self._lab.given_to(key) if self._lab.stands_in else apply(request, effect_key)
+            return self._done(key, output)
+
+        return do
+
+    def _doing_async(self, key: str, apply: Doer) -> Doer:
+        async def do(request: Any, effect_key: str) -> object:
+            self._lab.come_to("applying", key)
+            output = self._lab.given_to(key) if self._lab.stands_in else await apply(request, effect_key)
+            return self._done(key, output)
+
+        return do
+
+    def _done(self, key: str, output: object) -> object:
+        self._lab.note_part(key, output)
+        self._lab.come_to("applied", key)
+        return output
 
 
 def replace_observe(step: Step, answer: Observation) -> Step:

@@ -52,8 +52,8 @@ class Watch:
         sys.addaudithook(self._hook)
 
     @contextmanager
-    def over(self, seen: Seen) -> Iterator[None]:
-        """Tell `seen` what is done outside meanwhile."""
+    def over(self, seen: Seen | None) -> Iterator[None]:
+        """Tell `seen` what is done outside meanwhile. None: whatever it is, nobody minds."""
         before, self._seen = self._seen, seen
         try:
             yield
