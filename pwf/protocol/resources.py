@@ -52,7 +52,7 @@ class Condition(_Body, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class ChildView(_Body, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A run that the manager wants, by its request key. `attempts`: how many of its steps were begun so far."""
+    """A run that the manager wants, by its request key. `attempts`: of it so far, as a person may restart it."""
 
     request_key: str
     run_id: str

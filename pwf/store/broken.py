@@ -11,6 +11,7 @@ import msgspec
 from pwf.errors import PwfError, Unavailable
 from pwf.store import place, request_clock
 from pwf.store.queries import load_queries
+from pwf.store.resource_wake import wake
 from pwf.store.tx import Tx
 from pwf.values import shortened
 
@@ -75,5 +76,7 @@ def _hold(tx: Tx, run_no: int, detail: str) -> None:
     row = tx.one(Q.name_of, {"run_no": run_no})
     if row is not None:
         request_clock.stop(tx, str(row[0]))
+        if row[1] is not None:
+            wake(tx, int(row[1]), "child")
         tx.changed("run:" + str(row[0]))
         tx.changed("stand:" + str(row[0]))

@@ -5,8 +5,8 @@
 SELECT run_no FROM runs WHERE run_id = :run_id
 
 -- name: name_of
--- What a run is known by.
-SELECT name FROM entities WHERE entity_no = :run_no
+-- What a run is known by, and whose child it is.
+SELECT e.name, r.called_by FROM entities e LEFT JOIN runs r ON r.run_no = e.entity_no WHERE e.entity_no = :run_no
 
 -- name: break_run
 -- Park a run whose rows can't be handled.

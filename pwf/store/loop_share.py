@@ -25,6 +25,7 @@ from typing import Any
 
 from pwf.store.at_run import at_run
 from pwf.store.batch import Batch, Job, Writer
+from pwf.store.children import cancel_child, ensure_child, find_child
 from pwf.store.control import cancel, hold_run, pause, resume
 from pwf.store.custody import runner_gone, runners_gone, standing_stretch
 from pwf.store.daemon import release, renew
@@ -73,7 +74,10 @@ SHORT: frozenset[Callable[..., Any]] = frozenset(
         apply_messages,
         apply_resource,
         cancel,
+        cancel_child,
         delete_resource,
+        ensure_child,
+        find_child,
         fork_run,
         hold_run,
         look_fork,

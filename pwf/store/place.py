@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from pwf.store import request_clock
 from pwf.store.queries import load_queries
+from pwf.store.resource_wake import wake
 from pwf.store.state import RunState
 from pwf.store.tx import Tx
 
@@ -40,6 +41,8 @@ def place(
         tx.run(Q.dequeue, {"run_no": run.run_no})
         if status == "waiting":
             (request_clock.start if hold is None else request_clock.stop)(tx, run.run_id)
+        if run.called_by is not None:
+            wake(tx, run.called_by, "child")
         tx.changed("stand:" + run.run_id)  # where it stands: what a wait waits for
 
 

@@ -19,6 +19,7 @@ from pwf.protocol.resources import (
 from pwf.protocol.runner import Value
 from pwf.protocol.views import EventView
 from pwf.store import moves
+from pwf.store.children import children_of
 from pwf.store.explain import Load
 from pwf.store.explain_resource import explain_resource
 from pwf.store.queries import load_queries
@@ -89,11 +90,14 @@ def resource_summary(tx: Tx, which: ResourceMeant) -> ResourceSummary:
 
 
 def _summary(tx: Tx, resource: Resource) -> ResourceSummary:
-    return summary_of(resource, tx.now.wall_ms, tx.now.elapsed_ms, tx.now.boot_id)
+    found = summary_of(resource, tx.now.wall_ms, tx.now.elapsed_ms, tx.now.boot_id)
+    child = tx.one(Q.child, {"resource_no": resource.resource_no})
+    return found if child is None else msgspec.structs.replace(found, child=str(child[0]))
 
 
 def _view(tx: Tx, resource: Resource, load: Load) -> ResourceView:
     summary = _summary(tx, resource)
+    children = children_of(tx, resource.resource_no, RESOURCES_PAGE)
     row = tx.one(Q.definition, {"definition_id": resource.definition_id})
     path = "" if row is None else str(row[0])
     return ResourceView(
@@ -103,6 +107,7 @@ def _view(tx: Tx, resource: Resource, load: Load) -> ResourceView:
         status=_value(tx, resource.status, resource.status_digest),
         conditions=tuple(resource.conditions),
         finalizers=tuple(resource.finalizers),
+        children=children,
         reconciles=resource.reconciles,
         reconciled_ms=resource.reconciled_wall_ms,
         error=moves.decode_error(resource.error),

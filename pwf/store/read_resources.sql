@@ -21,6 +21,12 @@ WHERE entity_no = :resource_no AND revision > :after ORDER BY revision LIMIT :li
 -- name: refers
 -- Whether a value belongs to the resource.
 SELECT 1 FROM resources WHERE resource_no = :resource_no AND :digest IN (spec_digest, status_digest)
+UNION ALL SELECT 1 FROM runs WHERE called_by = :resource_no AND output_digest = :digest
+UNION ALL SELECT 1 FROM effects WHERE entity_no = :resource_no AND output_digest = :digest LIMIT 1
+
+-- name: child
+-- The newest child that has not ended.
+SELECT run_id FROM runs WHERE called_by = :resource_no AND ended_wall_ms IS NULL ORDER BY run_no DESC LIMIT 1
 
 -- name: counts
 -- How many are alive, due now, being reconciled, and kept back.

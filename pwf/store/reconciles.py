@@ -13,6 +13,7 @@ import msgspec
 from pwf.errors import ClaimLost
 from pwf.protocol.reconcile import Reconcile, Reconciled
 from pwf.protocol.spawn import Identity
+from pwf.store.children import children_of
 from pwf.store.custody import runner_gone
 from pwf.store.custody_rows import runner_is_live
 from pwf.store.entity_kinds import RunnerGone
@@ -62,6 +63,7 @@ def reconcile_started(tx: Tx, command: ReconcileStarted) -> Reconcile | None:
         status=value_of(resource.status, resource.status_digest, _size(tx, resource.status_digest)),
         conditions=tuple(resource.conditions),
         finalizers=tuple(resource.finalizers),
+        children=children_of(tx, resource.resource_no),
         deleting=resource.deleting_wall_ms is not None,
         reasons=reasons,
         failures=resource.failures,

@@ -5,6 +5,7 @@ Promises: a resource that goes leaves nothing open in the store; its row stays, 
 
 from __future__ import annotations
 
+from pwf.store.children import has_child
 from pwf.store.queries import load_queries
 from pwf.store.resource_queue import dequeue
 from pwf.store.resource_state import Event, Resource, set_finalizers
@@ -17,6 +18,8 @@ def try_go(tx: Tx, resource: Resource) -> list[Event]:
     """Let a resource go that is being deleted, if nothing keeps it; the caller saves it with these events."""
     if resource.deleting_wall_ms is None or resource.finalizers or resource.is_live:
         return []
+    if resource.children == "cancel" and has_child(tx, resource.resource_no):
+        return []  # those that were there were cancelled; this one was started to clean up
     if tx.one(Q.effect_unsettled, {"resource_no": resource.resource_no}) is not None:
         return []
     return _go(tx, resource, "daemon", {})

@@ -11,7 +11,8 @@ from pwf.store.reconcile_result import failed, hold_unreaped, put_back
 from pwf.store.resource_broken import isolated_resource
 from pwf.store.resource_queue import dequeue
 from pwf.store.resource_rules import RESOURCE_RULES
-from pwf.store.resource_state import KIND, Event, load_resource, save
+from pwf.store.resource_state import Event, load_resource, save
+from pwf.store.resource_wake import KIND
 from pwf.store.tx import Tx
 
 Q = load_queries(__file__)
@@ -59,6 +60,8 @@ def _hold_one(tx: Tx, number: int) -> None:
 def _needed(tx: Tx, number: int, _uid: str) -> str | None:
     if tx.one(Q.effect_unsettled, {"resource_no": number}) is not None:
         return "an effect is unsettled"
+    if tx.one(Q.child, {"resource_no": number}) is not None:
+        return "a run that it started is kept"
     return None
 
 

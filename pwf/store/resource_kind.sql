@@ -29,6 +29,10 @@ SELECT resource_no, uid, gone_wall_ms FROM resources WHERE resource_no = :group
 -- Nobody knows yet whether an effect of it happened.
 SELECT 1 FROM effects WHERE entity_no = :resource_no AND status IN ('applying', 'ambiguous') LIMIT 1
 
+-- name: child
+-- A run that it started is still there.
+SELECT 1 FROM runs WHERE called_by = :resource_no LIMIT 1
+
 -- name: drop_effects
 -- The ledger's rows: all are settled.
 DELETE FROM effects WHERE entity_no = :resource_no

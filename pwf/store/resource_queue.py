@@ -1,7 +1,6 @@
 """The queue of reconciles: one row for each resource that is due or being reconciled, so wake-ups merge.
 
-Promises: a wake-up is never lost: one that comes during a reconcile brings one more, and one of a resource that is kept
-back is owed until nothing keeps it back any more. The cost of an admission does not grow with what is due later.
+Promises: a wake-up is never lost (`resource_wake`). The cost of an admission does not grow with what is due later.
 """
 
 from __future__ import annotations
@@ -10,17 +9,15 @@ import msgspec
 
 from pwf.store.custody_rows import add_runner
 from pwf.store.queries import load_queries
-from pwf.store.resource_state import KIND, Resource
+from pwf.store.resource_state import Resource
+from pwf.store.resource_wake import KIND, merged, put_in_queue
 from pwf.store.state import encode
 from pwf.store.tx import Tx, subject
 
 Q = load_queries(__file__)
 
 DUE_BATCH = 500  # rows that become due in one transaction; more follow in the next
-REASONS_MAX = 8
 LEASE_MS = 120_000
-
-_reasons = msgspec.json.Decoder(list[str])
 
 
 class AdmittedReconcile(msgspec.Struct, frozen=True, kw_only=True):
@@ -40,32 +37,7 @@ class AdmittedReconcile(msgspec.Struct, frozen=True, kw_only=True):
         return self.uid
 
 
-# --- wake-ups -------------------------------------------------------------------------------------------------
-
-
-def wake(tx: Tx, resource_no: int, reason: str, *, hurried: bool = False) -> bool:
-    """Have a resource reconciled, once more where it is being reconciled. Whether it is or will be.
-
-    `hurried`: a person or a new spec, which no back-off keeps waiting.
-    """
-    row = tx.one(Q.wakeable, {"resource_no": resource_no})
-    if row is None:
-        return False
-    kept_back, failures, state, told, uid = row
-    if kept_back and state != "live":
-        return False  # whatever lets it go on has it reconciled
-    reasons = _merged([] if told is None else _reasons.decode(told), reason)
-    facts = {"resource_no": resource_no, "reasons": encode(reasons)}
-    if state == "live":
-        tx.run(Q.wake_live, facts)
-    elif state == "later" and failures and not hurried:
-        tx.run(Q.add_reasons, facts)
-    else:
-        _enqueue(tx, resource_no, "ready", 0, facts["reasons"])
-    tx.changed("queue")
-    tx.changed(subject(KIND, str(uid)))
-    tx.changed("resources")
-    return True
+# --- due and not ------------------------------------------------------------------------------------------------
 
 
 def enqueue(tx: Tx, resource: Resource, reasons: list[str], delay_ms: int = 0) -> None:
@@ -74,8 +46,8 @@ def enqueue(tx: Tx, resource: Resource, reasons: list[str], delay_ms: int = 0) -
         dequeue(tx, resource)
         return
     state = "later" if delay_ms > 0 else "ready"
-    resource.reasons = _merged(resource.reasons, *reasons)
-    _enqueue(tx, resource.resource_no, state, delay_ms, encode(resource.reasons))
+    resource.reasons = merged(resource.reasons, *reasons)
+    put_in_queue(tx, resource.resource_no, state, delay_ms, encode(resource.reasons))
     resource.queue_state = state
     tx.changed("queue")
 
@@ -84,20 +56,6 @@ def dequeue(tx: Tx, resource: Resource) -> None:
     """Nothing is due."""
     tx.run(Q.dequeue, {"resource_no": resource.resource_no})
     resource.queue_state = None
-
-
-def _enqueue(tx: Tx, resource_no: int, state: str, delay_ms: int, reasons: object) -> None:
-    now = tx.now
-    facts = {
-        "due_wall_ms": now.wall_ms + delay_ms,
-        "due_elapsed_ms": now.elapsed_ms + delay_ms,
-        "due_boot_id": now.boot_id,
-    }
-    tx.run(Q.enqueue, {"resource_no": resource_no, "state": state, "reasons": reasons, **facts})
-
-
-def _merged(reasons: list[str], *more: str) -> list[str]:
-    return list(dict.fromkeys([*reasons, *more]))[:REASONS_MAX]
 
 
 # --- admission ------------------------------------------------------------------------------------------------

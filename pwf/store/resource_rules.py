@@ -19,9 +19,12 @@ _RULES: dict[str, tuple[str, str]] = {
     "resource_forgotten": ("its spec was not reconciled, and nothing will bring that", _RECONCILE),
     "resource_gone_open": ("it is gone, but something is still open for it", _REPORT),
     "resource_lingers": ("it is to go and nothing keeps it, but it is there", _RECONCILE),
+    "child_orphaned": ("it is gone and took its runs with it, but one goes on", _REPORT),
+    "child_stray": ("a run is the child of a resource that is not there", _REPORT),
     "finalizer_stray": ("a finalizer belongs to a resource that is gone", _REPORT),
 }
 
 RESOURCE_RULES: dict[str, Rule] = {
-    name: Rule(getattr(Q, name), message, fix) for name, (message, fix) in _RULES.items()
+    name: Rule(getattr(Q, name), message, fix, about=name != "child_stray")
+    for name, (message, fix) in _RULES.items()
 }

@@ -34,6 +34,18 @@ SELECT r.uid FROM resources r WHERE r.deleting_wall_ms IS NOT NULL AND r.gone_wa
   AND NOT EXISTS (SELECT 1 FROM reconcile_queue q WHERE q.resource_no = r.resource_no)
   AND NOT EXISTS (SELECT 1 FROM finalizers f WHERE f.resource_no = r.resource_no)
   AND NOT EXISTS (SELECT 1 FROM effects f WHERE f.entity_no = r.resource_no AND f.status IN ('applying', 'ambiguous'))
+  AND (r.children = 'leave' OR NOT EXISTS (
+    SELECT 1 FROM runs c WHERE c.called_by = r.resource_no AND c.ended_wall_ms IS NULL))
+
+-- name: child_orphaned
+-- A resource that took its children with it has none that goes on.
+SELECT DISTINCT s.uid FROM resources s JOIN runs r ON r.called_by = s.resource_no
+WHERE s.gone_wall_ms IS NOT NULL AND s.children = 'cancel' AND r.ended_wall_ms IS NULL
+
+-- name: child_stray
+-- Whose child a run is, is there, and is a resource.
+SELECT r.run_id FROM runs r WHERE r.called_by IS NOT NULL
+  AND NOT EXISTS (SELECT 1 FROM resources s WHERE s.resource_no = r.called_by)
 
 -- name: finalizer_stray
 -- What is gone has nothing left to finalize.

@@ -17,6 +17,7 @@ from pwf.protocol.resources import Condition, ConditionStatus, ResourceState
 from pwf.store import moves
 from pwf.store.custody_rows import holds_lease
 from pwf.store.queries import load_queries
+from pwf.store.resource_wake import KIND
 from pwf.store.runners import Fence
 from pwf.store.state import encode, graph_of
 from pwf.store.tx import Tx, subject
@@ -24,7 +25,6 @@ from pwf.store.values import load_value
 
 Q = load_queries(__file__)
 
-KIND = "resource"
 READY = "Ready"
 
 _conditions = msgspec.json.Decoder(list[Condition])

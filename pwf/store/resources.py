@@ -18,14 +18,16 @@ from pwf.protocol.resources import (
     ResourceRef,
 )
 from pwf.store import moves
+from pwf.store.children import cancel_children
 from pwf.store.custody_rows import has_runner
 from pwf.store.definitions import SaveDefinition, save_definition
 from pwf.store.once import Done, once
 from pwf.store.queries import load_queries
 from pwf.store.receipts import ReceiptKey
 from pwf.store.resource_end import abandon, try_go
-from pwf.store.resource_queue import enqueue, wake
-from pwf.store.resource_state import KIND, Event, Resource, load_resource, save, spec_of
+from pwf.store.resource_queue import enqueue
+from pwf.store.resource_state import Event, Resource, load_resource, save, spec_of
+from pwf.store.resource_wake import KIND, wake
 from pwf.store.runs import RunEnvironment, save_environment
 from pwf.store.space import refuse_over_budget
 from pwf.store.tx import Tx, subject
@@ -343,6 +345,10 @@ def _delete(tx: Tx, command: ControlResource) -> tuple[ResourceChanged, bool]:
         resource.failures = resource.requeues = 0
         _lift_ambiguity(resource)
         events.append(Event("deleting", command.actor, {"children": asked.children}))
+        if asked.children == "cancel":
+            cancel_children(tx, resource)
+    elif asked.abandon and resource.children == "cancel":
+        cancel_children(tx, resource)
     events += abandon(tx, resource, command.actor, asked.note) if asked.abandon else try_go(tx, resource)
     save(tx, resource, events, expected_revision=command.expected_revision)
     note = None

@@ -23,6 +23,11 @@ ORDER BY ended_wall_ms, run_no LIMIT :limit
 SELECT run_no, run_id, ended_wall_ms FROM runs WHERE run_id = :group
 UNION ALL SELECT run_no, run_id, ended_wall_ms FROM runs WHERE tree_root = :group AND run_id <> :group
 
+-- name: asked_for
+-- A living resource may ask for it again under its key.
+SELECT 1 FROM runs r JOIN resources s ON s.resource_no = r.called_by
+WHERE r.run_no = :run_no AND s.gone_wall_ms IS NULL AND r.asked_wall_ms >= :since_ms
+
 -- name: effect_unsettled
 -- Nobody knows yet whether an effect of the run happened.
 SELECT 1 FROM effects WHERE entity_no = :run_no AND status IN ('applying', 'ambiguous') LIMIT 1

@@ -35,6 +35,15 @@ class RunEnvironment(msgspec.Struct, frozen=True, kw_only=True):
     variables: dict[str, str] = {}
 
 
+class Call(msgspec.Struct, frozen=True, kw_only=True):
+    """Which managed resource wants the run, under which key of its manager, with the fingerprint of what was asked."""
+
+    resource_no: int
+    key: str
+    fingerprint: str
+    asked_wall_ms: int
+
+
 class StartRun(msgspec.Struct, frozen=True, kw_only=True):
     """Start a run. `code` is saved with it, unless it is stored. `input` is canonical and has been checked.
 
@@ -52,6 +61,7 @@ class StartRun(msgspec.Struct, frozen=True, kw_only=True):
     restart_root: str | None = None
     restart_no: int = 0
     fork: Fork | None = None
+    call: Call | None = None
     max_steps: int | None = None
     receipt: ReceiptKey | None = None
     actor: str = "client"
@@ -156,6 +166,7 @@ def _insert(
             "restart_root": command.restart_root,
             "restart_no": command.restart_no,
             **_lineage(tx, command),
+            **_called(tx, command),
             "max_steps": command.max_steps,
             # A chosen id may be chosen again, in another home or after a prune; what it did before is not this run's.
             "outside_name": None if command.run_id is None else f"{run_id}.{tx.ids.new()}",
@@ -163,6 +174,20 @@ def _insert(
         },
     )
     return run_no
+
+
+def _called(tx: Tx, command: StartRun) -> dict[str, object]:
+    """Whose child it is. A restart is that of who wanted the first run."""
+    names = ("called_by", "call_key", "call_fingerprint", "asked_wall_ms")
+    call = command.call
+    if call is not None:
+        return dict(
+            zip(names, (call.resource_no, call.key, call.fingerprint, call.asked_wall_ms), strict=True)
+        )
+    row = None
+    if command.restarted_from is not None:
+        row = tx.one(Q.called, {"run_id": command.restarted_from})
+    return dict(zip(names, row or (None, None, None, None), strict=True))
 
 
 def _lineage(tx: Tx, command: StartRun) -> dict[str, object]:

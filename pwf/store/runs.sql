@@ -4,10 +4,12 @@
 -- A new run at its first node (of a fork: at the node that it goes on from), queued.
 INSERT INTO runs(run_no, run_id, workflow, definition_id, environment_id, status, title, node, visit, visits, steps, priority,
   input, input_crc32, input_digest, due_wall_ms, due_elapsed_ms, due_boot_id, restarted_from, restart_root, restart_no,
-  forked_from, fork_node, fork_visit, tree_root, max_steps, outside_name, created_wall_ms)
+  forked_from, fork_node, fork_visit, tree_root, max_steps, outside_name, created_wall_ms,
+  called_by, call_key, call_fingerprint, asked_wall_ms)
 VALUES (:run_no, :run_id, :workflow, :definition_id, :environment_id, 'queued', :title, :node, :visit, :visits, :steps, :priority,
   :input, :input_crc32, :input_digest, :due_wall_ms, :due_elapsed_ms, :due_boot_id, :restarted_from, :restart_root, :restart_no,
-  :forked_from, :fork_node, :fork_visit, :tree_root, :max_steps, :outside_name, :now)
+  :forked_from, :fork_node, :fork_visit, :tree_root, :max_steps, :outside_name, :now,
+  :called_by, :call_key, :call_fingerprint, :asked_wall_ms)
 
 -- name: facts
 -- What decides whether a start adopts an existing run.
@@ -53,3 +55,7 @@ SELECT run_id FROM runs ORDER BY run_no DESC LIMIT 1
 -- name: last_of_status
 -- The newest run that ended in one way.
 SELECT run_id, run_no FROM runs WHERE status = :status ORDER BY run_no DESC LIMIT 1
+
+-- name: called
+-- Which managed resource wants a run, and how.
+SELECT called_by, call_key, call_fingerprint, asked_wall_ms FROM runs WHERE run_id = :run_id

@@ -142,6 +142,10 @@ CREATE TABLE runs(
   restarted_from TEXT,                            -- the ended run that this one restarts
   restart_root TEXT,                              -- the first run of the chain of restarts
   restart_no INTEGER NOT NULL DEFAULT 0,          -- 0: no restart
+  called_by INTEGER REFERENCES entities(entity_no), -- the managed resource whose child it is; a restart stays one
+  call_key TEXT,                                  -- that its manager named it by
+  call_fingerprint TEXT,                          -- of what its manager asked for
+  asked_wall_ms INTEGER,                          -- when its manager asked for it last, to a day
   forked_from TEXT,                               -- the run whose outputs this one took over, up to a node
   fork_node TEXT, fork_visit INTEGER,             -- where it goes on from there
   tree_root TEXT,                                 -- the first run of its lineage: restarts and forks go together
@@ -157,6 +161,8 @@ CREATE TABLE runs(
   CHECK ((forked_from IS NULL) = (fork_node IS NULL)),
   CHECK ((forked_from IS NULL) = (fork_visit IS NULL)),
   CHECK (forked_from IS NULL OR restarted_from IS NULL),
+  CHECK ((called_by IS NULL) = (call_key IS NULL)),
+  CHECK ((called_by IS NULL) = (call_fingerprint IS NULL)),
   CHECK ((coalesce(forked_from, restarted_from) IS NULL) = (tree_root IS NULL)),
   CHECK ((status IN ('completed', 'failed', 'timed_out', 'cancelled')) = (ended_wall_ms IS NOT NULL))
 ) STRICT;
@@ -167,6 +173,8 @@ CREATE INDEX runs_suspected ON runs(daemon_deaths) WHERE daemon_deaths > 0;
 CREATE UNIQUE INDEX one_restart_per_run ON runs(restarted_from) WHERE restarted_from IS NOT NULL;
 CREATE INDEX runs_by_end ON runs(ended_wall_ms) WHERE ended_wall_ms IS NOT NULL;
 CREATE INDEX runs_by_restart_root ON runs(restart_root, restart_no) WHERE restart_root IS NOT NULL;
+CREATE UNIQUE INDEX one_child_per_key ON runs(called_by, call_key) WHERE called_by IS NOT NULL AND restarted_from IS NULL;
+CREATE INDEX runs_by_caller ON runs(called_by, run_no) WHERE called_by IS NOT NULL;
 CREATE INDEX runs_by_fork ON runs(forked_from, run_no) WHERE forked_from IS NOT NULL;
 CREATE INDEX runs_by_tree ON runs(tree_root) WHERE tree_root IS NOT NULL;
 CREATE INDEX runs_by_definition ON runs(definition_id);

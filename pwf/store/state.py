@@ -109,6 +109,7 @@ class RunState(msgspec.Struct):
     due_boot_id: str | None
     started_wall_ms: int | None
     reason: str | None
+    called_by: int | None
     revision: int
     generation: int
     lease_token: str | None

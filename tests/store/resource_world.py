@@ -15,6 +15,7 @@ from pwf.protocol.runner import BeginPart, PartAnswer, SettlePart, StepError, Va
 from pwf.protocol.spawn import Identity
 from pwf.store.custody import runner_gone
 from pwf.store.entity_kinds import RunnerGone
+from pwf.store.queue import Admit, admit
 from pwf.store.read_resources import ResourceEventsQuery, ResourceQuery, resource_events, resource_view
 from pwf.store.reconciles import ReconcileFinished, ReconcileStarted, reconcile_finished, reconcile_started
 from pwf.store.resource_effects import ReconcilePart, reconcile_part
@@ -94,7 +95,12 @@ class Resources:
         return [event.kind for event in self.world.read(resource_events, query).events]
 
     def admit(self, limit: int = 1) -> tuple[AdmittedReconcile, ...]:
-        return self.world.admission(limit).reconciles
+        """Reconciles alone, whoever's turn it is."""
+        owner = f"daemon:{self.world.epoch}"
+        command = Admit(
+            limit=limit, epoch=self.world.epoch, owner=owner, lease_ms=30_000, reconciles_only=True
+        )
+        return self.world.do(admit, command).reconciles  # type: ignore[no-any-return]
 
     def launch(self, uid: str | None = None) -> Reconciling:
         """Admit the next reconcile (`uid` says whose it must be), and tell its process."""

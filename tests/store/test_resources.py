@@ -11,7 +11,7 @@ from pwf.errors import Conflict, NotFound, Rejected
 from pwf.protocol.runner import StepError
 from pwf.store.daemon import ClaimEpoch
 from pwf.store.home import ClaimHome, claim_home
-from pwf.store.resource_queue import wake
+from pwf.store.resource_wake import wake
 from pwf.store.resources import pause_resource, reconcile_resource, resume_resource
 from tests.store.resource_world import Resources, manager, said, told
 from tests.store.world import ENVIRONMENT

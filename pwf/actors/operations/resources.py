@@ -35,6 +35,7 @@ from pwf.protocol.resources import (
     ResourceWaited,
     ResourceWaitPayload,
 )
+from pwf.store.children import stops_of
 from pwf.store.once import Done
 from pwf.store.read_resources import (
     ResourceEventsQuery,
@@ -145,6 +146,8 @@ async def delete(services: Services, asked: Asked[DeletePayload]) -> Answer:
         await services.people.check(asked.caller, "abandon a resource")
     answer = await _control(services, asked, delete_resource, delete=asked.payload)
     changed: Any = answer.result
+    for stop in await services.store.read(stops_of, changed.uid):
+        await services.scheduler.stop_run(stop.run_id, stop.revision)
     if changed.state == "gone":
         await services.scheduler.stop_reconcile(changed.uid, changed.resource_version)
     return answer

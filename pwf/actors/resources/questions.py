@@ -7,15 +7,17 @@ leaves, and only the owner of the lease gets one that changes anything.
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable
 
 import msgspec
 import trio
 
 from pwf.actors.code.definitions import DefinitionsHandle
 from pwf.actors.code.schemas import Schemas
-from pwf.actors.runs.launching import Supervision
+from pwf.actors.runs.launching import Launchable, Supervision
 from pwf.errors import PwfError
 from pwf.protocol.frames import FrameSplitter
+from pwf.protocol.origin import Origin
 from pwf.protocol.reconcile import CancelRun, ChildAnswer, EnsureRun, Question, decode_question
 from pwf.protocol.runner import (
     RUNNER_FRAME_BYTES_MAX,
@@ -25,10 +27,21 @@ from pwf.protocol.runner import (
     ValueChunk,
     encode_line,
 )
+from pwf.store.children import (
+    CancelChild,
+    EnsureChild,
+    FindChild,
+    StopOf,
+    cancel_child,
+    ensure_child,
+    find_child,
+)
 from pwf.store.read_resources import OfResource, resource_refers
 from pwf.store.resource_effects import ReconcilePart, reconcile_part
 from pwf.store.runners import Fence
+from pwf.store.runs import StartRun
 from pwf.store.values import ReadValueChunk, read_chunk
+from pwf.values import canonical_texts, digest, parse_canonical
 
 RECEIVE_BYTES = 64 * 1024
 
@@ -40,32 +53,97 @@ class Questions:
         self._definitions = definitions
         self._schemas = schemas
 
-    async def serve(self, stream: trio.abc.Stream, fence: Fence, world: Supervision) -> None:
-        """Answer until the process's end closes, or says something that is no question."""
+    async def serve(
+        self,
+        stream: trio.abc.Stream,
+        fence: Fence,
+        world: Supervision,
+        known: Launchable,
+        stops: Callable[[StopOf], None],
+    ) -> None:
+        """Answer until the process's end closes, or says something that is no question.
+
+        `stops` is told of runs that were cancelled, and whose processes are still to be ended.
+        """
         splitter = FrameSplitter(RUNNER_FRAME_BYTES_MAX)
         with contextlib.suppress(
             trio.BrokenResourceError, trio.ClosedResourceError, msgspec.MsgspecError, PwfError
         ):
             while data := await stream.receive_some(RECEIVE_BYTES):
                 for line in splitter.feed(bytes(data)):
-                    await self._answer(stream, fence, world, decode_question(line))
+                    await self._answer(stream, fence, world, known, stops, decode_question(line))
         await stream.aclose()  # else a process whose question failed would wait for its answer for ever
 
     async def _answer(
-        self, stream: trio.abc.Stream, fence: Fence, world: Supervision, question: Question
+        self,
+        stream: trio.abc.Stream,
+        fence: Fence,
+        world: Supervision,
+        known: Launchable,
+        stops: Callable[[StopOf], None],
+        question: Question,
     ) -> None:
         match question:
             case ReadValue():
                 await _read_value(stream, fence, world, question.digest)
-            case EnsureRun() | CancelRun():
-                refusal = ChildAnswer(
-                    code="rejected", message="a reconcile has no child runs in this version"
-                )
-                await stream.send_all(encode_line([refusal]))
+            case EnsureRun():
+                await stream.send_all(encode_line([await self._ensure(fence, world, known, question)]))
+            case CancelRun():
+                await stream.send_all(encode_line([await self._cancel(fence, world, question, stops)]))
             case BeginPart() | SettlePart():
                 part = ReconcilePart(fence=fence, call=question)
                 answer = await world.write(fence.run_id, reconcile_part, part, along=False)
                 await stream.send_all(encode_line([answer]))
+
+    async def _ensure(
+        self, fence: Fence, world: Supervision, known: Launchable, question: EnsureRun
+    ) -> ChildAnswer:
+        """The child under a key: found, or started with the code that its file has now."""
+        key, wish = question.request_key, canonical_texts([question.workflow], what="workflow")
+        fingerprint = digest(wish + bytes(question.input))
+        try:
+            find = FindChild(fence=fence, key=key, fingerprint=fingerprint)
+            child = await world.write(fence.run_id, find_child, find, along=False)
+            if child is not None:
+                return ChildAnswer(child=child)
+            start = await self._start(world, known, question)
+            ensure = EnsureChild(fence=fence, key=key, fingerprint=fingerprint, start=start)
+            child = await world.write(fence.run_id, ensure_child, ensure, along=False)
+        except PwfError as error:
+            return ChildAnswer(code=error.code, message=error.message, hint=error.hint)
+        return ChildAnswer(child=child, created=True)
+
+    async def _start(self, world: Supervision, known: Launchable, question: EnsureRun) -> StartRun:
+        environment = known.environment
+        origin = Origin(
+            cwd=environment.root, python=environment.interpreter, environment=environment.variables
+        )
+        found = await self._definitions.find(question.workflow, origin)
+        value = parse_canonical(
+            bytes(question.input),
+            limit=world.config.max_value_bytes,
+            what=f"input of child {question.request_key!r}",
+        )
+        schema = found.definition.graph.input_schema
+        return StartRun(
+            code=found.code,
+            environment=found.environment,
+            input=self._schemas.check_input(question.workflow, schema, value),
+            actor="manager",
+            state_bytes_max=world.config.max_state_size,
+        )
+
+    async def _cancel(
+        self, fence: Fence, world: Supervision, question: CancelRun, stops: Callable[[StopOf], None]
+    ) -> ChildAnswer:
+        command = CancelChild(fence=fence, key=question.request_key)
+        try:
+            done = await world.write(fence.run_id, cancel_child, command, along=False)
+        except PwfError as error:
+            return ChildAnswer(code=error.code, message=error.message, hint=error.hint)
+        if done.stop is not None:
+            stops(done.stop)
+        return ChildAnswer(child=done.child)
 
 
 async def _read_value(stream: trio.abc.Stream, fence: Fence, world: Supervision, digest: str) -> None:

@@ -26,6 +26,7 @@ from pwf.errors import ClaimLost, OutcomeUnknown, ProtocolError, PwfError, Runne
 from pwf.protocol.frames import FrameSplitter
 from pwf.protocol.reconcile import Reconcile, Reconciled, decode_from_reconcile
 from pwf.protocol.runner import RUNNER_FRAME_BYTES_MAX, Leaving, StepError, encode_line
+from pwf.store.children import StopOf
 from pwf.store.custody import runner_gone
 from pwf.store.entity_kinds import RunnerGone
 from pwf.store.reconciles import (
@@ -37,7 +38,7 @@ from pwf.store.reconciles import (
     renew_reconcile,
 )
 from pwf.store.resource_queue import AdmittedReconcile
-from pwf.store.resource_state import KIND
+from pwf.store.resource_wake import KIND
 from pwf.store.runners import Fence
 from pwf.store.tx import Tx
 
@@ -71,6 +72,7 @@ class ReconcileSupervisorHandle:
         self.is_over = False
         self.has_failed = False
         self.launched_from: Launchable | None = None
+        self.stops: list[StopOf] = []  # runs that were cancelled meanwhile
 
     @property
     def is_gone(self) -> bool:
@@ -156,7 +158,7 @@ class ResourceManagerSupervisor:
         except PwfError as refusal:
             error = StepError(code=refusal.code, message=refusal.message)
         if self._process is not None:
-            await self._serve(self._process)
+            await self._serve(self._process, known)
             proved = await self._end(self._process)
             error = self._why(self._process)
             await self._process.aclose()
@@ -165,7 +167,7 @@ class ResourceManagerSupervisor:
             self._wake()
         await self._commit(proved, error)
 
-    async def _serve(self, process: RunnerProcess) -> None:
+    async def _serve(self, process: RunnerProcess, known: Launchable) -> None:
         """Tell the process, and hear it to its last word, its deadline, or a stop."""
         if self._is_to_stop():
             return
@@ -182,7 +184,9 @@ class ResourceManagerSupervisor:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._renew)
                 nursery.start_soon(self._hear_stop, scope)
-                nursery.start_soon(self._questions.serve, process.values, self._fence, self._world)
+                nursery.start_soon(
+                    self._questions.serve, process.values, self._fence, self._world, known, self._note_stop
+                )
                 await self._converse(process, told)
                 nursery.cancel_scope.cancel()
         self._late = scope.cancelled_caught and not self._stop_wanted and self._result is None
@@ -209,6 +213,11 @@ class ResourceManagerSupervisor:
             self._last_word = message
         elif self._result is None:  # the first counts
             self._result = message
+
+    def _note_stop(self, stop: StopOf) -> None:
+        """A child was cancelled: the Scheduler, who has its supervisor, is to end its process."""
+        self.handle.stops.append(stop)
+        self._wake()
 
     async def _renew(self) -> None:
         """Go on owning the resource. One that somebody else has by now is not ours to go on with."""

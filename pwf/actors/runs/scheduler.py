@@ -38,6 +38,7 @@ from pwf.config import Config
 from pwf.errors import Unavailable
 from pwf.protocol.operations import RunStarted
 from pwf.store import queue
+from pwf.store.children import StopOf
 from pwf.store.explain import Load
 from pwf.store.launch import LaunchTerms
 from pwf.store.once import Done
@@ -200,6 +201,7 @@ class _Live:
         self.seat: Seat | None = seat
         self.known = known  # what it was launched from
         self.is_reconcile = isinstance(admission, AdmittedReconcile)
+        self.stops: list[StopOf] = getattr(handle, "stops", [])  # of runs that a reconcile has cancelled
 
 
 class Scheduler:
@@ -423,6 +425,9 @@ class Scheduler:
             if live is None:
                 continue
             handle = live.handle
+            while live.stops:
+                stop = live.stops.pop()
+                self._handle_stop_run(StopRun(name=stop.run_id, revision=stop.revision))
             if live.seat is not None and (handle.is_gone or handle.is_over):
                 self._capacity.give_back([live.seat])
                 live.seat = None

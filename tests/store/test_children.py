@@ -1,0 +1,175 @@
+"""Child runs of managed resources: one for each key, found again, seen by their parent, gone with it."""
+
+from __future__ import annotations
+
+import pytest
+
+from pwf.errors import ClaimLost, Conflict
+from pwf.protocol.resources import ChildView
+from pwf.store.children import CancelChild, EnsureChild, FindChild, cancel_child, ensure_child, find_child
+from pwf.store.restart import RestartRun, restart_run
+from pwf.store.retention import PruneTree, prune_tree
+from tests.store.resource_world import Reconciling, Resources
+from tests.store.world import graph, linear, node
+
+DAY_MS = 24 * 3_600_000
+ASKS = graph(node("a", "checkpoint"))
+
+
+@pytest.fixture
+def resources(world) -> Resources:
+    return Resources(world)
+
+
+def ensure(reconcile: Reconciling, key: str = "k", fingerprint: str = "f", flow=None, **more) -> ChildView:
+    start = reconcile.resources.world.start_command(flow or linear(1), **more)
+    command = EnsureChild(fence=reconcile.fence, key=key, fingerprint=fingerprint, start=start)
+    return reconcile.resources.world.do(ensure_child, command)
+
+
+def running(resources: Resources, flow=None) -> tuple[str, str]:
+    """A settled resource with a child: its uid, and the run."""
+    uid = resources.apply().uid
+    reconcile = resources.launch(uid)
+    child = ensure(reconcile, flow=flow)
+    reconcile.end(finalizers=("undo",))
+    return uid, child.run_id
+
+
+def test_the_same_key_and_wish_give_the_same_child(resources):
+    reconcile = resources.launch(resources.apply().uid)
+    first = ensure(reconcile)
+    assert ensure(reconcile).run_id == first.run_id
+    assert ensure(reconcile, "other").run_id != first.run_id
+    assert resources.world.sql("SELECT count(*) FROM runs") == [(2,)]
+
+
+def test_another_wish_under_a_key_is_a_conflict_that_starts_nothing(resources):
+    reconcile = resources.launch(resources.apply().uid)
+    ensure(reconcile)
+    with pytest.raises(Conflict, match="another workflow or input"):
+        ensure(reconcile, fingerprint="g")
+    assert resources.world.sql("SELECT count(*) FROM runs") == [(1,)]
+
+
+def test_a_stale_owner_starts_no_child(resources):
+    uid = resources.apply().uid
+    stale = resources.launch(uid)
+    stale.die(stopped=True)
+    resources.launch(uid)
+    with pytest.raises(ClaimLost):
+        ensure(stale)
+    assert resources.world.sql("SELECT count(*) FROM runs") == [(0,)]
+
+
+def test_a_child_that_ends_wakes_its_parent_which_sees_that(resources):
+    uid, run_id = running(resources)
+    runner = resources.world.launch(run_id)
+    assert resources.state(uid) == "settled", "a child that runs is nothing to look at"
+    runner.finish()
+
+    told = resources.launch(uid).told
+    assert told.reasons == ("child",)
+    assert (told.children[0].run_id, told.children[0].status) == (run_id, "completed")
+
+
+@pytest.mark.parametrize("what", ["waits", "paused", "cancelled"])
+def test_a_child_that_waits_is_paused_or_cancelled_wakes_its_parent(resources, what):
+    uid, run_id = running(resources, ASKS)
+    if what == "waits":
+        resources.world.launch(run_id).ask("?")
+    elif what == "paused":
+        resources.world.pause(run_id)
+    else:
+        resources.world.cancel(run_id)
+    status = {"waits": "waiting"}.get(what, what)
+    assert resources.launch(uid).told.children[0].status == status
+
+
+def test_a_child_that_is_restarted_goes_on_under_its_key_and_its_attempts_are_counted(resources):
+    uid, run_id = running(resources)
+    resources.world.cancel(run_id)
+    start = resources.world.start_command(linear(1), restarted_from=run_id, restart_root=run_id, restart_no=1)
+    again = resources.world.do(restart_run, RestartRun(start=start, expected_revision=2)).run_id
+    (child,) = resources.view(uid).children
+    assert (child.run_id, child.attempts) == (again, 2)
+    resources.launch(uid).end()
+    resources.world.launch(again).finish()
+    assert resources.launch(uid).told.children[0].status == "completed"
+
+
+def test_a_child_is_cancelled_by_its_key_and_one_that_has_ended_stays(resources):
+    uid = resources.apply().uid
+    reconcile = resources.launch(uid)
+    run_id = ensure(reconcile).run_id
+    command = CancelChild(fence=reconcile.fence, key="k")
+    done = resources.world.do(cancel_child, command)
+    assert (done.child.status, done.stop.run_id) == ("cancelled", run_id)
+    assert resources.world.do(cancel_child, command).stop is None
+    assert resources.world.do(cancel_child, CancelChild(fence=reconcile.fence, key="no")).child is None
+
+
+def test_children_go_with_their_resource(resources):
+    uid, run_id = running(resources, ASKS)
+    resources.delete(uid)
+    assert resources.world.status(run_id) == "cancelled"
+    resources.launch(uid).end(finalizers=())
+    assert resources.state(uid) == "gone"
+
+
+def test_children_that_are_left_go_on_without_their_resource(resources):
+    uid, run_id = running(resources, ASKS)
+    resources.delete(uid, children="leave")
+    resources.launch(uid).end(finalizers=())
+    assert (resources.state(uid), resources.world.status(run_id)) == ("gone", "queued")
+    resources.world.launch(run_id).ask("?")  # and nobody is woken
+
+
+def test_a_resource_waits_for_a_child_that_cleans_up(resources):
+    uid, _ = running(resources, ASKS)
+    resources.delete(uid)
+    reconcile = resources.launch(uid)
+    cleaning = ensure(reconcile, "clean-up").run_id
+    reconcile.end(finalizers=())
+    assert resources.state(uid) != "gone"
+    resources.world.launch(cleaning).finish()
+    resources.launch(uid).end()
+    assert resources.state(uid) == "gone"
+
+
+def test_after_delete_and_apply_old_children_do_not_count(resources):
+    uid, run_id = running(resources, ASKS)
+    resources.delete(uid, abandon=True)
+    reconcile = resources.launch(resources.apply().uid)
+    assert reconcile.told.children == ()
+    assert ensure(reconcile).run_id != run_id
+
+
+def test_a_child_that_is_asked_for_is_not_pruned_and_one_that_nobody_asks_for_is(resources):
+    uid, run_id = running(resources)
+    resources.world.cancel(run_id)
+    resources.settle(uid)
+    resources.world.clock.forward(20 * DAY_MS)
+    resources.apply(spec={"a": 1})
+    reconcile = resources.launch(uid)
+    find = FindChild(fence=reconcile.fence, key="k", fingerprint="f")
+    assert resources.world.do(find_child, find).run_id == run_id
+    reconcile.end()
+    resources.world.clock.forward(20 * DAY_MS)
+    prune = PruneTree(before_ms=resources.world.clock.wall_ms)
+    assert resources.world.do(prune_tree, prune).kept == {"a resource asks for it": 1}
+    resources.world.clock.forward(20 * DAY_MS)
+    assert resources.world.do(prune_tree, prune).trees == 1
+
+
+def test_a_resource_that_is_gone_is_pruned_after_its_children(resources):
+    uid, _ = running(resources)
+    resources.delete(uid, abandon=True)
+    resources.world.clock.forward(1_000)
+    now = resources.world.clock.wall_ms
+    first = resources.world.do(prune_tree, PruneTree(before_ms=now))
+    assert first.trees == 1, "the run"
+    place = first.after
+    while place is not None:
+        place = resources.world.do(prune_tree, PruneTree(before_ms=now, after=place)).after
+    assert resources.world.sql("SELECT count(*) FROM entities WHERE entity_no > 0") == [(0,)]
