@@ -218,20 +218,21 @@ def _fish_quote(words: str) -> str:
     return "'" + words.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
+# Also zsh's, where `path` is the search path, and an offset is no expression by itself.
 BASH = """# pwf: completions for bash, written by `pwf completion bash`
 _pwf() {
   local current="${COMP_WORDS[COMP_CWORD]}" previous="${COMP_WORDS[COMP_CWORD-1]}"
-  local path="" word offered="" files="" values="" kind="" known
-  for word in "${COMP_WORDS[@]:1:COMP_CWORD-1}"; do
+  local typed="" word offered="" files="" values="" kind="" known
+  for word in "${COMP_WORDS[@]:1:$((COMP_CWORD-1))}"; do
     for known in @KNOWN@; do
-      if [[ "${path:+$path }$word" == "$known" ]]; then path="$known"; break; fi
+      if [[ "${typed:+$typed }$word" == "$known" ]]; then typed="$known"; break; fi
     done
   done
-  case "$path $previous" in
+  case "$typed $previous" in
 @VALUES@
   esac
   if [[ -z "$values" ]]; then
-    case "$path" in
+    case "$typed" in
 @CASES@
     esac
   fi

@@ -12,13 +12,21 @@ import random
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import Any, Generic, Literal, Self, TypeVar, Unpack, cast
+from typing import Any, Literal, TypeVar, Unpack
 
 import anyio
 import anyio.to_thread
 import msgspec
 
-from pwf.client.asking import Asking, decoded, history, listed, output_value
+from pwf.client.asking import (
+    Asking,
+    ForkOptions,
+    decoded,
+    fork_payload,
+    history,
+    listed,
+    output_value,
+)
 from pwf.client.backoff import delay_s
 from pwf.client.connection import Connection
 from pwf.client.content import ValueReader, inline_bytes
@@ -26,6 +34,7 @@ from pwf.client.core import Answered, Broken, CallReply, ClientCore, Happening, 
 from pwf.client.origin import origin, with_wanted
 from pwf.client.peer import GREETING_S_MAX, dial, serves
 from pwf.client.starting import autostart_allowed, connect_or_start, socket_path
+from pwf.client.streams import RunsStream, RunStream
 from pwf.client.version import version
 from pwf.errors import DaemonUnreachable, PwfError, Unavailable, VariablesWanted
 from pwf.places import Places, places
@@ -40,7 +49,6 @@ from pwf.protocol.operations import (
     RequestList,
     RequestListPayload,
     RunChanged,
-    RunList,
     RunListPayload,
     RunStarted,
     StartPayload,
@@ -49,11 +57,10 @@ from pwf.protocol.operations import (
     WaitResult,
 )
 from pwf.protocol.runner import Value
-from pwf.protocol.views import ENDED, EventView, RequestView, RunSummary, RunView, Status
+from pwf.protocol.views import EventView, RequestView, RunSummary, RunView, Status
 from pwf.values import canonical
 
 T = TypeVar("T")
-V = TypeVar("V")
 
 READ_BYTES = 256 * 1024
 GREETINGS_MAX = 6  # each start of the daemon takes one, too
@@ -259,6 +266,19 @@ class Client:
         )
         return started
 
+    async def fork(
+        self, run_id: str, node: str | None = None, *, key: str | None = None, **options: Unpack[ForkOptions]
+    ) -> RunStarted:
+        """Go on from a node of an ended run, in a new run that takes over what came before it."""
+        started: RunStarted = await self.call("run.fork", fork_payload(node, options), run_id=run_id, key=key)
+        return started
+
+    async def retry(
+        self, run_id: str, *, key: str | None = None, **options: Unpack[ForkOptions]
+    ) -> RunStarted:
+        """Go on from where a run failed, in a new run, with the present code unless `code="stored"`."""
+        return await self.fork(run_id, key=key, **options)
+
     async def _all(self, asking: Asking[T]) -> T:
         try:
             operation, payload, run_id = next(asking)
@@ -272,11 +292,11 @@ class Client:
 
     def view(self, run_id: str) -> RunStream:
         """The run's states from now on; the stream ends with the run."""
-        return RunStream(self, self._core.subscribe("run", run_id=run_id))
+        return RunStream(self._core.subscribe("run", run_id=run_id), self._next, self._stop)
 
     def runs(self, query: RunListPayload | None = None) -> RunsStream:
         """A list of runs and its changes, without end."""
-        return RunsStream(self, self._core.subscribe("runs", query=query))
+        return RunsStream(self._core.subscribe("runs", query=query), self._next, self._stop)
 
     # --- inside ---------------------------------------------------------------------------------------------
 
@@ -411,56 +431,6 @@ class Client:
         self._core.unsubscribe(subscription)
         self._news.pop(id(subscription), None)
         self._to_send.set()
-
-
-class _Stream(Generic[V]):
-    """An async iterator of a view's states, the newest only where several came at once.
-
-    Close it, or use `async with`.
-    """
-
-    def __init__(self, client: Client, subscription: Subscription) -> None:
-        self._client = client
-        self._subscription = subscription
-        self._seen = 0
-
-    async def aclose(self) -> None:
-        """Stop following. Doing it twice is fine."""
-        self._client._stop(self._subscription)
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.aclose()
-
-    def __aiter__(self) -> Self:
-        return self
-
-    async def __anext__(self) -> V:
-        if not await self._client._next(self._subscription, self._seen):
-            raise StopAsyncIteration
-        self._seen = self._subscription.news
-        return cast(V, self._subscription.value())  # of the type that its row in `VIEWS` names
-
-
-class RunsStream(_Stream[RunList]):
-    """Of a list of runs, without end."""
-
-
-class RunStream(_Stream[RunView]):
-    """Of a run; ends after the view in which the run has ended."""
-
-    _done = False
-
-    async def __anext__(self) -> RunView:
-        if self._done:
-            raise StopAsyncIteration
-        view = await super().__anext__()
-        if view.summary.status in ENDED:
-            self._done = True
-            await self.aclose()
-        return view
 
 
 @asynccontextmanager

@@ -6,11 +6,12 @@ Holds no connection: a client does each question, and the functions here make th
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
-from typing import Any, TypeVar
+from typing import Any, Literal, TypedDict, TypeVar
 
 import msgspec
 
 from pwf.errors import NotFound
+from pwf.protocol.forks import ForkPayload
 from pwf.protocol.operations import (
     LIST_PAGE_MAX,
     EventPage,
@@ -21,10 +22,30 @@ from pwf.protocol.operations import (
 )
 from pwf.protocol.runner import Value
 from pwf.protocol.views import EventView, RunSummary, RunView, Status
+from pwf.values import canonical
 
 T = TypeVar("T")
 Question = tuple[str, msgspec.Struct, str | None]  # operation, payload, run
 Asking = Generator[Question, Any, T]  # gives questions, takes their results, returns what was asked for
+
+
+class ForkOptions(TypedDict, total=False):
+    """As `ForkPayload`; `input` is any JSON value or struct."""
+
+    visit: int
+    input: object
+    code: Literal["current", "stored"]
+    max_steps: int
+    repeat_effects: bool
+    keep_answers: bool
+
+
+def fork_payload(node: str | None, options: ForkOptions) -> ForkPayload:
+    """What is asked for."""
+    given: dict[str, Any] = dict(options)
+    if "input" in given:
+        given["input"] = msgspec.Raw(canonical(given["input"], what="input"))
+    return ForkPayload(node=node, **given)
 
 
 def listed(

@@ -17,7 +17,16 @@ from typing import Any, Literal, TypeVar, Unpack
 
 import msgspec
 
-from pwf.client.asking import Asking, ask_all, decoded, history, listed, output_value
+from pwf.client.asking import (
+    Asking,
+    ForkOptions,
+    ask_all,
+    decoded,
+    fork_payload,
+    history,
+    listed,
+    output_value,
+)
 from pwf.client.backoff import delay_s
 from pwf.client.content import ValueReader, inline_bytes
 from pwf.client.core import Answered, Broken, CallReply, ClientCore, More, Subscription
@@ -318,6 +327,17 @@ class SyncClient:
             run_id, revision = seen.run_id, seen.revision
         started: RunStarted = self.call("run.restart", run_id=run_id, expected_revision=revision, key=key)
         return started
+
+    def fork(
+        self, run_id: str, node: str | None = None, *, key: str | None = None, **options: Unpack[ForkOptions]
+    ) -> RunStarted:
+        """Go on from a node of an ended run, in a new run that takes over what came before it."""
+        started: RunStarted = self.call("run.fork", fork_payload(node, options), run_id=run_id, key=key)
+        return started
+
+    def retry(self, run_id: str, *, key: str | None = None, **options: Unpack[ForkOptions]) -> RunStarted:
+        """Go on from where a run failed, in a new run, with the present code unless `code="stored"`."""
+        return self.fork(run_id, key=key, **options)
 
     def _all(self, asking: Asking[T]) -> T:
         return ask_all(

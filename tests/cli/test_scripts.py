@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -140,6 +141,12 @@ def test_other_shells_ask_for_what_there_is(pwf: Pwf, shell: str) -> None:
     script = pwf("completion", shell).out
     for kind in ("runs", "requests", "workflows"):
         assert f"--list {kind}" in script or f'kind="{kind}"' in script
+
+
+def test_zshs_script_has_none_of_the_words_that_mean_something_else_there(pwf: Pwf) -> None:
+    script = pwf("completion", "zsh").out
+    assert not re.search(r"\blocal\b.*\bpath\b", script)  # zsh's search path: nothing would be found any more
+    assert not re.search(r":1:[A-Z]", script)  # a modifier there
 
 
 def test_completion_without_a_shell_says_what_is_missing(pwf: Pwf) -> None:

@@ -104,3 +104,20 @@ def test_a_run_without_an_output_says_what_it_is(client: SyncClient, daemon: Fak
         client.output("k3")
     with pytest.raises(NotFound, match="'collect'"):
         client.output("k3", "collect")
+
+
+def test_a_fork_says_what_was_asked_for_and_a_retry_names_no_node(
+    client: SyncClient, daemon: FakeDaemon
+) -> None:
+    asked: list[Any] = []
+
+    def fork(request: Any, payload: Any) -> Any:
+        asked.append(payload)
+        return samples.started(run_id="new")
+
+    daemon.on("run.fork", fork)
+    assert client.fork("k3", "collect", visit=2, input={"a": 1}, code="stored").run_id == "new"
+    client.retry("k3", repeat_effects=True)
+    first, second = asked
+    assert (first.node, first.visit, bytes(first.input), first.code) == ("collect", 2, b'{"a":1}', "stored")
+    assert (second.node, second.repeat_effects, second.code) == (None, True, "current")
