@@ -14,7 +14,7 @@ import msgspec
 
 from pwf.client.diagnosis import Check
 from pwf.crashlab.report import Report
-from pwf.protocol import effects, operations, views
+from pwf.protocol import effects, operations, resources, views
 from pwf.protocol.graph import WorkflowGraph
 from pwf.protocol.operations import RunChanged, RunStarted
 
@@ -71,6 +71,26 @@ class Step(_Line, frozen=True, kw_only=True, forbid_unknown_fields=True):
     node: str
     steps: tuple[views.StepView, ...]
     effects: tuple[views.EffectView, ...]
+
+
+class ResourceChanged(resources.ResourceChanged, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`adopted`: it was so before."""
+
+    adopted: bool
+
+
+class Applied(resources.Applied, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`diff`: what the spec has changed, a line for each path. With `--dry-run` nothing was applied."""
+
+    dry_run: bool
+    diff: tuple[str, ...]
+
+
+class ResourceExplained(_Line, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`resource explain`, and `explain MANAGER/KEY`."""
+
+    summary: resources.ResourceSummary
+    explanation: views.Explanation
 
 
 class ErrorFacts(_Line, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -210,6 +230,9 @@ class Lines(NamedTuple):
 
 ANY = Lines((Any,), "one line: the value itself, any JSON")
 
+THEN_WAIT = "with `--wait` also where it has arrived"
+APPLIED_WAIT = f"a line for each resource; {THEN_WAIT}"
+
 PRINTED: dict[str, Lines] = {
     "run": Lines((Started, views.RunView), "the first when the run is stored, the second at the end"),
     "watch": Lines(
@@ -222,7 +245,7 @@ PRINTED: dict[str, Lines] = {
         "`RUN`, `RUN NODE`, `--graph`, `--events` (a line each); `--input` and `--output` print the value itself",
     ),
     "output": ANY,
-    "explain": Lines((operations.Explained,)),
+    "explain": Lines((operations.Explained, ResourceExplained), "of a run, or of a resource"),
     "events": Lines((views.EventView,), "a line for each event"),
     "pause": Lines((Changed,), "a line for each run"),
     "resume": Lines((Changed,), "a line for each run"),
@@ -240,6 +263,16 @@ PRINTED: dict[str, Lines] = {
     "workflows": Lines((operations.WorkflowList,)),
     "check": Lines((CheckedFiles,)),
     "graph": Lines((operations.WorkflowDescription,)),
+    "resource apply": Lines((Applied, resources.ResourceSummary), APPLIED_WAIT),
+    "resource ls": Lines((resources.ResourceList,)),
+    "resource get": Lines((resources.ResourceView,)),
+    "resource explain": Lines((ResourceExplained,)),
+    "resource events": Lines((views.EventView,), "a line for each event"),
+    "resource reconcile": Lines((ResourceChanged, resources.ResourceSummary), THEN_WAIT),
+    "resource delete": Lines((ResourceChanged, resources.ResourceSummary), THEN_WAIT),
+    "resource pause": Lines((ResourceChanged,)),
+    "resource resume": Lines((ResourceChanged,)),
+    "managers": Lines((resources.ManagerList, operations.WorkflowDescription), "with MANAGER that one"),
     "crashlab": Lines((Report,)),
     "daemon": Lines((LogRecord,), "its log, a record a line, on stderr; also without `--json`"),
     "start": Lines((DaemonStarted,)),

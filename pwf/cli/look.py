@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, get_args
 
 from pwf.cli import exits
 from pwf.cli.commands import RUN_HELP, Commands, client, page_limit
+from pwf.cli.history import print_event
 from pwf.cli.out import Out, UsageError
 from pwf.present import form, text
 from pwf.present.marks import STATUS_STYLE
 
 if TYPE_CHECKING:
     from pwf.client.sync import SyncClient
-    from pwf.protocol.views import EventView, RequestView, RunSummary
+    from pwf.protocol.views import RequestView, RunSummary
 
 HEADS = ["RUN", "WORKFLOW", "STATUS", "NODE", "AGE", "NOTE"]
 ID_CELLS = 24
@@ -66,8 +67,13 @@ def add(commands: Commands) -> None:
     )
     part.add_argument("--graph", action="store_const", dest="part", const="graph", help="only its graph")
 
-    parser = commands.add("explain", explain, "say why a run is where it is", example="pwf explain @last")
-    parser.add_argument("run_id", metavar="RUN", help=RUN_HELP)
+    parser = commands.add(
+        "explain",
+        explain,
+        "say why a run, or a resource, is where it is",
+        example="pwf explain @last\npwf explain git-mirror/website",
+    )
+    parser.add_argument("run_id", metavar="RUN", help=f"{RUN_HELP}; or MANAGER/KEY of a resource")
 
     parser = commands.add(
         "events", events, "print a run's history", example="pwf events @last\npwf events 3kq --follow"
@@ -184,6 +190,10 @@ def show(options: argparse.Namespace, out: Out) -> int:
 
 
 def explain(options: argparse.Namespace, out: Out) -> int:
+    if "/" in options.run_id:  # MANAGER/KEY: no run's id has one
+        from pwf.cli.resource_look import explain as explain_resource
+
+        return explain_resource(argparse.Namespace(manager=options.run_id, key=None), out)
     with client() as daemon:
         explained = daemon.call("run.status", run_id=options.run_id)
         if out.as_json:
@@ -249,20 +259,9 @@ def _print_from(daemon: SyncClient, run_id: str, after: int, out: Out) -> tuple[
         payload = EventsPayload(after_revision=after, limit=min(500, LIST_PAGE_MAX))
         page = daemon.call("run.events", payload, run_id=run_id)
         for event in page.events:
-            _print_event(event, out)
+            print_event(event, out)
             after = event.revision
         run_id = page.run_id
         if page.next_after is None:
             return run_id, after
         after = page.next_after
-
-
-def _print_event(event: EventView, out: Out) -> None:
-    if out.as_json:
-        out.emit(event)
-        return
-    now_ms = out.now_ms()
-    payload = text.json_line(bytes(event.payload))
-    head = f"{event.revision:>5}  {text.clock_time(event.at_ms, now_ms)}  {text.line(event.kind):<20}"
-    actor = out.paint(f"{text.line(event.actor):<8}", "dim")
-    out.print(f"{head}  {actor}  {text.cut(payload, max(20, out.width - 50))}".rstrip())

@@ -29,6 +29,8 @@ FAMILIES = {
     "requests": ("requests", "answer", "submit"),
     "effects": ("effects", "recover"),
     "workflows": ("workflows", "check", "graph"),
+    "resources": ("resource",),
+    "managers": ("managers",),
     "crashlab": ("crashlab",),
     "daemon": ("daemon", "start", "stop"),
     "service": ("service",),

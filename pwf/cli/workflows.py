@@ -61,12 +61,12 @@ def workflows(options: argparse.Namespace, out: Out) -> int:
             f"error: {text.line(line.error)}" if line.error else text.line(line.doc.strip().split("\n")[0])
         )
         nodes = "-" if line.error else str(line.nodes)
-        rows.append([text.line(line.name, 32), nodes, line.scope, text.line(_near(line.path)), about])
+        rows.append([text.line(line.name, 32), nodes, line.scope, text.line(near(line.path)), about])
     out.table(["WORKFLOW", "NODES", "FROM", "FILE", "ABOUT"], rows)
     return exits.OK
 
 
-def _near(path: str) -> str:
+def near(path: str) -> str:
     """The path from here, where that is shorter."""
     try:
         here = os.path.relpath(path)

@@ -16,9 +16,10 @@ from pwf.actors.upkeep.restoring import Restored
 from pwf.cli import json_output
 from pwf.cli.json_output import PRINTED
 from pwf.errors import NotFound
-from pwf.protocol import effects, printed
+from pwf.protocol import effects, printed, resources
 from pwf.protocol import operations as ops
 from pwf.protocol.views import EventView
+from tests.cli import test_resources
 from tests.cli.conftest import Pwf, script_run
 from tests.cli.test_commands import detail, leaf_commands
 from tests.client import samples
@@ -53,6 +54,16 @@ TYPED: dict[str, tuple[str, ...]] = {
     "workflows": (),
     "check": ("x.py",),
     "graph": ("release",),
+    "resource apply": ("disk", "a", "--wait"),
+    "resource ls": (),
+    "resource get": ("disk/a",),
+    "resource explain": ("disk", "a"),
+    "resource events": ("disk", "a"),
+    "resource reconcile": ("disk", "a", "--wait"),
+    "resource delete": ("disk", "a"),
+    "resource pause": ("disk", "a"),
+    "resource resume": ("disk", "a"),
+    "managers": (),
     "start": (),
     "stop": (),
     "service install": ("--print",),
@@ -127,6 +138,16 @@ def answering(daemon: FakeDaemon, monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
         "state.verify": ops.VerifyResult(violations=(), checked={"runs": 1}),
         "state.backup": ops.BackupResult(path="/b", bytes=1, runs=1, at_ms=1, home_id="h", epoch=1),
         "state.prune": ops.PruneResult(before_ms=1),
+        "manager.list": resources.ManagerList(root="/p", managers=()),
+        "resource.list": resources.ResourceList(resources=(test_resources.summary(),)),
+        "resource.get": test_resources.view(),
+        "resource.events": resources.ResourceEventPage(uid="u1", events=(event,)),
+        "resource.apply": test_resources.applied(before=samples.value({})),
+        "resource.wait": resources.ResourceWaited(summary=test_resources.summary(), done=True),
+        **{
+            f"resource.{word}": test_resources.changed()
+            for word in ("reconcile", "delete", "pause", "resume")
+        },
     }
     script_run(daemon, samples.run_view(), done)
     for operation, result in answers.items():

@@ -24,6 +24,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "secrets": BASE | {"config", "protocol"},
     "host": BASE,
     "watch": BASE | {"protocol"},
+    "watching": BASE | {"protocol"},
     "discovery": BASE | {"protocol", "host", "watch"},
     "protocol": BASE | {"host"},
     "store": BASE | {"protocol"},

@@ -23,6 +23,7 @@ ALLOWED = {
     "pwf/cli/completion.py": "the shell that a person types in",
     "pwf/cli/json_output.py": "the command `pwf wait`",
     "pwf/cli/main.py": "the names of commands",
+    "pwf/cli/resources.py": "the option `--wait`",
     "pwf/cli/watch.py": "the command `pwf wait`",
     "tests/sim/branches.py": "SQLite's checkpoint of the WAL",
     "tests/sim/clients.py": "a client that waits for a run",

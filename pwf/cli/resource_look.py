@@ -1,0 +1,212 @@
+"""`pwf resource ls`, `get`, `explain`, `events`, and `pwf managers`: looking at resources."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING
+
+from pwf.cli import exits
+from pwf.cli.commands import Commands, client, page_limit
+from pwf.cli.history import print_event
+from pwf.cli.out import Out
+from pwf.cli.resource_name import add_reference, reference
+from pwf.present import resources as present
+from pwf.present import text
+
+if TYPE_CHECKING:
+    from pwf.protocol.resources import ResourceView
+
+LIST_LIMIT = 100
+NO_RESOURCES = "no resources; what can be managed from here is listed by:  pwf managers"
+
+
+def add(group: Commands) -> None:
+    from typing import get_args
+
+    from pwf.protocol.resources import ResourceState
+
+    parser = group.add(
+        "ls",
+        ls,
+        "list resources",
+        example="pwf resource ls\npwf resource ls git-mirror --state held\npwf resource ls --here",
+    )
+    parser.add_argument("manager", metavar="MANAGER", nargs="?", help="only those of this manager")
+    parser.add_argument(
+        "--state",
+        metavar="S",
+        action="append",
+        default=[],
+        choices=get_args(ResourceState),
+        help="only these; may be repeated; gone ones are listed only so",
+    )
+    parser.add_argument("--here", action="store_true", help="only those of this folder's project")
+    parser.add_argument(
+        "--limit", metavar="N", type=page_limit, default=LIST_LIMIT, help=f"at most so many ({LIST_LIMIT})"
+    )
+    parser.add_argument("--cursor", metavar="N", type=int, help="go on where a page ended, which has said so")
+    parser = group.add(
+        "get",
+        get,
+        "show one resource whole",
+        example="pwf resource get git-mirror website\npwf resource get 3kq",
+    )
+    add_reference(parser)
+    parser = group.add(
+        "explain",
+        explain,
+        "say why a resource is where it is",
+        example="pwf resource explain git-mirror website\npwf explain git-mirror/website",
+    )
+    add_reference(parser)
+    parser = group.add(
+        "events", events, "print a resource's history", example="pwf resource events git-mirror website"
+    )
+    add_reference(parser)
+    parser.add_argument("--after", metavar="VERSION", type=int, default=0, help="only what came after it")
+
+
+def ls(options: argparse.Namespace, out: Out) -> int:
+    import os
+
+    from pwf.protocol.resources import ResourceListPayload
+
+    payload = ResourceListPayload(
+        manager=options.manager,
+        cwd=os.getcwd() if options.here else None,
+        states=tuple(options.state),
+        limit=options.limit,
+        cursor=options.cursor,
+    )
+    with client() as daemon:
+        listed = daemon.call("resource.list", payload)
+    if out.as_json:
+        out.emit(listed)
+        return exits.OK
+    if not listed.resources:
+        narrowed = options.manager or options.state or options.here
+        out.note("no such resources" if narrowed else NO_RESOURCES)
+        return exits.OK
+    now_ms = out.now_ms()
+    rows = [present.row(one, now_ms) for one in listed.resources]
+    out.table(present.HEADS, rows, [present.STATE_STYLE.get(one.state) for one in listed.resources])
+    if listed.next_cursor is not None:
+        out.note(
+            f"there are more; go on with --cursor {listed.next_cursor}, or see more at once with --limit N"
+        )
+    return exits.OK
+
+
+def get(options: argparse.Namespace, out: Out) -> int:
+    view = _view(options)
+    if out.as_json:
+        out.emit(view)
+    else:
+        print_resource(view, out)
+    return exits.OK
+
+
+def explain(options: argparse.Namespace, out: Out) -> int:
+    view = _view(options)
+    if out.as_json:
+        out.emit({"summary": view.summary, "explanation": view.explanation})
+        return exits.OK
+    _head(view, out)
+    for name, value in present.why(view, out.now_ms()):
+        out.print(f"{name + ':':<9} {value}")
+    return exits.OK
+
+
+def _view(options: argparse.Namespace) -> ResourceView:
+    from pwf.protocol.resources import ResourceRef
+
+    with client() as daemon:
+        view: ResourceView = daemon.call("resource.get", ResourceRef(**reference(options)))
+    return view
+
+
+def _head(view: ResourceView, out: Out) -> None:
+    summary = view.summary
+    state = out.paint(summary.state, present.STATE_STYLE.get(summary.state))
+    ready = out.paint(f"ready {summary.ready}", present.READY_STYLE.get(summary.ready))
+    out.print(f"{out.paint(present.name_of(summary), 'bold')}  {state}  {ready}")
+
+
+def print_resource(view: ResourceView, out: Out) -> None:
+    """Identity, why it is where it is, spec and status, conditions, children, effects."""
+    now_ms = out.now_ms()
+    _head(view, out)
+    for name, value in present.identity(view, now_ms):
+        out.print(f"  {name:<12} {value}")
+    _section("Now", out)
+    for name, value in present.why(view, now_ms):
+        out.print(f"  {name:<12} {value}")
+    for title, kept in (("Spec", view.spec), ("Status", view.status)):
+        if kept.json is not None and bytes(kept.json) != b"{}":
+            _section(title, out)
+            for line in text.pretty(bytes(kept.json)).splitlines():
+                out.print(f"  {line}")
+    _lists(view, now_ms, out)
+    if view.error is not None:
+        from pwf.present.progress import error_lines
+
+        _section("Error of the last reconcile", out)
+        for pieces in error_lines(view.error):
+            out.print("  " + "".join(out.paint(piece.text, piece.style) for piece in pieces))
+
+
+def _section(title: str, out: Out) -> None:
+    out.print()
+    out.print(out.paint(title, "bold"))
+
+
+def _lists(view: ResourceView, now_ms: int, out: Out) -> None:
+    if view.conditions:
+        _section("Conditions", out)
+        rows = [
+            [
+                text.line(one.type, 32),
+                one.status,
+                text.age(one.changed_ms or None, now_ms),
+                text.line(one.reason, 32),
+                text.headline(one.message, 200),
+            ]
+            for one in view.conditions
+        ]
+        styles = [present.READY_STYLE.get(one.status) for one in view.conditions]
+        out.table(["CONDITION", "STATUS", "SINCE", "REASON", "MESSAGE"], rows, styles)
+    if view.children:
+        _section("Child runs", out)
+        rows = [
+            [
+                text.line(child.request_key, 32),
+                text.line(child.run_id),
+                text.line(child.workflow, 32),
+                child.status,
+                text.headline(child.reason or "", 120),
+            ]
+            for child in view.children
+        ]
+        out.table(["KEY", "RUN", "WORKFLOW", "STATUS", ""], rows)
+    if view.effects:
+        _section("Effects", out)
+        rows = [
+            [text.line(one.effect_key, 80), text.line(one.type, 32), one.status, text.line(one.ref or "", 80)]
+            for one in view.effects
+        ]
+        styles = ["magenta" if one.status == "ambiguous" else None for one in view.effects]
+        out.table(["KEY", "TYPE", "STATUS", "REF"], rows, list(styles))
+
+
+def events(options: argparse.Namespace, out: Out) -> int:
+    from pwf.protocol.resources import ResourceEventsPayload
+
+    fields, after = reference(options), options.after
+    with client() as daemon:
+        while True:
+            page = daemon.call("resource.events", ResourceEventsPayload(**fields, after_revision=after))
+            for event in page.events:
+                print_event(event, out)
+            if page.next_after is None:
+                return exits.OK
+            fields, after = {"uid": page.uid}, page.next_after

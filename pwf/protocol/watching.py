@@ -1,0 +1,21 @@
+"""What the daemon and the process that watches files say to each other: lines of JSON over its stdin and stdout."""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class Watch(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """All that is watched from now on: absolute paths, each with its mark as somebody has acted on it."""
+
+    marks: dict[str, str]
+
+
+class Changed(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """These are now otherwise than their marks say; each change is told once."""
+
+    paths: tuple[str, ...]
+
+
+watch_line = msgspec.json.Decoder(Watch)
+changed_line = msgspec.json.Decoder(Changed)

@@ -1,0 +1,1 @@
+"""Files and folders that wake resources: what each is like, and the one process that notices changes."""

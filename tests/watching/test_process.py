@@ -1,0 +1,107 @@
+"""The process that watches: what differs from its mark is told, at once and later, with real files."""
+
+from __future__ import annotations
+
+import select
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from pwf.protocol.watching import Watch, changed_line
+from pwf.watching.marks import mark_of_tree
+
+PATIENCE_S = 30
+
+
+class Watcher:
+    def __init__(self) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "pwf.watching.process"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        )
+
+    def watch(self, *paths: Path) -> None:
+        """Watch these as they are now, once what was written is old enough."""
+        marks = {str(path): _settled(path) for path in paths}
+        assert self.process.stdin is not None
+        self.process.stdin.write(msgspec.json.encode(Watch(marks=marks)) + b"\n")
+        self.process.stdin.flush()
+
+    def told(self) -> set[str]:
+        """The paths of the next line."""
+        assert self.process.stdout is not None
+        assert select.select([self.process.stdout], [], [], PATIENCE_S)[0], "nothing was told"
+        return set(changed_line.decode(self.process.stdout.readline()).paths)
+
+    def close(self) -> int:
+        assert self.process.stdin is not None
+        self.process.stdin.close()
+        code = self.process.wait(PATIENCE_S)
+        assert self.process.stdout is not None
+        self.process.stdout.close()
+        return code
+
+
+def _settled(path: Path) -> str:
+    """Its mark, once that stays the same."""
+    while (mark := mark_of_tree(str(path))) != mark_of_tree(str(path)) or _is_young(path):
+        pass
+    return mark
+
+
+def _is_young(path: Path) -> bool:
+    first = mark_of_tree(str(path))
+    until = time.monotonic() + 0.03
+    while time.monotonic() < until:
+        pass
+    return mark_of_tree(str(path)) != first
+
+
+@pytest.fixture
+def watcher() -> Iterator[Watcher]:
+    found = Watcher()
+    yield found
+    if found.process.poll() is None:
+        found.close()
+
+
+def test_a_change_before_it_watched_is_told_at_once(watcher: Watcher, tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.write_text("one")
+    assert watcher.process.stdin is not None
+    line = msgspec.json.encode(Watch(marks={str(file): "another", str(tmp_path / "gone"): "absent"}))
+    watcher.process.stdin.write(line + b"\n")
+    watcher.process.stdin.flush()
+
+    assert watcher.told() == {str(file)}
+
+
+def test_changes_are_told_as_they_come_and_what_is_replaced_is_still_watched(
+    watcher: Watcher, tmp_path: Path
+) -> None:
+    folder, file, missing = tmp_path / "folder", tmp_path / "file", tmp_path / "not/yet"
+    (folder / "deep").mkdir(parents=True)
+    file.write_text("one")
+    watcher.watch(folder, file, missing)
+
+    (folder / "deep" / "new").write_text("x")
+    assert watcher.told() == {str(folder)}
+    file.unlink()
+    assert watcher.told() == {str(file)}
+    missing.parent.mkdir()
+    missing.write_text("here")
+    assert str(missing) in watcher.told()
+    shutil.rmtree(folder)
+    folder.mkdir()
+    assert str(folder) in watcher.told()
+
+
+def test_it_ends_when_nobody_listens_any_more(watcher: Watcher, tmp_path: Path) -> None:
+    watcher.watch(tmp_path)
+
+    assert watcher.close() == 0
