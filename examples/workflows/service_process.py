@@ -13,7 +13,7 @@ class Process(msgspec.Struct, forbid_unknown_fields=True):
     env: dict[str, str] = {}
 
 
-flow = Workflow("service-process", input=Process, title=lambda ctx: " ".join(ctx.input.command)[:80])
+flow = Workflow("service_process", input=Process, title=lambda ctx: " ".join(ctx.input.command)[:80])
 
 
 @flow.shell(

@@ -43,9 +43,14 @@ class Kept:
     """The state of one resource: what a reconcile returns is taken over whole, as one commit does it."""
 
     def __init__(
-        self, name: str, spec: dict[str, Any], *, uid: str = "u1", port: FakePort | None = None
+        self,
+        manager: str | ResourceManager[Any, Any],
+        spec: dict[str, Any],
+        *,
+        uid: str = "u1",
+        port: FakePort | None = None,
     ) -> None:
-        self.manager = load(name)
+        self.manager = load(manager) if isinstance(manager, str) else manager
         self.port = port or FakePort()
         self.uid = uid
         self.spec = spec
