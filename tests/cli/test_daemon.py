@@ -293,7 +293,14 @@ def bash_completes(text: str, *words: str) -> set[str]:
 def test_bash_completes_commands_options_and_choices(capsys: pytest.CaptureFixture[str]) -> None:
     text = script("bash", capsys)
     assert {"run", "status", "state"} <= bash_completes(text, "pwf", "")
-    assert bash_completes(text, "pwf", "re") == {"resume", "restart", "retry", "resource", "requests", "recover"}
+    assert bash_completes(text, "pwf", "re") == {
+        "resume",
+        "restart",
+        "retry",
+        "resource",
+        "requests",
+        "recover",
+    }
     assert bash_completes(text, "pwf", "state", "") >= {"status", "verify"}
     assert bash_completes(text, "pwf", "effects", "") >= {"show", "resolve", "--ambiguous"}
     assert bash_completes(text, "pwf", "effects", "resolve", "x:y:1", "") >= {"happened", "give-up"}
