@@ -29,8 +29,10 @@ from pwf.actors.operations.caller import Handler
 from pwf.actors.operations.dispatch import Operations
 from pwf.actors.operations.people import Lineage, People
 from pwf.actors.operations.services import Life, Services
+from pwf.actors.resources.file_watch import FileWatch, OpenWatcher
 from pwf.actors.resources.questions import Questions
 from pwf.actors.resources.resource_manager_supervisor import make_reconciler
+from pwf.actors.resources.watcher_process import open_watcher_process
 from pwf.actors.runs.clock_watch import ClockWatch
 from pwf.actors.runs.scheduler import Scheduler, SchedulerHandle
 from pwf.actors.upkeep.backup import Backups
@@ -87,6 +89,7 @@ class Ports:
     user: str
     files: Files  # of the database
     changes: Callable[[StoreHandle], ChangeSource] = lambda store: store
+    open_watcher: OpenWatcher = open_watcher_process
 
 
 @dataclass(frozen=True)
@@ -101,6 +104,7 @@ class Actors:
     scheduler: Scheduler
     clock_watch: ClockWatch
     decision_timeout: DecisionTimeout
+    file_watch: FileWatch
     pruner: Pruner
     backups: Backups
     door: Door
@@ -164,6 +168,7 @@ def wire(
         scheduler=scheduler,
         clock_watch=clock_watch,
         decision_timeout=timeouts,
+        file_watch=FileWatch(store, changes, ports.open_watcher, scheduler.handle.wake, log),
         pruner=pruner,
         backups=backups,
         door=door,
@@ -269,6 +274,7 @@ async def live(
             await nursery.start(actors.scheduler.run, life.why_degraded)
             if life.why_degraded is None:
                 nursery.start_soon(actors.decision_timeout.run)
+                nursery.start_soon(actors.file_watch.run)
                 life.state = "serving"
             else:
                 life.state = "degraded"

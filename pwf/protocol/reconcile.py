@@ -27,6 +27,7 @@ T = TypeVar("T")
 STATUS_BYTES_MAX = 1024 * 1024  # of a manager's status, and of each patch to it
 CONDITIONS_MAX = 32
 FINALIZERS_MAX = 32
+WATCHED_MAX = 64  # paths of one resource
 EVENTS_MAX = 64  # of one reconcile
 EVENT_BYTES_MAX = 16 * 1024  # of each
 CHILDREN_TOLD_MAX = 256  # children that a reconcile is told of, the newest
@@ -97,7 +98,8 @@ class Reconciled(_Message, frozen=True, kw_only=True, forbid_unknown_fields=True
     """How the reconcile ended. `failed` has an `error`, and changes nothing but conditions and events.
 
     `status`: a merge patch (RFC 7386) of the status. `conditions` replace those of the same types, and leave others.
-    `finalizers` None: as they are. `after_ms` None under `requeue`: at once.
+    `finalizers` None: as they are. `watch`: paths with their marks as of before it; None: as they are. `after_ms` None
+    under `requeue`: at once.
     """
 
     outcome: Literal["settled", "requeue", "failed"]
@@ -105,6 +107,7 @@ class Reconciled(_Message, frozen=True, kw_only=True, forbid_unknown_fields=True
     status: OptionalRaw = msgspec.field(default_factory=lambda: msgspec.Raw(b"{}"))
     conditions: Annotated[tuple[SaidCondition, ...], msgspec.Meta(max_length=CONDITIONS_MAX)] = ()
     finalizers: Annotated[tuple[Text, ...], msgspec.Meta(max_length=FINALIZERS_MAX)] | None = None
+    watch: Annotated[dict[Message, Text], msgspec.Meta(max_length=WATCHED_MAX)] | None = None
     events: Annotated[tuple[SaidEvent, ...], msgspec.Meta(max_length=EVENTS_MAX)] = ()
     error: StepError | None = None
     survivors: tuple[Survivor, ...] = ()

@@ -12,9 +12,9 @@ class Watch(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 class Changed(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """These are now otherwise than their marks say; each change is told once."""
+    """What is now otherwise than its mark says, with its mark of now; each change is told once."""
 
-    paths: tuple[str, ...]
+    marks: dict[str, str]
 
 
 watch_line = msgspec.json.Decoder(Watch)

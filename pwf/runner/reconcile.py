@@ -40,6 +40,7 @@ from pwf.runner.base.printed import Printed
 from pwf.runner.base.wire import RECEIVE_BYTES, DaemonGone, ValueReader
 from pwf.runner.hangup import HangUpWatcher, end_process
 from pwf.values import digest
+from pwf.watching.marks import mark_of_tree
 from pwf.workflow.reconcile_context import EffectUnsettled
 from pwf.workflow.reconcile_port import Reserved
 from pwf.workflow.reconciling import reconcile_once
@@ -116,7 +117,12 @@ def _reconcile(told: Reconcile, manager: ResourceManager[Any, Any], port: Daemon
     pid = os.getpid()
     try:
         return reconcile_once(
-            manager, told, port, read_value=partial(port.fetch, what="a value"), run_async=_run_async
+            manager,
+            told,
+            port,
+            read_value=partial(port.fetch, what="a value"),
+            run_async=_run_async,
+            mark=mark_of_tree,
         )
     except DaemonGone:
         raise

@@ -67,6 +67,9 @@ def explain_resource(resource: Resource, summary: ResourceSummary, load: Load, n
         if resource.hold_detail and summary.hold not in ("restored",):
             reason = f"{reason}: {resource.hold_detail}"
         return said(summary.hold, reason, when, *words)
+    if resource.state == "settled" and summary.due_ms is not None:
+        reason = "its manager had nothing to do, and looks again from time to time"
+        return said("settled", reason, "then, or when something wakes it", "reconcile", at_ms=summary.due_ms)
     if resource.queue_state is not None:
         return _due(resource, summary, load, now_ms, said)
     if resource.deleting_wall_ms is not None:

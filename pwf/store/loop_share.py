@@ -40,6 +40,7 @@ from pwf.store.reconciles import reconcile_finished, reconcile_started, renew_re
 from pwf.store.request_clock import rebase_deadlines
 from pwf.store.requests import answer
 from pwf.store.resource_effects import reconcile_part
+from pwf.store.resource_watch import wake_watching
 from pwf.store.resources import (
     apply_resource,
     delete_resource,
@@ -107,6 +108,7 @@ SHORT: frozenset[Callable[..., Any]] = frozenset(
         begin_errand,
         end_errand,
         errand_started,
+        wake_watching,
     }
 )
 

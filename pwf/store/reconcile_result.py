@@ -20,6 +20,7 @@ from pwf.store.resource_effects import after_reconcile
 from pwf.store.resource_end import try_go
 from pwf.store.resource_queue import dequeue, enqueue
 from pwf.store.resource_state import (
+    INTERVAL,
     READY,
     Event,
     Resource,
@@ -29,6 +30,7 @@ from pwf.store.resource_state import (
     set_finalizers,
     status_of,
 )
+from pwf.store.resource_watch import take_watch
 from pwf.store.state import encode
 from pwf.store.tx import Tx
 from pwf.values import canonical, parse, shortened
@@ -70,6 +72,7 @@ def finish(tx: Tx, resource: Resource, told: int, result: Reconciled) -> None:
         resource.requeues = 0
         events.append(Event("observed", "manager", {"generation": told}))
     events += after_reconcile(tx, resource, None, settled=result.outcome == "settled")
+    take_watch(tx, resource, result.watch)
     _place(tx, resource, result)
     events += try_go(tx, resource)
     if events:
@@ -129,7 +132,7 @@ def _place(tx: Tx, resource: Resource, result: Reconciled) -> None:
     every_ms = manager_of(tx, resource.definition_id).every_ms
     if result.outcome == "settled":
         resource.requeues = 0
-        _leave(tx, resource, every_ms, ["interval"])
+        _leave(tx, resource, every_ms, [INTERVAL])
         return
     delay_ms = result.after_ms or 0
     if delay_ms < REPEAT_MS_MIN and resource.requeues:

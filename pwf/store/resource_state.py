@@ -26,6 +26,7 @@ from pwf.store.values import load_value
 Q = load_queries(__file__)
 
 READY = "Ready"
+INTERVAL = "interval"  # the reason of a reconcile that comes by `every=` alone
 
 _conditions = msgspec.json.Decoder(list[Condition])
 _reasons = msgspec.json.Decoder(list[str])
@@ -83,6 +84,7 @@ class Resource(msgspec.Struct):
     children: str | None
     created_wall_ms: int
     gone_wall_ms: int | None
+    watch: str | None
     revision: int
     generation: int
     lease_token: str | None
@@ -107,6 +109,10 @@ class Resource(msgspec.Struct):
     @property
     def state(self) -> ResourceState:
         """Where it stands, as everybody sees it."""
+        if self.queue_state == "later" and self.reasons == [INTERVAL]:
+            return shown_state(
+                self.gone_wall_ms, None, self.hold, self.paused
+            )  # its manager has nothing to do
         return shown_state(self.gone_wall_ms, self.queue_state, self.hold, self.paused)
 
     @property
@@ -253,6 +259,7 @@ _SAVED = (
     "deleting_wall_ms",
     "children",
     "gone_wall_ms",
+    "watch",
 )
 
 

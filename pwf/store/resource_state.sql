@@ -5,7 +5,7 @@
 SELECT r.resource_no, r.uid, r.root, r.manager, r.key, r.definition_id, r.environment_id, r.paused, r.hold, r.hold_detail,
   r.spec, r.spec_digest, r.status, r.status_digest, r.conditions, r.spec_generation, r.observed_generation, r.error,
   r.failures, r.requeues, r.reconciles, r.reconciled_wall_ms, r.deleting_wall_ms, r.children, r.created_wall_ms,
-  r.gone_wall_ms, e.revision, e.generation, e.lease_token,
+  r.gone_wall_ms, r.watch, e.revision, e.generation, e.lease_token,
   q.state, q.due_wall_ms, q.due_elapsed_ms, q.due_boot_id, q.reasons, q.woken
 FROM resources r JOIN entities e ON e.entity_no = r.resource_no LEFT JOIN reconcile_queue q ON q.resource_no = r.resource_no
 WHERE r.resource_no = :resource_no
@@ -29,5 +29,6 @@ UPDATE resources SET definition_id = :definition_id, environment_id = :environme
   status_crc32 = :status_crc32, status_digest = :status_digest, conditions = :conditions,
   spec_generation = :spec_generation, observed_generation = :observed_generation, error = :error, failures = :failures,
   requeues = :requeues, reconciles = :reconciles, reconciled_wall_ms = :reconciled_wall_ms,
-  deleting_wall_ms = :deleting_wall_ms, children = :children, gone_wall_ms = :gone_wall_ms
+  deleting_wall_ms = :deleting_wall_ms, children = :children, gone_wall_ms = :gone_wall_ms,
+  watch = :watch
 WHERE resource_no = :resource_no

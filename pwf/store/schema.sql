@@ -381,6 +381,7 @@ CREATE TABLE resources(
   children TEXT CHECK (children IN ('cancel', 'leave')),  -- what becomes of its runs when it goes
   created_wall_ms INTEGER NOT NULL,
   gone_wall_ms INTEGER,
+  watch TEXT CHECK (watch IS NULL OR json_type(watch) = 'object'),  -- watched paths, with their marks before the last reconcile
   CHECK ((hold_detail IS NOT NULL) <= (hold IS NOT NULL)),
   CHECK ((deleting_wall_ms IS NULL) = (children IS NULL)),
   CHECK ((gone_wall_ms IS NOT NULL) <= (deleting_wall_ms IS NOT NULL))
@@ -390,6 +391,7 @@ CREATE INDEX resources_by_root ON resources(root, manager) WHERE gone_wall_ms IS
 CREATE INDEX resources_alive ON resources(resource_no) WHERE gone_wall_ms IS NULL;
 CREATE INDEX resources_by_end ON resources(gone_wall_ms) WHERE gone_wall_ms IS NOT NULL;
 CREATE INDEX resources_kept_back ON resources(resource_no) WHERE (hold IS NOT NULL OR paused = 1) AND gone_wall_ms IS NULL;
+CREATE INDEX resources_watching ON resources(resource_no) WHERE watch IS NOT NULL AND gone_wall_ms IS NULL;
 CREATE INDEX resources_by_definition ON resources(definition_id);
 CREATE INDEX resources_by_environment ON resources(environment_id);
 CREATE INDEX resources_by_spec ON resources(spec_digest) WHERE spec_digest IS NOT NULL;

@@ -64,14 +64,13 @@ class FileWatch:
         self._news.put("over")
 
     def _tell(self) -> None:
-        changed = []
+        changed: dict[str, str] = {}
         for path, told in self._told.items():
             mark = mark_of_tree(path)
             if mark != told:
-                self._told[path] = mark
-                changed.append(path)
+                self._told[path] = changed[path] = mark
         if changed:
-            sys.stdout.buffer.write(msgspec.json.encode(Changed(paths=tuple(changed))) + b"\n")
+            sys.stdout.buffer.write(msgspec.json.encode(Changed(marks=changed)) + b"\n")
             sys.stdout.buffer.flush()
 
     def _rearm(self) -> None:

@@ -28,13 +28,17 @@ def reconcile_once(
     *,
     read_value: ReadValue,
     run_async: RunAsync,
+    mark: Callable[[str], str],
 ) -> Reconciled:
     """Call the manager's function. What it raises comes as it is, `EffectUnsettled` included.
+
+    `mark`: what a watched path is like now, relative to the project's root. It is asked before anything else.
 
     Raises `InvalidValue` where what it returned is no outcome, or its status is not what the manager declares.
     """
     status = read_value(given.status)
     resource = _resource(manager, given, status, read_value)
+    watch = {} if given.deleting else {path: mark(path) for path in manager.watched(resource.spec)}
     ctx = ReconcileContext(port, read_value)
     assert manager.fn is not None, "it was checked when the file was loaded"
     call = manager.fn if not manager.is_async else partial(run_async, manager.fn)
@@ -50,6 +54,7 @@ def reconcile_once(
         status=msgspec.Raw(_patch(manager, status, outcome.status)),
         conditions=tuple(one.said() for one in outcome.conditions),
         finalizers=outcome.finalizers,
+        watch=watch,
         events=ctx.events,
     )
 

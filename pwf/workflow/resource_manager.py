@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import os
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -14,7 +15,7 @@ import msgspec
 from pwf.errors import GraphError, InvalidArgument, PwfError
 from pwf.ids import check_id
 from pwf.protocol.graph import DEFAULT_RECONCILE_MS, ManagerSpec, WorkflowGraph
-from pwf.protocol.reconcile import STATUS_BYTES_MAX
+from pwf.protocol.reconcile import STATUS_BYTES_MAX, WATCHED_MAX
 from pwf.values import canonical
 from pwf.workflow.callables import is_async, misfit
 from pwf.workflow.check import check_code_options
@@ -30,7 +31,6 @@ StatusT = TypeVar("StatusT")
 
 DEFAULT_DEADLINE = timedelta(milliseconds=DEFAULT_RECONCILE_MS)
 DEADLINE_MAX = timedelta(days=1)
-WATCHED_MAX = 32
 
 Reconciler = Callable[[ReconcileContext, Resource[SpecT, StatusT]], Outcome]
 AsyncReconciler = Callable[[ReconcileContext, Resource[SpecT, StatusT]], Coroutine[Any, Any, Outcome]]
@@ -188,7 +188,8 @@ class ResourceManager(Generic[SpecT, StatusT]):
         return decoder_of(_as_type(self._options.status)).decode(data)
 
     def watched(self, spec: Any) -> tuple[str, ...]:
-        """The files and folders whose change wakes a resource with this spec. Raises `InvalidArgument`."""
+        """The files and folders whose change wakes a resource with this spec, as absolute paths: the working folder
+        is the project's root. Raises `InvalidArgument`."""
         watch = self._options.watch
         found = watch(spec) if callable(watch) else watch
         paths = (found,) if isinstance(found, str) else tuple(found or ())
@@ -203,7 +204,7 @@ class ResourceManager(Generic[SpecT, StatusT]):
                 f"watch= of manager {self.name!r} names {len(paths)} paths",
                 hint=f"name at most {WATCHED_MAX}: a folder stands for all that is in it",
             )
-        return tuple(dict.fromkeys(paths))
+        return tuple(dict.fromkeys(map(os.path.abspath, paths)))
 
     # --- checks ---------------------------------------------------------------------------------------------
 

@@ -30,7 +30,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "store": BASE | {"protocol"},
     "workflow": BASE | {"protocol"},
     "effects": BASE | {"protocol", "workflow"},
-    "runner": BASE | {"protocol", "workflow", "host", "discovery", "watch", "version"},
+    "runner": BASE | {"protocol", "workflow", "host", "discovery", "watch", "watching", "version"},
     "actors": BASE | {"protocol", "store", "host", "config", "secrets", "discovery", "watch", "version"},
     "client": BASE | {"protocol", "host", "config", "discovery", "watch", "version"},
     "crashlab": BASE | {"protocol", "client", "config", "host", "discovery"},

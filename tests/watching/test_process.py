@@ -36,7 +36,7 @@ class Watcher:
         """The paths of the next line."""
         assert self.process.stdout is not None
         assert select.select([self.process.stdout], [], [], PATIENCE_S)[0], "nothing was told"
-        return set(changed_line.decode(self.process.stdout.readline()).paths)
+        return set(changed_line.decode(self.process.stdout.readline()).marks)
 
     def close(self) -> int:
         assert self.process.stdin is not None

@@ -145,4 +145,6 @@ def reconcile(
         assert found.json is not None
         return bytes(found.json)
 
-    return reconcile_once(manager, message, port or FakePort(), read_value=read, run_async=run_async)
+    return reconcile_once(
+        manager, message, port or FakePort(), read_value=read, run_async=run_async, mark=str.upper
+    )

@@ -1,0 +1,94 @@
+"""The process that watches files, as FileWatch sees it: started, told what to watch, listened to, ended.
+
+Promises: it ends when its scope does, and by itself when the daemon has died. What it says is data, and bounded.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Protocol
+
+import msgspec
+import trio
+
+from pwf.errors import RunnerCrashed
+from pwf.protocol.frames import FrameSplitter
+from pwf.protocol.runner import MARKER_VARIABLE
+from pwf.protocol.watching import Changed, Watch, changed_line
+
+LINE_BYTES_MAX = 16 * 1024 * 1024
+RECEIVE_BYTES = 64 * 1024
+END_S = 2.0
+
+
+class Watcher(Protocol):
+    """What tells of changed files."""
+
+    async def watch(self, marks: dict[str, str]) -> None:
+        """Watch these from now on, and nothing else. Raises `RunnerCrashed` when it is gone."""
+        ...
+
+    async def changed(self) -> dict[str, str]:
+        """What is otherwise than its mark, with its mark of now. Raises `RunnerCrashed` when it is gone."""
+        ...
+
+
+class WatcherProcess:
+    """`pwf.watching.process`."""
+
+    def __init__(self, process: trio.Process) -> None:
+        self._process = process
+        self._splitter = FrameSplitter(LINE_BYTES_MAX)
+        self._told: list[Changed] = []
+
+    async def watch(self, marks: dict[str, str]) -> None:
+        assert self._process.stdin is not None
+        try:
+            await self._process.stdin.send_all(msgspec.json.encode(Watch(marks=marks)) + b"\n")
+        except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
+            raise RunnerCrashed("the process that watches files has ended") from error
+
+    async def changed(self) -> dict[str, str]:
+        assert self._process.stdout is not None
+        while not self._told:
+            data = await self._process.stdout.receive_some(RECEIVE_BYTES)
+            if not data:
+                raise RunnerCrashed("the process that watches files has ended")
+            try:
+                self._told += [changed_line.decode(line) for line in self._splitter.feed(bytes(data))]
+            except msgspec.MsgspecError as error:
+                raise RunnerCrashed(
+                    f"the process that watches files says what it may not: {error}"
+                ) from error
+        return self._told.pop(0).marks
+
+
+@asynccontextmanager
+async def open_watcher_process() -> AsyncIterator[WatcherProcess]:
+    """Start it. Raises `RunnerCrashed` where it can't be started."""
+    environment = {name: value for name, value in os.environ.items() if name != MARKER_VARIABLE}
+    try:
+        process = await trio.lowlevel.open_process(
+            [sys.executable, "-m", "pwf.watching.process"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env=environment,
+            start_new_session=True,
+        )
+    except OSError as error:
+        raise RunnerCrashed(f"the process that watches files can not be started: {error}") from error
+    try:
+        yield WatcherProcess(process)
+    finally:
+        with trio.CancelScope(shield=True):
+            process.kill()
+            with trio.move_on_after(END_S):
+                await process.wait()
+            for stream in (process.stdin, process.stdout):
+                if stream is not None:
+                    await stream.aclose()
