@@ -20,7 +20,7 @@ LIST_LIMIT = 100
 NO_RESOURCES = "no resources; what can be managed from here is listed by:  pwf managers"
 
 
-def add(group: Commands) -> None:
+def add_looks(group: Commands) -> None:
     from typing import get_args
 
     from pwf.protocol.resources import ResourceState

@@ -35,7 +35,7 @@ def add(commands: Commands) -> None:
         example="pwf resource apply git-mirror website --set upstream=/srv/git/website.git\npwf resource ls",
     )
     _add_apply(group)
-    resource_look.add(group)
+    resource_look.add_looks(group)
     parser = group.add(
         "reconcile",
         reconcile,
