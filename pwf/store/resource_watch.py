@@ -11,8 +11,8 @@ from collections.abc import Mapping
 import msgspec
 
 from pwf.store.queries import load_queries
-from pwf.store.resource_queue import wake
 from pwf.store.resource_state import Resource
+from pwf.store.resource_wake import wake
 from pwf.store.state import encode
 from pwf.store.tx import Tx
 
