@@ -12,6 +12,8 @@ from pwf.clock import Now
 from pwf.protocol.kinds import REQUESTS, RequestKind
 from pwf.protocol.views import ENDED, Explanation, SubmissionView
 
+NAMED_MAX = 5  # effects that a reason names
+
 
 class Load(msgspec.Struct, frozen=True, kw_only=True):
     """What the scheduler knows: capacity in use, and why it admits nothing (degraded, draining, disk full)."""
@@ -52,7 +54,9 @@ class RunFacts(msgspec.Struct, frozen=True, kw_only=True):
     runner_state: str | None
     active_since_ms: int | None
     timeout_ms: int | None
-    unknown_effect: str | None = None  # of an ended run: the key of an effect whose outcome nobody knows
+    unknown_effects: tuple[
+        str, ...
+    ] = ()  # keys, where the run has ended or is held for them: at most `NAMED_MAX`
 
 
 #: hold -> (reason, when it changes, commands)
@@ -121,6 +125,16 @@ def explain(run: RunFacts, load: Load, now: Now) -> Explanation:
             reason += f", and its request {run.request.request_id} is open"
             if run.request.left_ms is not None:
                 reason += f" for another {_duration(run.request.left_ms)} once it goes on"
+        if run.hold == "effect_ambiguous" and len(run.unknown_effects) > 1:
+            first = run.unknown_effects[0]
+            reason = "nobody knows whether its outside effects happened"
+            changes = "when a person has found out about each, and says so"
+            commands = (
+                "pwf effects --ambiguous",
+                f"pwf effects show {first}",
+                *_words(first),
+                "pwf cancel {run}",
+            )
         return _make(run, run.hold, reason + _because(run.hold_detail), changes, commands)
     if run.request is not None:
         return _waiting(run, run.request)
@@ -139,15 +153,26 @@ _ENDINGS = {
 
 def _ended(run: RunFacts) -> Explanation:
     reason = f"it {_ENDINGS[run.status]}" + _because(run.reason)
-    if run.unknown_effect is None:
+    if not run.unknown_effects:
         return _make(run, "ended", reason, "never: it has ended", _after(run))
     return _make(
         run,
         "ended",
-        f"{reason}; nobody knows whether its effect {run.unknown_effect} happened",
+        f"{reason}; nobody knows whether {_named(run.unknown_effects)} happened",
         "never: it has ended; it can be restarted when a person has found out and says so",
-        tuple(f"pwf effects resolve {run.unknown_effect} {word}" for word in ("happened", "not-happened")),
+        _words(run.unknown_effects[0]),
     )
+
+
+def _named(keys: tuple[str, ...]) -> str:
+    if len(keys) == 1:
+        return f"its effect {keys[0]}"
+    more = " and more" if len(keys) == NAMED_MAX else ""
+    return f"its effects {', '.join(keys)}{more}"
+
+
+def _words(key: str) -> tuple[str, ...]:
+    return tuple(f"pwf effects resolve {key} {word}" for word in ("happened", "not-happened"))
 
 
 def _after(run: RunFacts) -> tuple[str, ...]:

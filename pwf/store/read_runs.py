@@ -23,7 +23,7 @@ from pwf.protocol.views import ENDED, RequestView, RunSummary, RunView, StepView
 from pwf.store import request_clock
 from pwf.store.effect_rows import effects_of_run
 from pwf.store.events import events_after
-from pwf.store.explain import Load, OpenRequest, RunFacts, explain
+from pwf.store.explain import NAMED_MAX, Load, OpenRequest, RunFacts, explain
 from pwf.store.queries import load_queries
 from pwf.store.requests import resolve_request
 from pwf.store.runs import RunEnvironment
@@ -225,7 +225,7 @@ def _standing(tx: Tx, run_id: str) -> RunFacts:
         runner_state=None if runner is None else runner[0],
         active_since_ms=None if active is None else active[2],
         timeout_ms=_timeout_ms(tx, run) if run.status == "running" else None,
-        unknown_effect=_unknown_effect(tx, run) if run.ended else None,
+        unknown_effects=_unknown_effects(tx, run),
     )
 
 
@@ -249,9 +249,11 @@ def _deadline_ms(
     return wall_ms if left_ms is None or settled_ms is not None else tx.now.wall_ms + left_ms
 
 
-def _unknown_effect(tx: Tx, run: RunState) -> str | None:
-    row = tx.one(Q.unknown_effect, {"run_no": run.run_no})
-    return None if row is None else effect_key(run.run_id, *row)
+def _unknown_effects(tx: Tx, run: RunState) -> tuple[str, ...]:
+    if not run.ended and run.hold != "effect_ambiguous":
+        return ()
+    rows = tx.all(Q.unknown_effects, {"run_no": run.run_no, "limit": NAMED_MAX})
+    return tuple(effect_key(run.run_id, *row) for row in rows)
 
 
 def _timeout_ms(tx: Tx, run: RunState) -> int | None:

@@ -82,9 +82,9 @@ SELECT run_id FROM runs WHERE restarted_from = :run_id
 -- The newest runs that were forked from this run.
 SELECT run_id FROM runs WHERE forked_from = :run_id ORDER BY run_no DESC LIMIT 20
 
--- name: unknown_effect
--- An effect of a run of which nobody knows whether it happened.
-SELECT node, visit, part FROM effects WHERE entity_no = :run_no AND status IN ('applying', 'ambiguous') LIMIT 1
+-- name: unknown_effects
+-- Effects of a run of which nobody knows whether they happened, and nothing will observe them.
+SELECT node, visit, part FROM effects WHERE entity_no = :run_no AND status = 'ambiguous' LIMIT :limit
 
 -- name: requests_of_status
 -- Requests by status, oldest first.

@@ -343,6 +343,19 @@ def test_an_effect_is_shown_with_its_request_fingerprint_reference_output_and_er
     assert (found.effect.error.message, found.output) == ("no route", None)
 
 
+def test_what_is_to_be_typed_names_each_effect_that_waits_for_a_word(world, runner):
+    held_for(runner, "a", "b")
+    keys = [key_of(runner, part) for part in ("a", "b")]
+    why = world.why(runner.run_id)
+    assert f"pwf effects resolve {keys[0]} happened" in why.commands
+    assert not any("recover" in command for command in why.commands)  # which is for a run's only one
+    world.cancel(runner.run_id)
+    why = world.why(runner.run_id)
+    assert (why.code, all(key in why.reason for key in keys)) == ("ended", True)
+    say(world, runner, "a", "happened")
+    assert keys[0] not in world.why(runner.run_id).reason
+
+
 def test_the_words_say_what_becomes_of_one_of_several(world, runner):
     held_for(runner, "a", "b")
 
