@@ -64,7 +64,8 @@ class EffectDetail(_Body, frozen=True, kw_only=True, forbid_unknown_fields=True)
     """All that is known of an effect. `steps`: the attempts of its visit, oldest first, at most the last hundred.
 
     `made_at`: file and line of the function that makes the request. `request` and `output`: of one that was made in
-    mid-step; where they are large, `content.read` of the run has them. `words`: only while it is ambiguous.
+    mid-step; where they are large, `content.read` of the run has them. `words`: only while it is ambiguous. `run`: of a
+    managed resource's effect, the resource in that form: uid, manager and key.
     """
 
     effect: EffectView

@@ -153,7 +153,7 @@ class EffectView(_View, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     effect_key: str
     outside_key: str | None = None  # what outside systems got (`ctx.effect_key`); None: the effect's key
-    run_id: str
+    run_id: str  # or the uid of the managed resource that made it
     node: str
     visit: int
     type: str

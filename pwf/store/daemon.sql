@@ -26,8 +26,8 @@ SELECT count(*) FROM effects WHERE status = 'ambiguous' AND status IN ('applying
 
 -- name: applying_manual
 -- Manual effects that are being applied at this moment. The second condition is the partial index's, as above.
-SELECT r.run_id, e.node, e.visit, e.part FROM effects e JOIN runs r ON r.run_no = e.entity_no
-WHERE e.status = 'applying' AND e.status IN ('applying', 'ambiguous') AND e.mode = 'manual' AND r.status = 'running'
+SELECT n.name, e.node, e.visit, e.part FROM effects e JOIN entities n ON n.entity_no = e.entity_no
+WHERE e.status = 'applying' AND e.status IN ('applying', 'ambiguous') AND e.mode = 'manual' AND n.lease_token IS NOT NULL
 
 -- name: ended_last
 -- The newest run number, as a cheap size of history.

@@ -22,6 +22,11 @@ def effects_of_run(tx: Tx, run_id: str) -> tuple[EffectView, ...]:
     return tuple(map(_effect, tx.all(Q.effects, {"run_id": run_id})))
 
 
+def effects_of_entity(tx: Tx, entity_no: int) -> tuple[EffectView, ...]:
+    """Those of one entity of any kind, newest first."""
+    return tuple(map(_effect, tx.all(Q.effects_of_entity, {"entity_no": entity_no})))
+
+
 def one_effect(tx: Tx, entity_no: int, node: str, visit: int, part: str) -> EffectView | None:
     """The one under this key."""
     row = tx.one(Q.one_effect, {"entity_no": entity_no, "node": node, "visit": visit, "part": part})

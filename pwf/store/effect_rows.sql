@@ -2,28 +2,36 @@
 
 -- name: effects
 -- The ledger's rows of a run, newest first.
-SELECT r.run_id, r.outside_name, e.node, e.visit, e.part, e.type, e.mode, e.status, e.attempts, e.ref, e.settled_by, e.note,
+SELECT n.name, r.outside_name, e.node, e.visit, e.part, e.type, e.mode, e.status, e.attempts, e.ref, e.settled_by, e.note,
   e.fingerprint, e.error, e.reserved_wall_ms, e.settled_wall_ms
-FROM effects e JOIN runs r ON r.run_no = e.entity_no
+FROM effects e JOIN entities n ON n.entity_no = e.entity_no LEFT JOIN runs r ON r.run_no = e.entity_no
 WHERE e.entity_no = (SELECT run_no FROM runs WHERE run_id = :run_id) ORDER BY e.reserved_wall_ms DESC LIMIT 100
+
+-- name: effects_of_entity
+-- The ledger's rows of whatever it is, newest first.
+SELECT n.name, r.outside_name, e.node, e.visit, e.part, e.type, e.mode, e.status, e.attempts, e.ref, e.settled_by, e.note,
+  e.fingerprint, e.error, e.reserved_wall_ms, e.settled_wall_ms
+FROM effects e JOIN entities n ON n.entity_no = e.entity_no LEFT JOIN runs r ON r.run_no = e.entity_no
+WHERE e.entity_no = :entity_no ORDER BY e.reserved_wall_ms DESC LIMIT 100
 
 -- name: effects_unsettled
 -- What is still open in the ledger, oldest first.
-SELECT r.run_id, r.outside_name, e.node, e.visit, e.part, e.type, e.mode, e.status, e.attempts, e.ref, e.settled_by, e.note,
+SELECT n.name, r.outside_name, e.node, e.visit, e.part, e.type, e.mode, e.status, e.attempts, e.ref, e.settled_by, e.note,
   e.fingerprint, e.error, e.reserved_wall_ms, e.settled_wall_ms
-FROM effects e JOIN runs r ON r.run_no = e.entity_no
+FROM effects e JOIN entities n ON n.entity_no = e.entity_no LEFT JOIN runs r ON r.run_no = e.entity_no
 WHERE e.status = :status AND e.status IN ('applying', 'ambiguous') ORDER BY e.reserved_wall_ms LIMIT :limit
 
 -- name: effects_newest
 -- Rows among `looked` of the newest runs: the newest of all, or the oldest of one status.
-SELECT r.run_id, r.outside_name, e.node, e.visit, e.part, e.type, e.mode, e.status, e.attempts, e.ref, e.settled_by, e.note,
+SELECT n.name, r.outside_name, e.node, e.visit, e.part, e.type, e.mode, e.status, e.attempts, e.ref, e.settled_by, e.note,
   e.fingerprint, e.error, e.reserved_wall_ms, e.settled_wall_ms
-FROM (SELECT * FROM effects ORDER BY entity_no DESC LIMIT :looked) e JOIN runs r ON r.run_no = e.entity_no
+FROM (SELECT * FROM effects ORDER BY entity_no DESC LIMIT :looked) e
+JOIN entities n ON n.entity_no = e.entity_no LEFT JOIN runs r ON r.run_no = e.entity_no
 WHERE :status IS NULL OR e.status = :status ORDER BY iif(:status IS NULL, -1, 1) * e.reserved_wall_ms LIMIT :limit
 
 -- name: one_effect
 -- The ledger's row under one key.
-SELECT r.run_id, r.outside_name, e.node, e.visit, e.part, e.type, e.mode, e.status, e.attempts, e.ref, e.settled_by, e.note,
+SELECT n.name, r.outside_name, e.node, e.visit, e.part, e.type, e.mode, e.status, e.attempts, e.ref, e.settled_by, e.note,
   e.fingerprint, e.error, e.reserved_wall_ms, e.settled_wall_ms
-FROM effects e JOIN runs r ON r.run_no = e.entity_no
+FROM effects e JOIN entities n ON n.entity_no = e.entity_no LEFT JOIN runs r ON r.run_no = e.entity_no
 WHERE e.entity_no = :entity_no AND e.node = :node AND e.visit = :visit AND e.part = :part

@@ -41,6 +41,7 @@ from pwf.store.request_clock import rebase_deadlines
 from pwf.store.requests import answer
 from pwf.store.resource_effects import reconcile_part
 from pwf.store.resource_watch import wake_watching
+from pwf.store.resource_words import resolve_resource_effect
 from pwf.store.resources import (
     apply_resource,
     delete_resource,
@@ -94,6 +95,7 @@ SHORT: frozenset[Callable[..., Any]] = frozenset(
         record_prune,
         renew_reconcile,
         resolve_effect,
+        resolve_resource_effect,
         release,
         renew,
         restart_run,

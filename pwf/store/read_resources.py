@@ -20,6 +20,7 @@ from pwf.protocol.runner import Value
 from pwf.protocol.views import EventView
 from pwf.store import moves
 from pwf.store.children import children_of
+from pwf.store.effect_rows import effects_of_entity
 from pwf.store.explain import Load
 from pwf.store.explain_resource import explain_resource
 from pwf.store.queries import load_queries
@@ -108,6 +109,7 @@ def _view(tx: Tx, resource: Resource, load: Load) -> ResourceView:
         conditions=tuple(resource.conditions),
         finalizers=tuple(resource.finalizers),
         children=children,
+        effects=effects_of_entity(tx, resource.resource_no),
         reconciles=resource.reconciles,
         reconciled_ms=resource.reconciled_wall_ms,
         error=moves.decode_error(resource.error),

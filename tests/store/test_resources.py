@@ -10,8 +10,16 @@ import pytest
 from pwf.errors import Conflict, NotFound, Rejected
 from pwf.protocol.runner import StepError
 from pwf.store.daemon import ClaimEpoch
+from pwf.store.effects import ResolveEffect
 from pwf.store.home import ClaimHome, claim_home
 from pwf.store.resource_wake import wake
+from pwf.store.resource_words import (
+    ResolveResourceEffect,
+    ResourceEffectQuery,
+    resolve_resource_effect,
+    resource_effect_detail,
+    resource_named,
+)
 from pwf.store.resources import pause_resource, reconcile_resource, resume_resource
 from tests.store.resource_world import Resources, manager, said, told
 from tests.store.world import ENVIRONMENT
@@ -506,6 +514,57 @@ def test_after_delete_and_apply_old_effects_do_not_count(resources):
     assert again.begins("one").verdict == "apply"
     again.settles("one")
     again.end()
+
+
+def ambiguous(resources: Resources, *, observable: bool = False) -> tuple[str, str]:
+    """A resource with an effect that nobody can tell about: its uid, and the effect's key."""
+    uid = resources.apply().uid
+    reconcile = resources.launch(uid)
+    reconcile.begins("one", {"to": "x"}, observable=observable)
+    reconcile.fail("nobody can tell", code="effect_ambiguous")
+    assert resources.state(uid) == "ambiguous"
+    return uid, f"{uid}:reconcile:1/one"
+
+
+def word(resources: Resources, uid: str, verdict: str, **more) -> str:
+    number = resources.world.read(resource_named, uid)
+    said_ = ResolveEffect(run_id="", verdict=verdict, actor="client:ann", **more)
+    command = ResolveResourceEffect(resource_no=number, word=said_)
+    return str(resources.world.do(resolve_resource_effect, command).status)
+
+
+@pytest.mark.parametrize(
+    ("verdict", "then"),
+    [("happened", "applied"), ("not_happened", "apply"), ("give_up", "abandoned"), ("observe", "observe")],
+)
+def test_a_persons_word_settles_an_ambiguous_effect_and_wakes_the_resource(resources, verdict, then):
+    uid, key = ambiguous(resources, observable=True)
+    number = resources.world.read(resource_named, uid)
+    detail = resources.world.read(
+        resource_effect_detail, ResourceEffectQuery(resource_no=number, effect_key=key)
+    )
+    assert {one.verdict for one in detail.words} == {"happened", "not_happened", "give_up", "observe"}
+    assert [effect.effect_key for effect in resources.view(uid).effects] == [key]
+
+    assert word(resources, uid, verdict, effect_key=key) == "queued"
+
+    reconcile = resources.launch(uid)
+    assert "effect" in reconcile.told.reasons
+    assert reconcile.begins("one", {"to": "x"}, observable=True).verdict == then
+
+
+def test_a_late_word_about_another_effect_is_a_conflict(resources):
+    uid, key = ambiguous(resources)
+    word(resources, uid, "happened", effect_key=key)
+    with pytest.raises(Rejected, match="no ambiguous effect"):
+        word(resources, uid, "give_up", effect_key=key)
+
+
+def test_a_resource_with_an_ambiguous_effect_is_not_let_go_unless_it_is_abandoned(resources):
+    uid, _ = ambiguous(resources)
+    resources.delete(uid)
+    assert resources.state(uid) != "gone"
+    assert resources.delete(uid, abandon=True).state == "gone"
 
 
 # --- finding --------------------------------------------------------------------------------------------------

@@ -13,6 +13,13 @@ from pwf.store.at_run import AtRun, at_run
 from pwf.store.effect_detail import EffectQuery, effect_detail
 from pwf.store.effect_rows import effect_list
 from pwf.store.effects import OutputQuery, ResolveEffect, output_type, resolve_effect
+from pwf.store.resource_words import (
+    ResolveResourceEffect,
+    ResourceEffectQuery,
+    resolve_resource_effect,
+    resource_effect_detail,
+    resource_named,
+)
 
 
 async def list_(services: Services, asked: Asked[EffectListPayload]) -> Answer:
@@ -24,6 +31,10 @@ async def get(services: Services, asked: Asked[EffectRef]) -> Answer:
     """`effect.get`."""
     key, load = asked.payload.effect_key, services.scheduler.load()
     ref = read_effect_key(key)[0]
+    number = await services.store.read(resource_named, ref)
+    if number is not None:
+        query = ResourceEffectQuery(resource_no=number, effect_key=key)
+        return Answer(await services.store.read(resource_effect_detail, query))
     command = AtRun(ref, effect_detail, lambda run_id: EffectQuery(run_id=run_id, effect_key=key, load=load))
     return Answer(await services.store.read(at_run, command))
 
@@ -34,6 +45,9 @@ async def resolve(services: Services, asked: Asked[ResolvePayload]) -> Answer:
     await services.people.check(asked.caller, "settle an effect")
     output = await canonical_of(services, payload.output, "output")
     run_ref, checked_for = asked.run_ref, None
+    number = await services.store.read(resource_named, run_ref)
+    if number is not None:
+        return await _resolve_of_resource(services, asked, number, output)
     if payload.verdict == "happened":
         about = AtRun(
             run_ref, output_type, lambda run_id: OutputQuery(run_id=run_id, effect_key=payload.effect_key)
@@ -63,6 +77,27 @@ async def resolve(services: Services, asked: Asked[ResolvePayload]) -> Answer:
             ),
         ),
     )
+    services.scheduler.wake()
+    return Answer(done.unwrap(), done.adopted)
+
+
+async def _resolve_of_resource(
+    services: Services, asked: Asked[ResolvePayload], number: int, output: bytes
+) -> Answer:
+    payload = asked.payload
+    word = ResolveEffect(
+        run_id="",
+        verdict=payload.verdict,
+        effect_key=payload.effect_key,
+        output=output,
+        ref=payload.ref,
+        note=payload.note,
+        expected_revision=asked.request.expected_revision,
+        actor=asked.actor,
+        receipt=await asked.make_receipt(),
+    )
+    command = ResolveResourceEffect(resource_no=number, word=word)
+    done = await services.store.write(resolve_resource_effect, command)
     services.scheduler.wake()
     return Answer(done.unwrap(), done.adopted)
 
