@@ -2,7 +2,8 @@
 
 Runs examples/workflows/repository_report.py on this repository, kills the daemon with SIGKILL while a step is
 executing, lets the client bring it back, and then shows from the store that no committed step ran twice and no
-effect was repeated. Uses a temporary PWF_HOME and leaves nothing running.
+effect was repeated. Then a resource is kept as it is wanted (`examples/demo_resources.py`). Uses a temporary PWF_HOME
+and leaves nothing running.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+from examples.demo_resources import MirrorDemo
+
 ROOT = Path(__file__).resolve().parents[1]
 WORKFLOW = "examples/workflows/repository_report.py"
 KILL_AT = ("measure", "compiles", "settle")  # the first of these that is seen executing
@@ -30,17 +33,18 @@ class Demo:
     """One demonstration in a home and an output folder of its own."""
 
     def __init__(self, folder: Path) -> None:
+        self.folder = folder
         self.output = folder / "report"
         self.environment = {**os.environ, "PWF_HOME": str(folder / "home")}
         self.environment.pop("PWF_NO_AUTOSTART", None)
 
-    def pwf(self, *words: str) -> Any:
+    def pwf(self, *words: str, cwd: Path = ROOT) -> Any:
         """A command's JSON answer."""
         command = [sys.executable, "-m", "pwf.cli.main", *words, "--json"]
         done = subprocess.run(
             command,
             env=self.environment,
-            cwd=ROOT,
+            cwd=cwd,
             capture_output=True,
             text=True,
             timeout=PATIENCE_S,
@@ -65,6 +69,8 @@ class Demo:
         ok = self.report()
         say("The report, as the run wrote it:")
         print("\n".join((self.output / "report.md").read_text(encoding="utf-8").splitlines()[:24]))
+        home = Path(self.environment["PWF_HOME"])
+        ok = MirrorDemo(self.folder, home, self.pwf, say).run() and ok
         return 0 if ok and code == 0 else 1
 
     def kill_in_the_middle(self) -> None:
