@@ -20,6 +20,7 @@ from pwf.protocol.graph import NodeSpec, RoutingFailed, route
 from pwf.protocol.kinds import PUBLISHING_KINDS, Outcome
 from pwf.protocol.runner import Launch, PastStep, StepError, Value, effect_key
 from pwf.runner.base.failure import plain_error
+from pwf.runner.base.judging import judge
 from pwf.runner.base.secrets import Secrets
 from pwf.runner.base.steps import End, Ended, Question, Step, Timer
 from pwf.runner.kinds import RUN, action
@@ -33,6 +34,11 @@ T = TypeVar("T")
 Status = Literal["completed", "failed", "timed_out", "waiting", "ambiguous"]
 RUN_ID = "tested"
 BEGINS = datetime(2030, 1, 1, tzinfo=UTC)
+
+
+#: As an answer: nobody answers. The deadline of the question passes, where it has one.
+NO_ANSWER = object()
+_NEVER = object()
 
 
 class Unfaked(AssertionError):
@@ -127,7 +133,8 @@ def run(
     `effects`: by node, what an action gives or a command prints; by `"node/key"`, what `ctx.effect(key, …)` gives. A
     value is given as it is, an exception is raised, a function is called with `ctx` (with the request, for a part), and
     `each(…)` has one for each time. `real`: nodes whose effects are made. Any other effect is refused with `Unfaked`.
-    `answers`: by node, what is answered; a function is called with the prompt. `secrets`: what `ctx.secret` gives.
+    `answers`: by node, what is answered or submitted; a function is called with the prompt; `NO_ANSWER` lets the
+    deadline of the question pass. `secrets`: what `ctx.secret` gives.
     `begins`: when the virtual clock starts, for a timer with a date. `root`: where `ctx.file` reads.
 
     Raises `InvalidInput` and `InvalidAnswer` for what does not have its type, and `NotFound` for a name that the
@@ -250,16 +257,28 @@ class _Run:
     def _answered(self, node: NodeDef, question: Question) -> Ended | None:
         prompt = msgspec.json.decode(question.prompt)
         self._told.asked.append(Asked(node.id, prompt))
-        if node.id not in self.answers:
+        answer = self._given(node.id, self.answers.get(node.id, _NEVER), prompt)
+        if answer is NO_ANSWER and node.spec.open_ms is not None:
+            self._now += timedelta(milliseconds=node.spec.open_ms)
+            if node.spec.default is None:
+                return Ended(
+                    outcome="timed_out", error=plain_error("timed_out", "nobody answered in time", node.id)
+                )
+            return Ended(outcome="completed", output=node.spec.default.encode())
+        if answer is NO_ANSWER or answer is _NEVER:
             self._told.status = "waiting"
             return None
-        answer = self._given(node.id, self.answers[node.id], prompt)
         try:
-            return Ended(outcome="completed", output=node.output_bytes(answer))
+            data = node.output_bytes(answer)
         except InvalidValue as fault:
             raise InvalidAnswer(
                 f"the answer of node {node.id!r}: {fault.message}", hint=fault.hint
             ) from fault
+        if node.validate is not None:
+            judged = judge(Step(node, self._context(node, 1, self._attempts + 1), self._launch(node)), data)
+            if not judged.accepted:
+                raise InvalidAnswer(f"validate= of node {node.id!r} refuses the answer: {judged.reason}")
+        return Ended(outcome="completed", output=data)
 
     def _note(self, node: NodeDef, tries: int, end: Ended) -> None:
         output = None if end.output is None else node.decode(end.output)
@@ -395,4 +414,4 @@ class _Run:
         return given(argument) if callable(given) else given
 
 
-__all__ = ["Asked", "Each", "Tested", "TestedStep", "Unfaked", "each", "run"]
+__all__ = ["NO_ANSWER", "Asked", "Each", "Tested", "TestedStep", "Unfaked", "each", "run"]

@@ -12,7 +12,7 @@ import pytest
 
 from pwf import NotApplied, Retry, Workflow, idempotent, manual, parts
 from pwf.errors import InvalidAnswer, InvalidInput, NotFound, Rejected
-from pwf.testing import Unfaked, each, run
+from pwf.testing import NO_ANSWER, Unfaked, each, run
 
 PAGE = (Path(__file__).parents[1] / "docs/python.md").read_text("utf-8")
 
@@ -180,3 +180,28 @@ def test_async_nodes_run_too() -> None:
 
     done = run(flow)
     assert (done.output, done.title) == (1, "a title")
+
+
+def test_a_question_that_nobody_answers_ends_with_its_deadline() -> None:
+    flow: Workflow[Any] = Workflow("w")
+
+    @flow.checkpoint(returns=bool, timeout=datetime.timedelta(days=2), default=False)
+    def ask(ctx: Any) -> str:
+        return "ship?"
+
+    done = run(flow, answers={"ask": NO_ANSWER})
+    assert (done.status, done.output) == ("completed", False)
+    assert done.waited == datetime.timedelta(days=2)
+    assert run(flow).status == "waiting"
+
+
+def test_what_is_submitted_for_an_agent_is_judged_by_its_validate() -> None:
+    flow: Workflow[Any] = Workflow("w")
+
+    @flow.agent(returns=int, validate=lambda ctx, value: None if value > 0 else "more than none, please")
+    def count(ctx: Any) -> str:
+        return "how many?"
+
+    assert run(flow, answers={"count": 3}).output == 3
+    with pytest.raises(InvalidAnswer, match="more than none"):
+        run(flow, answers={"count": 0})

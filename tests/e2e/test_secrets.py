@@ -28,6 +28,13 @@ def call(ctx):
 def command(ctx):
     return ["sh", "-c", 'echo "shell $TOKEN"; echo "$TOKEN" >&2']
 
+@flow.action(effect=parts("pay"))
+def pay(ctx):
+    token = ctx.secret("TOKEN")
+    def apply(request, effect_key):
+        return {"paid": request}
+    return ctx.effect("one", {"token": token}, apply=apply)
+
 @flow.checkpoint
 def ask(ctx):
     return "is " + ctx.secret("TOKEN") + " right?"
@@ -36,7 +43,7 @@ def ask(ctx):
 def fail(ctx):
     raise RuntimeError("refused: " + ctx.secret("TOKEN"))
 
-flow.graph(call >> command >> ask >> fail)
+flow.graph(call >> command >> pay >> ask >> fail)
 """
 
 
