@@ -267,6 +267,7 @@ PRINTED: dict[str, Lines] = {
     "resource ls": Lines((resources.ResourceList,)),
     "resource get": Lines((resources.ResourceView,)),
     "resource explain": Lines((ResourceExplained,)),
+    "resource watch": Lines((resources.ResourceSummary,), "a line for each change"),
     "resource events": Lines((views.EventView,), "a line for each event"),
     "resource reconcile": Lines((ResourceChanged, resources.ResourceSummary), THEN_WAIT),
     "resource delete": Lines((ResourceChanged, resources.ResourceSummary), THEN_WAIT),

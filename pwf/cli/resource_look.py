@@ -14,9 +14,10 @@ from pwf.present import resources as present
 from pwf.present import text
 
 if TYPE_CHECKING:
-    from pwf.protocol.resources import ResourceView
+    from pwf.protocol.resources import ResourceSummary, ResourceView
 
 LIST_LIMIT = 100
+LIVE_LIMIT = 200
 NO_RESOURCES = "no resources; what can be managed from here is listed by:  pwf managers"
 
 
@@ -60,10 +61,58 @@ def add_looks(group: Commands) -> None:
     )
     add_reference(parser)
     parser = group.add(
+        "watch",
+        watch,
+        "print a line for each change of a resource, or of all",
+        example="pwf resource watch git-mirror website\npwf resource watch",
+        more="Of one resource until it is gone. Ctrl-C stops watching.",
+    )
+    parser.add_argument(
+        "manager", metavar="MANAGER", nargs="?", help="only those of this manager, or with KEY that one"
+    )
+    parser.add_argument("key", metavar="KEY", nargs="?", help="the resource's key")
+    parser = group.add(
         "events", events, "print a resource's history", example="pwf resource events git-mirror website"
     )
     add_reference(parser)
     parser.add_argument("--after", metavar="VERSION", type=int, default=0, help="only what came after it")
+
+
+def watch(options: argparse.Namespace, out: Out) -> int:
+    """A line for each change; of one resource, until it is gone."""
+    from pwf.protocol.resources import ResourceList, ResourceListPayload, ResourceRef, ResourceView
+
+    said: dict[str, tuple[object, ...]] = {}
+    with client() as daemon:
+        if options.manager is not None and (options.key is not None or "/" in options.manager):
+            one = daemon.subscribe("resource", about=ResourceRef(**reference(options)))
+        else:
+            about = ResourceListPayload(manager=options.manager, limit=LIVE_LIMIT)
+            one = daemon.subscribe("resources", about=about)
+        seen = 0
+        while daemon.next_news(one, seen, None):
+            seen = one.news
+            value = one.value()
+            assert isinstance(value, ResourceView | ResourceList)
+            summaries = (value.summary,) if isinstance(value, ResourceView) else value.resources
+            for summary in reversed(summaries):
+                stand = (summary.state, summary.resource_version, summary.generation, summary.failures)
+                if said.get(summary.uid) != stand:
+                    said[summary.uid] = stand
+                    say_where(summary, out)
+            if isinstance(value, ResourceView) and value.summary.state == "gone":
+                return exits.OK
+    return exits.OK
+
+
+def say_where(summary: ResourceSummary, out: Out) -> None:
+    """One line of where a resource stands."""
+    if out.as_json:
+        out.emit(summary)
+        return
+    state = out.paint(summary.state, present.STATE_STYLE.get(summary.state))
+    ready = out.paint(f"ready {summary.ready}", present.READY_STYLE.get(summary.ready))
+    out.print(f"{present.name_of(summary)}  {state}  {ready}  {present.note(summary, out.now_ms())}".rstrip())
 
 
 def ls(options: argparse.Namespace, out: Out) -> int:

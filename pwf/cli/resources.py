@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any, Literal
 
-from pwf.cli import exits
+from pwf.cli import exits, resource_look
 from pwf.cli.commands import Commands, Parser, client
 from pwf.cli.out import Out, UsageError, print_error
 from pwf.cli.resource_name import add_reference, reference
@@ -27,8 +27,6 @@ pwf resource apply -f resources.toml --dry-run"""
 
 
 def add(commands: Commands) -> None:
-    from pwf.cli import resource_look
-
     group = commands.group(
         "resource",
         "keep things as you want them, by resource managers",
@@ -321,21 +319,11 @@ def wait_for(
     except KeyboardInterrupt:
         out.note("\nno longer waiting; it goes on")
         return exits.INTERRUPTED
-    say_where(waited.summary, out)
+    resource_look.say_where(waited.summary, out)
     if not waited.done:
         out.note(f"the time ran out; see what it does with:  pwf resource explain {waited.summary.uid}")
         return exits.TIME_OUT
     return code_of(waited.summary, until)
-
-
-def say_where(summary: ResourceSummary, out: Out) -> None:
-    """One line of where a resource stands."""
-    if out.as_json:
-        out.emit(summary)
-        return
-    state = out.paint(summary.state, present.STATE_STYLE.get(summary.state))
-    ready = out.paint(f"ready {summary.ready}", present.READY_STYLE.get(summary.ready))
-    out.print(f"{present.name_of(summary)}  {state}  {ready}  {present.note(summary, out.now_ms())}".rstrip())
 
 
 def code_of(summary: ResourceSummary, until: Literal["settled", "gone"]) -> int:

@@ -39,6 +39,7 @@ from pwf.protocol.operations import (
     UnsubscribePayload,
     ViewName,
 )
+from pwf.protocol.resources import ResourceListPayload, ResourceRef
 
 
 class More(TypedDict, total=False):
@@ -74,6 +75,7 @@ class Subscription:
     view: ViewName
     run_id: str | None = None
     query: RunListPayload | None = None
+    about: ResourceRef | ResourceListPayload | None = None
     document: dict[str, Any] | None = None
     revision: int = 0
     news: int = 0
@@ -177,10 +179,15 @@ class ClientCore:
         self._pending.pop(request_id, None)
 
     def subscribe(
-        self, view: ViewName, *, run_id: str | None = None, query: RunListPayload | None = None
+        self,
+        view: ViewName,
+        *,
+        run_id: str | None = None,
+        query: RunListPayload | None = None,
+        about: ResourceRef | ResourceListPayload | None = None,
     ) -> Subscription:
-        """Follow a run, or a list of runs."""
-        subscription = Subscription(id=self.ids.new(), view=view, run_id=run_id, query=query)
+        """Follow a run, or a list of runs; with `about` a resource, or a list of them."""
+        subscription = Subscription(id=self.ids.new(), view=view, run_id=run_id, query=query, about=about)
         self._subscriptions[subscription.id] = subscription
         self._ask_view(subscription)
         return subscription
@@ -239,7 +246,14 @@ class ClientCore:
         )
 
     def _ask_view(self, subscription: Subscription) -> None:
-        payload = SubscribePayload(id=subscription.id, view=subscription.view, query=subscription.query)
+        about = subscription.about
+        payload = SubscribePayload(
+            id=subscription.id,
+            view=subscription.view,
+            query=subscription.query,
+            resource=about if isinstance(about, ResourceRef) else None,
+            resources=about if isinstance(about, ResourceListPayload) else None,
+        )
         request = self._build("view.subscribe", payload, run_id=subscription.run_id)
         self._pending[request.request_id] = _Pending(request, subscription)
         self._outgoing += encode(request)

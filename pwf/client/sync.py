@@ -53,6 +53,7 @@ from pwf.protocol.operations import (
     WaitPayload,
     WaitResult,
 )
+from pwf.protocol.resources import ResourceListPayload, ResourceRef
 from pwf.protocol.runner import Value
 from pwf.protocol.views import ENDED, EventView, RequestView, RunSummary, RunView, Status
 from pwf.values import canonical
@@ -347,10 +348,15 @@ class SyncClient:
     # --- views ----------------------------------------------------------------------------------------------
 
     def subscribe(
-        self, view: ViewName, *, run_id: str | None = None, query: RunListPayload | None = None
+        self,
+        view: ViewName,
+        *,
+        run_id: str | None = None,
+        query: RunListPayload | None = None,
+        about: ResourceRef | ResourceListPayload | None = None,
     ) -> Subscription:
         """Follow a view; `next_news` waits for its states."""
-        subscription = self._core.subscribe(view, run_id=run_id, query=query)
+        subscription = self._core.subscribe(view, run_id=run_id, query=query, about=about)
         self._flush()
         return subscription
 

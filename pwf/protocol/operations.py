@@ -18,7 +18,13 @@ from pwf.protocol.operation import Operation
 from pwf.protocol.origin import Origin
 from pwf.protocol.printed import Printed, PrintedPayload, PrintedPiece, ReadPrinted
 from pwf.protocol.raw import null
-from pwf.protocol.resources import RESOURCE_OPERATIONS
+from pwf.protocol.resources import (
+    RESOURCE_OPERATIONS,
+    ResourceList,
+    ResourceListPayload,
+    ResourceRef,
+    ResourceView,
+)
 from pwf.protocol.runner import Value
 from pwf.protocol.views import (
     EventView,
@@ -390,15 +396,20 @@ class Content(_Body, frozen=True, kw_only=True, forbid_unknown_fields=True):
     last: bool
 
 
-ViewName = Literal["run", "runs"]
+ViewName = Literal["run", "runs", "resource", "resources"]
 
 
 class SubscribePayload(_Body, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Follow one of `VIEWS`, under an id that the client chooses. `query` says which runs a list has."""
+    """Follow one of `VIEWS`, under an id that the client chooses.
+
+    `query` says which runs a list has, `resources` which resources; `resource` is the one that is meant.
+    """
 
     id: Name
     view: ViewName
     query: RunListPayload | None = None
+    resource: ResourceRef | None = None
+    resources: ResourceListPayload | None = None
 
 
 class UnsubscribePayload(_Body, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -415,6 +426,8 @@ class ViewFacts(NamedTuple):
 VIEWS: dict[ViewName, ViewFacts] = {
     "run": ViewFacts(RunView, needs_run=True),
     "runs": ViewFacts(RunList),
+    "resource": ViewFacts(ResourceView),
+    "resources": ViewFacts(ResourceList),
 }
 
 

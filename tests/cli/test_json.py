@@ -80,7 +80,7 @@ TYPED: dict[str, tuple[str, ...]] = {
     "version": (),
 }
 #: What needs more than a daemon's answers; other tests run them.
-ELSEWHERE = {"crashlab", "daemon", "state restore", "state new"}
+ELSEWHERE = {"resource watch", "crashlab", "daemon", "state restore", "state new"}
 
 
 def lines_of(schema: dict[str, Any], text: str) -> Iterator[dict[str, Any]]:

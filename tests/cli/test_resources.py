@@ -16,6 +16,7 @@ from pwf.errors import InvalidInput, NotFound
 from pwf.present.resources import changes
 from pwf.protocol import resources as wire
 from pwf.protocol.graph import ManagerSpec, WorkflowGraph
+from pwf.protocol.operations import Nothing
 from pwf.protocol.views import EventView
 from tests.cli.conftest import Pwf
 from tests.client import samples
@@ -369,6 +370,30 @@ def test_a_resource_that_is_not_there_is_exit_code_three(pwf: Pwf, script: Scrip
     )
 
     assert pwf("resource", "get", "disk", "x").code == exits.NOT_FOUND
+
+
+def follow(daemon: FakeDaemon, *states: Any) -> None:
+    """The subscription sends these, one after another."""
+    daemon.on("view.subscribe", lambda request, payload: Nothing())
+
+    def push(request: Any, payload: Any) -> None:
+        for revision, state in enumerate(states, 1):
+            daemon.push(payload.id, "snapshot", revision, state)
+
+    daemon.on("after:view.subscribe", push)
+
+
+def test_watch_prints_a_line_for_each_change_until_the_resource_is_gone(
+    pwf: Pwf, script: Script, daemon: FakeDaemon
+) -> None:
+    states = [summary(), summary(), summary(state="queued", resource_version=8), summary(state="gone")]
+    follow(daemon, *(view(summary=state) for state in states))
+
+    result = pwf("resource", "watch", "disk", "a")
+
+    assert result.code == exits.OK
+    assert [line.split()[:2] for line in result.out.splitlines()][-1] == ["disk/a", "gone"]
+    assert json.loads(pwf("resource", "watch", "disk/a", "--json").out.splitlines()[-1])["state"] == "gone"
 
 
 # --- acts ---------------------------------------------------------------------------------------------------------

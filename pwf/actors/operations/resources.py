@@ -108,20 +108,24 @@ async def _refuse_changed(services: Services, payload: ApplyPayload, known: Know
 
 async def list_(services: Services, asked: Asked[ResourceListPayload]) -> Answer:
     """`resource.list`."""
-    cwd = asked.payload.cwd
-    root = None if cwd is None else str(project_root(Path(cwd)))
-    return Answer(await services.store.read(resource_list, ResourcesQuery(payload=asked.payload, root=root)))
+    return Answer(await services.store.read(resource_list, resources_query(asked.payload)))
+
+
+def resources_query(payload: ResourceListPayload) -> ResourcesQuery:
+    """The same for the store, which knows no folders."""
+    root = None if payload.cwd is None else str(project_root(Path(payload.cwd)))
+    return ResourcesQuery(payload=payload, root=root)
 
 
 async def get(services: Services, asked: Asked[ResourceRef]) -> Answer:
     """`resource.get`."""
-    query = ResourceQuery(which=_meant(asked.payload), load=services.scheduler.load())
+    query = ResourceQuery(which=meant(asked.payload), load=services.scheduler.load())
     return Answer(await services.store.read(resource_view, query))
 
 
 async def events(services: Services, asked: Asked[ResourceEventsPayload]) -> Answer:
     """`resource.events`."""
-    query = ResourceEventsQuery(which=_meant(asked.payload), payload=asked.payload)
+    query = ResourceEventsQuery(which=meant(asked.payload), payload=asked.payload)
     return Answer(await services.store.read(resource_events, query))
 
 
@@ -160,7 +164,7 @@ async def _control(
     delete: DeletePayload | None = None,
 ) -> Answer:
     command = ControlResource(
-        which=_meant(asked.payload),
+        which=meant(asked.payload),
         actor=asked.actor,
         expected_revision=asked.request.expected_revision,
         delete=delete,
@@ -176,7 +180,7 @@ async def wait(services: Services, asked: Asked[ResourceWaitPayload]) -> Answer:
     payload = asked.payload
     wait_ms = WAIT_MS_MAX if payload.timeout_ms is None else max(0, min(payload.timeout_ms, WAIT_MS_MAX))
     ends = trio.current_time() + wait_ms / 1_000
-    which = _meant(payload)
+    which = meant(payload)
     found = await services.store.glance(resource_summary, which)
     which = ResourceMeant(uid=found.uid)  # this life, whatever is applied under its name later
     with services.changes.watch(f"resource:{found.uid}") as watch:
@@ -196,7 +200,8 @@ def _arrived(summary: ResourceSummary, until: str) -> bool:
     return summary.state in PARKED
 
 
-def _meant(ref: ResourceRef) -> ResourceMeant:
+def meant(ref: ResourceRef) -> ResourceMeant:
+    """What a client names, for the store."""
     root = str(project_root(Path(ref.cwd))) if ref.cwd else ""
     return ResourceMeant(manager=ref.manager, key=ref.key, uid=ref.uid, root=root)
 

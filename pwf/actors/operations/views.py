@@ -8,6 +8,7 @@ from typing import NamedTuple
 import msgspec
 
 from pwf.actors.base.changes import ANY_RUN
+from pwf.actors.operations.resources import meant, resources_query
 from pwf.actors.operations.runs import with_newer_code
 from pwf.actors.operations.services import Answer, Asked, OperationHandler, Services
 from pwf.errors import InvalidArgument
@@ -19,8 +20,11 @@ from pwf.protocol.operations import (
     UnsubscribePayload,
     ViewName,
 )
+from pwf.protocol.resources import ResourceListPayload, ResourceView
 from pwf.protocol.views import RunView
+from pwf.store.read_resources import ResourceQuery, resource_list, resource_summary, resource_view
 from pwf.store.read_runs import RunQuery, list_runs, run_view
+from pwf.store.resources import ResourceMeant
 from pwf.store.runs import resolve_ref
 
 SUBSCRIPTION_ID_CHARS_MAX = 128
@@ -55,10 +59,36 @@ async def list_of_runs(services: Services, asked: Asked[SubscribePayload]) -> Sh
     return Shown(ANY_RUN, msgspec.json.encode(query), read)
 
 
+async def one_resource(services: Services, asked: Asked[SubscribePayload]) -> Shown:
+    """`resource`: the life that is meant now, to its end."""
+    if asked.payload.resource is None:
+        raise InvalidArgument("the view 'resource' needs a resource")
+    found = await services.store.read(resource_summary, meant(asked.payload.resource))
+
+    async def read() -> ResourceView:
+        query = ResourceQuery(which=ResourceMeant(uid=found.uid), load=services.scheduler.load())
+        return await services.store.read(resource_view, query)
+
+    return Shown(f"resource:{found.uid}", found.uid, read)
+
+
+async def list_of_resources(services: Services, asked: Asked[SubscribePayload]) -> Shown:
+    """`resources`."""
+    payload = asked.payload.resources or ResourceListPayload()
+    query = resources_query(payload)
+
+    async def read() -> msgspec.Struct:
+        return await services.store.read(resource_list, query)
+
+    return Shown("resources", msgspec.json.encode(payload), read)
+
+
 #: How each of `VIEWS` is found. A new view is a row there, for clients, and one here.
 SHOWN: dict[ViewName, Callable[[Services, Asked[SubscribePayload]], Awaitable[Shown]]] = {
     "run": one_run,
     "runs": list_of_runs,
+    "resource": one_resource,
+    "resources": list_of_resources,
 }
 
 
