@@ -196,6 +196,7 @@ def test_what_a_workflow_declares_is_passed_on_and_what_is_not_set_is_said(world
     home.environment |= {"HAS_TOKEN": "t", "PAINT_POT": "of the client"}
     done = home.run("run", "declared", "--env", "STAGE=test", "--env", "PAINT_POT", "--json")
     refused = home.run("run", "declared", "--env", "HAS_NONE", code=2)
+    again = home.json("restart", "@last")
     home.environment = kept
     first, last = (json.loads(line) for line in done.stdout.splitlines())
     (missing_first, missing_second) = first["warnings"]
@@ -208,6 +209,7 @@ def test_what_a_workflow_declares_is_passed_on_and_what_is_not_set_is_said(world
         "PAINT_POT": "of the client",
     }
     assert "--env HAS_NONE=VALUE" in refused.stderr
+    assert "only `pwf run` takes variables along" in again["warnings"][0]
 
 
 def test_a_step_may_start_runs_of_its_own_which_are_not_part_of_it(world: World) -> None:

@@ -13,7 +13,7 @@ import msgspec
 from pwf.actors.base.apart import apart
 from pwf.actors.code.definitions import Known
 from pwf.actors.operations.services import Answer, Asked, OperationHandler, Services, canonical_of
-from pwf.actors.operations.start import check_input, origin_of, present_code, started, unset
+from pwf.actors.operations.start import check_input, missing, origin_of, present_code, started
 from pwf.errors import InvalidArgument, NotFound, Rejected
 from pwf.protocol.forks import ForkPayload
 from pwf.protocol.graph import MAX_STEPS_LIMIT, RoutingFailed, WorkflowGraph, route
@@ -73,7 +73,7 @@ async def fork(services: Services, asked: Asked[ForkPayload]) -> Answer:
     )
     done = await services.store.write(fork_run, ForkRun(start=start, terms=terms(place.run_id)))
     services.scheduler.wake()
-    return started(done, known, unset(known, origin))
+    return started(done, known, await missing(services, known, origin, goes_on=True))
 
 
 async def _code(services: Services, facts: ForkFacts, payload: ForkPayload, origin: Origin) -> Known:

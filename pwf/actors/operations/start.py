@@ -45,7 +45,7 @@ async def start(services: Services, asked: Asked[StartPayload]) -> Answer:
     receipt = start_receipt(asked, value, looked.root)
     try:
         known = looked.get()
-        warnings = (*unset(known, payload.origin), *await _unsourced(services, known))
+        warnings = await missing(services, known, payload.origin)
         value = await check_input(services, payload.workflow, known, value)
     except PwfError as error:
         # A repeat gets its first answer even when the file no longer loads.
@@ -66,19 +66,27 @@ async def start(services: Services, asked: Asked[StartPayload]) -> Answer:
     return started(await services.scheduler.start(command), known, warnings)
 
 
-def unset(known: Known, origin: Origin) -> tuple[str, ...]:
-    """What to say of declared variables that the run does not have. Raises `VariablesWanted` while they may come."""
+async def missing(
+    services: Services, known: Known, origin: Origin, *, goes_on: bool = False
+) -> tuple[str, ...]:
+    """What to say of declared variables and secrets that the run does not have.
+
+    `goes_on`: it has the variables of a run before it. Raises `VariablesWanted` while they may come.
+    """
     names = [name for name in known.definition.graph.environment if name not in origin.environment]
-    if names and not origin.whole:
+    if names and not (goes_on or origin.whole):
         raise VariablesWanted(
             f"the workflow declares variables that the start did not bring: {', '.join(names)}",
             hint="send them with the start, or say that there are none (origin.whole)",
             details={"names": names},
         )
-    return tuple(
-        f"the workflow declares {name}, which is not set: export it, or give --env {name}=VALUE"
-        for name in names
+    how = (
+        "which the run before did not have: only `pwf run` takes variables along"
+        if goes_on
+        else "which is not set: export it, or give --env {}=VALUE"
     )
+    unset = tuple(f"the workflow declares {name}, {how.format(name)}" for name in names)
+    return (*unset, *await _unsourced(services, known))
 
 
 async def check_input(services: Services, workflow: str, known: Known, value: bytes) -> bytes:
@@ -167,7 +175,7 @@ async def restart(services: Services, asked: Asked[Nothing]) -> Answer:
     )
     done = await services.store.write(restart_run, RestartRun(start=command, expected_revision=expected))
     services.scheduler.wake()
-    return started(done, known, unset(known, origin))
+    return started(done, known, await missing(services, known, origin, goes_on=True))
 
 
 def origin_of(environment: RunEnvironment) -> Origin:
