@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from pwf.workflow.effects import unknown as unknown
     from pwf.workflow.nodes import Node as Node
     from pwf.workflow.nodes import Waited as Waited
-    from pwf.workflow.reconcile_context import EffectUnsettled as EffectUnsettled
     from pwf.workflow.reconcile_context import Outcome as Outcome
     from pwf.workflow.reconcile_context import ReconcileContext as ReconcileContext
     from pwf.workflow.resource import Child as Child
@@ -54,7 +53,7 @@ __all__ = [  # noqa: RUF022 - grouped by what an author does with them
     # effects
     "idempotent", "manual", "parts", "applied", "not_applied", "unknown", "NotApplied", "EffectUnknown",
     # resource managers
-    "ResourceManager", "ReconcileContext", "Resource", "Condition", "Child", "Outcome", "EffectUnsettled",
+    "ResourceManager", "ReconcileContext", "Resource", "Condition", "Child", "Outcome",
     # calling other libraries
     "run_asyncio",
     # errors
@@ -78,7 +77,7 @@ _HOMES = {
         "unknown",
     ),
     "pwf.workflow.nodes": ("Node", "Waited"),
-    "pwf.workflow.reconcile_context": ("EffectUnsettled", "Outcome", "ReconcileContext"),
+    "pwf.workflow.reconcile_context": ("Outcome", "ReconcileContext"),
     "pwf.workflow.resource": ("Child", "Condition", "Resource"),
     "pwf.workflow.resource_manager": ("ResourceManager",),
     "pwf.workflow.shell": ("ShellResult",),

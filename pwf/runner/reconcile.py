@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from pwf.errors import Conflict, InvalidArgument, ProtocolError, PwfError, Rejected, by_code
+from pwf.errors import Conflict, EffectUnknown, InvalidArgument, ProtocolError, PwfError, Rejected, by_code
 from pwf.protocol.frames import FrameSplitter
 from pwf.protocol.graph import EffectMode
 from pwf.protocol.reconcile import CancelRun, ChildAnswer, EnsureRun, Reconcile, Reconciled
@@ -41,7 +41,6 @@ from pwf.runner.base.wire import RECEIVE_BYTES, DaemonGone, ValueReader
 from pwf.runner.hangup import HangUpWatcher, end_process
 from pwf.values import digest
 from pwf.watching.marks import mark_of_tree
-from pwf.workflow.reconcile_context import EffectUnsettled
 from pwf.workflow.reconcile_port import Reserved
 from pwf.workflow.reconciling import reconcile_once
 from pwf.workflow.resource_manager import ResourceManager
@@ -126,7 +125,7 @@ def _reconcile(told: Reconcile, manager: ResourceManager[Any, Any], port: Daemon
         )
     except DaemonGone:
         raise
-    except EffectUnsettled as error:
+    except EffectUnknown as error:
         code = StepError(code="effect_ambiguous", message=str(error), node="reconcile")
         return Reconciled(outcome="failed", error=code)
     except BaseException as error:  # noqa: BLE001 - user code: sys.exit ends the reconcile, not the process

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from pwf.errors import InvalidArgument, Rejected
+from pwf.errors import EffectUnknown, InvalidArgument, Rejected
 from pwf.ids import check_key
 from pwf.protocol.graph import EffectMode
 from pwf.protocol.reconcile import (
@@ -39,17 +39,6 @@ REQUEST_BYTES_MAX = 1024 * 1024
 
 Apply = Callable[[Any, str], Any]
 Observe = Callable[[Any, str], Any]
-
-
-class EffectUnsettled(Exception):
-    """Nobody can tell whether an effect happened: the reconcile ends here, and a person is asked.
-
-    Let it pass: the resource is then `Ready=False/EffectAmbiguous` until somebody says what happened.
-    """
-
-    def __init__(self, key: str, kind: str) -> None:
-        self.key = key
-        super().__init__(f"nobody can tell whether effect {key!r} ({kind}) happened")
 
 
 class Outcome:
@@ -148,7 +137,7 @@ class Effects:
         `not_applied()` or `unknown()`. Of a ready-made request (`pwf.effects`) both are taken. `mode="idempotent"`: it
         may be applied again without harm.
 
-        Raises `NotApplied` when it did not happen, and `EffectUnsettled` when nobody can tell; let both pass, unless
+        Raises `NotApplied` when it did not happen, and `EffectUnknown` when nobody can tell; let both pass, unless
         you know better. Both functions are plain ones; an async reconcile that must not wait for them calls `ensure` in
         a thread.
         """
@@ -168,7 +157,7 @@ class Effects:
                     continue
                 return msgspec.json.decode(output)
             return _stored(key, kind, reserved)
-        raise EffectUnsettled(key, kind)
+        raise _unknown(key, kind)
 
     def _apply(self, key: str, request: Any, apply: Apply, reserved: Reserved, mode: EffectMode) -> Any:
         try:
@@ -196,7 +185,7 @@ class Effects:
             )
         if seen.verdict == "unknown":
             self._port.settle_effect(key=key, settled="unknown", observed=True)
-            raise EffectUnsettled(key, kind)
+            raise _unknown(key, kind)
         if seen.verdict == "not_applied":
             self._port.settle_effect(key=key, settled="rejected", observed=True)
             return None
@@ -245,13 +234,18 @@ def _doers(
     )
 
 
+def _unknown(key: str, kind: str) -> EffectUnknown:
+    """Let it pass: the resource is then `Ready=False/EffectAmbiguous` until somebody says what happened."""
+    return EffectUnknown(f"nobody can tell whether effect {key!r} ({kind}) happened")
+
+
 def _stored(key: str, kind: str, reserved: Reserved) -> Any:
     """What became of a settled effect."""
     if reserved.state == "applied":
         return msgspec.json.decode(reserved.output)
     if reserved.state == "rejected":
         raise NotApplied(reserved.error or f"effect {key!r} ({kind}) did not happen")
-    raise EffectUnsettled(key, kind)
+    raise _unknown(key, kind)
 
 
 def _conditions(given: Iterable[Condition]) -> tuple[Condition, ...]:

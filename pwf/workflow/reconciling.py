@@ -30,7 +30,7 @@ def reconcile_once(
     run_async: RunAsync,
     mark: Callable[[str], str],
 ) -> Reconciled:
-    """Call the manager's function. What it raises comes as it is, `EffectUnsettled` included.
+    """Call the manager's function. What it raises comes as it is, `EffectUnknown` included.
 
     `mark`: what a watched path is like now, relative to the project's root. It is asked before anything else.
 

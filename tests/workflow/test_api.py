@@ -14,7 +14,6 @@ PUBLIC = [
     "Condition",
     "Context",
     "EffectUnknown",
-    "EffectUnsettled",
     "GraphError",
     "Node",
     "NotApplied",

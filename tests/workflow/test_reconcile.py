@@ -5,10 +5,10 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from pwf.errors import Conflict, InvalidArgument, InvalidValue, Rejected
+from pwf.errors import Conflict, EffectUnknown, InvalidArgument, InvalidValue, Rejected
 from pwf.protocol.resources import Condition as KeptCondition
 from pwf.workflow.effects import NotApplied, Observation, applied, not_applied, unknown
-from pwf.workflow.reconcile_context import EffectUnsettled, Outcome, ReconcileContext
+from pwf.workflow.reconcile_context import Outcome, ReconcileContext
 from pwf.workflow.resource import Condition, Resource
 from pwf.workflow.resource_manager import ResourceManager
 from pwf.workflow.timing import seconds
@@ -239,7 +239,7 @@ def test_an_effect_of_which_nobody_can_tell_ends_the_reconcile(ctx: Ctx, port: F
     port.rows["a"] = LedgerRow("send", b"1", "manual", True)
 
     for _ in range(2):
-        with pytest.raises(EffectUnsettled, match="effect 'a'"):
+        with pytest.raises(EffectUnknown, match="effect 'a'"):
             ctx.effects.ensure("a", "send", 1, sink.observe, sink.apply)
     assert sink.had == []
 
@@ -250,7 +250,7 @@ def test_without_an_observer_an_interrupted_effect_is_never_repeated(ctx: Ctx) -
     with pytest.raises(KeyboardInterrupt):
         ctx.effects.ensure("a", "send", 1, apply=sink.apply)
 
-    with pytest.raises(EffectUnsettled):
+    with pytest.raises(EffectUnknown):
         ctx.effects.ensure("a", "send", 1, apply=sink.apply)
     assert len(sink.had) == 1
 
