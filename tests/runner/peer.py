@@ -27,15 +27,18 @@ from pwf.protocol.kinds import KINDS
 from pwf.protocol.runner import (
     RUNNER_FRAME_BYTES_MAX,
     Ask,
+    BeginPart,
     Finish,
     FromRunner,
     Launch,
     Leaving,
+    PartAnswer,
     PastStep,
     Publish,
     PutChunk,
     ReadSecret,
     SecretAnswer,
+    SettlePart,
     StepReply,
     Titled,
     Value,
@@ -62,6 +65,9 @@ class MemoryRun:
     options: dict[str, Any] = field(default_factory=dict)  # of every Launch: limits, root, files …
     decide: Decide = lambda message: None
     contents: dict[str, bytes] = field(default_factory=dict)
+    answer_part: Callable[[BeginPart | SettlePart], PartAnswer] = lambda call: PartAnswer(
+        verdict="apply" if isinstance(call, BeginPart) else "settled"
+    )
     secrets: dict[str, str] = field(default_factory=dict)
     received: list[FromRunner] = field(default_factory=list)
     history: list[PastStep] = field(default_factory=list)
@@ -271,6 +277,12 @@ def _serve(
                     request = call_decoder.decode(line)
                     if isinstance(request, ReadSecret):
                         sock.sendall(encode_line([_secret(run, request.name)]))
+                    elif isinstance(request, BeginPart | SettlePart):
+                        sock.sendall(encode_line([run.answer_part(request)]))
+                    elif isinstance(request, PutChunk):
+                        run.receive(request)
+                        if request.last:
+                            sock.sendall(encode_line([PartAnswer(verdict="settled")]))
                     else:
                         _answer(run, sock, request.digest)
         count = len(replies) if chance is None or not readable else chance.randint(0, len(replies))

@@ -1,6 +1,8 @@
 """`ctx.effect` against the real ledger: what is called, what a repeat gets, and what a step's end then says."""
 
+import contextlib
 import functools
+import threading
 from collections import Counter
 
 import msgspec
@@ -8,14 +10,25 @@ import pytest
 import trio
 import trio.lowlevel
 
-from pwf import EffectUnknown, NotApplied, PwfError, applied, not_applied, unknown
+from pwf import (
+    EffectUnknown,
+    NotApplied,
+    PwfError,
+    Workflow,
+    applied,
+    idempotent,
+    not_applied,
+    parts,
+    unknown,
+)
 from pwf.errors import Conflict, InvalidArgument, InvalidValue, Rejected
 from pwf.protocol.graph import EffectSpec, NodeSpec
 from pwf.protocol.masking import Masks
-from pwf.protocol.runner import BeginPart, effect_key
+from pwf.protocol.runner import BeginPart, Finish, PartAnswer, effect_key
 from pwf.runner.base.parts import Parts, how_it_ended
 from pwf.store.step_parts import PartCall, part_call
 from pwf.values import digest
+from tests.runner.peer import MemoryRun, run_inline
 from tests.store.conftest import clock, world
 from tests.store.world import PARTS, graph, node, value
 
@@ -250,6 +263,61 @@ def test_async_functions_are_awaited_and_a_cancelled_one_is_left_to_be_observed(
 
 async def _awaited(made):
     return await made
+
+
+def finish_of(function, answer_part):
+    """How a step ends that makes effects, as its runner says it."""
+    flow = Workflow("w")
+    flow.action(effect=parts("order"))(function)
+    run = MemoryRun(flow.to_graph(), answer_part=answer_part)
+    run_inline(flow, run)
+    return next(message for message in run.received if isinstance(message, Finish))
+
+
+def test_a_step_that_swallows_what_an_observer_could_not_tell_is_held_all_the_same():
+    def order(ctx):
+        with contextlib.suppress(EffectUnknown):
+            ctx.effect("a", 1, apply=lambda *_: 1, observe=lambda *_: unknown())
+        return "fine"
+
+    finish = finish_of(order, lambda call: PartAnswer(verdict="observe"))
+    assert (finish.outcome, finish.settled, finish.observed) == ("failed", "unknown", True)
+    assert finish.error.code == "effect_unknown"
+
+
+def test_large_requests_and_outputs_travel_in_chunks_from_any_thread():
+    calls = []
+
+    def answer(call):
+        calls.append(call)
+        return PartAnswer(verdict="apply" if isinstance(call, BeginPart) else "settled")
+
+    def order(ctx):
+        found = []
+        work = threading.Thread(
+            target=lambda: found.append(ctx.effect("a", "x" * 600_000, apply=lambda wanted, _: wanted))
+        )
+        work.start()
+        work.join()
+        return len(found[0])
+
+    finish = finish_of(order, answer)
+    assert bytes(finish.output.json) == b"600000"
+    begun, settled = calls
+    assert begun.request.digest == settled.output.digest == digest(b'"' + b"x" * 600_000 + b'"')
+
+
+def test_a_node_that_declares_no_such_effects_makes_none():
+    flow = Workflow("w")
+
+    @flow.action(effect=idempotent("x"))
+    def order(ctx):
+        with pytest.raises(Rejected, match="one by one"):
+            ctx.effect("a", 1, apply=lambda *_: 1)
+
+    run = MemoryRun(flow.to_graph())
+    run_inline(flow, run)
+    assert run.status == "completed"
 
 
 def test_one_key_is_not_made_twice_at_a_time(step):
