@@ -15,7 +15,7 @@ import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from shlex import quote
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
 
@@ -24,12 +24,14 @@ from pwf.ownership import stranger_on_way
 
 MIB = 1024 * 1024
 CONFIG_BYTES_MAX = 256 * 1024
+PERSON = "person"  # in place of an agent's name: none (pwf/protocol/agents.py)
 
 C = TypeVar("C", bound=msgspec.Struct)
 Table = dict[str, Any]
 Keys = tuple[str, ...]
 Seconds = Annotated[float, msgspec.Meta(ge=0, le=3_600)]
 Folder = Annotated[str, msgspec.Meta(pattern=r"^[/~]")]  # absolute, or below a user's home
+AgentName = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_-]{0,63}$")]
 Variable = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_]*\*?$")]
 
 
@@ -52,6 +54,13 @@ class People(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """What counts as a person's word. `steps_may_answer`: that of a run's step counts for a checkpoint."""
 
     steps_may_answer: bool = False
+
+
+class Agent(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A program that does agents' steps by itself. `exec`: the prompt on stdin, one JSON value on stdout."""
+
+    command: Annotated[tuple[str, ...], msgspec.Meta(min_length=1)]
+    adapter: Literal["exec"] = "exec"
 
 
 class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -81,6 +90,8 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     people: People = People()
     environment: Environment = Environment()
     secrets: dict[str, SecretSource] = {}
+    default_agent: str | None = None  # of runs that name none
+    agents: dict[AgentName, Agent] = {}
 
 
 class ProjectConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -175,6 +186,18 @@ def _check_together(config: Config, text: str, file: str) -> Config:
                 f"{' and '.join(given) or 'nothing'}: exactly one says where the value is",
                 hint="environment, file, command or keyring",
             )
+    if PERSON in config.agents:
+        raise ConfigError(
+            f"{file}:{_line_of(('agents', PERSON), text)}: an agent can not be called {PERSON!r}, which is the word "
+            "for none",
+            hint="give it another name",
+        )
+    if config.default_agent is not None and config.default_agent not in (PERSON, *config.agents):
+        raise ConfigError(
+            f"{file}:{_line_of(('default_agent',), text)}: default_agent is {config.default_agent!r}, which is not "
+            "configured",
+            hint=f"add [agents.{config.default_agent}], or name another: {', '.join((PERSON, *config.agents))}",
+        )
     if config.interpreter is not None and not config.interpreter.startswith(("/", "~")):
         raise ConfigError(
             f"{file}:{_line_of(('interpreter',), text)}: interpreter is {config.interpreter!r}, which is not an "

@@ -15,6 +15,7 @@ import msgspec
 from pwf.client.diagnosis import Check
 from pwf.crashlab.report import Report
 from pwf.protocol import effects, operations, resources, views
+from pwf.protocol.agents import AgentList
 from pwf.protocol.graph import WorkflowGraph
 from pwf.protocol.operations import RunChanged, RunStarted
 
@@ -256,6 +257,7 @@ PRINTED: dict[str, Lines] = {
     "requests": Lines((operations.RequestList,)),
     "answer": Lines((Answered,)),
     "submit": Lines((Submitted,)),
+    "agents": Lines((AgentList,)),
     "effects": Lines((effects.EffectList,)),
     "effects show": Lines((effects.EffectDetail,)),
     "effects resolve": Lines((Changed,)),

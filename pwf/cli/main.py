@@ -27,6 +27,7 @@ FAMILIES = {
     "control": ("pause", "resume", "cancel", "restart"),
     "fork": ("retry", "fork"),
     "requests": ("requests", "answer", "submit"),
+    "agents": ("agents",),
     "effects": ("effects", "recover"),
     "workflows": ("workflows", "check", "graph"),
     "resources": ("resource",),

@@ -27,7 +27,7 @@ def add(commands: Commands) -> None:
         example="pwf run hello --set name=Ada\npwf run ./release.py --input @release.json --detach\n"
         "pwf run nightly --at 2030-01-31T02:00 --key nightly-31 --input '{\"full\": true}'\n"
         "pwf run nightly --until parked --timeout 2h --json < /dev/null\n"
-        "pwf run release --env CI --env STAGE=test",
+        "pwf run release --env CI --env STAGE=test\npwf run review --agent coder",
         more="Ctrl-C leaves the run going. The run's id comes first. Without a terminal on stdin nobody can answer:\n"
         "run then returns with exit code 7 when the run needs a person, and says what to type (unless --until ended).\n"
         "--json prints lines: the run's id first, its last state at the end.",
@@ -48,6 +48,11 @@ def add(commands: Commands) -> None:
         default=[],
         help="pass a variable to the run, as it is set here or with this value; may be repeated; it is stored (secrets "
         "have a way of their own: docs/security.md)",
+    )
+    parser.add_argument(
+        "--agent",
+        metavar="NAME",
+        help="who does the steps of agents: one of `pwf agents`, or person (they wait for `pwf submit`)",
     )
     parser.add_argument("--id", metavar="ID", help="the run's id; an equal run that has it is adopted")
     parser.add_argument("--key", metavar="IDEMPOTENCY_KEY", help="the same key never starts a second run")
@@ -94,6 +99,7 @@ def _start(daemon: SyncClient, options: argparse.Namespace, out: Out) -> CallRep
         input=msgspec.Raw(canonical(_input(daemon, options), what="input")),
         run_id=options.id,
         at_ms=at_ms,
+        agent=options.agent,
     )
     try:
         return daemon.begin(payload, key=options.key)

@@ -140,9 +140,11 @@ class Client:
         key: str | None = None,
         at_ms: int | None = None,
         environment: Mapping[str, str] | None = None,
+        agent: str | None = None,
     ) -> RunStarted:
         """Start a workflow by name or path, seen from the working folder. `input` is any JSON value or
-        struct. `environment`: variables for the run, beside those that are passed on from here.
+        struct. `environment`: variables for the run, beside those that are passed on from here. `agent`: who does
+        the steps of agents.
         """
         seen_from = await anyio.to_thread.run_sync(partial(origin, self.places, workflow, more=environment))
         payload = StartPayload(
@@ -151,6 +153,7 @@ class Client:
             input=msgspec.Raw(canonical(input, what="input")),
             run_id=run_id,
             at_ms=at_ms,
+            agent=agent,
         )
         started: RunStarted = (await self.begin(payload, key=key)).result
         return started

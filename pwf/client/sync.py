@@ -199,9 +199,11 @@ class SyncClient:
         key: str | None = None,
         at_ms: int | None = None,
         environment: Mapping[str, str] | None = None,
+        agent: str | None = None,
     ) -> RunStarted:
         """Start a workflow by name or path, seen from the working folder. `input` is any JSON value or
-        struct. `environment`: variables for the run, beside those that are passed on from here.
+        struct. `environment`: variables for the run, beside those that are passed on from here. `agent`: who does
+        the steps of agents.
         """
         from pwf.client.origin import origin  # reads the configuration, which other calls don't need
 
@@ -211,6 +213,7 @@ class SyncClient:
             input=msgspec.Raw(canonical(input, what="input")),
             run_id=run_id,
             at_ms=at_ms,
+            agent=agent,
         )
         started: RunStarted = self.begin(payload, key=key).result
         return started

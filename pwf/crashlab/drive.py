@@ -16,6 +16,7 @@ from pwf.crashlab.home import ScratchHome
 from pwf.crashlab.observe import LabRun, Parked, look_back
 from pwf.crashlab.samples import stray
 from pwf.errors import Conflict, InvalidAnswer, NotFound, Rejected
+from pwf.protocol.agents import PERSON
 from pwf.protocol.crashlab import PART_PHASES, LabPlan, LabRecord, decode_record, encode_plan
 from pwf.protocol.effects import ResolvePayload, read_effect_key
 from pwf.protocol.graph import WorkflowGraph
@@ -99,6 +100,7 @@ class Driver:
             origin=self._origin,
             input=msgspec.Raw(canonical(with_scratch(self.input, str(scratch)), what="input")),
             run_id=run_id,
+            agent=PERSON,
         )
         self._home.client.begin(payload)
         return LabRun(run_id, crash, scratch, moved_at=time.monotonic())

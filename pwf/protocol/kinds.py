@@ -50,6 +50,7 @@ class NodeFacts(msgspec.Struct, frozen=True, kw_only=True):
     prompts: bool = (
         False  # that question is a text which a model reads, and the type of its answer is declared
     )
+    headless: bool = False  # where the run has an agent of its own, its runner asks that, and nothing parks
     has_active_timeout: bool = False  # its active time can be limited with `timeout=`
     has_deadline: bool = False  # its question can be open for a time only: `timeout=` says how long
     outcomes: tuple[Outcome, ...] = EXECUTED  # what may have a way out; `retry=` needs one that can fail
@@ -59,7 +60,7 @@ class NodeFacts(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def parks(self) -> bool:
-        """Whether the run gives its runner back there."""
+        """Whether the run gives its runner back there (but see `headless`)."""
         return self.sets_timer or self.asks is not None
 
 
@@ -116,7 +117,9 @@ KINDS: dict[NodeKind, NodeFacts] = {
     "agent": NodeFacts(
         asks="agent",
         prompts=True,
-        outcomes=PARKED,
+        headless=True,
+        stops_itself=True,
+        has_active_timeout=True,
         ends="when what was submitted is accepted",
         shape="rounded",
         colour="green",

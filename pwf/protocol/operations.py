@@ -10,6 +10,7 @@ from typing import Annotated, Literal, NamedTuple
 
 import msgspec
 
+from pwf.protocol.agents import AgentList
 from pwf.protocol.bounds import Filter, Name, PathText, Words
 from pwf.protocol.effects import EffectDetail, EffectList, EffectListPayload, EffectRef, ResolvePayload
 from pwf.protocol.forks import ForkPayload
@@ -153,7 +154,11 @@ class WorkflowDescription(_Body, frozen=True, kw_only=True, forbid_unknown_field
 
 
 class StartPayload(_Body, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """`at_ms`: wall time of the first step. `run_id` and the frame's key make the start safe to repeat."""
+    """`at_ms`: wall time of the first step. `run_id` and the frame's key make the start safe to repeat.
+
+    `agent`: who does the steps of agents: a configured one, or `person` (they wait for `request.submit`). None: as
+    configured.
+    """
 
     workflow: PathText
     origin: Origin
@@ -161,6 +166,7 @@ class StartPayload(_Body, frozen=True, kw_only=True, forbid_unknown_fields=True)
     run_id: Name | None = None
     at_ms: int | None = None
     priority: int = 0
+    agent: Name | None = None
 
 
 class RunStarted(_Body, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -452,6 +458,7 @@ OPERATIONS: dict[str, Operation] = {
     "request.list": Operation(RequestListPayload, RequestList),
     "request.answer": Operation(AnswerPayload, Answered, changes=True, guarded=True),
     "request.submit": Operation(SubmitPayload, Submitted, changes=True),
+    "agent.list": Operation(Nothing, AgentList),
     "effect.list": Operation(EffectListPayload, EffectList),
     "effect.get": Operation(EffectRef, EffectDetail),
     "effect.resolve": Operation(ResolvePayload, RunChanged, needs_run=True, changes=True, guarded=True),

@@ -21,6 +21,7 @@ from typing import Annotated, Any, Literal, TypeVar
 import msgspec
 
 from pwf.errors import ProtocolError
+from pwf.protocol.agents import AgentCommand
 from pwf.protocol.graph import EffectMode, WorkflowGraph
 from pwf.protocol.kinds import Outcome, RequestKind
 from pwf.protocol.nesting import NESTING_MAX, is_too_deep
@@ -143,6 +144,7 @@ class Launch(_Message, frozen=True, kw_only=True, forbid_unknown_fields=True, ta
     stop_grace_ms: int = 1_000  # SIGTERM to SIGKILL
     runs_per_process: int = 1  # that it may have, this one included; more than one under isolate="keep" alone
     marker: str = ""  # what all of the run bears from here on; empty: it is in the environment already
+    agent: AgentCommand | None = None  # the run's own, which does the steps of agents
     judge: Value | None = (
         None  # an errand: what was submitted for the node, on which its `validate=` has a word
     )

@@ -203,6 +203,7 @@ class RunView(_View, frozen=True, kw_only=True, forbid_unknown_fields=True):
         str, ...
     ] = ()  # operations that are possible now: pause, resume, cancel, restart, retry, fork, answer, submit
     warnings: tuple[str, ...] = ()  # what somebody should look at before it becomes a failure
+    agent: str | None = None  # that does the steps of agents; None: they wait for what is submitted
     definition_id: str = ""
     newer_code: bool = False
     interpreter: str = ""

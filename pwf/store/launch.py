@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from pwf.errors import GraphError, Rejected
+from pwf.protocol.agents import AgentCommand
 from pwf.protocol.kinds import PUBLISHING_KINDS
 from pwf.protocol.runner import Launch, PastStep, Value, run_marker
 from pwf.protocol.spawn import Identity
@@ -35,6 +36,7 @@ class LaunchTerms(msgspec.Struct, frozen=True, kw_only=True):
     home_id: str = ""
     output: str = ""
     limits: dict[str, int | None] = {}
+    agents: dict[str, AgentCommand] = {}  # as they are configured now
 
     def output_of(self, run_id: str) -> str:
         """Where its runner keeps what its steps print."""
@@ -142,6 +144,7 @@ def launch_of(
         attempt=run.attempts,
         tries=run.tries,
         outside_name=row[4],
+        agent=None if run.agent is None else terms.agents.get(run.agent, AgentCommand(name=run.agent)),
         attempt_started_wall_ms=tx.now.wall_ms,
         past=past,
         visits=run.visits,

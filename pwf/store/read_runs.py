@@ -266,7 +266,7 @@ def run_view(tx: Tx, query: RunQuery) -> RunView:
     explained = run_summary(tx, query)
     assert row is not None
     (definition_id, input_, input_digest, input_size, output, output_digest, output_size, error, root, _path,
-     body, max_steps, fork_node, fork_visit) = row  # fmt: skip
+     body, max_steps, fork_node, fork_visit, agent) = row  # fmt: skip
     graph = graph_of(tx, definition_id).limited(max_steps)
     environment = _environment.decode(body)
     total = tx.one(Q.steps_total, {"run_id": query.run_id})
@@ -275,6 +275,7 @@ def run_view(tx: Tx, query: RunQuery) -> RunView:
     request = None if newest is None else _request(tx, newest)
     return RunView(
         summary=explained.summary,
+        agent=agent,
         explanation=explained.explanation,
         graph=graph.graph,
         root=root,

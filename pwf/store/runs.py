@@ -6,6 +6,7 @@ import msgspec
 
 from pwf.errors import Ambiguous, Conflict, DiskFull, InvalidArgument, NotFound
 from pwf.ids import check_id
+from pwf.protocol.agents import PERSON
 from pwf.protocol.operations import RunStarted
 from pwf.store import moves, place
 from pwf.store.adoption import Begins, Fork, adopt, begin_at
@@ -63,6 +64,7 @@ class StartRun(msgspec.Struct, frozen=True, kw_only=True):
     fork: Fork | None = None
     call: Call | None = None
     max_steps: int | None = None
+    agent: str | None = None  # of a restart or a fork: the earlier run's
     receipt: ReceiptKey | None = None
     actor: str = "client"
     state_bytes_max: int | None = None
@@ -200,6 +202,7 @@ def _lineage(tx: Tx, command: StartRun) -> dict[str, object]:
         "fork_node": None if fork is None else fork.node,
         "fork_visit": None if fork is None else fork.visit,
         "tree_root": parent if root is None else root[0],
+        "agent_name": command.agent if root is None else root[1],
     }
 
 
@@ -264,6 +267,8 @@ def _differs(tx: Tx, command: StartRun, row: Row) -> str | None:
         return f"it is a fork of {row[9]}"
     if restarted_from != command.restarted_from:
         return f"it is a restart of {restarted_from}" if restarted_from else "it is no restart"
+    if row[11] != command.agent and restarted_from is None:
+        return f"its agent is {row[11] or PERSON}, not {command.agent or PERSON}"
     return None
 
 
@@ -295,6 +300,7 @@ def _adopt(tx: Tx, command: StartRun, row: Row) -> RunStarted:
         _environment,
         _forked_from,
         revision,
+        _agent,
     ) = row
     differs = _differs(tx, command, row)
     if differs is not None:

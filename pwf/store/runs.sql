@@ -4,17 +4,17 @@
 -- A new run at its first node (of a fork: at the node that it goes on from), queued.
 INSERT INTO runs(run_no, run_id, workflow, definition_id, environment_id, status, title, node, visit, visits, steps, priority,
   input, input_crc32, input_digest, due_wall_ms, due_elapsed_ms, due_boot_id, restarted_from, restart_root, restart_no,
-  forked_from, fork_node, fork_visit, tree_root, max_steps, outside_name, created_wall_ms,
+  forked_from, fork_node, fork_visit, tree_root, max_steps, agent, outside_name, created_wall_ms,
   called_by, call_key, call_fingerprint, asked_wall_ms)
 VALUES (:run_no, :run_id, :workflow, :definition_id, :environment_id, 'queued', :title, :node, :visit, :visits, :steps, :priority,
   :input, :input_crc32, :input_digest, :due_wall_ms, :due_elapsed_ms, :due_boot_id, :restarted_from, :restart_root, :restart_no,
-  :forked_from, :fork_node, :fork_visit, :tree_root, :max_steps, :outside_name, :now,
+  :forked_from, :fork_node, :fork_visit, :tree_root, :max_steps, :agent_name, :outside_name, :now,
   :called_by, :call_key, :call_fingerprint, :asked_wall_ms)
 
 -- name: facts
 -- What decides whether a start adopts an existing run.
 SELECT r.run_id, r.workflow, r.input, r.input_digest, r.definition_id, r.status, r.hold, r.restarted_from, r.environment_id,
-  r.forked_from, e.revision
+  r.forked_from, e.revision, r.agent
 FROM runs r JOIN entities e ON e.entity_no = r.run_no WHERE r.run_id = :run_id
 
 -- name: started_by
@@ -37,8 +37,8 @@ SELECT EXISTS (SELECT 1 FROM definitions WHERE definition_id = :definition_id),
     AND due_wall_ms <= :at_ms)
 
 -- name: tree_root
--- The first run of the lineage that a run belongs to.
-SELECT coalesce(tree_root, run_id) FROM runs WHERE run_id = :run_id
+-- The first run of the lineage that a run belongs to, and the agent that it hands on.
+SELECT coalesce(tree_root, run_id), agent FROM runs WHERE run_id = :run_id
 
 -- name: exact
 -- A run by its whole id.

@@ -150,6 +150,7 @@ CREATE TABLE runs(
   fork_node TEXT, fork_visit INTEGER,             -- where it goes on from there
   tree_root TEXT,                                 -- the first run of its lineage: restarts and forks go together
   max_steps INTEGER CHECK (max_steps >= 1),       -- in place of the workflow's
+  agent TEXT,                                     -- that does the steps of agents; NULL: they wait for a submission
   outside_name TEXT,                              -- leads the keys of its effects outside; NULL: the run's id does
   created_wall_ms INTEGER NOT NULL,
   started_wall_ms INTEGER,

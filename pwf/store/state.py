@@ -104,6 +104,7 @@ class RunState(msgspec.Struct):
     seq: int
     priority: int
     max_steps: int | None
+    agent: str | None
     due_wall_ms: int | None
     due_elapsed_ms: int | None
     due_boot_id: str | None

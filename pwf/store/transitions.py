@@ -110,7 +110,7 @@ def _fault(tx: Tx, run: RunState, graph: Graph, message: Sequenced) -> str | Non
         return f"message names attempt {message.attempt}; the run is in attempt {run.attempts}"
     node = graph.node(run.node)
     if isinstance(message, Finish):
-        return _finish_fault(graph, node, message) or _missing(tx, run, message.output)
+        return _finish_fault(run, graph, node, message) or _missing(tx, run, message.output)
     if isinstance(message, WaitUntil):
         times = [time for time in (message.delay_ms, message.wall_ms) if time is not None]
         if not KINDS[node.kind].sets_timer or len(times) != 1:
@@ -123,10 +123,11 @@ def _fault(tx: Tx, run: RunState, graph: Graph, message: Sequenced) -> str | Non
     return _missing(tx, run, message.prompt)
 
 
-def _finish_fault(graph: Graph, node: NodeSpec, message: Finish) -> str | None:
+def _finish_fault(run: RunState, graph: Graph, node: NodeSpec, message: Finish) -> str | None:
     settled, outcome = message.settled, message.outcome
     if outcome == "completed":
-        if KINDS[node.kind].parks:
+        facts = KINDS[node.kind]
+        if facts.parks and not (facts.headless and run.agent is not None):
             return f"a {node.kind} node is not completed by its runner"
         if message.output is None:
             return "completed without an output"

@@ -248,6 +248,8 @@ class Decorators(Generic[InputT]):
         *,
         returns: type[T],
         validate: Validate[InputT, T] | None = None,
+        timeout: timedelta | None = DEFAULT_TIMEOUT,
+        retry: Retry | None = None,
         id: str | None = None,
     ) -> Callable[[EitherFunction[InputT, str]], Node[T]]: ...
     @overload
@@ -258,6 +260,8 @@ class Decorators(Generic[InputT]):
         *,
         returns: dict[str, Any],
         validate: Validate[InputT, Any] | None = None,
+        timeout: timedelta | None = DEFAULT_TIMEOUT,
+        retry: Retry | None = None,
         id: str | None = None,
     ) -> Callable[[EitherFunction[InputT, str]], Node[Any]]: ...
     def agent(
@@ -267,16 +271,17 @@ class Decorators(Generic[InputT]):
         *,
         returns: Any = None,
         validate: Any = None,
+        timeout: timedelta | None = DEFAULT_TIMEOUT,
+        retry: Retry | None = None,
         id: str | None = None,
-        retry: None = None,
         effect: None = None,
-        timeout: Any = DEFAULT_TIMEOUT,
     ) -> Any:
         """A task for an agent, holding no process: the function returns the prompt (a text), what the agent
         submits is the output.
 
         Only a submission of the type `returns` (or that fits this JSON Schema) is accepted. `validate(ctx, value)`
-        may say more: it returns None, or a text that tells the agent what to correct.
+        may say more: it returns None, or a text that tells the agent what to correct. `timeout` and `retry` are
+        of a run's own agent: what waits for a submission waits for ever.
         """
         options = NodeOptions(
             id=id, returns=returns, timeout=timeout, retry=retry, effect=effect, validate=validate

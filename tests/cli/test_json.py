@@ -18,6 +18,7 @@ from pwf.cli.json_output import PRINTED
 from pwf.errors import NotFound
 from pwf.protocol import effects, printed, resources
 from pwf.protocol import operations as ops
+from pwf.protocol.agents import AgentLine, AgentList
 from pwf.protocol.views import EventView
 from tests.cli import test_resources
 from tests.cli.conftest import Pwf, script_run
@@ -47,6 +48,7 @@ TYPED: dict[str, tuple[str, ...]] = {
     "requests": (),
     "answer": ("q1", "1"),
     "submit": ("q1", "1"),
+    "agents": (),
     "effects": (),
     "effects show": ("k3:ship:1",),
     "effects resolve": ("k3:ship:1", "not-happened"),
@@ -130,6 +132,7 @@ def answering(daemon: FakeDaemon, monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
         "run.wait": ops.WaitResult(summary=summary, done=True),
         "request.list": ops.RequestList(requests=(samples.request(),)),
         "request.answer": ops.Answered(request_id="q1", run_id=run_id, status="queued", revision=4),
+        "agent.list": AgentList(agents=(AgentLine(name="coder", adapter="exec", command=("x",)),)),
         "request.submit": ops.Submitted(request_id="q1", run_id=run_id, status="queued", revision=4),
         "effect.list": effects.EffectList(effects=(samples.effect(),)),
         "effect.get": detail("k3:ship:1"),

@@ -40,7 +40,7 @@ def world(world: World) -> World:
 
 
 def test_a_person_submits_what_an_agent_was_asked_for_and_only_what_fits_is_taken(world: World) -> None:
-    run_id = world.start("agent_review", {"version": 3})
+    run_id = world.start("agent_review", {"version": 3}, agent="person")
     request_id = world.question(run_id).request_id
 
     listed = json.loads(world.home.run("requests", "--json").stdout)["requests"]
@@ -65,7 +65,7 @@ def test_a_person_submits_what_an_agent_was_asked_for_and_only_what_fits_is_take
 
 
 def test_no_step_submits_for_an_agent_and_it_is_told_why(world: World) -> None:
-    waiting = world.start("agent_review", {"version": 1})
+    waiting = world.start("agent_review", {"version": 1}, agent="person")
     request_id = world.question(waiting).request_id
 
     step, code, said = typed_by_a_step(world, "plainly", "submit", request_id, "verdict=ship")
@@ -114,7 +114,7 @@ flow.graph(tests >> review >> done)
 
 def test_a_workflow_judges_what_is_submitted_in_a_process_of_its_own(world: World) -> None:
     world.home.workflow("agent_judged", JUDGED)
-    run_id = world.start("agent_judged", {"tests": 7})
+    run_id = world.start("agent_judged", {"tests": 7}, agent="person")
     request_id = world.question(run_id).request_id
 
     refused = world.home.run("submit", request_id, "verdict=ship", code=2)
@@ -132,7 +132,7 @@ def test_a_daemon_that_dies_while_something_is_judged_judges_it_anew_and_accepts
 ) -> None:
     world.home.workflow("agent_judged", JUDGED)
     begun, go = tmp_path / "begun", tmp_path / "go"
-    run_id = world.start("agent_judged", {"tests": 7, "begun": str(begun), "go": str(go)})
+    run_id = world.start("agent_judged", {"tests": 7, "begun": str(begun), "go": str(go)}, agent="person")
     request_id = world.question(run_id).request_id
     submits = world.home.spawn("submit", request_id, "verdict=wait", "why=x")
     wait_for(lambda: lines(begun) == ["x"], PATIENCE_S)
@@ -152,7 +152,9 @@ def test_a_daemon_that_dies_while_something_is_judged_judges_it_anew_and_accepts
 def test_a_cancel_ends_the_process_that_judges(world: World, tmp_path: Path) -> None:
     world.home.workflow("agent_judged", JUDGED)
     begun = tmp_path / "begun"
-    run_id = world.start("agent_judged", {"tests": 7, "begun": str(begun), "go": str(tmp_path / "never")})
+    run_id = world.start(
+        "agent_judged", {"tests": 7, "begun": str(begun), "go": str(tmp_path / "never")}, agent="person"
+    )
     request_id = world.question(run_id).request_id
     submits = world.home.spawn("submit", request_id, "verdict=wait", "why=x")
     wait_for(lambda: lines(begun) == ["x"], PATIENCE_S)

@@ -93,6 +93,7 @@ class World:
         at_ms: int | None = None,
         cwd: Path | None = None,
         environment: dict[str, str] | None = None,
+        agent: str | None = None,
     ) -> str:
         """Start a run; its id."""
         seen_from = Origin(
@@ -106,6 +107,7 @@ class World:
             input=msgspec.Raw(canonical(input)),
             run_id=run_id,
             at_ms=at_ms,
+            agent=agent,
         )
         started: RunStarted = self.client.call("run.start", payload, key=key)
         return started.run_id

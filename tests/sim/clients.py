@@ -41,6 +41,7 @@ OPERATIONS = (
     ("wait", 1),
     ("prune", 1),
 )
+AGENTS = ("person", "sim")  # who does the steps of agents
 TRIES_MAX = 200
 TRANSIENT = frozenset({"runner_stray", "ended_open"})  # until recovery has settled what a daemon left
 RETRY_S = 1.0
@@ -123,6 +124,7 @@ class SimClient:
             "workflow": self._chance.choice(sorted(self._world.models)),
             "origin": ORIGIN,
             "input": {"n": self._chance.randrange(1000)},
+            "agent": self._chance.choice(AGENTS),
         }
         if self._chance.random() < self._world.rate("large"):
             payload["input"]["large"] = LARGE
@@ -194,7 +196,9 @@ class SimClient:
         if old.idempotency_key is None or self._chance.random() < 0.7:
             await self.send(old)
         elif self._world.auditor.promises.was_accepted(old):
-            other = self.request("run.start", {"workflow": "w0", "origin": ORIGIN, "input": {"n": -1}})
+            other = self.request(
+                "run.start", {"workflow": "w0", "origin": ORIGIN, "input": {"n": -1}, "agent": "person"}
+            )
             response = await self._world.ask(
                 msgspec.structs.replace(other, idempotency_key=old.idempotency_key)
             )

@@ -257,7 +257,7 @@ class SimRunner:
             if KINDS[node.kind].sets_timer and end is None:
                 await self._wait()
                 return
-            asks = KINDS[node.kind].asks
+            asks = None if launch.agent is not None and KINDS[node.kind].headless else KINDS[node.kind].asks
             if asks and end is None:
                 await self._ask(asks)
                 return

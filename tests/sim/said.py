@@ -100,10 +100,11 @@ class Said:
         run_id, number = key
         kind = node.kind
         legal = {output for of, output in self._sent.get(key, ()) if of == generation}
+        settled = self._auditor.rows(_REQUEST, run_id, number)
         if KINDS[kind].sets_timer:
             legal = {data} if data is not None and _is_time(data) else set()
-        elif KINDS[kind].asks is not None:
-            for request_id, answer, name, by in self._auditor.rows(_REQUEST, run_id, number):
+        elif KINDS[kind].asks is not None and (settled or not KINDS[kind].headless):
+            for request_id, answer, name, by in settled:
                 given = self.bytes_of(answer, name)
                 fine = given in self._answers.get(request_id, ())
                 if by == NOBODY:

@@ -18,7 +18,7 @@ from typing import Any
 
 import trio
 
-from pwf.config import Config
+from pwf.config import Agent, Config
 from pwf.protocol.frames import Request, Response
 from pwf.store.database import open_writer
 from tests.sim import bounds, branches
@@ -79,6 +79,7 @@ class World:
             lease_renew_s=self.mix.lease_s / 3,
             drain_s=2.0,
             stop_grace_s=1.0,
+            agents={"sim": Agent(command=("sim",))},
         )
         chance = self.stream("workload")
         self.models = {f"w{n}": draw_workflow(f"w{n}", seed, chance) for n in range(chance.randint(1, 3))}

@@ -3,6 +3,7 @@
 import pytest
 
 from pwf.errors import Conflict, NotFound, Rejected
+from pwf.protocol.agents import AgentCommand
 from pwf.store.submissions import Submit, submit
 from pwf.values import canonical
 from tests.store.world import graph, key, node
@@ -131,3 +132,24 @@ def test_a_run_that_waits_for_an_agent_says_so_and_how_a_person_can_step_in(worl
     with pytest.raises(Rejected, match="only waits for its request") as caught:
         world.resume(run_id)
     assert caught.value.hint == f"pwf submit {request_id} JSON"
+
+
+def test_a_runs_own_agent_completes_its_step_and_without_one_no_runner_may(world):
+    run_id = world.start(REVIEW, agent="coder")
+    runner = world.launch(run_id)
+    assert runner.launch.agent == AgentCommand(name="coder")
+    assert runner.finish("ship", to="ship") == "go"
+    assert world.trail(run_id)[0] == "review.1 completed"
+
+    other = world.run(REVIEW)
+    assert other.launch.agent is None
+    assert other.finish("ship", to="ship") == "refused"
+
+
+def test_a_start_adopts_only_a_run_with_the_same_agent_and_a_restart_keeps_it(world):
+    world.start(REVIEW, run_id="r", agent="coder")
+    with pytest.raises(Conflict, match="its agent is coder, not person"):
+        world.start(REVIEW, run_id="r")
+    world.cancel("r")
+    more = {"restarted_from": "r", "restart_root": "r", "restart_no": 1}
+    assert world.view(world.start(REVIEW, **more)).agent == "coder"

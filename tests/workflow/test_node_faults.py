@@ -231,12 +231,6 @@ CASES: dict[str, tuple[str, int, list[str], list[str]]] = {
         ["has validate='yes', which is not a plain function"],
         ["def check(ctx, value): …"],
     ),
-    "an agent that fails": (
-        "@flow.agent(returns=bool)\ndef review(ctx): ...\nflow.graph(review.on('failed') >> review)",
-        7,
-        ["agent node 'review' fails, which never happens"],
-        ["only ends when what was submitted is accepted"],
-    ),
     # --- shell options
     "a shell string without a shell": (
         "@flow.shell(effect=idempotent('x'))\ndef x(ctx) -> str: return 'ls'",

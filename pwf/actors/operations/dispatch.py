@@ -14,6 +14,7 @@ from typing import Any, get_args
 import msgspec
 
 from pwf.actors.operations import (
+    agents,
     daemon,
     effects,
     fork,
@@ -53,6 +54,7 @@ HANDLERS: dict[str, OperationHandler] = {
     **requests.HANDLERS,
     **effects.HANDLERS,
     **resources.HANDLERS,
+    **agents.HANDLERS,
     **views.HANDLERS,
 }
 

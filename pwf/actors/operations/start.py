@@ -12,6 +12,7 @@ import msgspec
 import trio
 
 from pwf.actors.base.apart import apart
+from pwf.actors.code.agents import agent_of
 from pwf.actors.code.definitions import Known
 from pwf.actors.operations.services import (
     Answer,
@@ -47,6 +48,7 @@ async def start(services: Services, asked: Asked[StartPayload]) -> Answer:
         known = looked.get()
         warnings = await missing(services, known, payload.origin)
         value = await check_input(services, payload.workflow, known, value)
+        agent = agent_of(services.config, known.definition.graph, payload.agent)
     except PwfError as error:
         # A repeat gets its first answer even when the file no longer loads.
         return await first_answer(services.store, receipt, RunStarted, error)
@@ -57,6 +59,7 @@ async def start(services: Services, asked: Asked[StartPayload]) -> Answer:
         run_id=payload.run_id,
         at_ms=payload.at_ms,
         priority=payload.priority,
+        agent=agent,
         receipt=receipt,
         actor=asked.actor,
         state_bytes_max=services.config.max_state_size,
@@ -102,6 +105,7 @@ def start_receipt(asked: Asked[StartPayload], value: bytes, root: Path) -> Recei
         _stem(asked.payload.workflow),
         digest(value),
         asked.payload.run_id,
+        asked.payload.agent,
     ]
     assert asked.scope_key is not None  # a start changes something
     return ReceiptKey(

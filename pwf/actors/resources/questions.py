@@ -12,6 +12,7 @@ from collections.abc import Callable
 import msgspec
 import trio
 
+from pwf.actors.code.agents import agent_of
 from pwf.actors.code.definitions import DefinitionsHandle
 from pwf.actors.code.schemas import Schemas
 from pwf.actors.runs.launching import Launchable, Supervision
@@ -129,6 +130,7 @@ class Questions:
             code=found.code,
             environment=found.environment,
             input=self._schemas.check_input(question.workflow, schema, value),
+            agent=agent_of(world.config, found.definition.graph, None),
             actor="manager",
             state_bytes_max=world.config.max_state_size,
         )

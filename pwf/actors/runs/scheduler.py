@@ -36,6 +36,7 @@ from pwf.actors.runs.recovery import Key, Recovery, Supervised
 from pwf.actors.runs.run_supervisor import RunSupervisor, SupervisorHandle
 from pwf.config import Config
 from pwf.errors import Unavailable
+from pwf.protocol.agents import AgentCommand
 from pwf.protocol.operations import RunStarted
 from pwf.store import queue
 from pwf.store.children import StopOf
@@ -221,7 +222,7 @@ class Scheduler:
         output: str = "",
         secrets_from: Path,
     ) -> None:
-        terms = LaunchTerms(home_id=home_id, output=output, limits=_limits(config))
+        terms = LaunchTerms(home_id=home_id, output=output, limits=_limits(config), agents=_agents(config))
         self._inbox: Mailbox[In] = Mailbox(INBOX_MAX, "the scheduler")
         self._capacity, self._make_reconciler = Capacity(config.max_runners), make_reconciler
         self._launchables, self._managers = Launchables(), Launchables()  # of runs, and of reconciles
@@ -461,6 +462,14 @@ class Scheduler:
 def _is_stopped(admission: queue.AdmittedRun | AdmittedReconcile, stops: Iterable[StopRun]) -> bool:
     """Whether a stop was committed after this admission."""
     return any(stop.name == admission.name and stop.revision > admission.revision for stop in stops)
+
+
+def _agents(config: Config) -> dict[str, AgentCommand]:
+    """What runs name, as a runner is told of it."""
+    return {
+        name: AgentCommand(name=name, adapter=agent.adapter, command=agent.command)
+        for name, agent in config.agents.items()
+    }
 
 
 def _limits(config: Config) -> dict[str, int | None]:

@@ -1,4 +1,6 @@
-"""Agent nodes: the function makes the prompt; the run is parked until what an agent submits is accepted."""
+"""Agent nodes: the function makes the prompt. The run's own agent answers it here; without one the run is parked until
+what somebody submits is accepted.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,13 @@ KIND: NodeKind = "agent"
 
 def run(step: Step) -> Ended | Question:
     """Ask the function for the prompt: a text."""
-    return question(step, _check_text)
+    asked = question(step, _check_text)
+    agent = step.launch.agent
+    if agent is None or isinstance(asked, Ended):
+        return asked
+    from pwf.runner.kinds.headless import converse  # imports what runs without an agent do without
+
+    return converse(step, agent, asked.prompt)
 
 
 def _check_text(prompt: object, what: str) -> None:

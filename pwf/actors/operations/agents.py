@@ -1,0 +1,36 @@
+"""Operations on agents: which are configured.
+
+Holds no state.
+"""
+
+from __future__ import annotations
+
+import shutil
+
+import trio
+
+from pwf.actors.operations.services import Answer, Asked, OperationHandler, Services
+from pwf.protocol.agents import AgentLine, AgentList
+from pwf.protocol.operations import Nothing
+
+
+async def list_agents(services: Services, asked: Asked[Nothing]) -> Answer:
+    """`agent.list`: in the order of the configuration."""
+    config = services.config
+
+    def look() -> tuple[AgentLine, ...]:
+        return tuple(
+            AgentLine(
+                name=name,
+                adapter=agent.adapter,
+                command=agent.command,
+                found=shutil.which(agent.command[0]),
+                is_default=config.default_agent == name,
+            )
+            for name, agent in config.agents.items()
+        )
+
+    return Answer(AgentList(agents=await trio.to_thread.run_sync(look)))
+
+
+HANDLERS: dict[str, OperationHandler] = {"agent.list": list_agents}

@@ -1,0 +1,44 @@
+"""`pwf agents`: the programs that do agents' steps by themselves."""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+
+from pwf.cli import exits
+from pwf.cli.commands import Commands, client
+from pwf.cli.out import Out
+from pwf.present import text
+
+
+def add(commands: Commands) -> None:
+    commands.add(
+        "agents",
+        agents,
+        "list the configured agents, and whether their program is there",
+        example="pwf agents\npwf run review --agent coder",
+        more="An agent is a section [agents.NAME] of the configuration; docs/agents.md says how to write one.",
+    )
+
+
+def agents(options: argparse.Namespace, out: Out) -> int:
+    with client() as daemon:
+        listed = daemon.call("agent.list")
+    if out.as_json:
+        out.emit(listed)
+        return exits.OK
+    if not listed.agents:
+        out.note('no agents; add a section [agents.NAME] with command = ["…"] to the configuration')
+        return exits.OK
+    rows = [
+        [
+            text.line(agent.name),
+            "default" if agent.is_default else "-",
+            agent.adapter,
+            text.line(shlex.join(agent.command), 60),
+            text.line(agent.found or "not found", 60),
+        ]
+        for agent in listed.agents
+    ]
+    out.table(["AGENT", "DEFAULT", "ADAPTER", "COMMAND", "PROGRAM"], rows)
+    return exits.OK

@@ -1,0 +1,74 @@
+"""The adapter `exec`: a process for each turn, with the prompt on its stdin and the answer on its stdout.
+
+Such an agent remembers nothing from one turn to the next, so each prompt says all. What it prints is kept as that of
+any step. The process and all that it starts belong to the step, and end with the turn.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+from functools import partial
+
+from pwf.protocol.agents import AgentCommand
+from pwf.runner.base.steps import Step, StepTimedOut
+from pwf.runner.kinds.capture import Capture
+from pwf.runner.kinds.command import Command, NotStarted, run_command
+from pwf.values import shortened
+
+COMMAND_SHOWN = 200
+
+
+class AgentFailed(Exception):
+    """The agent could not be spoken to, or ended without an answer. Its text says how."""
+
+
+class ExecAgent:
+    """See the module."""
+
+    def __init__(self, configured: AgentCommand, step: Step) -> None:
+        self._name = configured.name
+        self._argv = list(configured.command)
+        self._step = step
+
+    def ask(self, prompt: str) -> str:
+        """Start it with the prompt, and wait for its end."""
+        step, cap = self._step, self._step.launch.output_bytes_max
+        command = Command(
+            argv=self._argv,
+            cwd=step.launch.root or os.getcwd(),
+            environment=dict(os.environ),
+            stdin=prompt.encode(),
+            stdout=Capture(cap, None, self._kept("out")),
+            stderr=Capture(cap, None, self._kept("err")),
+            timeout_s=step.remaining_s,
+            grace_s=step.launch.stop_grace_ms / 1000,
+        )
+        shown = shortened(shlex.join(self._argv), COMMAND_SHOWN)
+        try:
+            end = run_command(command)
+        except NotStarted as failure:
+            raise AgentFailed(
+                f"agent {self._name!r} could not be started: {shown}: {failure.error}"
+            ) from None
+        except OSError as error:
+            raise AgentFailed(f"agent {self._name!r} could be watched no longer: {error}") from None
+        step.survivors += end.leftovers
+        if end.timed_out:
+            raise StepTimedOut
+        if end.exit_code != 0:
+            said = command.stderr.tail() or command.stdout.tail() or "it has said nothing"
+            raise AgentFailed(f"agent {self._name!r} ({shown}) ended with {_how(end.exit_code)}:\n{said}")
+        if command.stdout.dropped:
+            raise AgentFailed(f"the answer of agent {self._name!r} has more than the limit of {cap:,} bytes")
+        return bytes(command.stdout.kept).decode("utf-8", "replace")
+
+    def _kept(self, stream: str) -> partial[None] | None:
+        printed = self._step.printed
+        return None if printed is None else partial(printed.write, stream)
+
+
+def _how(exit_code: int | None) -> str:
+    if exit_code is None:
+        return "an exit code that nobody knows"
+    return f"exit code {exit_code}" if exit_code >= 0 else f"signal {-exit_code}"

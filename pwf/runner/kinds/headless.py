@@ -1,0 +1,112 @@
+"""A step of an agent that works by itself: the conversation, and the judgement of what it gives.
+
+Promises: only what fits the node's type, and what its `validate=` accepts, is the output; the agent is told what to
+correct, at most `REJECTIONS_MAX` times. How an agent is spoken to is its adapter's (`Agent`, one file each).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Protocol
+
+import msgspec
+
+from pwf.errors import PwfError
+from pwf.protocol.agents import AgentCommand
+from pwf.runner.base.failure import plain_error
+from pwf.runner.base.judging import judge
+from pwf.runner.base.steps import Ended, Step, StepTimedOut, timed_out
+from pwf.runner.kinds import agent_exec
+from pwf.values import canonical, parse
+from pwf.workflow.schema import first_fault
+
+REJECTIONS_MAX = 2  # each is the conversation's next prompt
+ANSWER_SHOWN = 4_000  # characters of an answer that is given back
+ANSWER_END = 1_000  # of the last one, in the error
+_FENCED = re.compile(r"```(?:json)?\s*\n(.*?)\n\s*```", re.DOTALL)
+
+
+class Agent(Protocol):
+    """The port to one agent, for one step. An adapter promises: when `ask` returns or raises, no process of that turn
+    is left; whatever the agent writes, in whatever size, and whatever it does with its pipes, is handled.
+    """
+
+    def ask(self, prompt: str) -> str:
+        """One turn: what the agent answers. Raises `AgentFailed`, or `StepTimedOut` when the step's time is over."""
+
+
+ADAPTERS: Mapping[str, type[agent_exec.ExecAgent]] = {"exec": agent_exec.ExecAgent}
+
+
+def converse(step: Step, configured: AgentCommand, prompt: bytes) -> Ended:
+    """Have the prompt (JSON text) answered. The first answer that is accepted is the output."""
+    if not configured.command:
+        name = configured.name
+        message = f"no agent {name!r} is configured any more: add [agents.{name}] to the configuration"
+        return _failed(step, "agent_missing", message)
+    agent: Agent = ADAPTERS[configured.adapter](configured, step)
+    task = str(msgspec.json.decode(prompt))
+    said = f"{task}\n\n{_form(step)}"
+    answer = why_not = ""
+    for _ in range(REJECTIONS_MAX + 1):
+        try:
+            answer = agent.ask(said)
+        except agent_exec.AgentFailed as failure:
+            return _failed(step, "agent_failed", str(failure))
+        except StepTimedOut as late:
+            return timed_out(step, late)
+        output, why_not = _judged(step, answer)
+        if output is not None:
+            return Ended(outcome="completed", output=output)
+        said = f"{task}\n\nYou have answered:\n{_cut(answer)}\n\nThat was not accepted: {why_not}\n\n{_form(step)}"
+    code = "missing_submission" if _value_of(answer) is None else "submission_rejected"
+    told = f"nothing that agent {configured.name!r} gave was accepted; the last of {REJECTIONS_MAX + 1}: {why_not}"
+    return _failed(step, code, f"{told}\nthe end of its answer:\n{answer[-ANSWER_END:]}")
+
+
+def _form(step: Step) -> str:
+    schema = msgspec.json.encode(step.node.spec.returns).decode()
+    return f"Answer with one JSON value that fits this JSON Schema, and with nothing else:\n{schema}"
+
+
+def _judged(step: Step, answer: str) -> tuple[bytes | None, str]:
+    """The output, or why there is none."""
+    text = _value_of(answer)
+    if text is None:
+        return None, "it is no JSON value" if answer.strip() else "it is empty"
+    try:
+        data = canonical(parse(text), limit=step.launch.value_bytes_max, what="the answer")
+    except PwfError as error:
+        return None, error.message
+    if step.node.spec.returns is not None:
+        fault = first_fault(step.node.spec.returns, data)
+        if fault is not None:
+            return None, f"it does not fit: {fault}"
+    if step.node.validate is not None:
+        verdict = judge(step, data)
+        if not verdict.accepted:
+            return None, verdict.reason
+    return data, ""
+
+
+def _value_of(answer: str) -> str | None:
+    """The JSON text of an answer: all of it, or its only fenced block."""
+    found = [answer.strip(), *(_FENCED.findall(answer) if answer.count("```") == 2 else ())]
+    return next((text for text in found if _is_json(text)), None)
+
+
+def _is_json(text: str) -> bool:
+    try:
+        msgspec.json.decode(text)
+    except (msgspec.MsgspecError, UnicodeEncodeError, RecursionError):
+        return False
+    return True
+
+
+def _cut(answer: str) -> str:
+    return answer if len(answer) <= ANSWER_SHOWN else answer[:ANSWER_SHOWN] + " […]"
+
+
+def _failed(step: Step, code: str, message: str) -> Ended:
+    return Ended(outcome="failed", error=plain_error(code, message, step.node.id))

@@ -1,0 +1,75 @@
+"""A run with an agent of its own: configured, named at the start, executed, and stopped like any other step."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.home import Home, wait_for
+from tests.e2e.test_agents import REVIEW
+from tests.e2e.world import PATIENCE_S, lines
+
+PROGRAM = """
+import json, os, sys, time
+prompt = sys.stdin.read()
+folder = os.path.dirname(os.path.abspath(__file__))
+with open(folder + "/begun", "a") as file:
+    file.write(f"{os.getpid()}\\n")
+while not os.path.exists(folder + "/go"):
+    time.sleep(0.01)
+print(json.dumps({"verdict": "ship", "why": prompt.splitlines()[0]}))
+"""
+
+
+@pytest.fixture
+def agent(home: Home) -> Path:
+    """The folder of an agent that waits for a file `go` in it."""
+    folder = home.project / "agent"
+    folder.mkdir()
+    (folder / "agent.py").write_text(PROGRAM)
+    command = json.dumps([sys.executable, str(folder / "agent.py")])
+    home.config(f"[agents.coder]\ncommand = {command}\n[agents.gone]\ncommand = ['no-such-program']\n")
+    home.workflow("agent_review", REVIEW)
+    return folder
+
+
+def test_an_agent_does_a_runs_steps_and_a_start_that_names_nobody_says_what_to_type(
+    home: Home, agent: Path
+) -> None:
+    (agent / "go").touch()
+    refused = home.run("run", "agent_review", "--set", "version=3", code=None)
+    assert refused.returncode == 4
+    assert "has steps for an agent (review), and nobody was named" in refused.stderr
+    assert "known are: coder, gone, person" in refused.stderr
+    unknown = home.run("run", "agent_review", "--agent", "nobody", code=3)
+    assert "there is no agent 'nobody'" in unknown.stderr
+    listed = {one["name"]: one["found"] for one in home.json("agents")["agents"]}
+    assert (listed["coder"], listed["gone"]) == (sys.executable, None)
+
+    done = home.run("run", "agent_review", "--set", "version=3", "--agent", "coder")
+
+    assert '"ship"' in done.stdout
+    assert len(lines(agent / "begun")) == 1
+    failed = home.run("run", "agent_review", "--set", "version=3", "--agent", "gone", code=1)
+    assert "agent 'gone' could not be started" in failed.stdout + failed.stderr
+
+
+def test_when_the_daemon_dies_the_old_agent_is_dead_before_another_one_gets_the_step(
+    home: Home, agent: Path
+) -> None:
+    run_id = home.start("agent_review", "--set", "version=3", "--agent", "coder")
+    wait_for(lambda: len(lines(agent / "begun")) == 1, PATIENCE_S)
+
+    home.kill_daemon()
+    home.status(run_id)
+    wait_for(lambda: len(lines(agent / "begun")) == 2, PATIENCE_S)
+
+    old, new = (int(line) for line in lines(agent / "begun"))
+    assert not Path(f"/proc/{old}").exists()
+    assert Path(f"/proc/{new}").exists()
+    (agent / "go").touch()
+    assert home.wait_status(run_id, "completed", seconds=PATIENCE_S) == "completed"
+    assert home.steps(run_id) == [("review", "interrupted"), ("review", "completed"), ("done", "completed")]

@@ -1,0 +1,168 @@
+"""The conformance suite of agents' adapters: whatever an agent does, its step ends, and its output fits."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import psutil
+import pytest
+
+from pwf.protocol.agents import AgentCommand
+from pwf.protocol.runner import Finish
+from pwf.runner.kinds.headless import ADAPTERS
+from pwf.workflow.timing import Retry, seconds
+from pwf.workflow.workflow import Workflow
+from tests.runner.peer import memory_run, run_forked, run_inline
+
+PROGRAM = str(Path(__file__).with_name("agent_program.py"))
+#: adapter -> the command that plays an agent behind it
+PLAYED = {"exec": (sys.executable, "-S", PROGRAM)}
+
+
+class Review(msgspec.Struct):
+    ship: bool
+    why: str = ""
+
+
+@pytest.fixture(params=PLAYED)
+def adapter(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+def test_every_adapter_is_played() -> None:
+    assert PLAYED.keys() == ADAPTERS.keys()
+
+
+@pytest.fixture(autouse=True)
+def turns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A file with a letter for each turn."""
+    path = tmp_path / "turns"
+    monkeypatch.setenv("AGENT_TURNS", str(path))
+    return path
+
+
+def asked(
+    adapter: str,
+    mode: str,
+    *,
+    validate: Any = None,
+    timeout_s: float = 60,
+    execute: Any = run_inline,
+    **limits: Any,
+) -> Finish:
+    flow: Workflow[Any] = Workflow("w")
+
+    @flow.agent(returns=Review, validate=validate, timeout=seconds(timeout_s))
+    def review(ctx: Any) -> str:
+        return f"{mode}\nReview it."
+
+    configured = AgentCommand(name="coder", adapter=adapter, command=PLAYED[adapter])  # type: ignore[arg-type]
+    finish: Finish = execute(flow, memory_run(flow, agent=configured, root=os.getcwd(), **limits)).last
+    return finish
+
+
+def output(finish: Finish) -> Any:
+    assert finish.outcome == "completed", finish.error
+    assert finish.output is not None
+    return finish.output
+
+
+@pytest.mark.parametrize("mode", ["good", "fenced", "stderr"])
+def test_what_fits_is_the_output(adapter: str, mode: str) -> None:
+    value = output(asked(adapter, mode))
+    assert msgspec.json.decode(value.json) == {"ship": True, "why": "ok"}
+
+
+def test_an_answer_of_five_megabytes_in_one_line_is_taken_whole(adapter: str) -> None:
+    assert output(asked(adapter, "long", output_bytes_max=8 << 20)).size > 5_000_000
+
+
+def test_an_answer_over_the_limit_fails_and_names_it(adapter: str) -> None:
+    finish = asked(adapter, "long")
+    assert finish.error is not None
+    assert (finish.error.code, "4,194,304 bytes" in finish.error.message) == ("agent_failed", True)
+
+
+@pytest.mark.parametrize("first", ["wrong", "garbage", "silent"])
+def test_what_does_not_fit_is_told_to_the_agent_which_may_correct_it(
+    adapter: str, first: str, turns: Path
+) -> None:
+    output(asked(adapter, f"{first} then good"))
+    assert turns.read_text() == "xx"
+
+
+def test_what_the_workflow_rejects_is_told_with_its_reason(adapter: str, turns: Path) -> None:
+    def validate(ctx: Any, review: Review) -> str | None:
+        return None if review.why else "say why"
+
+    output(asked(adapter, "unsaid then good", validate=validate))
+    finish = asked(adapter, "unsaid", validate=validate)
+    assert finish.error is not None
+    assert finish.error.code == "submission_rejected"
+    assert "say why" in finish.error.message
+
+
+@pytest.mark.parametrize("mode", ["silent", "progress", "garbage"])
+def test_after_two_reminders_a_step_without_a_submission_fails_with_the_end_of_what_was_said(
+    adapter: str, mode: str, turns: Path
+) -> None:
+    finish = asked(adapter, mode)
+    assert finish.error is not None
+    assert (finish.outcome, finish.error.code) == ("failed", "missing_submission")
+    assert turns.read_text() == "xxx"
+    assert mode != "progress" or "working ..." in finish.error.message
+
+
+@pytest.mark.parametrize(("mode", "said"), [("fails", "exit code 3:\nno credit left"), ("dies", "signal 9")])
+def test_an_agent_that_fails_fails_the_attempt_with_how_and_what_it_said(
+    adapter: str, mode: str, said: str
+) -> None:
+    finish = asked(adapter, mode)
+    assert finish.error is not None
+    assert (finish.outcome, finish.error.code) == ("failed", "agent_failed")
+    assert said in finish.error.message
+
+
+def test_an_agent_that_is_silent_for_too_long_is_ended_and_timed_out(adapter: str, turns: Path) -> None:
+    finish = asked(adapter, "hangs", timeout_s=1)
+    assert finish.outcome == "timed_out"
+    assert played(turns) == []
+
+
+def test_a_child_that_keeps_the_pipe_open_holds_nothing_up_and_is_ended(adapter: str, turns: Path) -> None:
+    begun = time.monotonic()
+    finish = asked(adapter, "pipe", execute=run_forked)
+    output(finish)
+    assert time.monotonic() - begun < 60
+    assert played(turns) == []
+
+
+def test_an_agent_that_can_not_be_started_says_so(adapter: str) -> None:
+    flow: Workflow[Any] = Workflow("w")
+
+    @flow.agent(returns=Review, retry=Retry(1))
+    def review(ctx: Any) -> str:
+        return "x"
+
+    for command, code in ((("no-such-agent",), "agent_failed"), ((), "agent_missing")):
+        run = run_inline(flow, memory_run(flow, agent=AgentCommand(name="coder", command=command)))
+        assert run.last.error is not None
+        assert run.last.error.code == code
+        assert "coder" in run.last.error.message
+
+
+def played(turns: Path) -> list[psutil.Process]:
+    """Programs that still play an agent of this test."""
+    found = []
+    for process in psutil.process_iter():
+        try:
+            if process.environ().get("AGENT_TURNS") == str(turns) and PROGRAM in process.cmdline():
+                found.append(process)
+        except psutil.Error:
+            continue
+    return found
