@@ -1,4 +1,4 @@
-"""Stores with many runs, quickly: a run that a real daemon made is the model, and SQL multiplies its rows.
+"""Stores with many runs or resources, quickly: one that a real daemon made is the model, and SQL multiplies its rows.
 
 So every row is as pwf writes it today, whatever the schema. The clones differ from the model in their ids, which are
 scattered as real ones are, and in what `changes` says. No daemon may serve the store meanwhile.
@@ -29,9 +29,14 @@ _NAMES = {
     "request_id": "'q' || c.run_id",
     "outside_name": "NULL",
     "scope_key": "c.run_id || substr(m.scope_key, 13)",
+    "resource_no": "c.run_no",
+    "uid": "c.run_id",
 }
 
 _KEYS = ("run_id", "run_no", "entity_no")
+_RESOURCE_KEYS = ("resource_no", "entity_no")
+_RUN_NO = "(SELECT run_no FROM runs WHERE run_id = :model)"
+_RESOURCE_NO = "(SELECT resource_no FROM resources WHERE uid = :model)"
 
 Changes = Mapping[str, Mapping[str, str]]
 
@@ -47,6 +52,26 @@ def clone(database: Path, model: str, count: int, changes: Changes | None = None
     `changes[table][column]` is an SQL expression over `m` (the model's row) and `c.i` (the clone's number).
     Not durable while it works: a crash leaves a file to be thrown away.
     """
+    _multiply(database, model, count, changes or {}, first=first, keys=_KEYS, number=_RUN_NO)
+
+
+def clone_resources(database: Path, model: str, count: int) -> None:
+    """Add `count` resources like the one with the uid `model`; the key of each is `clone_id(1)` and on."""
+    changes = {"resources": {"key": "c.run_id"}}
+    _multiply(database, model, count, changes, first=1, keys=_RESOURCE_KEYS, number=_RESOURCE_NO)
+
+
+def _multiply(
+    database: Path,
+    model: str,
+    count: int,
+    changes: Changes,
+    *,
+    first: int,
+    keys: tuple[str, ...],
+    number: str,
+) -> None:
+    """`keys`: the columns by which rows belong to the model; `number`: SQL that gives the model's."""
     connection = open_writer(database, synchronous="OFF")
     try:
         connection.pragma("foreign_keys", False)
@@ -66,8 +91,8 @@ def clone(database: Path, model: str, count: int, changes: Changes | None = None
                 first=first,
                 end=first + count,
             )
-            for table in _tables(connection):
-                _clone_rows(connection, table, model, (changes or {}).get(table, {}))
+            for table in _tables(connection, keys):
+                _clone_rows(connection, table, model, changes.get(table, {}), keys, number)
             _run(connection, "DELETE FROM meta WHERE key = 'home_place'")  # it may be put into any home
             _run(connection, "DROP TABLE clones")
         connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
@@ -75,18 +100,23 @@ def clone(database: Path, model: str, count: int, changes: Changes | None = None
         connection.close()
 
 
-def _clone_rows(connection: apsw.Connection, table: str, model: str, changes: Mapping[str, str]) -> None:
+def _clone_rows(
+    connection: apsw.Connection,
+    table: str,
+    model: str,
+    changes: Mapping[str, str],
+    keys: tuple[str, ...],
+    number: str,
+) -> None:
     columns = [row[1] for row in _run(connection, f"PRAGMA table_info({table})")]
     unknown = changes.keys() - set(columns)
     assert not unknown, f"{table} has no column {sorted(unknown)}"
-    named = next(name for name in _KEYS if name in columns)
-    own = f"{named} = " + (
-        ":model" if named == "run_id" else "(SELECT run_no FROM runs WHERE run_id = :model)"
-    )
+    named = next(name for name in keys if name in columns)
+    own = f"{named} = " + (":model" if named == "run_id" else number)
     _run(connection, f"CREATE TEMP TABLE model AS SELECT * FROM main.{table} WHERE {own}", model=model)
     values = [changes.get(column) or _NAMES.get(column) or f"m.{column}" for column in columns]
     order = (
-        "ORDER BY c.run_no" if {"run_no", "entity_no"} & set(columns) else ""
+        "ORDER BY c.run_no" if {"run_no", "entity_no", "resource_no"} & set(columns) else ""
     )  # others in the order of their ids
     _run(
         connection,
@@ -97,12 +127,12 @@ def _clone_rows(connection: apsw.Connection, table: str, model: str, changes: Ma
     _run(connection, "DROP TABLE temp.model")
 
 
-def _tables(connection: apsw.Connection) -> list[str]:
-    """Tables with rows of a run, those first that others refer to."""
+def _tables(connection: apsw.Connection, keys: tuple[str, ...]) -> list[str]:
+    """Tables with rows of the model, those first that others refer to."""
     found = []
     for (table,) in _run(connection, "SELECT name FROM sqlite_schema WHERE type = 'table'"):
         columns = {row[1] for row in _run(connection, f"PRAGMA table_info({table})")}
-        if columns & set(_KEYS) and not table.startswith("sqlite_"):
+        if columns & set(keys) and not table.startswith("sqlite_"):
             found.append(table)
     return sorted(found, key=lambda table: (table != "entities", table != "runs", table))
 

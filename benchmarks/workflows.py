@@ -20,6 +20,16 @@ def ask(ctx):
     return "Go on?"
 """
 
+#: A manager that has nothing to do. Its file is `.pwf/resources/idle.py`.
+IDLE_MANAGER = """
+from pwf import ResourceManager
+manager = ResourceManager("idle", spec={"type": "object"})
+
+@manager.reconcile
+def reconcile(ctx, resource):
+    return ctx.settled()
+"""
+
 
 #: What each action of a measured run does, here and in the peers' scripts: a byte is appended to a file.
 WORK = """

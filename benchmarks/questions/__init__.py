@@ -1,7 +1,7 @@
 """The questions that the benchmarks answer, one file each: `measure(bench)` gives the rows.
 
-The first line of a file's docstring is the question as people read it. Sessions and reconciles come with their
-features.
+The first line of a file's docstring is the question as people read it. Sessions come with their
+feature.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ NAMES = (
     "group_commit",
     "slow_disk",
     "recovery",
+    "reconciles",
     "memory",
     "value_size",
     "fan_out",
