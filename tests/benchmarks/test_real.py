@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-import msgspec
 import pytest
 
 from benchmarks.__main__ import main
@@ -131,8 +130,3 @@ def test_an_unknown_question_is_refused_with_those_there_are(capsys: pytest.Capt
     assert (
         "there is no question no_such_question; there are limits, start_to_finish" in capsys.readouterr().err
     )
-
-
-def test_rows_survive_json_without_their_defaults(quick: tuple[Report, Path]) -> None:
-    report, _ = quick
-    assert msgspec.json.decode(msgspec.json.encode(report), type=Report) == report
