@@ -85,4 +85,20 @@ ACTIONS = (
         "",
         COMMAND_TESTS,
     ),
+    Bug(
+        "actions",
+        "what is printed passes through the process that may die",
+        "pwf/protocol/step_output.py",
+        'self._can_splice = hasattr(os, "splice") and not self._fault',
+        "self._can_splice = False",
+        ("protocol/test_step_output.py", "runner/test_printed.py"),
+    ),
+    Bug(
+        "actions",
+        "a survivor is named again while it dies",
+        "pwf/runner/spawn/reaping.py",
+        "left += name_all(one for one in found if one.pid not in known)",
+        "left += [one for one in name_all(found) if one not in left]",
+        ("runner/test_survivors.py",),
+    ),
 )
