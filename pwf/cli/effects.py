@@ -48,6 +48,11 @@ def add(commands: Commands) -> None:
         "show", show, "show all that is known of one effect", example="pwf effects show 3kq:pay:1"
     )
     parser.add_argument("key", metavar="KEY", help="the effect's key: RUN:NODE:VISIT, or RUN:NODE:VISIT/NAME")
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument(
+        "--request", action="store_true", help="only what was wanted of it, all of it (of ctx.effect)"
+    )
+    which.add_argument("--output", action="store_true", help="only what it gave, all of it (of ctx.effect)")
     parser = inner.add(
         "resolve", resolve, "say what became of an effect", example=RESOLVE_EXAMPLE, more=WORDS
     )
@@ -119,11 +124,26 @@ def show(options: argparse.Namespace, out: Out) -> int:
 
     with client() as daemon:
         found = daemon.call("effect.get", EffectRef(effect_key=options.key))
-        if out.as_json:
+        if options.request or options.output:
+            _print_value(found, "request" if options.request else "output", daemon, out)
+        elif out.as_json:
             out.emit(found)
-            return exits.OK
-        _show(found, daemon, out)
+        else:
+            _show(found, daemon, out)
     return exits.OK
+
+
+def _print_value(found: EffectDetail, which: str, daemon: SyncClient, out: Out) -> None:
+    from pwf.cli.step import print_value
+    from pwf.errors import NotFound
+
+    value = found.request if which == "request" else found.output
+    if value is None:
+        raise NotFound(
+            f"no {which} of effect {found.effect.effect_key} is kept",
+            hint=f"pwf effects show {found.effect.effect_key}",
+        )
+    print_value(daemon.read_value(found.run.run_id, value), out)
 
 
 def _show(found: EffectDetail, daemon: SyncClient, out: Out) -> None:
@@ -150,6 +170,10 @@ def _show(found: EffectDetail, daemon: SyncClient, out: Out) -> None:
         if value is not None:
             said = name in ("outside", "reference", "said by", "note")
             out.print(f"{name:<11} {text.line(value) if said else value}")
+    for name, kept in (("request", found.request), ("output", found.output)):
+        if kept is not None and kept.size > VALUE_CELLS:
+            whole = f"pwf effects show {text.line(effect.effect_key)} --{name}"
+            out.print(out.paint(f"all of its {name}: {whole}", "dim"))
     for step in found.steps:
         _show_step(step, found, daemon, out)
     for word in found.words:

@@ -30,7 +30,7 @@ from pwf.protocol import operations as ops
 from pwf.protocol import printed as printed_ops
 from pwf.protocol.effects import EffectDetail, Word
 from pwf.protocol.graph import ManagerSpec, WorkflowGraph
-from pwf.protocol.runner import StepError
+from pwf.protocol.runner import StepError, Value
 from pwf.protocol.views import EffectView, EventView, Violation
 from tests.cli.conftest import Pwf
 from tests.client import samples
@@ -457,6 +457,17 @@ def test_effects_are_listed(pwf: Pwf, daemon: FakeDaemon) -> None:
     assert "pwf effects show KEY" in listed.err
     asked = msgspec.json.decode(daemon.of("effect.list")[0].payload, type=ops.EffectListPayload)
     assert asked.statuses == ("ambiguous",)
+
+
+def test_the_request_and_the_output_of_an_effect_are_printed_whole(pwf: Pwf, daemon: FakeDaemon) -> None:
+    data = b'"' + b"x" * 400 + b'"'
+    request = Value(json=msgspec.Raw(data), size=len(data))
+    daemon.on("effect.get", lambda *_: detail("k:ship:1/tea", request=request))
+    shown = pwf("effects", "show", "k:ship:1/tea").out
+    assert "all of its request: pwf effects show k:ship:1/tea --request" in shown
+    assert pwf("effects", "show", "k:ship:1/tea", "--request").out.strip() == data.decode()
+    missing = pwf("effects", "show", "k:ship:1/tea", "--output")
+    assert (missing.code, "no output of effect" in missing.err) == (exits.NOT_FOUND, True)
 
 
 def test_an_effect_is_shown_with_its_attempts_what_they_printed_and_what_each_word_would_do(
