@@ -84,6 +84,12 @@ class EnvironmentMissing(PwfError):
     code = "environment_missing"
 
 
+class ContentWanted(PwfError):
+    """A value that the request names was not sent, or not to the daemon that serves now."""
+
+    code = "content_wanted"
+
+
 class VariablesWanted(PwfError):
     """The workflow declares variables that its start did not bring, and the client may have them."""
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from functools import partial
 from typing import Any, Literal, TypeVar, Unpack
 
@@ -35,8 +35,9 @@ from pwf.client.origin import origin, with_wanted
 from pwf.client.peer import GREETING_S_MAX, dial, serves
 from pwf.client.starting import autostart_allowed, connect_or_start, socket_path
 from pwf.client.streams import RunsStream, RunStream
+from pwf.client.uploads import FORGETS, SENT_MAX, large_values, uploading
 from pwf.client.version import version
-from pwf.errors import DaemonUnreachable, PwfError, Unavailable, VariablesWanted
+from pwf.errors import ContentWanted, DaemonUnreachable, PwfError, Unavailable, VariablesWanted
 from pwf.places import Places, places
 from pwf.protocol import operations
 from pwf.protocol.operations import (
@@ -113,7 +114,20 @@ class Client:
         timeout_s: float | None = CALL_S_MAX,
         **more: Unpack[More],
     ) -> CallReply:
-        """Like `call`, with outcome, revision and receipt."""
+        """Like `call`, with outcome, revision and receipt. What is too large for a request is sent before it."""
+        large = large_values(payload)
+        if large is None:
+            return await self._exchange(operation, payload, timeout_s, more)
+        more = large.more(more, self._core.ids.token())
+        for _ in range(SENT_MAX):
+            await self._all(uploading(large))
+            with suppress(ContentWanted):
+                return await self._exchange(operation, large.payload, timeout_s, more)
+        raise ContentWanted(FORGETS)
+
+    async def _exchange(
+        self, operation: str, payload: msgspec.Struct | None, timeout_s: float | None, more: More
+    ) -> CallReply:
         if self._failed is not None:
             raise self._failed
         request_id = self._core.request(operation, payload, **more)

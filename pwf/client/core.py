@@ -46,11 +46,13 @@ class More(TypedDict, total=False):
     """What a request may say besides its payload.
 
     `expected_revision`: only if the run is still at it. `key`: sent again under it, a change is made once.
+    `contents`: digests of fields of the payload that were sent before.
     """
 
     run_id: str | None
     expected_revision: int | None
     key: str | None
+    contents: dict[str, str]
 
 
 class CallReply(NamedTuple):
@@ -243,6 +245,7 @@ class ClientCore:
             expected_revision=more.get("expected_revision"),
             idempotency_key=key,  # an empty one too: the daemon refuses it
             payload=msgspec.Raw(msgspec.json.encode(body)) if body != Nothing() else EMPTY,
+            contents=more.get("contents", {}),
         )
 
     def _ask_view(self, subscription: Subscription) -> None:

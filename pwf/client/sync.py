@@ -12,6 +12,7 @@ import select
 import socket
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from types import TracebackType
 from typing import Any, Literal, TypeVar, Unpack
 
@@ -31,8 +32,9 @@ from pwf.client.backoff import delay_s
 from pwf.client.content import ValueReader, inline_bytes
 from pwf.client.core import Answered, Broken, CallReply, ClientCore, More, Subscription
 from pwf.client.starting import autostart_allowed, connect_or_start
+from pwf.client.uploads import FORGETS, SENT_MAX, large_values, uploading
 from pwf.client.version import version
-from pwf.errors import DaemonUnreachable, PwfError, Unavailable, VariablesWanted
+from pwf.errors import ContentWanted, DaemonUnreachable, PwfError, Unavailable, VariablesWanted
 from pwf.places import Places, places
 from pwf.protocol import operations
 from pwf.protocol.operations import (
@@ -172,7 +174,20 @@ class SyncClient:
         timeout_s: float | None = CALL_S_MAX,
         **more: Unpack[More],
     ) -> CallReply:
-        """Like `call`, with outcome, revision and receipt."""
+        """Like `call`, with outcome, revision and receipt. What is too large for a request is sent before it."""
+        large = large_values(payload)
+        if large is None:
+            return self._exchange(operation, payload, timeout_s, more)
+        more = large.more(more, self._core.ids.token())
+        for _ in range(SENT_MAX):
+            self._all(uploading(large))
+            with suppress(ContentWanted):
+                return self._exchange(operation, large.payload, timeout_s, more)
+        raise ContentWanted(FORGETS)
+
+    def _exchange(
+        self, operation: str, payload: msgspec.Struct | None, timeout_s: float | None, more: More
+    ) -> CallReply:
         request_id = self._core.request(operation, payload, **more)
         self._wanted.add(request_id)
         deadline = None if timeout_s is None else time.monotonic() + timeout_s

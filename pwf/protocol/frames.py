@@ -16,6 +16,7 @@ from pwf.errors import FrameTooLarge, ProtocolError, PwfError
 from pwf.protocol.bounds import Name
 from pwf.protocol.nesting import NESTING_MAX, is_too_deep
 from pwf.protocol.raw import OptionalRaw, empty
+from pwf.protocol.uploads import Contents
 
 PROTOCOL = "pwf.client.v1"
 FRAME_BYTES_MAX = 1024 * 1024
@@ -49,7 +50,10 @@ class Hello(_Frame, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="
 
 
 class Request(_Frame, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="request"):
-    """One operation. `run_id` may be an id, a unique prefix, `@last` or `@last-failed`."""
+    """One operation. `run_id` may be an id, a unique prefix, `@last` or `@last-failed`.
+
+    `contents`: fields of the payload whose values were sent before, by digest (`pwf/protocol/uploads.py`).
+    """
 
     request_id: Name
     client_id: Name
@@ -58,6 +62,7 @@ class Request(_Frame, frozen=True, kw_only=True, forbid_unknown_fields=True, tag
     expected_revision: int | None = None
     idempotency_key: Name | None = None
     payload: msgspec.Raw = msgspec.field(default_factory=empty)
+    contents: Contents = {}
 
 
 class _RequestUnread(_Frame, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="request"):
@@ -70,6 +75,7 @@ class _RequestUnread(_Frame, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     expected_revision: OptionalRaw = None
     idempotency_key: OptionalRaw = None
     payload: OptionalRaw = None
+    contents: OptionalRaw = None
 
 
 class Misfit(NamedTuple):

@@ -27,6 +27,7 @@ from pwf.protocol.resources import (
     ResourceView,
 )
 from pwf.protocol.runner import Value
+from pwf.protocol.uploads import ContentTaken, PutContent
 from pwf.protocol.views import (
     EventView,
     Explanation,
@@ -467,6 +468,7 @@ OPERATIONS: dict[str, Operation] = {
     "state.verify": Operation(Nothing, VerifyResult),
     "state.backup": Operation(BackupPayload, BackupResult),
     "state.prune": Operation(PrunePayload, PruneResult, changes=True),
+    "content.put": Operation(PutContent, ContentTaken),
     "content.read": Operation(ReadContent, Content, needs_run=True),
     "view.subscribe": Operation(SubscribePayload, Nothing),
     "view.unsubscribe": Operation(UnsubscribePayload, Nothing),

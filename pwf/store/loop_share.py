@@ -58,6 +58,7 @@ from pwf.store.step_parts import part_call
 from pwf.store.submissions import begin_errand, end_errand, errand_started, submit
 from pwf.store.transitions import apply_messages
 from pwf.store.unreadable import park_unreadable
+from pwf.store.uploads import drop_uploads, put_upload
 from pwf.store.values import drop_values, put_chunk
 
 TURN_S = 0.002  # that the loop gives to the commands of one batch: as long as four fast COMMITs
@@ -126,7 +127,9 @@ LONG: frozenset[Callable[..., Any]] = frozenset(
         last_owner,
         park_unreadable,
         prune_tree,
+        drop_uploads,
         put_chunk,
+        put_upload,
         rebase,
         rebase_deadlines,
         runners_gone,

@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from pwf.errors import ValueTooLarge
+from pwf.protocol.forks import ForkPayload
 from tests.e2e.world import World, serving
 
 MB = 1_000_000
@@ -142,16 +143,45 @@ def test_an_input_above_the_limit_is_refused_before_any_row_exists(strict: World
     assert strict.client.call("state.status").rows == before
 
 
-def test_an_input_that_fits_in_no_frame_is_refused_by_the_client_with_the_limit(world: World) -> None:
-    world.home.workflow("large", LARGE)
-    before = world.count()
-    with pytest.raises(ValueTooLarge, match="1,048,576"):
-        world.start("large", "x" * 2 * MB)
+def test_an_input_and_an_answer_that_fit_in_no_frame_are_sent_in_pieces(world: World) -> None:
+    world.home.workflow("pieces", PIECES)
     path = world.home.project / "input.json"
-    path.write_text('"' + "x" * 2 * MB + '"')
-    refused = world.home.run("run", "large", "--input", f"@{path}", code=2)
-    assert "1,048,576" in refused.stderr
-    assert world.count() == before
+    path.write_text('"' + "x" * 3 * MB + '"')
+    run_id = world.home.json("run", "pieces", "--input", f"@{path}", "--key", "in pieces", "--detach")[
+        "run_id"
+    ]
+    world.kill_daemon()  # the next has nothing of what was sent, and the start was acknowledged
+    again = world.home.json("run", "pieces", "--input", f"@{path}", "--key", "in pieces", "--detach")
+    assert (again["run_id"], again["adopted"]) == (run_id, True)
+    world.answer(run_id, "y" * 2 * MB)
+    assert world.output(run_id) == [3 * MB, 2 * MB]
+    forked = world.client.call(
+        "run.fork", ForkPayload(node="ask", input=msgspec.Raw(b'"' + b"z" * 4 * MB + b'"')), run_id=run_id
+    )
+    world.answer(forked.run_id, "short")
+    assert world.output(forked.run_id) == [4 * MB, 5]
+
+
+def test_what_is_sent_in_pieces_has_the_same_limit_as_what_is_not(strict: World) -> None:
+    before = strict.client.call("state.status").rows
+    with pytest.raises(ValueTooLarge, match=f"the input has {3 * MB + 2:,} bytes; the limit is 65,536"):
+        strict.start("large", "x" * 3 * MB)
+    assert strict.client.call("state.status").rows == before
+
+
+PIECES = """
+flow = Workflow("pieces")
+
+@flow.checkpoint
+def ask(ctx):
+    return "?"
+
+@flow.compute
+def sizes(ctx):
+    return [len(ctx.input), len(ctx[ask])]
+
+flow.graph(ask >> sizes)
+"""
 
 
 def test_an_answer_above_the_limit_is_refused_and_the_question_stays_open(strict: World) -> None:

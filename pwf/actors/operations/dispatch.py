@@ -15,6 +15,7 @@ import msgspec
 
 from pwf.actors.operations import (
     agents,
+    contents,
     daemon,
     effects,
     fork,
@@ -28,6 +29,7 @@ from pwf.actors.operations import (
     workflows,
 )
 from pwf.actors.operations.caller import Caller
+from pwf.actors.operations.contents import check_contents
 from pwf.actors.operations.services import Answer, Asked, OperationHandler, Services, first_answer, scope_key
 from pwf.errors import (
     ClaimLost,
@@ -49,6 +51,7 @@ HANDLERS: dict[str, OperationHandler] = {
     **workflows.HANDLERS,
     **start.HANDLERS,
     **fork.HANDLERS,
+    **contents.HANDLERS,
     **runs.HANDLERS,
     **printed.HANDLERS,
     **requests.HANDLERS,
@@ -114,6 +117,7 @@ class Operations:
             payload = self._decoders[request.operation].decode(request.payload)
         except (msgspec.MsgspecError, RecursionError) as error:
             raise InvalidArgument(f"the payload of {request.operation} is wrong: {error}") from error
+        check_contents(request, payload)
         check_numbers(payload)
         _check_number("expected_revision", request.expected_revision)
         check_origin(getattr(payload, "origin", None))

@@ -7,7 +7,8 @@ none.
 from __future__ import annotations
 
 from pwf.actors.base.apart import apart
-from pwf.actors.operations.services import Answer, Asked, OperationHandler, Services, canonical_of
+from pwf.actors.operations.contents import value_of
+from pwf.actors.operations.services import Answer, Asked, OperationHandler, Services
 from pwf.protocol.effects import EffectListPayload, EffectRef, ResolvePayload, read_effect_key
 from pwf.store.at_run import AtRun, at_run
 from pwf.store.effect_detail import EffectQuery, effect_detail
@@ -43,7 +44,7 @@ async def resolve(services: Services, asked: Asked[ResolvePayload]) -> Answer:
     """`effect.resolve`: settle the ambiguous effect of a run, or have it observed again."""
     payload = asked.payload
     await services.people.check(asked.caller, "settle an effect")
-    output = await canonical_of(services, payload.output, "output")
+    output = await value_of(services, asked, "output")
     run_ref, checked_for = asked.run_ref, None
     number = await services.store.read(resource_named, run_ref)
     if number is not None:

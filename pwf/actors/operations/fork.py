@@ -12,9 +12,10 @@ import msgspec
 
 from pwf.actors.base.apart import apart
 from pwf.actors.code.definitions import Known
-from pwf.actors.operations.services import Answer, Asked, OperationHandler, Services, canonical_of
+from pwf.actors.operations.contents import read_whole, value_of
+from pwf.actors.operations.services import Answer, Asked, OperationHandler, Services
 from pwf.actors.operations.start import check_input, missing, origin_of, present_code, started
-from pwf.errors import InvalidArgument, NotFound, Rejected
+from pwf.errors import InvalidArgument, Rejected
 from pwf.protocol.forks import ForkPayload
 from pwf.protocol.graph import MAX_STEPS_LIMIT, RoutingFailed, WorkflowGraph, route
 from pwf.protocol.origin import Origin
@@ -24,7 +25,6 @@ from pwf.store.at_run import AtRun, at_run
 from pwf.store.definitions import stored_definition
 from pwf.store.fork import ForkFacts, ForkRun, LookFork, Terms, fork_run, look_fork
 from pwf.store.runs import StartRun
-from pwf.store.values import ReadValueChunk, read_chunk
 
 
 async def fork(services: Services, asked: Asked[ForkPayload]) -> Answer:
@@ -32,7 +32,8 @@ async def fork(services: Services, asked: Asked[ForkPayload]) -> Answer:
     payload = asked.payload
     if payload.keep_answers:
         await services.people.check(asked.caller, "take over what people answered")
-    given = None if payload.input is None else await canonical_of(services, payload.input, "input")
+    has_input = payload.input is not None or "input" in asked.request.contents
+    given = await value_of(services, asked, "input") if has_input else None
     receipt = await asked.make_receipt()  # made here and not in the store's transaction
 
     def terms(run_id: str) -> Terms:
@@ -101,15 +102,7 @@ async def _read(services: Services, value: Value) -> bytes:
     if value.json is not None:
         return bytes(value.json)
     assert value.digest is not None
-    pieces: list[bytes] = []
-    while True:
-        query = ReadValueChunk(digest=value.digest, index=len(pieces))
-        chunk = await services.store.read(read_chunk, query)
-        if chunk.missing:
-            raise NotFound(f"there is no value {value.digest}", hint="pwf state verify")
-        pieces.append(chunk.data)
-        if chunk.last:
-            return b"".join(pieces)
+    return await read_whole(services.store, value.digest)
 
 
 # --- pure functions -------------------------------------------------------------------------------------------

@@ -12,7 +12,8 @@ import trio
 
 from pwf.actors.base.apart import apart
 from pwf.actors.code.schemas import as_kept
-from pwf.actors.operations.services import Answer, Asked, OperationHandler, Services, canonical_of
+from pwf.actors.operations.contents import value_of
+from pwf.actors.operations.services import Answer, Asked, OperationHandler, Services
 from pwf.protocol.kinds import REQUESTS
 from pwf.protocol.operations import AnswerPayload, RequestListPayload, SubmitPayload, Submitted
 from pwf.store.read_runs import request_list
@@ -31,7 +32,7 @@ async def answer_request(services: Services, asked: Asked[AnswerPayload]) -> Ans
     """`request.answer`. A second, equal answer is adopted; a different one is a conflict."""
     payload = asked.payload
     actor = await services.people.who_answers(asked.caller, asked.actor)
-    value = await canonical_of(services, payload.answer, "answer")
+    value = await value_of(services, asked, "answer")
     receipt = await asked.make_receipt()
     facts = await services.store.read(request_facts, payload.request_id)
     # Another kind is refused, whatever its schema.
@@ -55,7 +56,7 @@ async def submit_value(services: Services, asked: Asked[SubmitPayload]) -> Answe
     """`request.submit`: a person hands in what an agent was asked for. An equal second one is adopted."""
     payload = asked.payload
     await services.people.check(asked.caller, "submit for an agent")
-    value = await canonical_of(services, payload.value, "the value")
+    value = await value_of(services, asked, "value")
     receipt = await asked.make_receipt()
     facts = await services.store.read(request_facts, payload.request_id)
     checks = facts.status == "pending" and REQUESTS[facts.kind].submitted

@@ -16,7 +16,8 @@ import trio
 
 from pwf.actors.base.apart import apart
 from pwf.actors.code.definitions import Known
-from pwf.actors.operations.services import Answer, Asked, OperationHandler, Services, canonical_of
+from pwf.actors.operations.contents import value_of
+from pwf.actors.operations.services import Answer, Asked, OperationHandler, Services
 from pwf.actors.operations.workflows import NO_WORKFLOW, RESOLVED_AT_ONCE
 from pwf.discovery import Found, list_manager_files, project_root
 from pwf.errors import Conflict, PwfError
@@ -69,7 +70,7 @@ PARKED = frozenset({"settled", "paused", "ambiguous", "held", "gone"})
 async def apply(services: Services, asked: Asked[ApplyPayload]) -> Answer:
     """`resource.apply`."""
     payload = asked.payload
-    spec = await canonical_of(services, payload.spec, "spec")
+    spec = await value_of(services, asked, "spec")
     known = await services.definitions.manager(payload.manager, payload.origin)
     graph = known.definition.graph
     assert graph.manager is not None, "a manager's file has a manager"

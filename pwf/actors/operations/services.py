@@ -35,7 +35,7 @@ from pwf.places import Places
 from pwf.protocol.frames import Request
 from pwf.store.once import Done, FirstDone, first_done
 from pwf.store.receipts import ReceiptKey
-from pwf.values import canonical, digest, parse, parse_canonical
+from pwf.values import canonical, digest, parse
 
 P = TypeVar("P")
 R = TypeVar("R")
@@ -133,12 +133,6 @@ class Answer:
     adopted: bool = False
 
 
-async def canonical_of(services: Services, value: msgspec.Raw, what: str) -> bytes:
-    """A value from a client as canonical JSON. Raises what `parse_canonical` does."""
-    text, limit = bytes(value), services.config.max_value_bytes
-    return await apart(len(text), lambda: parse_canonical(text, limit=limit, what=what))
-
-
 async def first_answer(
     store: StoreHandle, receipt: ReceiptKey, result_type: type[Any], refusal: PwfError
 ) -> Answer:
@@ -165,6 +159,8 @@ def scope_key(request: Request, session: str | None = None) -> str:
 def receipt_key(request: Request, scope: str) -> ReceiptKey:
     """The key under which the answer is kept. A payload is the same when its canonical JSON is."""
     facts = [request.run_id, request.expected_revision, parse(bytes(request.payload), what="payload")]
+    if request.contents:
+        facts.append(request.contents)
     return ReceiptKey(
         scope_key=scope,
         operation=request.operation,

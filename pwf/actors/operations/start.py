@@ -14,16 +14,16 @@ import trio
 from pwf.actors.base.apart import apart
 from pwf.actors.code.agents import agent_of
 from pwf.actors.code.definitions import Known
+from pwf.actors.operations.contents import value_of
 from pwf.actors.operations.services import (
     Answer,
     Asked,
     OperationHandler,
     Services,
-    canonical_of,
     first_answer,
 )
 from pwf.discovery import Found
-from pwf.errors import PwfError, VariablesWanted
+from pwf.errors import ContentWanted, PwfError, VariablesWanted
 from pwf.ids import check_id
 from pwf.protocol.operations import Nothing, RunStarted, StartPayload
 from pwf.protocol.origin import Origin
@@ -41,9 +41,13 @@ async def start(services: Services, asked: Asked[StartPayload]) -> Answer:
     payload = asked.payload
     if payload.run_id is not None:
         check_id(payload.run_id, "run id")
-    value = await canonical_of(services, payload.input, "input")
+    try:
+        value = await value_of(services, asked, "input")
+    except ContentWanted as error:
+        return await _asked_before(services, asked, error)
     looked = await services.definitions.look(payload.workflow, payload.origin, asked.caller.received_ns)
-    receipt = start_receipt(asked, value, looked.root)
+    name = await apart(len(value), lambda: digest(value))
+    receipt = start_receipt(asked, name, looked.root)
     try:
         known = looked.get()
         warnings = await missing(services, known, payload.origin)
@@ -98,12 +102,20 @@ async def check_input(services: Services, workflow: str, known: Known, value: by
     return await apart(len(value), lambda: services.schemas.check_input(workflow, schema, value))
 
 
-def start_receipt(asked: Asked[StartPayload], value: bytes, root: Path) -> ReceiptKey:
-    """What makes a start the same start: project, workflow, input and id, not when it was typed."""
+async def _asked_before(services: Services, asked: Asked[StartPayload], error: ContentWanted) -> Answer:
+    """A repeat gets its first answer, though what was sent before it was sent to another daemon."""
+    payload = asked.payload
+    looked = await services.definitions.look(payload.workflow, payload.origin, asked.caller.received_ns)
+    receipt = start_receipt(asked, asked.request.contents["input"], looked.root)
+    return await first_answer(services.store, receipt, RunStarted, error)
+
+
+def start_receipt(asked: Asked[StartPayload], name: str, root: Path) -> ReceiptKey:
+    """What makes a start the same start: project, workflow, input (its digest) and id, not when it was typed."""
     facts = [
         str(root),
         _stem(asked.payload.workflow),
-        digest(value),
+        name,
         asked.payload.run_id,
         asked.payload.agent,
     ]

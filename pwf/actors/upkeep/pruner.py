@@ -36,6 +36,7 @@ from pwf.store.receipts import (
 )
 from pwf.store.retention import PrunedTree, PruneTree, RecordPrune, plan_prune, prune_tree, record_prune
 from pwf.store.space import STEP_PAGES, compact, space, to_give_back
+from pwf.store.uploads import drop_uploads
 from pwf.store.values import UnusedValues, drop_values, unused_values
 
 R = TypeVar("R")
@@ -241,6 +242,7 @@ class Pruner:
         """
         await self._drop(retention.unused_definitions, retention.drop_definitions, pause)
         await self._drop(retention.unused_environments, retention.drop_environments, pause)
+        await self._store.write(drop_uploads, None)
         values = await self._drop_values(pause)
         await self._drop_output(pause)
         if self._clock_is_trusted():

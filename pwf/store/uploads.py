@@ -1,0 +1,80 @@
+"""What clients send before a request names it: chunks of a value, held for an hour for the daemon's own entity.
+
+Promises: what waits is bounded in number and bytes; what nobody names is dropped. A daemon that starts has nothing of
+what was sent to the one before. A digest opens nothing that was not sent.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from pwf.errors import ContentWanted, Unavailable, ValueTooLarge
+from pwf.protocol.uploads import ContentTaken, PutContent
+from pwf.store.queries import load_queries
+from pwf.store.space import refuse_over_budget
+from pwf.store.tx import DAEMON_NO, Tx
+from pwf.store.values import PutValueChunk, put_chunk
+
+Q = load_queries(__file__)
+
+HELD_MS = 3_600_000
+WAITING_MAX = 64
+WAITING_VALUES = 4  # of the largest size
+
+
+class PutUpload(msgspec.Struct, frozen=True, kw_only=True):
+    """A piece, for the daemon of `epoch`. `limit`: of a value in bytes. `state_bytes_max`: the state's budget."""
+
+    piece: PutContent
+    epoch: int
+    limit: int
+    state_bytes_max: int | None = None
+
+
+def put_upload(tx: Tx, command: PutUpload) -> ContentTaken:
+    """Take a piece. Raises `ValueTooLarge` before anything is kept, and what `put_chunk` does."""
+    piece = command.piece
+    if piece.size > command.limit:
+        raise ValueTooLarge(f"the {piece.what} has {piece.size:,} bytes; the limit is {command.limit:,}")
+    if piece.index == 0:
+        _refuse(tx, command)
+    taken = put_chunk(
+        tx,
+        PutValueChunk(
+            entity_no=DAEMON_NO,
+            generation=command.epoch,
+            digest=piece.digest,
+            index=piece.index,
+            data=piece.data,
+            last=piece.last,
+            limit=command.limit,
+        ),
+    )
+    tx.run(Q.held, {"digest": piece.digest, "epoch": command.epoch, "now": tx.now.wall_ms})
+    whole = tx.one(Q.uploaded, {"digest": piece.digest}) is not None
+    return ContentTaken(digest=piece.digest, taken=taken, whole=whole)
+
+
+def _refuse(tx: Tx, command: PutUpload) -> None:
+    """Raise why no value is taken now."""
+    drop_uploads(tx)
+    refuse_over_budget(tx, command.state_bytes_max)
+    count, size = tx.one(Q.waiting, {"digest": command.piece.digest}) or (0, 0)
+    if count >= WAITING_MAX or size + command.piece.size > WAITING_VALUES * command.limit:
+        raise Unavailable(
+            f"{count:,} values of {size:,} bytes were sent, and no request has named them yet",
+            hint="they are dropped after an hour; then try again",
+        )
+
+
+def drop_uploads(tx: Tx, _: None = None) -> int:
+    """Give up what nobody has named for an hour; how many values."""
+    return tx.run(Q.drop_old, {"before_ms": tx.now.wall_ms - HELD_MS})
+
+
+def uploaded_size(tx: Tx, name: str) -> int:
+    """The size of a value that a request names. Raises `ContentWanted` where it was not sent whole, to this daemon."""
+    row = tx.one(Q.uploaded, {"digest": name})
+    if row is None:
+        raise ContentWanted(f"the value {name} was not sent", details={"digest": name})
+    return int(row[0])
