@@ -5,7 +5,6 @@ Holds no connection, like `asking`.
 
 from __future__ import annotations
 
-import hashlib
 from typing import Any, NamedTuple
 
 import msgspec
@@ -46,6 +45,8 @@ def large_values(payload: msgspec.Struct | None) -> Large | None:
     }
     if not values:
         return None
+    import hashlib  # which short commands can do without
+
     without: dict[str, Any] = dict.fromkeys(values, msgspec.Raw(b"null"))
     contents = {name: hashlib.sha256(data).hexdigest() for name, data in values.items()}
     return Large(msgspec.structs.replace(payload, **without), values, contents)
