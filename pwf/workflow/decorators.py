@@ -15,7 +15,7 @@ from pwf.workflow.context import Context
 from pwf.workflow.deadline import NONE_GIVEN
 from pwf.workflow.effects import Effect
 from pwf.workflow.nodes import Node, Waited
-from pwf.workflow.register import DEFAULT_TIMEOUT, NodeOptions, make_node
+from pwf.workflow.register import DEFAULT_TIMEOUT, NodeOptions, make_node, one_of
 from pwf.workflow.shell import MAX_OUTPUT_DEFAULT, Folder, OnLine, Parse, ShellResult, Stdin, Variables
 from pwf.workflow.source import Place
 from pwf.workflow.timing import Retry
@@ -287,3 +287,22 @@ class Decorators(Generic[InputT]):
             id=id, returns=returns, timeout=timeout, retry=retry, effect=effect, validate=validate
         )
         return self._decorate("agent", fn, options)
+
+    def choose(
+        self,
+        *choices: str,
+        validate: Validate[InputT, str] | None = None,
+        timeout: timedelta | None = DEFAULT_TIMEOUT,
+        retry: Retry | None = None,
+        id: str | None = None,
+    ) -> Callable[[EitherFunction[InputT, str]], Node[str]]:
+        """A task for an agent that picks one of these texts; a switch on it must have a case for each.
+
+        Everything else is as for `agent`.
+        """
+        options = NodeOptions(
+            id=id, returns=one_of(choices, Place.of_caller()), timeout=timeout, retry=retry, validate=validate
+        )
+        return cast(
+            Callable[[EitherFunction[InputT, str]], Node[str]], self._decorate("agent", None, options)
+        )

@@ -213,3 +213,14 @@ def _annotation_now(fn: Callable[..., Any]) -> Any:
         return annotation_of(fn, dict(author_frame().f_locals))
     except ANNOTATION_ERRORS:
         return None  # `check` tries again, when the whole module has been read, and reports
+
+
+def one_of(choices: tuple[Any, ...], place: Place) -> dict[str, Any]:
+    """The JSON Schema of one of these texts."""
+    hint = 'write @flow.choose("ship", "fix")'
+    if len(choices) < 2 or not all(isinstance(choice, str) and choice.strip() for choice in choices):
+        raise GraphError(f"{place}: @flow.choose has {choices!r:.80}, and needs two texts or more", hint=hint)
+    twice = next((choice for number, choice in enumerate(choices) if choice in choices[:number]), None)
+    if twice is not None:
+        raise GraphError(f"{place}: @flow.choose has {twice!r} twice", hint="each choice stands there once")
+    return {"enum": list(choices)}

@@ -78,6 +78,27 @@ def test_what_fits_is_the_output(adapter: str, mode: str) -> None:
     assert msgspec.json.decode(value.json) == {"ship": True, "why": "ok"}
 
 
+def test_a_choice_is_one_of_its_texts_and_decides_the_way(adapter: str) -> None:
+    flow: Workflow[Any] = Workflow("w")
+
+    @flow.choose("ship", "fix")
+    def route(ctx: Any) -> str:
+        return "good then picks\nShip it?"
+
+    @flow.compute
+    def ship(ctx: Any) -> Any:
+        return ctx[route]
+
+    @flow.compute
+    def fix(ctx: Any) -> Any:
+        raise AssertionError
+
+    flow.graph(route.switch(ship=ship, fix=fix))
+    configured = AgentCommand(name="coder", command=PLAYED[adapter])
+    run = run_inline(flow, memory_run(flow, agent=configured, root=os.getcwd()))
+    assert (run.status, run.output) == ("completed", "ship")
+
+
 def test_an_answer_of_five_megabytes_in_one_line_is_taken_whole(adapter: str) -> None:
     assert output(asked(adapter, "long", output_bytes_max=8 << 20)).size > 5_000_000
 

@@ -231,6 +231,24 @@ CASES: dict[str, tuple[str, int, list[str], list[str]]] = {
         ["has validate='yes', which is not a plain function"],
         ["def check(ctx, value): …"],
     ),
+    "a choice without choices": (
+        "@flow.choose('ship')\ndef route(ctx): ...",
+        5,
+        ["@flow.choose has ('ship',)", "two texts or more"],
+        ['@flow.choose("ship", "fix")'],
+    ),
+    "a choice that stands there twice": (
+        "@flow.choose('ship', 'fix', 'ship')\ndef route(ctx): ...",
+        5,
+        ["@flow.choose has 'ship' twice"],
+        ["each choice stands there once"],
+    ),
+    "a choice that no case takes": (
+        "@flow.choose('ship', 'fix')\ndef route(ctx): ...\nflow.graph(route.switch(ship=route))",
+        7,
+        ["route", "fix"],
+        [],
+    ),
     # --- shell options
     "a shell string without a shell": (
         "@flow.shell(effect=idempotent('x'))\ndef x(ctx) -> str: return 'ls'",

@@ -64,6 +64,11 @@ def judge(ctx: Context[Input]) -> str:
     return f"Judge {ctx[ask]}"
 
 
+@flow.choose("ship", "fix", timeout=minutes(5))
+async def pick(ctx: Context[Input]) -> str:
+    return "Ship it?"
+
+
 @flow.compute(returns=Review)
 def late(ctx: Context[Input]) -> object:
     assert_type(ctx[ask], bool)
@@ -77,6 +82,7 @@ assert_type(write, Node[int])
 assert_type(pause, Node[Waited])
 assert_type(ask, Node[bool])
 assert_type(judge, Node[Review])
+assert_type(pick, Node[str])
 assert_type(late, Node[Review])
 
 flow.graph(
@@ -85,5 +91,6 @@ flow.graph(
     review.switch(on="verdict", ship=count, fix=late),
     count >> write >> pause >> ask,
     ask.switch(cases={True: judge, False: count}),
-    judge >> late,
+    judge >> pick,
+    pick.switch(ship=late, fix=late),
 )
