@@ -202,3 +202,21 @@ def test_a_file_that_is_known_is_looked_at_again(place: Place) -> None:
 
     with pytest.raises(Untrusted):
         place.whereabouts.chosen(found, Origin(cwd=str(place.project), python=sys.executable))
+
+
+@pytest.mark.parametrize("part", ["disk.py", ""], ids=["its file", "its folder"])
+def test_a_resource_manager_that_others_can_change_is_refused_until_its_folder_is_trusted(
+    place: Place, part: str
+) -> None:
+    folder = place.project / ".pwf" / "resources"
+    folder.mkdir()
+    (folder / "disk.py").write_text("# ResourceManager")
+    origin = Origin(cwd=str(place.project), python=sys.executable)
+    assert place.whereabouts.find("disk", origin, sort="resources").found.path == folder / "disk.py"
+    (folder / part).chmod(0o777)
+
+    with pytest.raises(Untrusted, match="the manager") as caught:
+        place.whereabouts.find("disk", origin, sort="resources")
+    assert "chmod go-w" in (caught.value.hint or "")
+    place.trust(place.project)
+    assert place.whereabouts.find("disk", origin, sort="resources").found.name == "disk"

@@ -5,7 +5,9 @@ from __future__ import annotations
 import signal
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -218,3 +220,52 @@ def test_a_spec_that_changes_in_mid_reconcile_ends_with_the_newest(service: Serv
     assert service.processes.living == ["process-2.2"]
     started: dict[str, Any] = service.status["spec"]
     assert started["version"] == "2"
+
+
+class Killed(BaseException):
+    """The reconciling process is gone at this point."""
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_a_manager_that_is_killed_at_any_call_leaves_one_process_in_the_end(
+    service: Service, seed: int
+) -> None:
+    """Before or after any of its calls; its status is that of before, and what the call did has happened."""
+    random = Random(seed)
+    port = service.processes
+    ensure, cancel = port.ensure_child, port.cancel_child
+
+    def dying(call: Any) -> Any:
+        def called(**words: Any) -> Any:
+            point = random.choice(["before", "after", "never"])
+            if point == "before":
+                raise Killed
+            answer = call(**words)
+            if point == "after":
+                raise Killed
+            return answer
+
+        return called
+
+    port.ensure_child, port.cancel_child = dying(ensure), dying(cancel)  # type: ignore[method-assign]
+    for step in range(30):
+        if step % 7 == 3:
+            service.change(version=str(step))
+        if step % 5 == 4 and port.living:
+            port.kill()
+        with suppress(Killed):
+            service.reconcile()
+        assert len(port.living) <= 1
+        service.clock[0] += 0.5
+    port.ensure_child, port.cancel_child = ensure, cancel  # type: ignore[method-assign]
+
+    for _ in range(10):
+        service.reconcile()
+        if service.ready[1] == "Running" and service.status["generation"] == service.generation:
+            break
+
+    assert len(port.living) == 1
+    assert service.status["spec"]["version"] == service.spec["version"]
+    service.deleting = True
+    service.settle()
+    assert port.living == []

@@ -20,9 +20,10 @@ PATIENCE_S = 30
 
 
 class Watcher:
-    def __init__(self) -> None:
+    def __init__(self, *program: str) -> None:
+        words = program or ("-m", "pwf.watching.process")
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "pwf.watching.process"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+            [sys.executable, *words], stdin=subprocess.PIPE, stdout=subprocess.PIPE
         )
 
     def watch(self, *paths: Path) -> None:
@@ -104,4 +105,28 @@ def test_changes_are_told_as_they_come_and_what_is_replaced_is_still_watched(
 def test_it_ends_when_nobody_listens_any_more(watcher: Watcher, tmp_path: Path) -> None:
     watcher.watch(tmp_path)
 
+    assert watcher.close() == 0
+
+
+BLIND = """
+import errno
+from pwf.watching import process
+
+def watch(*paths, **options):
+    raise OSError(errno.ENOSPC, "no watches are left")
+
+process.watch, process.LOOK_S = watch, 0.1
+process.main()
+"""
+
+
+def test_where_the_kernel_has_no_watches_left_it_looks_by_itself(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.write_text("one")
+    watcher = Watcher("-c", BLIND)
+    watcher.watch(file)
+
+    file.write_text("another")
+
+    assert watcher.told() == {str(file)}
     assert watcher.close() == 0
