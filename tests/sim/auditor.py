@@ -125,7 +125,8 @@ class Auditor:
         """After each commit: everything that changed, against the model."""
         self.commits += 1
         if life is not None and life.scheduler is not None:
-            used, capacity = life.scheduler.used, self._world.mix.capacity
+            # A reconcile may exceed it.
+            used, capacity = life.scheduler.used, self._world.mix.capacity + self._world.managers.active
             self.check(used <= capacity, f"{used} runners are no more than the capacity of {capacity}")
         present = set()
         for entity_id, revision, generation in self.rows(_STANDINGS):
@@ -134,8 +135,10 @@ class Auditor:
             if (revision, generation) != before:
                 fenced = life is not None and 0 < life.epoch < self._epoch
                 self.check(not fenced, f"a daemon that was taken over from writes nothing: {entity_id}")
+                uncounted = entity_id.startswith("resource:") and revision == before[0]
                 self.check(
-                    revision > before[0], f"the revision of {entity_id} only grows: {before} -> {revision}"
+                    revision > before[0] or uncounted,
+                    f"the revision of {entity_id} only grows: {before} -> {revision}",
                 )
                 self.check(generation >= before[1], f"the generation of {entity_id} never falls")
                 self._revisions[entity_id] = (revision, generation)
@@ -151,6 +154,9 @@ class Auditor:
         for name in [name for name in sorted(gone) if name.startswith("submission:")]:
             run_id = name.removeprefix("submission:").rpartition("/")[0]
             self.check(f"run:{run_id}" in gone, f"a submission goes with its run alone: {name}")
+            del self._revisions[name]
+        for name in [name for name in sorted(gone) if name.startswith("resource:")]:
+            self.check(self.steering.might("", "state.prune"), f"nobody has pruned: {name}")
             del self._revisions[name]
         for name in sorted(self._revisions.keys() - present):
             run = self.runs.get(name.removeprefix("run:"))

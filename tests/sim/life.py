@@ -189,7 +189,10 @@ class SimWhereabouts:
     def __init__(self, world: Any) -> None:
         self._world = world
 
-    def find(self, workflow: str, origin: Any, asked_ns: int | None = None) -> Where:
+    def find(self, workflow: str, origin: Any, asked_ns: int | None = None, sort: str = "workflows") -> Where:
+        if sort == "resources":
+            path = Path(self._world.managers.path)
+            return self.chosen(Found(name=path.stem, path=path, scope="path", root=Path("/")), origin)
         if workflow not in self._world.models:
             raise NotFound(f"there is no workflow {workflow!r}")
         path = Path(self._world.models[workflow].path)

@@ -273,7 +273,8 @@ class SimPool:
     async def resolve(self, interpreter: str, path: str, root: str, environment: dict[str, str]) -> Resolved:
         """What a resolver would say of the seed's workflow."""
         await sleep(self._chance.random() * 0.02)
-        model = self._world.models[Path(path).stem]
+        managers = self._world.managers
+        model = managers if path == managers.path else self._world.models[Path(path).stem]
         return Resolved(call=0, definition=model.definition, texts=model.texts, watch={})
 
     async def acquire(

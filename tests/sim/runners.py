@@ -15,6 +15,7 @@ import trio
 
 from pwf.protocol.frames import FrameSplitter
 from pwf.protocol.kinds import KINDS, RequestKind
+from pwf.protocol.reconcile import Reconcile
 from pwf.protocol.runner import (
     RUNNER_FRAME_BYTES_MAX,
     WAITING_MARKER,
@@ -37,6 +38,7 @@ from pwf.protocol.runner import (
 from pwf.values import canonical, digest
 from tests.sim.bounds import CHUNK_BYTES
 from tests.sim.machine import Process
+from tests.sim.managers import is_reconcile, read_reconcile
 from tests.sim.parts import PartFailed, Parts
 from tests.sim.workload import CHOICES, LARGE, NO_WAY, NodeModel, PartModel
 
@@ -69,7 +71,7 @@ class SimRunner:
         self._stream = stream
         self._values = values
         self._chance = world.stream(f"runner:{process.marker}:{process.identity.pid}")
-        self._lines: deque[Launch | StepReply] = deque()
+        self._lines: deque[Launch | StepReply | Reconcile] = deque()
         self._news = trio.Event()
         self._begin_anew()
         self._sending = trio.Lock()
@@ -112,12 +114,13 @@ class SimRunner:
             if not data:
                 break
             *lines, buffer = (buffer + bytes(data)).split(b"\n")
-            self._lines.extend(to_runner.decode(line) for line in lines)
+            told = (read_reconcile(line) if is_reconcile(line) else to_runner.decode(line) for line in lines)
+            self._lines.extend(told)
             self._news.set()
         await self._process.breathe(self._chance.random() * 0.05)
         raise ProcessEnds
 
-    async def _next(self) -> Launch | StepReply:
+    async def _next(self) -> Launch | StepReply | Reconcile:
         while not self._lines:
             await self._flush()
             self._news = trio.Event()
@@ -158,7 +161,7 @@ class SimRunner:
             return float(self._chance.random() * 3.0)
         return 0.0
 
-    def _take(self, reply: Launch | StepReply) -> None:
+    def _take(self, reply: Launch | StepReply | Reconcile) -> None:
         self._world.auditor.check(isinstance(reply, StepReply), "a runner is launched once")
         assert isinstance(reply, StepReply)
         if not self._waiting or reply.seq != self._waiting[0][0]:
@@ -186,11 +189,20 @@ class SimRunner:
         self._waiting.append((message.seq, message))
         await self._send(message, hold=may_hold and self._happens("hold"))
 
+    async def _reconcile(self, told: Reconcile) -> bool:
+        try:
+            await self._world.managers.reconcile(self._process, self._stream, self._values, told)
+        except (trio.BrokenResourceError, trio.ClosedResourceError, ConnectionError):
+            await self._process.breathe(self._chance.random() * 0.05)
+        return False
+
     # --- the loop over nodes ------------------------------------------------------------------------------
 
     async def _live(self) -> bool:
         """One run. Whether the process stays for a further one; what still comes of this one is skipped then."""
         while not isinstance(launch := await self._next(), Launch):
+            if isinstance(launch, Reconcile):
+                return await self._reconcile(launch)
             self._world.auditor.check(
                 self._process.kept, f"the first that a runner hears is its launch: {launch}"
             )

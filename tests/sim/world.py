@@ -30,6 +30,7 @@ from tests.sim.disk import Disk
 from tests.sim.faults import Gremlin
 from tests.sim.life import Life
 from tests.sim.machine import Machine, Process
+from tests.sim.managers import Managers
 from tests.sim.mix import Mix, draw_mix
 from tests.sim.outside import Outside
 from tests.sim.reached import Reached
@@ -83,6 +84,7 @@ class World:
         )
         chance = self.stream("workload")
         self.models = {f"w{n}": draw_workflow(f"w{n}", seed, chance) for n in range(chance.randint(1, 3))}
+        self.managers = Managers(self)
         self.machine = Machine()
         reuse = self.stream("pids")
         self.machine.reuses = lambda: reuse.random() < self.rate("pid_reuse")
@@ -261,6 +263,8 @@ class World:
         async with trio.open_nursery() as clients:
             for number in range(self.mix.clients):
                 clients.start_soon(SimClient(self, f"c{number}").run)
+            if self.managers.active:
+                clients.start_soon(self.managers.run)
             for number in range(AGENTS):
                 clients.start_soon(SimAgent(self, f"a{number}").run)
             await sleep(self.mix.fault_s)
@@ -272,12 +276,13 @@ class World:
     async def _come_to_an_end(self) -> None:
         janitor = SimClient(self, "janitor")
         with trio.move_on_after(CALM_S_MAX) as patience:
-            while not await janitor.tidy():
+            while not (await janitor.tidy() and await self.managers.tidy(janitor)):
                 await sleep(TIDY_S)
             await sleep(20.0)
             await self._watcher.check_at_rest()
             await janitor.verify()
             self.auditor.at_rest()
+            self.managers.at_rest()
         self.auditor.check(not patience.cancelled_caught, f"every run ends: {self.auditor.unended()}")
 
     async def _last_look(self) -> None:

@@ -1,0 +1,205 @@
+"""Simulated managers: people who apply and delete resources, and the processes that reconcile them, with faults.
+
+Rules, besides those of `state.verify`: no two reconciles of one resource overlap; custody is stored before a process
+works; an effect happens once under its key; when the faults are over, every resource is what its spec says, or gone.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import msgspec
+
+from pwf.protocol.effects import EffectList
+from pwf.protocol.graph import ManagerSpec, SourceFile, WorkflowDefinition, WorkflowGraph
+from pwf.protocol.reconcile import Reconcile, Reconciled
+from pwf.protocol.resources import ResourceList
+from pwf.protocol.runner import (
+    BeginPart,
+    Leaving,
+    PartAnswer,
+    SettlePart,
+    StepError,
+    Value,
+    effect_key,
+    encode_line,
+)
+from pwf.values import canonical, digest
+from tests.sim.clients import ORIGIN, SimClient
+from tests.sim.virtual_time import sleep
+
+SHARE = 0.4  # of the seeds have managers
+NAME = "m0"
+KEYS = ("a", "b", "c")
+PAUSE_S = 4.0
+DEADLINE_MS = 5_000
+ACTS = ("apply", "apply", "apply", "reconcile", "pause", "resume", "resume", "delete")
+SETTLED = ("settled", "gone")
+
+_LIVE = """SELECT p.generation, p.pid FROM runners p JOIN entities e USING (entity_no)
+WHERE e.kind = 'resource' AND e.name = ?"""
+_UNLIKE = """SELECT uid, CAST(spec AS TEXT), CAST(status AS TEXT) FROM resources WHERE gone_wall_ms IS NULL
+AND (json_extract(CAST(spec AS TEXT), '$.n') IS NOT json_extract(CAST(status AS TEXT), '$.n')
+  OR observed_generation <> spec_generation)"""
+
+_answer = msgspec.json.Decoder(PartAnswer)
+
+
+def is_reconcile(line: bytes) -> bool:
+    """Whether a line of the daemon is for a process that reconciles."""
+    return line.startswith(b'{"type":"reconcile"')
+
+
+def read_reconcile(line: bytes) -> Reconcile:
+    """What it says."""
+    return msgspec.json.decode(line, type=Reconcile)
+
+
+class Managers:
+    """One per world. `definition` and `texts` are what a resolver answers for the manager's file."""
+
+    def __init__(self, world: Any) -> None:
+        self._world = world
+        self._chance = world.stream("managers")
+        self.active = self._chance.random() < SHARE
+        graph = WorkflowGraph(
+            name=NAME, start="", nodes=(), file=self.path, manager=ManagerSpec(deadline_ms=DEADLINE_MS)
+        )
+        text = b"# a manager\n"
+        source = SourceFile(path=f"{NAME}.py", digest=digest(text), size=len(text), kind="root")
+        self.texts = {source.digest: text}
+        self.definition = WorkflowDefinition(
+            definition_id=digest(f"{NAME}:{world.seed}".encode()), graph=graph, root="/", sources=(source,)
+        )
+        self._working: dict[str, Any] = {}  # uid -> the process that reconciles it
+
+    @property
+    def path(self) -> str:
+        return f"/sim/{NAME}.py"
+
+    # --- people ---------------------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Act at random until faults are over."""
+        client = SimClient(self._world, "managers")
+        while not self._world.calm:
+            await sleep(self._chance.random() * PAUSE_S)
+            act = self._chance.choice(ACTS)
+            which: dict[str, Any] = {"manager": NAME, "key": self._chance.choice(KEYS)}
+            if act == "apply":
+                which |= {"origin": ORIGIN, "spec": {"n": self._chance.randrange(5)}}
+            else:
+                which["cwd"] = "/"
+            if act == "delete":
+                which["abandon"] = self._chance.random() < 0.2
+            await client.send(client.request(f"resource.{act}", which))
+
+    async def tidy(self, client: SimClient) -> bool:
+        """One round of a patient person after the faults; whether every resource is at rest."""
+        found = await client.read("resource.list", {"limit": 100}, ResourceList)
+        if found is None:
+            return False
+        await self._say_what_happened(client, {one.uid for one in found.resources})
+        for one in found.resources:
+            if one.hold not in (None, "effect_ambiguous"):
+                await client.send(client.request("resource.resume", {"uid": one.uid}))
+        return all(one.state in SETTLED and one.deleting_ms is None for one in found.resources)
+
+    async def _say_what_happened(self, client: SimClient, uids: set[str]) -> None:
+        """Of what nobody inside can tell: a person looks at the outside world once the processes are dead."""
+        found = await client.read("effect.list", {"statuses": ["ambiguous"]}, EffectList)
+        for effect in found.effects if found is not None else ():
+            living = {process.run_id for process in self._world.machine.living()}
+            if effect.run_id in uids and effect.run_id not in living:
+                happened = self._world.outside.happened(effect.effect_key)
+                verdict = "happened" if happened else "not_happened"
+                payload = {"verdict": verdict, "effect_key": effect.effect_key, "output": None}
+                await self._world.ask(client.request("effect.resolve", payload, effect.run_id))
+
+    def at_rest(self) -> None:
+        """Every resource is what its spec says."""
+        unlike = self._world.auditor.rows(_UNLIKE)
+        self._world.auditor.check(not unlike, f"every resource converges: {unlike}")
+
+    # --- a process that reconciles ------------------------------------------------------------------------------
+
+    async def reconcile(self, process: Any, stream: Any, values: Any, told: Reconcile) -> None:
+        """Its whole work. Returns when it has said its last word."""
+        world, chance = self._world, world_chance(self._world, process)
+        process.marker, process.at_work = told.marker, True
+        self._begins(process, told)
+        await process.breathe(chance.random() * 2.0)
+        if chance.random() < world.rate("step_hangs"):
+            await process.breathe(DEADLINE_MS / 1000 * 4)
+        if not told.deleting:
+            await self._effect(process, values, told, chance)
+        if chance.random() < world.rate("runner_exit"):
+            process.died = True
+            return
+        await stream.send_all(encode_line([self._result(told, chance)]))
+        await stream.send_all(encode_line([Leaving(childless=True)]))
+
+    def _begins(self, process: Any, told: Reconcile) -> None:
+        check = self._world.auditor.check
+        before = self._working.get(told.uid)
+        overlaps = before is not None and before is not process and before.alive
+        check(not overlaps, f"no two reconciles of {told.uid} overlap: {before}, {process}")
+        self._working[told.uid] = process
+        rows = self._world.auditor.rows(_LIVE, told.uid)
+        fits = not rows or rows == [(told.lease_generation, process.identity.pid)]
+        stale = any(generation > told.lease_generation for generation, _ in rows)
+        check(fits or stale, f"custody of {process.identity} is stored before it reconciles: {rows}")
+
+    async def _effect(self, process: Any, values: Any, told: Reconcile, chance: Any) -> None:
+        """One effect for each generation of the spec, observed truthfully where its outcome is unknown."""
+        part = f"e{told.generation}"
+        key = effect_key(told.uid, "reconcile", 1, part)
+        request = Value(json=msgspec.Raw(canonical(told.generation)), size=1)
+        begin = BeginPart(attempt=1, part=part, kind="sim", mode="manual", request=request, observable=True)
+        answer = await _ask(values, begin)
+        outside = self._world.outside
+        if answer.verdict == "observe":
+            if not outside.happened(key):
+                await _ask(values, SettlePart(attempt=1, part=part, status="rejected"))
+                answer = await _ask(values, begin)
+            else:
+                await _ask(values, SettlePart(attempt=1, part=part, status="applied"))
+        if answer.verdict != "apply":
+            return
+        await process.breathe(chance.random() * 0.5)
+        outside.apply(key)
+        once = outside.applications[key] == 1
+        self._world.auditor.check(once, f"effect {key} happens once: {outside.applications[key]}")
+        await process.breathe(chance.random() * 0.5)
+        await _ask(values, SettlePart(attempt=1, part=part, status="applied"))
+
+    def _result(self, told: Reconcile, chance: Any) -> Reconciled:
+        if chance.random() < self._world.rate("step_fails"):
+            error = StepError(code="node_failed", message="it broke")
+            return Reconciled(outcome="failed", error=error)
+        spec = json.loads(bytes(told.spec.json or b"{}"))
+        finalizers = () if told.deleting else ("undo",)
+        if chance.random() < 0.2 and not self._world.calm:
+            return Reconciled(
+                outcome="requeue", after_ms=chance.choice([None, 500, 5_000]), finalizers=("undo",)
+            )
+        status = msgspec.Raw(canonical({"n": spec.get("n")}))
+        return Reconciled(outcome="settled", status=status, finalizers=finalizers)
+
+
+def world_chance(world: Any, process: Any) -> Any:
+    """The randomness of one process."""
+    return world.stream(f"reconcile:{process.identity.pid}:{process.identity.start_tick}")
+
+
+async def _ask(values: Any, question: BeginPart | SettlePart) -> PartAnswer:
+    """Ask the daemon, and wait. Raises what a stream does when the daemon is gone."""
+    await values.send_all(encode_line([question]))
+    data = b""
+    while not data.endswith(b"\n"):
+        more = await values.receive_some()
+        if not more:
+            raise ConnectionError
+        data += bytes(more)
+    return _answer.decode(data)
