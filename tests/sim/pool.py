@@ -303,7 +303,11 @@ class SimPool:
             raise refusal("it can't be launched just now")
         key = template_key(interpreter, bundle_key, environment)
         held = self._start(key, marker)
-        await sleep(self._chance.random() * 0.02)
+        try:
+            await sleep(self._chance.random() * 0.02)
+        except trio.Cancelled:  # as the pool promises: who is cancelled leaves no process behind
+            held.close()
+            raise
         self.stand_by(key)
         return held
 
