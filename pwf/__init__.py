@@ -15,10 +15,20 @@ if TYPE_CHECKING:
     from pwf.errors import EffectUnknown as EffectUnknown
     from pwf.errors import GraphError as GraphError
     from pwf.errors import PwfError as PwfError
+    from pwf.protocol.decision_spec import Bullets as Bullets
+    from pwf.protocol.decision_spec import Diff as Diff
+    from pwf.protocol.decision_spec import Fields as Fields
+    from pwf.protocol.decision_spec import Paragraph as Paragraph
+    from pwf.protocol.decision_spec import Preformatted as Preformatted
+    from pwf.protocol.decision_spec import Section as Section
     from pwf.workflow.asyncio_bridge import run_asyncio as run_asyncio
     from pwf.workflow.context import Context as Context
     from pwf.workflow.context import NotCompleted as NotCompleted
     from pwf.workflow.context import Result as Result
+    from pwf.workflow.decisions import Choice as Choice
+    from pwf.workflow.decisions import Chosen as Chosen
+    from pwf.workflow.decisions import Presentation as Presentation
+    from pwf.workflow.decisions import Text as Text
     from pwf.workflow.effects import NotApplied as NotApplied
     from pwf.workflow.effects import applied as applied
     from pwf.workflow.effects import idempotent as idempotent
@@ -52,6 +62,8 @@ __all__ = [  # noqa: RUF022 - grouped by what an author does with them
     "Retry", "seconds", "minutes", "hours", "days",
     # effects
     "idempotent", "manual", "parts", "applied", "not_applied", "unknown", "NotApplied", "EffectUnknown",
+    # decisions, and what a person is shown
+    "Choice", "Text", "Chosen", "Presentation", "Paragraph", "Section", "Bullets", "Fields", "Preformatted", "Diff",
     # resource managers
     "ResourceManager", "ReconcileContext", "Resource", "Condition", "Child", "Outcome",
     # calling other libraries
@@ -67,6 +79,8 @@ _HOMES = {
     "pwf.errors": ("EffectUnknown", "GraphError", "PwfError"),
     "pwf.workflow.asyncio_bridge": ("run_asyncio",),
     "pwf.workflow.context": ("Context", "NotCompleted", "Result"),
+    "pwf.protocol.decision_spec": ("Bullets", "Diff", "Fields", "Paragraph", "Preformatted", "Section"),
+    "pwf.workflow.decisions": ("Choice", "Chosen", "Presentation", "Text"),
     "pwf.workflow.effects": (
         "NotApplied",
         "applied",

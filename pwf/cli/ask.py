@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from pwf.cli.decide import find_decision, show_decision, typed_choice
 from pwf.cli.out import Out
 from pwf.cli.reading import read_line
 from pwf.errors import Conflict, InvalidAnswer, NotFound, PwfError, Rejected
@@ -23,6 +24,7 @@ from pwf.protocol.views import RequestView, RunView
 if TYPE_CHECKING:
     from pwf.client.core import Subscription
     from pwf.client.sync import SyncClient
+    from pwf.protocol.decisions import DecisionView
 
 PROMPT = "answer> "
 LINE_BYTES_MAX = 1024 * 1024
@@ -44,7 +46,7 @@ class Asker:
         return (
             request is not None
             and request.status == "pending"
-            and REQUESTS[request.kind].plain
+            and (REQUESTS[request.kind].plain or REQUESTS[request.kind].decided)
             and view.summary.status == "waiting"
             and request.request_id not in self._left_open
         )
@@ -53,17 +55,24 @@ class Asker:
         """Ask until answered (here or elsewhere) or left open with an empty line or Ctrl-D."""
         request = view.request
         assert request is not None
-        self._show(request)
+        decision = None
+        if REQUESTS[request.kind].decided:
+            decision = find_decision(self._client, request.request_id)
+        self._show(request, decision)
         while True:
             typed = self._read_line(request)
             if typed is None:
                 return
             if not typed.strip():
                 self._left_open.add(request.request_id)
-                self._out.print(f"left open; answer it with:  pwf answer {text.line(request.request_id)}")
+                verb = "answer" if decision is None else "decide"
+                self._out.print(f"left open; {verb} it with:  pwf {verb} {text.line(request.request_id)}")
                 return
             try:
-                self._client.answer(request.request_id, read_line(typed, request.schema))
+                if decision is None:
+                    self._client.answer(request.request_id, read_line(typed, request.schema))
+                else:
+                    self._client.decide(decision, *typed_choice(typed, decision))
             except (NotFound, Conflict, Rejected) as error:
                 self._out.print(f"not taken: {text.line(error.message)}")
                 self._left_open.add(request.request_id)
@@ -79,14 +88,17 @@ class Asker:
                 self._left_open.add(request.request_id)  # until the view says so too
                 return
 
-    def _show(self, request: RequestView) -> None:
+    def _show(self, request: RequestView, decision: DecisionView | None) -> None:
         self._out.print()
-        show_question(self._client, request, self._out)
+        if decision is None:
+            show_question(self._client, request, self._out)
+        else:
+            show_decision(self._client, decision, self._out)
         self._out.print(self._out.paint("  an empty line leaves it open", "dim"))
 
     def _read_line(self, request: RequestView) -> str | None:
         """The typed line; empty at end of input; None when the request was settled elsewhere."""
-        sys.stdout.write(PROMPT)
+        sys.stdout.write("choice> " if REQUESTS[request.kind].decided else PROMPT)
         sys.stdout.flush()
         stdin = sys.stdin.fileno()
         while b"\n" not in self._typed:

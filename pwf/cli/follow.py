@@ -176,7 +176,7 @@ class PlainScreen:
             ]
             position = f"due {summary.due_ms}"
         elif view.request is not None and summary.status == "waiting":
-            asked = text.brief(view.request.prompt, 200)
+            asked = form.asked(view.request, 200)
             lines = [f"? {text.line(view.request.node)} asks: {asked}"]
             lines += [f"  {name:<6} {line}" for name, line in form.answer_lines(view.request)]
             position = f"request {view.request.request_id}"

@@ -14,7 +14,7 @@ import msgspec
 
 from pwf.client.diagnosis import Check
 from pwf.crashlab.report import Report
-from pwf.protocol import effects, operations, resources, views
+from pwf.protocol import decisions, effects, operations, resources, views
 from pwf.protocol.agents import AgentList
 from pwf.protocol.graph import WorkflowGraph
 from pwf.protocol.operations import RunChanged, RunStarted
@@ -55,6 +55,12 @@ class Answered(operations.Answered, frozen=True, kw_only=True, forbid_unknown_fi
 
 class Submitted(operations.Submitted, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """`adopted`: it was submitted before."""
+
+    adopted: bool
+
+
+class Decided(decisions.Decided, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`adopted`: it was decided so before."""
 
     adopted: bool
 
@@ -258,6 +264,11 @@ PRINTED: dict[str, Lines] = {
     "answer": Lines((Answered,)),
     "submit": Lines((Submitted,)),
     "agents": Lines((AgentList,)),
+    "decisions": Lines((decisions.DecisionList,)),
+    "decide": Lines(
+        (Decided, decisions.DecisionView, decisions.DecisionList),
+        "`DECISION CHOICE`; `DECISION`: what is proposed; nothing: what is open",
+    ),
     "effects": Lines((effects.EffectList,)),
     "effects show": Lines((effects.EffectDetail,)),
     "effects resolve": Lines((Changed,)),

@@ -213,7 +213,7 @@ def explain(options: argparse.Namespace, out: Out) -> int:
             )
         out.print(f"changes:  {when}")
     if asked is not None:
-        out.print(f"asks:     {text.brief(asked.prompt, 200)}")
+        out.print(f"asks:     {form.asked(asked, 200)}")
         for name, line in form.answer_lines(asked)[:-1]:
             out.print(f"{name + ':' if name else '':<8}  {line}")
         out.print(f"type:     {form.answer_lines(asked)[-1][1]}")

@@ -111,7 +111,7 @@ def requests(options: argparse.Namespace, out: Out) -> int:
                 text.age(request.created_ms, now_ms),
                 form.waits(request, now_ms),
                 text.line(form.form_line(request.schema), 40),
-                text.brief(request.prompt, 120),
+                form.asked(request, 120),
             ]
         )
     out.table(heads, rows)

@@ -117,7 +117,7 @@ def _request(view: RunView, now_ms: int, out: Out) -> None:
     _section("Question", out)
     _fact("from", f"{text.line(request.node)} ({request.kind})", out)
     _fact("asked", text.ago(request.created_ms, now_ms), out)
-    _fact("prompt", text.brief(request.prompt, min(VALUE_CELLS, out.width - 16)), out)
+    _fact("prompt", form.asked(request, min(VALUE_CELLS, out.width - 16)), out)
     _fact("waits", form.waits(request, now_ms), out)
     for name, line in form.answer_lines(request):
         _fact(name, line, out)

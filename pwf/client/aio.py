@@ -31,6 +31,7 @@ from pwf.client.backoff import delay_s
 from pwf.client.connection import Connection
 from pwf.client.content import ValueReader, inline_bytes
 from pwf.client.core import Answered, Broken, CallReply, ClientCore, Happening, More, News, Subscription
+from pwf.client.deciding import decide_payload
 from pwf.client.origin import origin, with_wanted
 from pwf.client.peer import GREETING_S_MAX, dial, serves
 from pwf.client.starting import autostart_allowed, connect_or_start, socket_path
@@ -40,6 +41,7 @@ from pwf.client.version import version
 from pwf.errors import ContentWanted, DaemonUnreachable, PwfError, Unavailable, VariablesWanted
 from pwf.places import Places, places
 from pwf.protocol import operations
+from pwf.protocol.decisions import Decided, DecisionView
 from pwf.protocol.operations import (
     LIST_PAGE,
     LIST_PAGE_MAX,
@@ -205,6 +207,13 @@ class Client:
             request_id=request_id, value=msgspec.Raw(canonical(value, what="value")), revision=revision
         )
         result: operations.Submitted = await self.call("request.submit", payload)
+        return result
+
+    async def decide(
+        self, seen: DecisionView, choice: str, text: str | None = None, *, digest: str | None = None
+    ) -> Decided:
+        """Decide, as a person, what was seen. `digest`: of what was seen, where that was another time."""
+        result: Decided = await self.call("decision.answer", decide_payload(seen, choice, text, digest))
         return result
 
     async def read_value(self, run_id: str, value: Value) -> bytes:

@@ -31,12 +31,14 @@ from pwf.client.asking import (
 from pwf.client.backoff import delay_s
 from pwf.client.content import ValueReader, inline_bytes
 from pwf.client.core import Answered, Broken, CallReply, ClientCore, More, Subscription
+from pwf.client.deciding import decide_payload
 from pwf.client.starting import autostart_allowed, connect_or_start
 from pwf.client.uploads import FORGETS, SENT_MAX, large_values, uploading
 from pwf.client.version import version
 from pwf.errors import ContentWanted, DaemonUnreachable, PwfError, Unavailable, VariablesWanted
 from pwf.places import Places, places
 from pwf.protocol import operations
+from pwf.protocol.decisions import DecisionView
 from pwf.protocol.operations import (
     LIST_PAGE,
     LIST_PAGE_MAX,
@@ -271,6 +273,12 @@ class SyncClient:
         )
         result: operations.Submitted = self.call("request.submit", payload)
         return result
+
+    def decide(
+        self, seen: DecisionView, choice: str, text: str | None = None, *, digest: str | None = None
+    ) -> CallReply:
+        """Decide, as a person, what was seen. `digest`: of what was seen, where that was another time."""
+        return self.exchange("decision.answer", decide_payload(seen, choice, text, digest))
 
     def read_value(self, run_id: str, value: Value) -> bytes:
         """The JSON text of a value, fetched by digest and verified where it is large."""

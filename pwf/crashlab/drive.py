@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from typing import Any
 
 import msgspec
 
+from pwf.client.sync import SyncClient
 from pwf.crashlab.experiments import ANSWERED, OPEN, WAITING, Crash, Path, stand_in_outputs
 from pwf.crashlab.home import ScratchHome
 from pwf.crashlab.observe import LabRun, Parked, look_back
@@ -18,6 +20,8 @@ from pwf.crashlab.samples import stray
 from pwf.errors import Conflict, InvalidAnswer, NotFound, Rejected
 from pwf.protocol.agents import PERSON
 from pwf.protocol.crashlab import PART_PHASES, LabPlan, LabRecord, decode_record, encode_plan
+from pwf.protocol.decision_spec import output_of
+from pwf.protocol.decisions import DecisionListPayload, DecisionView
 from pwf.protocol.effects import ResolvePayload, read_effect_key
 from pwf.protocol.graph import WorkflowGraph
 from pwf.protocol.kinds import REQUESTS
@@ -170,21 +174,24 @@ class Driver:
         if run.crash.stray_at == request.node:
             answer = stray(self._graph.node(request.node))
         try:
-            self._give(request, answer)
+            answer = self._give(request, answer)
         except InvalidAnswer as error:
             run.refused_answer = error.message
             self._cancel(run)
             return
         run.answers[key] = answer
 
-    def _give(self, request: RequestView, value: object) -> None:
-        """As a person, or in place of an agent. Raises `InvalidAnswer` when it is not taken."""
+    def _give(self, request: RequestView, value: Any) -> Any:
+        """As a person, or in place of an agent; what comes of it. Raises `InvalidAnswer` when it is not taken."""
+        if REQUESTS[request.kind].decided:
+            return _decide(self._home.client, request.request_id, value)
         if not REQUESTS[request.kind].submitted:
             self._home.client.answer(request.request_id, value)
-            return
+            return value
         submitted = self._home.client.submit(request.request_id, value)
         if submitted.verdict == "rejected":
             raise InvalidAnswer(submitted.reason or "it was rejected")
+        return value
 
     def _settle(self, run: LabRun, node: str, reason: str) -> None:
         """Do what a person would who knows the truth: the ledger has it."""
@@ -235,6 +242,18 @@ class Driver:
             if record.run_id in wanted:
                 found[record.run_id].append(record)
         return found
+
+
+def _decide(client: SyncClient, decision_id: str, answer: Any) -> object:
+    """Make the choice of a path, with a text where it needs one; the output that comes of it."""
+    seen: DecisionView = client.call("decision.list", DecisionListPayload(decision_id=decision_id)).decisions[
+        0
+    ]
+    choice, text = str(answer["choice"]), answer.get("text")
+    wanted = next((one.text for one in seen.choices if one.id == choice), None)
+    text = None if wanted is None else (text or "text")[: wanted.max_chars]
+    client.decide(seen, choice, text)
+    return output_of(choice, text)
 
 
 def with_scratch(value: object, folder: str) -> object:

@@ -10,6 +10,7 @@ import json
 from typing import Any
 
 from pwf.present import text
+from pwf.protocol.decision_spec import shown_of
 from pwf.protocol.kinds import REQUESTS
 from pwf.protocol.views import RequestView
 from pwf.values import shortened
@@ -65,11 +66,28 @@ def answer_lines(request: RequestView) -> list[tuple[str, str]]:
     request_id = text.line(request.request_id)
     facts = REQUESTS[request.kind]
     if not (facts.plain or facts.submitted):
-        return [("type", facts.how(request_id))]
+        chosen = _choices_of(request) if facts.decided else []
+        return [*(("takes", text.line(words)) for words in chosen), ("type", facts.how(request_id))]
     takes = [text.line(line) for line in form_lines(request.schema)]
     lines = [("takes", takes[0]), *(("", line) for line in takes[1:])]
     verb = "answer" if facts.plain else "submit"
     return [*lines, ("type", f"pwf {verb} {request_id} {text.line(example(request.schema))}")]
+
+
+def _choices_of(request: RequestView) -> list[str]:
+    """What there is to choose, in one line."""
+    schema = request.schema or {}
+    listed = choices(fields_of(schema, schema).get("choice", {}))
+    return [" | ".join(map(str, listed))] if listed else []
+
+
+def asked(request: RequestView, cells: int) -> str:
+    """What is asked, as one safe line: of a decision its summary."""
+    if not REQUESTS[request.kind].decided:
+        return text.brief(request.prompt, cells)
+    if request.prompt.json is None:
+        return f"a proposal of {text.size(request.prompt.size)}"
+    return text.headline(shown_of(request.prompt.json).summary, cells)
 
 
 def waits(request: RequestView, now_ms: int) -> str:
@@ -82,12 +100,17 @@ def waits(request: RequestView, now_ms: int) -> str:
         return "for ever"
     else:
         until = text.until(request.deadline_ms, now_ms)
-    after = (
-        "timed out"
-        if request.default is None
-        else f"the answer is {text.brief(request.default, DEFAULT_SHOWN)}"
-    )
-    return f"{until}, then {after}"
+    if request.default is None:
+        return f"{until}, then timed out"
+    return f"{until}, then the answer is {default_words(request)}"
+
+
+def default_words(request: RequestView) -> str:
+    """The default as one safe line: of a decision its choice."""
+    assert request.default is not None, "whoever asks has looked"
+    if REQUESTS[request.kind].decided and request.default.json is not None:
+        return text.line(str(json.loads(bytes(request.default.json))["choice"]), DEFAULT_SHOWN)
+    return text.brief(request.default, DEFAULT_SHOWN)
 
 
 def alternatives(part: Any, root: dict[str, Any]) -> list[dict[str, Any]]:

@@ -11,6 +11,7 @@ from typing import Any, Literal
 import msgspec
 
 from pwf.errors import GraphError
+from pwf.protocol.decision_spec import DecisionSpec
 from pwf.protocol.kinds import NodeKind, Outcome
 from pwf.values import shortened
 
@@ -82,6 +83,7 @@ class NodeSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     open_ms: int | None = None  # how long its question is open; None: for ever
     default: str | None = None  # JSON: the answer when none came in time
     validates: bool = False  # a function of the workflow judges what is submitted
+    decision: DecisionSpec | None = None  # who decides, and between what
     ways: tuple[Way, ...] = ()
 
     def way(self, outcome: str) -> Way | None:

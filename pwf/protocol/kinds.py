@@ -26,7 +26,7 @@ from typing import Literal
 import msgspec
 
 Outcome = Literal["completed", "failed", "timed_out", "cancelled"]
-NodeKind = Literal["compute", "action", "shell", "wait", "checkpoint", "agent"]
+NodeKind = Literal["compute", "action", "shell", "wait", "checkpoint", "decision", "agent"]
 RequestKind = Literal["checkpoint", "agent", "assistant", "decision"]
 Shape = Literal["box", "framed", "rounded", "hexagon"]
 Colour = Literal["blue", "orange", "yellow", "grey", "purple", "green"]
@@ -53,6 +53,7 @@ class NodeFacts(msgspec.Struct, frozen=True, kw_only=True):
     headless: bool = False  # where the run has an agent of its own, its runner asks that, and nothing parks
     has_active_timeout: bool = False  # its active time can be limited with `timeout=`
     has_deadline: bool = False  # its question can be open for a time only: `timeout=` says how long
+    chooses: bool = False  # between declared choices: the output is the choice, and `timeout=` must be said
     outcomes: tuple[Outcome, ...] = EXECUTED  # what may have a way out; `retry=` needs one that can fail
     ends: str = "when its function returns"  # how it completes, for people
     shape: Shape  # how it is drawn
@@ -66,13 +67,15 @@ class NodeFacts(msgspec.Struct, frozen=True, kw_only=True):
 
 class RequestFacts(msgspec.Struct, frozen=True, kw_only=True):
     """Who answers a request of a kind, and by what command. `plain`: the operation `request.answer` does it;
-    `submitted`: `request.submit` does. `waits`: why the run of node {node} waits, `waits_for`: the same in two words.
+    `submitted`: `request.submit`; `decided`: `decision.answer`. `waits`: why the run of node {node} waits,
+    `waits_for`: the same in two words.
     """
 
     answered_by: Literal["client", "session", "person"]
     command: str | None = None  # with {request}; None: nobody types anything
     plain: bool = False
     submitted: bool = False
+    decided: bool = False
     waits: str = "node {node} asked a question, and nobody has answered it"
     waits_for: str = "an answer"
 
@@ -114,6 +117,15 @@ KINDS: dict[NodeKind, NodeFacts] = {
         shape="hexagon",
         colour="purple",
     ),
+    "decision": NodeFacts(
+        asks="decision",
+        has_deadline=True,
+        chooses=True,
+        outcomes=ASKED,
+        ends="when a person has decided",
+        shape="hexagon",
+        colour="purple",
+    ),
     "agent": NodeFacts(
         asks="agent",
         prompts=True,
@@ -136,7 +148,13 @@ REQUESTS: dict[RequestKind, RequestFacts] = {
         waits_for="an agent",
     ),
     "assistant": RequestFacts(answered_by="session"),
-    "decision": RequestFacts(answered_by="person", command="pwf decide {request} CHOICE"),
+    "decision": RequestFacts(
+        answered_by="person",
+        command="pwf decide {request}",
+        decided=True,
+        waits="node {node} asked for a decision, and nobody has decided",
+        waits_for="a decision",
+    ),
 }
 
 # What a runner asks at every step, without touching a row: a page that a runner touches first is copied.

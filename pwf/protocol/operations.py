@@ -12,6 +12,7 @@ import msgspec
 
 from pwf.protocol.agents import AgentList
 from pwf.protocol.bounds import Filter, Name, PathText, Words
+from pwf.protocol.decisions import Decided, DecidePayload, DecisionList, DecisionListPayload
 from pwf.protocol.effects import EffectDetail, EffectList, EffectListPayload, EffectRef, ResolvePayload
 from pwf.protocol.forks import ForkPayload
 from pwf.protocol.graph import WorkflowGraph
@@ -460,6 +461,8 @@ OPERATIONS: dict[str, Operation] = {
     "request.answer": Operation(AnswerPayload, Answered, changes=True, guarded=True),
     "request.submit": Operation(SubmitPayload, Submitted, changes=True),
     "agent.list": Operation(Nothing, AgentList),
+    "decision.list": Operation(DecisionListPayload, DecisionList),
+    "decision.answer": Operation(DecidePayload, Decided, changes=True),
     "effect.list": Operation(EffectListPayload, EffectList),
     "effect.get": Operation(EffectRef, EffectDetail),
     "effect.resolve": Operation(ResolvePayload, RunChanged, needs_run=True, changes=True, guarded=True),

@@ -199,6 +199,7 @@ class Ask(_Message, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="
     kind: RequestKind
     prompt: Value
     schema: dict[str, Any] | None = None
+    subject: Value | None = None  # of a decision: machine data, inline, that nobody is shown
     timeout_ms: int | None = None
     active_ms: Count = 0
     printed: Count = 0
@@ -386,8 +387,8 @@ def _passed_through(message: FromRunner | RunnerCall) -> Iterator[msgspec.Raw]:
     value = message.output if isinstance(message, Finish | SettlePart) else None
     if isinstance(message, Ask):
         value = message.prompt
-    elif isinstance(message, BeginPart):
-        value = message.request
+        if message.subject is not None and message.subject.json is not None:
+            yield message.subject.json
     elif isinstance(message, Publish):
         yield message.data
     if value is not None and value.json is not None:

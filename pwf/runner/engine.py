@@ -224,6 +224,7 @@ class Engine:
             kind=kind,
             prompt=prompt,
             schema=self._specs[self._node].returns,
+            subject=None if question.subject is None else Value(json=msgspec.Raw(question.subject)),
             timeout_ms=self._specs[self._node].open_ms,
             active_ms=step.active_ms,
             printed=step.printed_bytes,

@@ -10,10 +10,12 @@ from functools import partial
 
 import msgspec
 
+from pwf.protocol.kinds import REQUESTS
 from pwf.protocol.runner import StepError
 from pwf.store import moves
 from pwf.store.broken import isolated
 from pwf.store.change import changing
+from pwf.store.decision_rows import GivenAnswer, keep_answer
 from pwf.store.queries import load_queries
 from pwf.store.queue import complete_parked
 from pwf.store.state import RunState, encode, graph_of, load_run
@@ -64,7 +66,7 @@ def _time_out(tx: Tx, request_id: str, run_id: str) -> None:
     run = load_run(tx, run_id)
     row = tx.one(Q.asked, {"request_id": request_id})
     assert row is not None, "an index has found it"
-    attempt, default = row
+    attempt, kind, default = row
     settle = {"request_id": request_id, "by": TIMEOUT, "now": tx.now.wall_ms}
     if run.ended:  # a broken rule, which must not keep others waiting
         tx.run(Q.expire, settle)
@@ -73,12 +75,22 @@ def _time_out(tx: Tx, request_id: str, run_id: str) -> None:
         "a clock that goes is a run that waits"
     )
     with changing(tx, run):
+        if REQUESTS[kind].decided:
+            _keep_winner(tx, request_id, default)
         if default is None:
             tx.run(Q.expire, settle)
             _expire_parked(tx, run)
         else:
             tx.run(Q.settle, settle)
             complete_parked(tx, run, default, actor=TIMEOUT)
+
+
+def _keep_winner(tx: Tx, request_id: str, default: bytes | None) -> None:
+    if default is None:
+        keep_answer(tx, GivenAnswer(request_id=request_id, provenance="expired"))
+    else:
+        choice = msgspec.json.decode(default)["choice"]
+        keep_answer(tx, GivenAnswer(request_id=request_id, provenance="timeout", choice=choice))
 
 
 def _expire_parked(tx: Tx, run: RunState) -> None:

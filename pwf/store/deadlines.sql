@@ -15,7 +15,7 @@ ORDER BY deadline_elapsed_ms LIMIT 1
 
 -- name: asked
 -- The open request, by its id.
-SELECT attempt, default_answer FROM requests WHERE request_id = :request_id AND status = 'pending'
+SELECT attempt, kind, default_answer FROM requests WHERE request_id = :request_id AND status = 'pending'
 
 -- name: settle
 -- The default is the answer.

@@ -30,6 +30,7 @@ from pwf.store.control import cancel, hold_run, pause, resume
 from pwf.store.custody import runner_gone, runners_gone, standing_stretch
 from pwf.store.daemon import release, renew
 from pwf.store.deadlines import time_out
+from pwf.store.decisions import decide
 from pwf.store.effects import resolve_effect
 from pwf.store.fork import fork_run, look_fork
 from pwf.store.home import claim_home, last_owner
@@ -82,6 +83,7 @@ SHORT: frozenset[Callable[..., Any]] = frozenset(
         ensure_child,
         find_child,
         fork_run,
+        decide,
         hold_run,
         look_fork,
         look_restart,

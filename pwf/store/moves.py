@@ -14,6 +14,7 @@ import msgspec
 from pwf.protocol.graph import NodeSpec, RoutingFailed, route
 from pwf.protocol.runner import Finish, Sequenced, StepError
 from pwf.protocol.survivors import SURVIVORS_MAX, Survivor
+from pwf.store.decision_rows import closed_with_run
 from pwf.store.place import place, queue, release
 from pwf.store.queries import load_queries
 from pwf.store.state import Graph, RunState, encode
@@ -63,8 +64,10 @@ def end(
     if active is not None:
         end_attempt(tx, run, "cancelled" if status == "cancelled" else "interrupted", attempt=active[0])
     closed = {"run_id": run.run_id, "now": tx.now.wall_ms}
-    if tx.run(Q.close_request, closed) and tx.run(Q.end_submissions, closed):
-        tx.changed("submissions")
+    if tx.run(Q.close_request, closed):
+        closed_with_run(tx, run.run_id)
+        if tx.run(Q.end_submissions, closed):
+            tx.changed("submissions")
     tx.run(Q.close_effects, {"entity_no": run.run_no, "now": tx.now.wall_ms})
     tx.run(
         Q.save_end,

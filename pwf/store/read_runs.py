@@ -8,7 +8,7 @@ import msgspec
 
 from pwf.errors import NotFound
 from pwf.protocol.graph import WorkflowGraph
-from pwf.protocol.kinds import REQUESTS, NodeKind
+from pwf.protocol.kinds import REQUESTS, NodeKind, RequestKind
 from pwf.protocol.operations import (
     EventPage,
     Explained,
@@ -236,9 +236,16 @@ def _open_request(tx: Tx, row: Row) -> OpenRequest:
         kind=kind,
         deadline_wall_ms=_deadline_ms(tx, *deadline),
         left_ms=left_ms,
-        default=None if default is None else shortened(default.decode("utf-8", "replace"), DEFAULT_CHARS),
+        default=None if default is None else _default_words(kind, default),
         submission=_submission(tx, request_id) if REQUESTS[kind].submitted else None,
     )
+
+
+def _default_words(kind: RequestKind, default: bytes) -> str:
+    words = default.decode("utf-8", "replace")
+    if REQUESTS[kind].decided:
+        words = str(msgspec.json.decode(default)["choice"])
+    return shortened(words, DEFAULT_CHARS)
 
 
 def _deadline_ms(
@@ -422,9 +429,7 @@ def run_events(tx: Tx, query: EventsQuery) -> EventPage:
 def request_list(tx: Tx, query: RequestListPayload) -> RequestList:
     """Requests, oldest first; or the one that is named."""
     if query.request is not None:
-        row = tx.one(Q.one_request, {"request_id": resolve_request(tx, query.request)})
-        assert row is not None, "it was resolved just now"
-        return RequestList(requests=(_request(tx, row),))
+        return RequestList(requests=(request_view(tx, resolve_request(tx, query.request)),))
     limit = max(1, min(query.limit, PAGE_MAX))
     rows = [
         row
@@ -433,6 +438,13 @@ def request_list(tx: Tx, query: RequestListPayload) -> RequestList:
     ]
     rows.sort(key=lambda row: (row[10], row[0]))
     return RequestList(requests=tuple(_request(tx, row) for row in rows[:limit]))
+
+
+def request_view(tx: Tx, request_id: str) -> RequestView:
+    """One request, by its exact id."""
+    row = tx.one(Q.one_request, {"request_id": request_id})
+    assert row is not None, "whoever asks has found it"
+    return _request(tx, row)
 
 
 def _request(tx: Tx, row: Row) -> RequestView:

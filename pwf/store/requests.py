@@ -125,6 +125,7 @@ class StoredRequest(NamedTuple):
     deadline_wall_ms: int | None
     deadline_elapsed_ms: int | None
     deadline_boot_id: str | None
+    left_ms: int | None  # while its clock stands still
 
 
 def load_request(tx: Tx, request_id: str) -> StoredRequest:
@@ -146,9 +147,11 @@ def is_repeat(tx: Tx, asked: StoredRequest, run: RunState, value: bytes, verb: s
         )
     if asked.status == "cancelled":
         raise Rejected(f"request {asked.request_id} is closed: its run {run.run_id} is {run.shown_status}")
-    left_ms = request_clock.left_ms(
-        tx, asked.deadline_wall_ms, asked.deadline_elapsed_ms, asked.deadline_boot_id
-    )
+    left_ms = asked.left_ms
+    if left_ms is None:
+        left_ms = request_clock.left_ms(
+            tx, asked.deadline_wall_ms, asked.deadline_elapsed_ms, asked.deadline_boot_id
+        )
     if left_ms is not None and left_ms <= 0:
         raise Conflict(
             f"the time to answer request {asked.request_id} is over",

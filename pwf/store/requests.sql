@@ -3,7 +3,7 @@
 -- name: request
 -- One request's row.
 SELECT q.request_id, q.run_id, q.node, q.attempt, q.kind, q.status, q.schema, q.answer, q.answer_digest,
-  q.answered_by, q.revision, q.deadline_wall_ms, q.deadline_elapsed_ms, q.deadline_boot_id FROM requests q WHERE q.request_id = :request_id
+  q.answered_by, q.revision, q.deadline_wall_ms, q.deadline_elapsed_ms, q.deadline_boot_id, q.left_ms FROM requests q WHERE q.request_id = :request_id
 
 -- name: by_prefix
 -- Requests, answered ones too, whose id begins so; two are enough to say that it is ambiguous.

@@ -60,6 +60,14 @@ DELETE FROM events WHERE entity_no = :submission_no
 -- Its revision and generation.
 DELETE FROM entities WHERE entity_no = :submission_no
 
+-- name: drop_answers
+-- Every answer to its decisions.
+DELETE FROM answers WHERE request_id IN (SELECT request_id FROM requests WHERE run_id = :run_id)
+
+-- name: drop_decisions
+-- What people were asked to decide.
+DELETE FROM decisions WHERE request_id IN (SELECT request_id FROM requests WHERE run_id = :run_id)
+
 -- name: drop_requests
 -- Questions and their answers.
 DELETE FROM requests WHERE run_id = :run_id

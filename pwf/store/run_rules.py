@@ -24,6 +24,8 @@ _RULES: dict[str, tuple[str, str]] = {
     "held_loose": ("the run is held, but without a reason, or is queued, asked or owned as well", _CANCEL),
     "request_stray": ("a request is open, but its run does not wait for it", _CANCEL),
     "answer_lost": ("a request was settled, but its step has not ended with that answer", _SHOW),
+    "decision_unwon": ("a decision is closed and has no winner, or is open and has one", _SHOW),
+    "decision_misled": ("the run went on with another choice than the one that has won", _SHOW),
     "clock_misplaced": (
         "the run is held and the time of its request passes, or it is not and the time stands still",
         "pwf pause {name}, then pwf resume {name}",

@@ -61,6 +61,17 @@ SELECT q.run_id FROM requests q JOIN runs r ON r.run_id = q.run_id WHERE q.statu
   AND NOT EXISTS (SELECT 1 FROM attempts a WHERE a.run_no = r.run_no AND a.attempt = q.attempt
     AND a.status = 'completed' AND a.output IS q.answer AND a.output_digest IS q.answer_digest)
 
+-- name: decision_unwon
+-- A decision has one winner when its request is closed, and none before.
+SELECT q.run_id FROM decisions d JOIN requests q ON q.request_id = d.request_id
+WHERE (q.status = 'pending') = EXISTS (SELECT 1 FROM answers a WHERE a.request_id = d.request_id AND a.won = 1)
+
+-- name: decision_misled
+-- What the run goes on with is what has won.
+SELECT q.run_id FROM answers a JOIN requests q ON q.request_id = a.request_id WHERE a.won = 1
+  AND q.status <> 'pending' AND ((q.status = 'settled') <> (a.choice IS NOT NULL)
+    OR (q.answer IS NOT NULL AND json_extract(CAST(q.answer AS TEXT), '$.choice') IS NOT a.choice))
+
 -- name: clock_misplaced
 -- The time of an open request passes while its run is not held, and only then.
 SELECT q.run_id FROM requests q JOIN runs r ON r.run_id = q.run_id

@@ -300,6 +300,39 @@ CREATE INDEX submissions_by_run ON submissions(run_id, submission_no);
 CREATE INDEX submissions_by_age ON submissions(submission_no) WHERE status = 'validating';
 CREATE INDEX submissions_by_value ON submissions(value_digest) WHERE value_digest IS NOT NULL;
 
+-- What a person is asked to decide, bound by its digest; the presentation is the request's prompt. The subject is machine
+-- data: no view, list or message has it.
+CREATE TABLE decisions(
+  request_id TEXT PRIMARY KEY REFERENCES requests(request_id),
+  title TEXT NOT NULL,
+  audience TEXT NOT NULL,
+  subject BLOB, subject_crc32 INTEGER,
+  choices BLOB NOT NULL,
+  open_ms INTEGER,                                -- how long it is open; NULL: for ever
+  digest TEXT NOT NULL CHECK (length(digest) = 64),
+  earlier_id TEXT                                 -- what the same node of the run proposed before
+) STRICT, WITHOUT ROWID;
+
+-- Every answer to a decision, in order; one has won once its request is closed, and never changes.
+CREATE TABLE answers(
+  request_id TEXT NOT NULL REFERENCES decisions(request_id),
+  answer_no INTEGER NOT NULL,
+  provenance TEXT NOT NULL CHECK (provenance IN ('person', 'timeout', 'cancelled', 'expired')),
+  who TEXT NOT NULL,
+  channel TEXT NOT NULL,
+  digest TEXT,                                    -- of what its giver has seen
+  choice TEXT,
+  text TEXT,
+  won INTEGER NOT NULL CHECK (won IN (0, 1)),
+  why_not TEXT,
+  at_wall_ms INTEGER NOT NULL,
+  PRIMARY KEY (request_id, answer_no),
+  CHECK ((won = 0) = (why_not IS NOT NULL)),
+  CHECK (won = 1 OR provenance = 'person'),
+  CHECK ((provenance IN ('person', 'timeout')) = (choice IS NOT NULL))
+) STRICT, WITHOUT ROWID;
+CREATE UNIQUE INDEX one_winner_per_decision ON answers(request_id) WHERE won = 1;
+
 -- The ledger of outside effects: reserved before, settled after. One row per visit that declares its effect, or one for each
 -- part that the code names; a part alone has request, fingerprint and output of its own.
 CREATE TABLE effects(

@@ -19,6 +19,7 @@ import apsw
 import msgspec
 
 from pwf.errors import InvalidValue
+from pwf.protocol.decision_spec import ChoiceSpec
 from pwf.protocol.graph import WorkflowGraph
 from pwf.protocol.resources import Condition
 from pwf.protocol.runner import StepError
@@ -79,6 +80,8 @@ ENCODED: dict[tuple[str, str], Any] = {
     ("effects", "request"): Any,
     ("effects", "output"): Any,
     ("effects", "error"): StepError,
+    ("decisions", "subject"): Any,
+    ("decisions", "choices"): tuple[ChoiceSpec, ...],
     ("updates", "data"): Any,
 }
 #: Read chunk by chunk, each with its checksum, and all of a value with its digest.
@@ -306,6 +309,8 @@ def _runs_of(tx: Tx, facts: dict[str, Any]) -> list[str]:
         no = facts.get("run_no", facts.get("entity_no"))
         if no is not None:
             return [_plain(run_id) for (run_id,) in tx.all(Q.run_of_no, {"no": no})]
+        if "request_id" in facts:  # of a decision or an answer
+            return [_plain(run_id) for (run_id,) in tx.all(Q.request_runs, {"id": facts["request_id"]})]
         if isinstance(facts.get("definition_id"), str):
             return [str(run_id) for (run_id,) in tx.all(Q.definition_runs, {"id": facts["definition_id"]})]
         if isinstance(facts.get("environment_id"), str):

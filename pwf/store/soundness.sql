@@ -42,6 +42,10 @@ SELECT entity_no, CAST(name AS BLOB) FROM entities WHERE kind = 'run'
 -- The id of the run with a number, as it stands there.
 SELECT CAST(run_id AS BLOB) FROM runs WHERE run_no = :no
 
+-- name: request_runs
+-- The run of a request.
+SELECT run_id FROM requests WHERE request_id = :id
+
 -- name: roots
 -- Which table or index begins at which page: SQLite's own check names only the page.
 SELECT rootpage, type, name FROM sqlite_schema WHERE rootpage > 0

@@ -9,6 +9,7 @@ from __future__ import annotations
 import msgspec
 
 from pwf.errors import InvalidValue, RunnerCrashed
+from pwf.protocol.decision_spec import PRESENTATION_BYTES_MAX, SUBJECT_BYTES_MAX, shown_of
 from pwf.protocol.graph import NodeSpec
 from pwf.protocol.kinds import KINDS
 from pwf.protocol.runner import Ask, Finish, Sequenced, StepError, StepReply, Value, WaitUntil
@@ -16,12 +17,13 @@ from pwf.protocol.survivors import SURVIVORS_MAX
 from pwf.store import moves, place
 from pwf.store.change import Change
 from pwf.store.custody_rows import runner_is_gone
+from pwf.store.decision_rows import NewDecision, add_decision
 from pwf.store.queries import load_queries
 from pwf.store.runners import Current, Fence, current_of, leave_unknown, part, unknown_error
 from pwf.store.state import Graph, RunState, encode, graph_of, load_run
 from pwf.store.step_parts import Left, end_of_try, leave_parts, makes_parts, what_is_left
 from pwf.store.tx import Tx
-from pwf.store.values import claim_value
+from pwf.store.values import claim_value, load_value
 
 Q = load_queries(__file__)
 
@@ -120,7 +122,23 @@ def _fault(tx: Tx, run: RunState, graph: Graph, message: Sequenced) -> str | Non
         return f"a {node.kind} node asks no {message.kind} request"
     if message.timeout_ms is not None and not 0 <= message.timeout_ms <= WAIT_MS_MAX:
         return f"a request can not be open for {message.timeout_ms} ms"
-    return _missing(tx, run, message.prompt)
+    return _missing(tx, run, message.prompt) or _decision_fault(tx, node, message)
+
+
+def _decision_fault(tx: Tx, node: NodeSpec, message: Ask) -> str | None:
+    subject = message.subject
+    if node.decision is None:
+        return None if subject is None else f"a {node.kind} node has no subject"
+    if subject is not None and (subject.json is None or len(subject.json) > SUBJECT_BYTES_MAX):
+        return f"a subject must come inline, with at most {SUBJECT_BYTES_MAX} bytes"
+    prompt = message.prompt
+    if prompt.size > PRESENTATION_BYTES_MAX:
+        return f"a presentation has at most {PRESENTATION_BYTES_MAX} bytes"
+    try:
+        shown_of(load_value(tx, None if prompt.json is None else bytes(prompt.json), prompt.digest))
+    except msgspec.MsgspecError as error:
+        return f"a decision needs a presentation: {error}"
+    return None
 
 
 def _finish_fault(run: RunState, graph: Graph, node: NodeSpec, message: Finish) -> str | None:
@@ -277,6 +295,22 @@ def _ask(tx: Tx, run: RunState, node: NodeSpec, message: Ask) -> None:
             "now": tx.now.wall_ms,
         },
     )
+    if node.decision is not None:
+        add_decision(
+            tx,
+            NewDecision(
+                request_id=request_id,
+                run_id=run.run_id,
+                node=run.node,
+                visit=run.visit,
+                attempt=run.attempts,
+                decision=node.decision,
+                presentation=load_value(tx, prompt.inline, prompt.digest),
+                subject=None if message.subject is None else bytes(message.subject.json or b"null"),
+                open_ms=message.timeout_ms,
+                default=node.default,
+            ),
+        )
     moves.note(
         tx, run, "request_opened", "runner", {"request": request_id, "kind": message.kind, "node": run.node}
     )

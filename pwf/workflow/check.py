@@ -17,6 +17,7 @@ from pwf.protocol.graph import MAX_STEPS_LIMIT, EffectSpec, Isolate, NodeSpec, W
 from pwf.protocol.kinds import KINDS
 from pwf.workflow.callables import is_async, misfit
 from pwf.workflow.deadline import default_fault, unsettled
+from pwf.workflow.decisions import Chosen, answer_schema
 from pwf.workflow.faults import Faults
 from pwf.workflow.nodes import Node, NodeDef, Waited
 from pwf.workflow.schema import ANNOTATION_ERRORS, annotation_of, closed, decoder_of, schema_of
@@ -152,6 +153,8 @@ def _types_of(node: Node[Any], faults: Faults) -> tuple[Any, dict[str, Any] | No
     facts = KINDS[node.kind]
     if facts.sets_timer:
         return Waited, schema_of(Waited)
+    if node.decision is not None:
+        return Chosen, answer_schema(node.decision)
     if node.shell is not None:
         _check_command_type(node, faults)
         schema = schema_of(ShellResult)
@@ -286,6 +289,7 @@ def _definition(node: Node[Any], drawn: Drawn, types: tuple[Any, dict[str, Any] 
         open_ms=None if node.deadline is None else node.deadline.open_ms,
         default=None if node.deadline is None else node.deadline.default,
         validates=node.validate is not None,
+        decision=node.decision,
         ways=drawn.ways_of(node),
     )
     return NodeDef(

@@ -13,10 +13,12 @@ from typing import Any, Generic, TypeVar, overload
 import msgspec
 
 from pwf.errors import InvalidArgument, InvalidInput, InvalidValue, Rejected
+from pwf.protocol.decision_spec import Block
 from pwf.protocol.graph import EffectMode
 from pwf.protocol.kinds import Outcome
 from pwf.protocol.runner import UPDATE_BYTES_MAX, PastStep, StepError, Value
 from pwf.values import canonical
+from pwf.workflow.decisions import Presentation, present
 from pwf.workflow.nodes import Node, NodeDef
 from pwf.workflow.schema import decoder_of
 from pwf.workflow.suggest import nearest
@@ -217,6 +219,21 @@ class Context(Generic[InputT_co]):
                 hint="declare them: @flow.action(effect=parts())",
             )
         return self._make_effect(key, request, apply=apply, observe=observe, mode=mode, type=type)
+
+    def present(
+        self,
+        summary: str,
+        *blocks: Block | str,
+        title: str | None = None,
+        fields: Mapping[str, object] | None = None,
+        subject: object = None,
+    ) -> Presentation:
+        """What a person is shown who decides: a summary, then fields, then blocks in order (a text is a paragraph).
+
+        `title` is the node's name unless it is given. `subject` is data for the record only: no person or channel is
+        shown it, and the answer binds it.
+        """
+        return present(summary, blocks, title=title or self.node, fields=fields, subject=subject)
 
     def file(self, name: str) -> bytes:
         """The bytes of a data file that `Workflow(files=…)` pinned, by its path relative to the project

@@ -13,6 +13,7 @@ from typing import Any, Generic, Protocol, TypeVar, cast, overload
 from pwf.protocol.kinds import NodeKind
 from pwf.workflow.context import Context
 from pwf.workflow.deadline import NONE_GIVEN
+from pwf.workflow.decisions import Choice, Chosen, Presentation
 from pwf.workflow.effects import Effect
 from pwf.workflow.nodes import Node, Waited
 from pwf.workflow.register import DEFAULT_TIMEOUT, NodeOptions, make_node, one_of
@@ -239,6 +240,37 @@ class Decorators(Generic[InputT]):
             id=id, returns=returns, timeout=timeout, default=default, retry=retry, effect=effect
         )
         return self._decorate("checkpoint", fn, options)
+
+    def decision(
+        self,
+        fn: None = None,
+        /,
+        *,
+        audience: str,
+        choices: Sequence[Choice],
+        timeout: timedelta | None = NONE_GIVEN,
+        default: str = NONE_GIVEN,
+        id: str | None = None,
+        retry: None = None,
+        effect: None = None,
+    ) -> Callable[[EitherFunction[InputT, Presentation | str]], Node[Chosen]]:
+        """A question that only a person answers, holding no process: the function returns `ctx.present(…)`, the
+        choice is the output.
+
+        `timeout` says how long it is open; then the choice `default` is made, or the way out `timed_out` is taken.
+        `timeout=None`: it waits for ever.
+        """
+        options = NodeOptions(
+            id=id,
+            timeout=timeout,
+            default=default,
+            retry=retry,
+            effect=effect,
+            audience=audience,
+            choices=choices,
+        )
+        made = self._decorate("decision", fn, options)
+        return cast(Callable[[EitherFunction[InputT, Presentation | str]], Node[Chosen]], made)
 
     @overload
     def agent(

@@ -11,6 +11,7 @@ from typing import Any, Generic, Protocol, TypeVar
 import msgspec
 
 from pwf.errors import InvalidValue
+from pwf.protocol.decision_spec import DecisionSpec
 from pwf.protocol.graph import EffectSpec, NodeSpec, RetrySpec
 from pwf.protocol.kinds import NodeKind
 from pwf.values import VALUE_BYTES_MAX, canonical
@@ -145,6 +146,7 @@ class Node(Generic[T]):
         shell: ShellOptions | None = None,
         deadline: Deadline | None = None,  # of its question; None: it waits for ever
         validate: Callable[..., Any] | None = None,
+        decision: DecisionSpec | None = None,
     ) -> None:
         self.workflow = workflow
         self.kind = kind
@@ -158,6 +160,7 @@ class Node(Generic[T]):
         self.shell = shell
         self.deadline = deadline
         self.validate = validate
+        self.decision = decision
         self.__doc__ = inspect.getdoc(fn)
         self.__name__ = id
         self.__wrapped__ = fn
@@ -184,12 +187,13 @@ class Node(Generic[T]):
         cases: Mapping[Any, Node[Any]] | None = None,
         **named: Node[Any],
     ) -> Switch:
-        """The way out by the output itself, or by its field `on`: one case for each value.
+        """The way out by the output itself, or by its field `on` (of a decision, by the choice): one case a value.
 
         `named` gives cases for values that are names; `cases` for any other text, numbers, booleans, None and
         enums.
         """
-        return Switch(self, on, cases_of(cases, named), Place.of_caller())
+        field = "choice" if on is None and self.decision is not None else on
+        return Switch(self, field, cases_of(cases, named), Place.of_caller())
 
     def stands_in(self, nodes: Mapping[str, NodeDef]) -> bool:
         """Whether this very node, not another of the same name, is one of `nodes`."""

@@ -10,10 +10,12 @@ from typing import Any
 
 from pwf.errors import GraphError, InvalidArgument
 from pwf.ids import ID_LENGTH_MAX, is_node_id
+from pwf.protocol.decision_spec import DecisionSpec
 from pwf.protocol.graph import DEFAULT_TIMEOUT_MS, RetrySpec
 from pwf.protocol.kinds import KINDS, NodeKind
 from pwf.workflow.callables import misfit
 from pwf.workflow.deadline import NONE_GIVEN, Deadline, deadline
+from pwf.workflow.decisions import decision_spec, default_output
 from pwf.workflow.effects import Effect
 from pwf.workflow.faults import Fault
 from pwf.workflow.nodes import Node
@@ -38,6 +40,8 @@ class NodeOptions:
     shell: Mapping[str, Any] | None = None
     default: Any = NONE_GIVEN  # of a question that is open for a time only
     validate: Any = None
+    audience: Any = None  # of a decision
+    choices: Any = None
 
 
 def make_node(flow: Written, kind: NodeKind, fn: Any, options: NodeOptions, decorated: Place) -> Node[Any]:
@@ -59,6 +63,7 @@ def make_node(flow: Written, kind: NodeKind, fn: Any, options: NodeOptions, deco
             "does not say what the agent shall give",
             f"write @flow.{kind}(returns=TYPE), with a msgspec Struct, another type, or a JSON Schema",
         )
+    decision = decision_spec(options.audience, options.choices, fault) if KINDS[kind].chooses else None
     node: Node[Any] = Node(
         flow,
         kind,
@@ -70,8 +75,9 @@ def make_node(flow: Written, kind: NodeKind, fn: Any, options: NodeOptions, deco
         effect=_effect(options, fault),
         returns=returns,
         shell=shell_options(options.shell, fault) if options.shell is not None else None,
-        deadline=_deadline(options, fault),
         validate=_validate(options.validate, fault),
+        deadline=_deadline(options, decision, fault),
+        decision=decision,
     )
     flow.nodes.append(node)
     return node
@@ -131,9 +137,16 @@ def _timeout(timeout: Any, fault: Fault) -> int | None:
         fault.refuse(f"is wrong: {error.message}", error.hint)
 
 
-def _deadline(options: NodeOptions, fault: Fault) -> Deadline | None:
+def _deadline(options: NodeOptions, decision: DecisionSpec | None, fault: Fault) -> Deadline | None:
     if not KINDS[fault.kind].has_deadline:
         return None
+    if decision is not None:
+        if options.timeout is NONE_GIVEN:
+            fault.refuse(
+                "does not say how long it is open",
+                "write timeout=hours(1), with default=… or a way out for timed_out; or timeout=None, for ever",
+            )
+        return deadline(options.timeout, default_output(options.default, decision, fault), fault)
     return deadline(options.timeout, options.default, fault)
 
 

@@ -19,6 +19,7 @@ from pwf.errors import NotFound
 from pwf.protocol import effects, printed, resources
 from pwf.protocol import operations as ops
 from pwf.protocol.agents import AgentLine, AgentList
+from pwf.protocol.decisions import Decided, DecisionList
 from pwf.protocol.views import EventView
 from tests.cli import test_resources
 from tests.cli.conftest import Pwf, script_run
@@ -49,6 +50,8 @@ TYPED: dict[str, tuple[str, ...]] = {
     "answer": ("q1", "1"),
     "submit": ("q1", "1"),
     "agents": (),
+    "decisions": (),
+    "decide": ("q1", "ship"),
     "effects": (),
     "effects show": ("k3:ship:1",),
     "effects resolve": ("k3:ship:1", "not-happened"),
@@ -134,6 +137,10 @@ def answering(daemon: FakeDaemon, monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
         "request.answer": ops.Answered(request_id="q1", run_id=run_id, status="queued", revision=4),
         "agent.list": AgentList(agents=(AgentLine(name="coder", adapter="exec", command=("x",)),)),
         "request.submit": ops.Submitted(request_id="q1", run_id=run_id, status="queued", revision=4),
+        "decision.list": DecisionList(decisions=(samples.decision(),)),
+        "decision.answer": Decided(
+            decision_id="q1", run_id=run_id, status="queued", revision=4, choice="ship"
+        ),
         "effect.list": effects.EffectList(effects=(samples.effect(),)),
         "effect.get": detail("k3:ship:1"),
         "effect.resolve": changed,

@@ -7,6 +7,8 @@ from typing import Any
 
 import msgspec
 
+from pwf.protocol.decision_spec import ChoiceSpec, TextSpec
+from pwf.protocol.decisions import DecisionView
 from pwf.protocol.graph import Case, EffectSpec, NodeSpec, Way, WorkflowGraph
 from pwf.protocol.operations import DaemonStatus, RunStarted, StateStatus, WorkflowDescription
 from pwf.protocol.runner import Value
@@ -129,6 +131,23 @@ def request(**changes: Any) -> RequestView:
         "created_ms": NOW - 1_000,
     }
     return RequestView(**{**facts, **changes})
+
+
+def decision(**changes: Any) -> DecisionView:
+    facts: dict[str, Any] = {
+        "request": request(
+            kind="decision", prompt=value({"title": "review", "summary": "Ship it?", "blocks": []})
+        ),
+        "title": "review",
+        "audience": "operator",
+        "choices": (
+            ChoiceSpec(id="ship", label="Ship it"),
+            ChoiceSpec(id="fix", label="Fix first", text=TextSpec(label="What must change?")),
+        ),
+        "digest": "d" * 64,
+        "visit": 1,
+    }
+    return DecisionView(**{**facts, **changes})
 
 
 def explanation(code: str = "executing") -> Explanation:

@@ -193,6 +193,32 @@ flow.graph(review.switch(fix=review, ship=end))
     assert found.report["findings"] == []
 
 
+@pytest.mark.rest
+def test_a_decision_is_made_for_you_in_every_way_and_in_every_crash(lab: Lab) -> None:
+    found = lab(
+        """
+flow = Workflow("flow")
+
+@flow.decision(
+    audience="operator",
+    choices=[Choice("ship", "Ship it"), Choice("fix", "Fix first", text=Text("What must change?"))],
+    timeout=None,
+)
+def approve(ctx):
+    return ctx.present(f"Ship it, for the {ctx.visit}. time?")
+
+@flow.compute
+def end(ctx):
+    return ctx[approve].choice
+
+flow.graph(approve.switch(ship=end, fix=approve))
+""",
+    )
+    assert found.code == exits.OK, found.report
+    assert len(found.report["paths"]) == 2
+    assert found.report["findings"] == []
+
+
 # --- without processes ---
 
 

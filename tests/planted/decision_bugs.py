@@ -3,6 +3,7 @@
 from tests.planted.bug import Bug
 
 DEADLINES = "pwf/store/deadlines.py"
+DECISION_TESTS = ("store/test_decisions.py",)
 DEADLINE_TESTS = ("store/test_deadlines.py", "actors/test_decision_timeout.py")
 
 DECISION_BUGS = (
@@ -40,10 +41,50 @@ DECISION_BUGS = (
     ),
     Bug(
         "decisions",
+        "an answer to another proposal is taken",
+        "pwf/store/decisions.py",
+        "if command.digest != digest:",
+        "if False:",
+        DECISION_TESTS,
+    ),
+    Bug(
+        "decisions",
+        "a step may decide",
+        "pwf/actors/operations/decisions.py",
+        'await services.people.check(asked.caller, "decide")',
+        "pass",
+        ("e2e/test_decisions.py",),
+    ),
+    Bug(
+        "decisions",
+        "a run that ends leaves its decision without a winner",
+        "pwf/store/moves.py",
+        "        closed_with_run(tx, run.run_id)",
+        "        pass",
+        DECISION_TESTS,
+    ),
+    Bug(
+        "decisions",
+        "a late answer leaves no trace",
+        "pwf/store/decisions.py",
+        "        _keep_refused(tx, command, done.refusal.message)",
+        "        pass",
+        DECISION_TESTS,
+    ),
+    Bug(
+        "decisions",
+        "the digest forgets the subject",
+        "pwf/protocol/decision_spec.py",
+        '"subject": subject,',
+        '"subject": None,',
+        DECISION_TESTS,
+    ),
+    Bug(
+        "decisions",
         "a default takes the place of the way out",
         DEADLINES,
-        "if default is None:",
-        "if False:",
+        "        if default is None:\n            tx.run(Q.expire, settle)",
+        "        if False:\n            tx.run(Q.expire, settle)",
         DEADLINE_TESTS,
     ),
 )

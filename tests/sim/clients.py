@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from pwf.protocol.decisions import DecisionList, DecisionView
 from pwf.protocol.frames import Request, Response
 from pwf.protocol.kinds import REQUESTS
 from pwf.protocol.operations import (
@@ -244,7 +245,9 @@ class SimClient:
         request = self._chance.choice(found.requests)
         go = CHOICES[0] if kind else self._chance.choice(CHOICES)
         value = {"go": go, "by": self.name}
-        if REQUESTS[request.kind].submitted:
+        if REQUESTS[request.kind].decided:
+            await self._decide(request.request_id, go)
+        elif REQUESTS[request.kind].submitted:
             await self.send(
                 self.request("request.submit", {"request_id": request.request_id, "value": value})
             )
@@ -252,6 +255,11 @@ class SimClient:
             await self.send(
                 self.request("request.answer", {"request_id": request.request_id, "answer": value})
             )
+
+    async def _decide(self, request_id: str, choice: str) -> None:
+        found = await self.read("decision.list", {"decision_id": request_id}, DecisionList)
+        if found is not None:
+            await self.send(self.request("decision.answer", decision_payload(found.decisions[0], choice)))
 
     async def _recover(self) -> None:
         """Say what is true: a person looks at the outside world once the processes are dead."""
@@ -311,3 +319,14 @@ class SimClient:
             if run.hold is not None and run.hold != "effect_ambiguous":
                 await self.send(self.request("run.resume", {}, run.run_id))
         return all(run.status in ("completed", "failed", "timed_out", "cancelled") for run in runs)
+
+
+def decision_payload(shown: DecisionView, choice: str) -> dict[str, Any]:
+    """A person's answer to what was shown. One of the two choices takes a text."""
+    text = "again" if choice == CHOICES[1] else None
+    return {
+        "decision_id": shown.request.request_id,
+        "choice": choice,
+        "text": text,
+        "digest": shown.digest,
+    }

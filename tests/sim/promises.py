@@ -22,6 +22,7 @@ EVENT_OF = {
     "run.cancel": ("cancelled",),
     "request.answer": ("step_finished",),
     "request.submit": ("step_finished", "submitted"),
+    "decision.answer": ("step_finished",),
     "effect.resolve": ("effect_resolved",),
 }
 ENDED = frozenset({"completed", "failed", "timed_out", "cancelled"})
@@ -72,6 +73,10 @@ class Promises:
         elif request.operation == "request.submit" and result["verdict"] == "accepted":
             payload = json.loads(bytes(request.payload))
             self._answers[result["run_id"], payload["request_id"]] = compact(payload["value"])
+        elif request.operation == "decision.answer":
+            payload = json.loads(bytes(request.payload))
+            chosen = {"choice": payload["choice"], "text": payload["text"]}
+            self._answers[result["run_id"], payload["decision_id"]] = compact(chosen)
         run_id = result.get("run_id")
         if outcome == "accepted" and response.revision is not None and run_id is not None:
             expected = request.expected_revision

@@ -7,13 +7,18 @@ most that can have passed. Where somebody set the clock meanwhile nothing is sai
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from typing import Any
 
+from pwf.protocol.frames import Request
 from tests.sim.model import RunModel
 from tests.sim.waits import LATE_MS_MAX, Moment
 
 NOBODY = "timeout"  # who has answered when nobody has
+_WINNERS = """SELECT a.request_id, a.provenance, a.choice, a.text, a.who, a.at_wall_ms, q.status, q.answered_by
+FROM answers a JOIN requests q USING (request_id) WHERE a.won = 1 AND q.run_id = ?"""
+_WINNER = "SELECT provenance, choice, digest FROM answers WHERE won = 1 AND request_id = ?"
 _BY = "SELECT answered_by FROM requests WHERE run_id = ? AND attempt = ?"
 
 
@@ -36,9 +41,11 @@ class Questions:
         self._auditor = auditor
         self._world = world
         self._open: dict[str, Open] = {}
+        self._won: dict[str, tuple[Any, ...]] = {}  # decision -> its winner, for ever
 
     def look(self, run: RunModel, attempts: list[tuple[Any, ...]]) -> None:
         """After a commit that changed the run."""
+        self._look_at_winners(run)
         known = self._open.get(run.run_id)
         if known is not None and (run.status != "waiting" or run.attempts != known.attempt):
             self._passes(known, going=False)
@@ -76,6 +83,23 @@ class Questions:
         elif status == "completed":
             late_ms = known.least_ms - known.open_ms
             self._auditor.check(late_ms < 0, f"{what} is not answered by {by} {late_ms} ms late")
+
+    def _look_at_winners(self, run: RunModel) -> None:
+        """One answer wins, and never changes; it is that of whoever has closed the request."""
+        check = self._auditor.check
+        for request_id, provenance, *facts, status, by in self._auditor.rows(_WINNERS, run.run_id):
+            winner = (provenance, *facts)
+            check(self._won.setdefault(request_id, winner) == winner, f"{request_id} stays {winner}")
+            closed = {"person": "settled", "timeout": "settled"}.get(provenance, "cancelled")
+            sound = status == closed and (by == NOBODY) == (provenance in ("timeout", "expired"))
+            check(sound, f"{request_id} was won by {winner}, and is {status} by {by}")
+
+    def accepted(self, request: Request) -> None:
+        """A person was told that their answer has won."""
+        payload = json.loads(bytes(request.payload))
+        for provenance, choice, digest in self._auditor.rows(_WINNER, payload["decision_id"]):
+            won = (provenance, choice, digest) == ("person", payload["choice"], payload["digest"])
+            self._auditor.check(won, f"{request} has won: {provenance} {choice}")
 
     def none_is_late(self) -> None:
         """While nothing fails, a question whose time is over is not still open (T4)."""

@@ -288,7 +288,8 @@ class SimRunner:
 
     async def _ask(self, kind: RequestKind) -> None:
         self._seq += 1
-        prompt = Value(json=msgspec.Raw(b'"go on?"'), size=8)
+        words = canonical(self._model.nodes[self._node].prompt(self._visit))
+        prompt = Value(json=msgspec.Raw(words), size=len(words))
         open_ms = self._model.nodes[self._node].open_ms
         await self._say(
             Ask(seq=self._seq, attempt=self._attempt, kind=kind, prompt=prompt, timeout_ms=open_ms)

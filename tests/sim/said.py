@@ -48,6 +48,10 @@ class Said:
         elif request.operation == "request.submit":
             payload = json.loads(bytes(request.payload))
             self._answers.setdefault(payload["request_id"], set()).add(compact(payload["value"]))
+        elif request.operation == "decision.answer":
+            payload = json.loads(bytes(request.payload))
+            chosen = {"choice": payload["choice"], "text": payload["text"]}
+            self._answers.setdefault(payload["decision_id"], set()).add(compact(chosen))
         elif request.operation == "effect.resolve":
             payload = json.loads(bytes(request.payload))
             self._words.setdefault(request.run_id or "", set()).add(compact(payload["output"]))

@@ -8,6 +8,7 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass, field
 
+from pwf.protocol.decision_spec import ChoiceSpec, DecisionSpec, TextSpec
 from pwf.protocol.graph import (
     Case,
     EffectSpec,
@@ -26,6 +27,13 @@ PURE = tuple(kind for kind in DRAWN if KINDS[kind].pure)
 PURE_SHARE = 0.2  # of the workflows have pure nodes only, which runners pipeline
 PARTS_SHARE = 0.35  # of the nodes with an effect make several in mid-step
 CHOICES = ("on", "back")
+DECISION = DecisionSpec(
+    audience="sim",
+    choices=(
+        ChoiceSpec(id=CHOICES[0], label="Go on"),
+        ChoiceSpec(id=CHOICES[1], label="Go back", text=TextSpec(label="Why?")),
+    ),
+)
 NO_WAY = object()
 LARGE = "x" * 6_000  # more than stands in a row
 
@@ -53,7 +61,7 @@ class NodeModel:
     backoff_ms: int = 0
     timeout_ms: int | None = None
     open_ms: int | None = None  # of its question
-    default: dict[str, str] | None = None  # the answer when none comes in time
+    default: dict[str, str | None] | None = None  # the answer when none comes in time
     validates: bool = False
     ways: dict[str, str | dict[str, str]] = field(default_factory=dict)
 
@@ -62,8 +70,19 @@ class NodeModel:
         way = self.ways.get(outcome)
         if not isinstance(way, dict):
             return way
-        choice = output.get("go") if isinstance(output, dict) else None
+        choice = output.get(self.field) if isinstance(output, dict) else None
         return way.get(choice, NO_WAY) if isinstance(choice, str) else NO_WAY
+
+    @property
+    def field(self) -> str:
+        """What a switch on its output reads."""
+        return "choice" if KINDS[self.kind].chooses else "go"
+
+    def prompt(self, visit: int) -> object:
+        """What its question shows."""
+        if not KINDS[self.kind].chooses:
+            return "go on?"
+        return {"title": self.id, "summary": f"go on, {visit}?", "blocks": []}
 
     def spec(self) -> NodeSpec:
         """The node as pwf knows it."""
@@ -71,7 +90,7 @@ class NodeModel:
         if self.effect is not None:
             effect = EffectSpec(mode=self.effect, type="sim", observable=self.observable)
         retry = RetrySpec(times=self.retries, backoff_ms=self.backoff_ms) if self.retries else None
-        ways = tuple(_way(outcome, target) for outcome, target in self.ways.items())
+        ways = tuple(_way(outcome, self.field, target) for outcome, target in self.ways.items())
         return NodeSpec(
             id=self.id,
             kind=self.kind,
@@ -82,15 +101,16 @@ class NodeModel:
             open_ms=self.open_ms,
             default=None if self.default is None else canonical(self.default).decode(),
             validates=self.validates,
+            decision=DECISION if KINDS[self.kind].chooses else None,
             ways=ways,
         )
 
 
-def _way(outcome: str, target: str | dict[str, str]) -> Way:
+def _way(outcome: str, field: str, target: str | dict[str, str]) -> Way:
     if isinstance(target, str):
         return Way(outcome=outcome, target=target)
     cases = tuple(Case(value=value, target=node) for value, node in target.items())
-    return Way(outcome=outcome, on="go", cases=cases)
+    return Way(outcome=outcome, on=field, cases=cases)
 
 
 @dataclass
@@ -166,7 +186,9 @@ def _draw_node(
     if KINDS[node.kind].has_deadline and chance.random() < 0.6:
         node.open_ms = chance.choice([500, 5_000, 20_000])
         if chance.random() < 0.5:
-            node.default = {"go": chance.choice(CHOICES)}
+            node.default = {node.field: CHOICES[0] if KINDS[kind].chooses else chance.choice(CHOICES)}
+            if KINDS[kind].chooses:
+                node.default["text"] = None
     if after:
         onward = chance.choice(after[:2])
         looping = chance.random() < 0.25

@@ -33,12 +33,14 @@ from tests.sim.machine import Machine, Process
 from tests.sim.managers import Managers
 from tests.sim.mix import Mix, draw_mix
 from tests.sim.outside import Outside
+from tests.sim.people import SimPerson
 from tests.sim.reached import Reached
 from tests.sim.virtual_time import VirtualTime, sleep
 from tests.sim.watcher import Watcher
 from tests.sim.workload import draw_workflow
 
 AGENTS = 2  # that submit for the same requests
+PEOPLE = 2  # who decide the same decisions
 CALM_S_MAX = 3_600.0
 ANSWERS_S_MAX = 600.0  # after the faults
 TIDY_S = 5.0
@@ -267,6 +269,8 @@ class World:
                 clients.start_soon(self.managers.run)
             for number in range(AGENTS):
                 clients.start_soon(SimAgent(self, f"a{number}").run)
+            for number in range(PEOPLE):
+                clients.start_soon(SimPerson(self, f"p{number}").run)
             await sleep(self.mix.fault_s)
             self.note("calm")
             self.calm = True

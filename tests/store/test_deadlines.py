@@ -155,6 +155,17 @@ def test_the_clock_stands_still_while_the_run_is_paused(world):
     assert world.do(time_out) is not None
 
 
+def test_a_pause_that_comes_after_the_deadline_lets_nobody_win(world):
+    run_id = ask(world)
+    world.clock.forward(HOUR)
+    world.pause(run_id)
+    with pytest.raises(Conflict, match="the time to answer"):
+        world.answer(run_id, "revise")
+    world.resume(run_id)
+    world.do(time_out)
+    assert world.view(run_id).request.answered_by == "timeout"
+
+
 def test_a_pause_across_a_reboot_keeps_what_is_left(world):
     run_id = ask(world)
     world.reboot(away_ms=1_000)

@@ -143,6 +143,11 @@ def test_a_column_that_does_not_decode_is_named_with_its_row_and_run(world, tabl
         " 'manual', 'applied', 1, x'31', 2212294583, 'f', x'31', 2212294583, 1, 1 FROM runs WHERE run_id = :run",
         {"run": run_id},
     )
+    world.sql(
+        "INSERT INTO decisions SELECT request_id, 't', 'a', x'31', 2212294583, x'5b5d', NULL, :digest, NULL"
+        " FROM requests WHERE run_id = :run",
+        {"run": run_id, "digest": "d" * 64},
+    )
     harm(world, f"UPDATE {table} SET {column} = x'7b22ff'")
     violations = [violation for violation in found(world) if violation.rule == "row_damaged"]
     named = {(violation.run_id, violation.fix) for violation in violations}

@@ -8,6 +8,7 @@ from pwf.store.kinds import KINDS
 from pwf.store.queries import load_queries
 from pwf.store.run_rules import RUN_RULES
 from pwf.store.verify import FURTHER, RULES, cheap_violations, verify
+from tests.store import test_decisions
 from tests.store.test_control import (
     ambiguous,
     no_progress,
@@ -38,6 +39,16 @@ def answered(world):
     runner.leave()
     world.answer(runner.run_id, 1)
     return runner.run_id
+
+
+def asked_to_decide(world):
+    return test_decisions.ask(world)
+
+
+def decided(world):
+    run_id = test_decisions.ask(world)
+    test_decisions.decided(world, run_id, "ship")
+    return run_id
 
 
 def paused_question(world):
@@ -129,6 +140,14 @@ PLANTED = [
     ("answer_lost", answered, "UPDATE requests SET attempt = 9 WHERE run_id = :run"),
     ("answer_lost", answered, f"UPDATE attempts SET status = 'failed' WHERE run_no = {NO}"),
     ("request_stray", waiting, "UPDATE requests SET attempt = 2 WHERE run_id = :run"),
+    ("decision_unwon", decided, "DELETE FROM answers"),
+    (
+        "decision_unwon",
+        asked_to_decide,
+        "INSERT INTO answers SELECT request_id, 1, 'person', 'a', 't', NULL, 'ship', NULL, 1, NULL, 1"
+        " FROM requests WHERE run_id = :run",
+    ),
+    ("decision_misled", decided, "UPDATE answers SET choice = 'revise'"),
     ("clock_misplaced", waiting, "UPDATE requests SET left_ms = 5 WHERE run_id = :run"),
     (
         "clock_misplaced",

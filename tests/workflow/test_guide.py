@@ -1,4 +1,4 @@
-"""Every example of docs/authoring.md and docs/effects.md is executed, and does what the page says."""
+"""Every example of docs/authoring.md, effects.md and decisions.md is executed, and does what the page says."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def examples(page: Path) -> list[Example]:
     return found
 
 
-EXAMPLES = [*examples(GUIDE), *examples(DOCS / "effects.md")]
+EXAMPLES = [*examples(GUIDE), *examples(DOCS / "effects.md"), *examples(DOCS / "decisions.md")]
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.place)

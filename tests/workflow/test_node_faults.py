@@ -201,6 +201,96 @@ CASES: dict[str, tuple[str, int, list[str], list[str]]] = {
         ["'ask'", "leads nowhere", "'c'"],
         ["what an answer could be"],
     ),
+    "a decision without a timeout": (
+        "@flow.decision(audience='ops', choices=[Choice('a', 'A')])\ndef ask(ctx): ...",
+        5,
+        ["'ask'", "how long it is open"],
+        ["timeout=hours(1)", "timeout=None"],
+    ),
+    "a decision without an audience": (
+        "@flow.decision(audience='', choices=[Choice('a', 'A')], timeout=None)\ndef ask(ctx): ...",
+        5,
+        ["'ask'", "audience=''"],
+        ['audience="operator"'],
+    ),
+    "a decision without choices": (
+        "@flow.decision(audience='ops', choices=[], timeout=None)\ndef ask(ctx): ...",
+        5,
+        ["'ask'", "no list of choices"],
+        ["Choice("],
+    ),
+    "a choice that is none": (
+        "@flow.decision(audience='ops', choices=['ship'], timeout=None)\ndef ask(ctx): ...",
+        5,
+        ["'ship' among its choices"],
+        ["Choice("],
+    ),
+    "a choice twice": (
+        "@flow.decision(audience='ops', choices=[Choice('a', 'A'), Choice('a', 'B')], timeout=None)\n"
+        "def ask(ctx): ...",
+        5,
+        ["'ask'", "'a' twice"],
+        ["remove one"],
+    ),
+    "a choice with an id that can not be typed": (
+        "@flow.decision(audience='ops', choices=[Choice('ship it', 'A')], timeout=None)\ndef ask(ctx): ...",
+        5,
+        ["'ship it'"],
+        ["letters"],
+    ),
+    "a label of two lines": (
+        "@flow.decision(audience='ops', choices=[Choice('a', 'A\\nB')], timeout=None)\ndef ask(ctx): ...",
+        5,
+        ["choice 'a'", "label"],
+        ["one line"],
+    ),
+    "a default that is no choice": (
+        "@flow.decision(audience='ops', choices=[Choice('a', 'A')], timeout=hours(1), default='b')\n"
+        "def ask(ctx): ...",
+        5,
+        ["'ask'", "no choice 'b'"],
+        ["name a choice"],
+    ),
+    "a default that needs a text": (
+        "from pwf import Text\n"
+        "@flow.decision(audience='ops', choices=[Choice('a', 'A', text=Text('Why?'))], timeout=hours(1),"
+        " default='a')\ndef ask(ctx): ...",
+        6,
+        ["'ask'", "needs a text"],
+        ["needs no text"],
+    ),
+    "a text with a bound that is none": (
+        "from pwf import Text\n"
+        "@flow.decision(audience='ops', choices=[Choice('a', 'A', text=Text('Why?', max_chars=0))], timeout=None)\n"
+        "def ask(ctx): ...",
+        6,
+        ["at most 0 characters"],
+        ["from 1 to 4,000"],
+    ),
+    "a decision that is open for a time, and nothing follows": (
+        "@flow.decision(audience='ops', choices=[Choice('a', 'A')], timeout=hours(1))\ndef ask(ctx): ...",
+        5,
+        ["nothing says what follows"],
+        ["default="],
+    ),
+    "a choice without a way": (
+        "@flow.decision(audience='ops', choices=[Choice('a', 'A'), Choice('b', 'B')], timeout=None)\n"
+        "def ask(ctx): ...\n"
+        "@flow.compute\ndef end(ctx): ...\n"
+        "flow.graph(ask.switch(a=end))",
+        9,
+        ["'choice' of 'ask'", "no case for 'b'"],
+        ["b=node"],
+    ),
+    "a way for no choice": (
+        "@flow.decision(audience='ops', choices=[Choice('a', 'A')], timeout=None)\n"
+        "def ask(ctx): ...\n"
+        "@flow.compute\ndef end(ctx): ...\n"
+        "flow.graph(ask.switch(a=end, b=end))",
+        9,
+        ["'choice' of 'ask'", "a case for 'b', which never comes"],
+        ["'a'"],
+    ),
     "a checkpoint with retry": (
         "@flow.checkpoint(retry=Retry(2))\ndef ask(ctx): ...",
         5,

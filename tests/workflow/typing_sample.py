@@ -4,7 +4,22 @@ from typing import Literal, TypedDict, assert_type
 
 import msgspec
 
-from pwf import Context, Node, Retry, ShellResult, Waited, Workflow, idempotent, minutes, seconds
+from pwf import (
+    Choice,
+    Chosen,
+    Context,
+    Node,
+    Presentation,
+    Retry,
+    Section,
+    ShellResult,
+    Text,
+    Waited,
+    Workflow,
+    idempotent,
+    minutes,
+    seconds,
+)
 
 
 class Input(msgspec.Struct):
@@ -67,6 +82,14 @@ def judge(ctx: Context[Input]) -> str:
 @flow.choose("ship", "fix", timeout=minutes(5))
 async def pick(ctx: Context[Input]) -> str:
     return "Ship it?"
+
+
+@flow.decision(audience="operator", choices=[Choice("a", "A", text=Text("Why?"))], timeout=None)
+def approve(ctx: Context[Input]) -> Presentation:
+    return ctx.present("Ship?", Section("Why"), "words", fields={"n": 1}, subject={"commit": "abc"})
+
+
+assert_type(approve, Node[Chosen])
 
 
 @flow.compute(returns=Review)

@@ -65,9 +65,10 @@ class Timer:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """The run waits for an answer. `prompt` is canonical JSON."""
+    """The run waits for an answer. `prompt` is canonical JSON; so is `subject`, of a decision."""
 
     prompt: bytes
+    subject: bytes | None = None
 
 
 End = Ended | Timer | Question

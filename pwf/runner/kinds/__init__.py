@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 
 from pwf.protocol.kinds import NodeKind
 from pwf.runner.base.steps import End, Step
-from pwf.runner.kinds import action, agent, checkpoint, compute, shell, wait
+from pwf.runner.kinds import action, agent, checkpoint, compute, decision, shell, wait
 
 RUN: Mapping[NodeKind, Callable[[Step], End]] = {
     compute.KIND: compute.run,
@@ -17,5 +17,6 @@ RUN: Mapping[NodeKind, Callable[[Step], End]] = {
     shell.KIND: shell.run,
     wait.KIND: wait.run,
     checkpoint.KIND: checkpoint.run,
+    decision.KIND: decision.run,
     agent.KIND: agent.run,
 }

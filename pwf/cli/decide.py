@@ -1,0 +1,184 @@
+"""`pwf decisions` and `pwf decide`: what runs ask people to decide, and a person's answer."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import TYPE_CHECKING
+
+from pwf.cli import exits
+from pwf.cli.commands import Commands, client, page_limit, say_where_a_list_ends
+from pwf.cli.out import Out, UsageError, print_error
+from pwf.errors import PwfError, Rejected
+from pwf.present import form, text
+
+if TYPE_CHECKING:
+    from pwf.client.core import CallReply
+    from pwf.client.sync import SyncClient
+    from pwf.protocol.decisions import DecisionView
+
+EXAMPLE = """pwf decide                                # lists what is open
+pwf decide q7f                            # shows it, and asks
+pwf decide q7f ship
+pwf decide run:@last fix --text 'the tests hang'
+pwf decide q7f fix --text - < notes.txt"""
+
+
+def add(commands: Commands) -> None:
+    parser = commands.add(
+        "decisions",
+        decisions,
+        "list open decisions, oldest first",
+        example="pwf decisions\npwf decisions --all",
+    )
+    parser.add_argument("--all", action="store_true", help="those that were decided or closed, too")
+    parser.add_argument("--limit", metavar="N", type=page_limit, default=100, help="at most so many (100)")
+    parser = commands.add(
+        "decide",
+        decide,
+        "decide what a run asks",
+        example=EXAMPLE,
+        more="DECISION is an id, a unique prefix of one, @last for what was asked last, or run:RUN for what a run\n"
+        "asks. Only a person may decide: it is refused to a process of a run. The first answer counts; whoever comes\n"
+        "later is told what was decided, and by whom.",
+    )
+    parser.add_argument("decision_id", metavar="DECISION", nargs="?", help="what is to be decided")
+    parser.add_argument("choice", metavar="CHOICE", nargs="?", help="one of its choices")
+    parser.add_argument("--text", metavar="TEXT", help="what the choice asks for; - reads it from stdin")
+    parser.add_argument(
+        "--digest", metavar="DIGEST", help="only if it still proposes what had this digest (--json shows it)"
+    )
+
+
+def decisions(options: argparse.Namespace, out: Out) -> int:
+    from pwf.protocol.decisions import DecisionListPayload
+
+    payload = DecisionListPayload(limit=options.limit)
+    if options.all:
+        payload = DecisionListPayload(statuses=("pending", "settled", "cancelled"), limit=options.limit)
+    with client() as daemon:
+        listed = daemon.call("decision.list", payload)
+    if out.as_json:
+        out.emit(listed)
+        return exits.OK
+    if not listed.decisions:
+        out.note("no decisions" if options.all else "no open decisions")
+        return exits.OK
+    _table(listed.decisions, out)
+    say_where_a_list_ends(len(listed.decisions), options.limit, out)
+    pending = next((one for one in listed.decisions if one.request.status == "pending"), None)
+    if pending is not None:
+        out.note(f"for the first, type:  pwf decide {text.line(pending.request.request_id)}")
+    return exits.OK
+
+
+def _table(found: tuple[DecisionView, ...], out: Out) -> None:
+    from pwf.present.decision import winner_line
+
+    now_ms = out.now_ms()
+    rows = []
+    for one in found:
+        request = one.request
+        rows.append(
+            [
+                text.line(request.request_id, 24),
+                text.line(request.run_id, 24),
+                f"{text.line(request.workflow, 24)}.{text.line(request.node, 24)}",
+                text.line(one.audience, 24),
+                text.age(request.created_ms, now_ms),
+                form.waits(request, now_ms) if one.winner is None else winner_line(one.winner, now_ms),
+                text.line(" | ".join(choice.id for choice in one.choices), 40),
+                form.asked(request, 120),
+            ]
+        )
+    out.table(["DECISION", "RUN", "NODE", "FOR", "AGE", "WAITS", "CHOICES", "PROPOSAL"], rows)
+
+
+def decide(options: argparse.Namespace, out: Out) -> int:
+    if options.decision_id is None:
+        options.all, options.limit = False, 100
+        return decisions(options, out)
+    with client() as daemon:
+        view = find_decision(daemon, options.decision_id)
+        if options.choice is None:
+            return _ask(daemon, view, out)
+        words = sys.stdin.read().strip() if options.text == "-" else options.text
+        reply = daemon.decide(view, options.choice, words, digest=options.digest)
+    _say(reply, out)
+    return exits.OK
+
+
+def find_decision(daemon: SyncClient, ref: str) -> DecisionView:
+    """The one that is meant."""
+    from pwf.protocol.decisions import DecisionListPayload, DecisionView
+
+    found = daemon.call("decision.list", DecisionListPayload(decision_id=ref)).decisions[0]
+    assert isinstance(found, DecisionView)
+    return found
+
+
+def show_decision(daemon: SyncClient, view: DecisionView, out: Out) -> None:
+    """The whole proposal, what has changed, and what there is to choose."""
+    from pwf.present.decision import decision_lines
+    from pwf.protocol.decision_spec import shown_of
+
+    run_id = view.request.run_id
+    shown = shown_of(daemon.read_value(run_id, view.request.prompt))
+    earlier = None
+    if view.earlier is not None:
+        earlier = shown_of(daemon.read_value(run_id, view.earlier.presentation))
+    for line, style in decision_lines(view, shown, earlier, out.now_ms()):
+        out.print(out.paint(line, style))
+
+
+def typed_choice(typed: str, view: DecisionView) -> tuple[str, str | None]:
+    """What was typed: the id of a choice, and what follows it as its text."""
+    choice, _, words = typed.strip().partition(" ")
+    return choice.rstrip(":"), words.strip() or None
+
+
+def _ask(daemon: SyncClient, view: DecisionView, out: Out) -> int:
+    """Without a choice: what is proposed; where somebody can type, the choice is read here."""
+    from pwf.cli.patience import is_at_terminal
+
+    if out.as_json:
+        out.emit(view)
+        return exits.OK
+    show_decision(daemon, view, out)
+    decision_id = text.line(view.request.request_id)
+    if view.request.status != "pending":
+        raise Rejected(f"decision {decision_id} is closed", hint=f"pwf show {view.request.run_id}")
+    if not (out.is_terminal and is_at_terminal()):
+        raise UsageError("no choice was given", hint=f"pwf decide {decision_id} {view.choices[0].id}")
+    while typed := _line():
+        try:
+            reply = daemon.decide(view, *typed_choice(typed, view))
+        except PwfError as error:
+            if exits.of_error(error.code) != exits.USAGE:
+                raise
+            print_error(error, as_json=False)
+            continue
+        _say(reply, out)
+        return exits.OK
+    out.print(f"left open; decide it with:  pwf decide {decision_id}")
+    return exits.NEEDS_PERSON
+
+
+def _line() -> str:
+    """What was typed; nothing at the end of input."""
+    try:
+        return input("choice> ").strip()
+    except EOFError:
+        return ""
+
+
+def _say(reply: CallReply, out: Out) -> None:
+    import msgspec
+
+    decided = reply.result
+    if out.as_json:
+        out.emit({**msgspec.to_builtins(decided), "adopted": reply.outcome == "adopted"})
+        return
+    already = "already decided so" if reply.outcome == "adopted" else "decided"
+    run = f"run {text.line(decided.run_id)}  {out.status(decided.status)}"
+    out.print(f"{already}  {text.line(decided.decision_id)}  {text.line(decided.choice)}  {run}")

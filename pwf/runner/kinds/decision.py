@@ -1,0 +1,29 @@
+"""Decision nodes: the function makes what a person is shown; the run is parked until a person decides."""
+
+from __future__ import annotations
+
+import msgspec
+
+from pwf.errors import PwfError
+from pwf.protocol.kinds import NodeKind
+from pwf.runner.base.steps import Ended, Question, Step, StepRaised, StepTimedOut, call, failed, timed_out
+from pwf.values import canonical
+from pwf.workflow.decisions import presented
+
+KIND: NodeKind = "decision"
+
+
+def run(step: Step) -> Ended | Question:
+    """Ask the function for the presentation."""
+    try:
+        found = presented(call(step, step.node.fn, step.node.is_async), step.node.id)
+        prompt = canonical(
+            msgspec.to_builtins(found.shown), what=f"the presentation of node {step.node.id!r}"
+        )
+    except StepRaised as raised:
+        return failed(step, raised.error)
+    except StepTimedOut as late:
+        return timed_out(step, late)
+    except PwfError as error:
+        return failed(step, error)
+    return Question(prompt, found.subject)

@@ -1,0 +1,56 @@
+"""Simulated people who decide: also twice, too late, differently from each other, and of a proposal that is over."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pwf.protocol.decisions import DecisionList, DecisionView
+from pwf.protocol.frames import Request, Response
+from tests.sim.clients import SimClient, decision_payload
+from tests.sim.virtual_time import sleep
+from tests.sim.workload import CHOICES
+
+PAUSE_S = 3.0
+
+
+class SimPerson:
+    """One person. Remembers proposals, to answer an old one; and answers, to give one again or another in its place."""
+
+    def __init__(self, world: Any, name: str) -> None:
+        self._world = world
+        self._client = SimClient(world, name)
+        self._chance = world.stream(f"person:{name}")
+        self._seen: list[DecisionView] = []
+        self._sent: list[Request] = []
+
+    async def run(self) -> None:
+        """Act at random until faults are over."""
+        while not self._world.calm:
+            await sleep(self._chance.random() * PAUSE_S)
+            if self._sent and self._chance.random() < 0.2:
+                request = self._chance.choice(self._sent)
+                self._judge(request, await self._client.send(request))
+                continue
+            found = await self._client.read("decision.list", {"limit": 20}, DecisionList)
+            if found is not None:
+                self._seen += found.decisions
+            if self._seen:
+                await self._decide()
+
+    async def _decide(self) -> None:
+        shown = self._seen[-1] if self._chance.random() < 0.7 else self._chance.choice(self._seen)
+        meant = shown if self._chance.random() < 0.8 else self._chance.choice(self._seen)
+        payload = decision_payload(shown, self._chance.choice(CHOICES))
+        payload["decision_id"] = meant.request.request_id  # sometimes of another one than was looked at
+        request = self._client.request("decision.answer", payload)
+        self._sent.append(request)
+        response = await self._client.send(request)
+        self._judge(request, response)
+        taken = response is not None and response.outcome in ("accepted", "adopted")
+        fine = not taken or shown.digest == meant.digest or response.outcome == "adopted"  # type: ignore[union-attr]
+        self._world.auditor.check(fine, f"an answer to another proposal is not taken: {request} {response}")
+
+    def _judge(self, request: Request, response: Response | None) -> None:
+        """What is taken has won, and is what its node goes on with."""
+        if response is not None and response.outcome == "accepted":
+            self._world.auditor.questions.accepted(request)
