@@ -18,7 +18,6 @@ PUBLIC = [
     "Context",
     "Diff",
     "EffectUnknown",
-    "EffectUnsettled",
     "Fields",
     "GraphError",
     "Node",
