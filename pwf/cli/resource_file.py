@@ -21,7 +21,8 @@ EXAMPLE = """[[resource]]
 manager = "git-mirror"
 key = "website"
 [resource.spec]
-upstream = "/srv/git/website.git\""""
+upstream = "/srv/website.git"
+mirror = "/backup/website.git\""""
 
 
 class Wanted(NamedTuple):

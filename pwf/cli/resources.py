@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from pwf.client.sync import SyncClient
     from pwf.protocol.resources import ApplyPayload, ResourceRef, ResourceSummary, ResourceWaited
 
-APPLY_EXAMPLE = """pwf resource apply git-mirror website --spec '{"upstream": "/srv/git/website.git"}'
-pwf resource apply git-mirror website --set upstream=/srv/git/website.git --wait
+APPLY_EXAMPLE = """pwf resource apply note greeting --spec '{"path": "/tmp/hello.txt", "text": "Hello"}'
+pwf resource apply git-mirror website --set upstream=/srv/website.git --set mirror=/backup/website.git --wait
 pwf resource apply -f resources.toml --dry-run"""
 
 
@@ -30,7 +30,7 @@ def add(commands: Commands) -> None:
     group = commands.group(
         "resource",
         "keep things as you want them, by resource managers",
-        example="pwf resource apply git-mirror website --set upstream=/srv/git/website.git\npwf resource ls",
+        example="pwf managers\npwf resource apply note greeting --set path=/tmp/hello.txt --wait\npwf resource ls",
     )
     _add_apply(group)
     resource_look.add_looks(group)
@@ -94,7 +94,11 @@ def _add_apply(group: Commands) -> None:
     parser.add_argument("-f", "--file", metavar="FILE", help="a file of resources; - for stdin")
     parser.add_argument("--dry-run", action="store_true", help="only say what would change")
     parser.add_argument(
-        "--version", dest="expected", metavar="N", type=int, help="only if it is still at this version (get)"
+        "--version",
+        dest="expected",
+        metavar="N",
+        type=int,
+        help="only if its resource_version is still this (pwf resource get)",
     )
     _add_wait(parser, "until it is settled")
 

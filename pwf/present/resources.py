@@ -50,8 +50,10 @@ def row(one: ResourceSummary, now_ms: int) -> list[str]:
 
 def note(one: ResourceSummary, now_ms: int) -> str:
     """What is worth knowing beside the state, in one line."""
+    if one.gone_ms is not None:
+        return f"gone {text.ago(one.gone_ms, now_ms)}; its history: pwf resource events {text.line(one.uid)}"
     said: list[str] = []
-    if one.deleting_ms is not None and one.gone_ms is None:
+    if one.deleting_ms is not None:
         said.append(f"being deleted since {text.ago(one.deleting_ms, now_ms)}")
     if one.hold_detail:
         said.append(text.line(one.hold_detail, 120))

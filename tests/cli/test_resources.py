@@ -310,6 +310,13 @@ def test_ls_lists_resources_with_what_matters(pwf: Pwf, script: Script) -> None:
     assert second.split()[:4] == ["disk", "b", "held", "False"]
 
 
+def test_one_that_is_gone_says_how_to_see_its_history(pwf: Pwf, script: Script) -> None:
+    gone = summary(state="gone", deleting_ms=samples.NOW, gone_ms=samples.NOW)
+    script.answers["resource.list"] = wire.ResourceList(resources=(gone,))
+
+    assert "its history: pwf resource events u1" in pwf("resource", "ls", "--state", "gone").out
+
+
 @pytest.mark.parametrize(
     ("words", "wanted"),
     [
