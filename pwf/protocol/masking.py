@@ -58,12 +58,9 @@ class Masks:
     def piece(self, held: bytes, data: bytes) -> tuple[bytes, bytes]:
         """The next bytes of a stream: what can be kept by now, and what is to be held, for it may begin one of them."""
         whole = self.data(held + data)
-        longest = max(map(len, self._bytes), default=1) - 1
-        for size in range(min(longest, len(whole)), 0, -1):
-            end = whole[-size:]
-            if any(one.startswith(end) for one in self._bytes):
-                return whole[:-size], end
-        return whole, b""
+        held_bytes = max((_begun(whole, one) for one in self._bytes), default=0)
+        cut = len(whole) - held_bytes
+        return whole[:cut], whole[cut:]
 
     def _value(self, value: Any) -> Any:
         if isinstance(value, str):
@@ -73,3 +70,13 @@ class Masks:
         if isinstance(value, dict):
             return {self.text(name): self._value(one) for name, one in value.items()}
         return value
+
+
+def _begun(data: bytes, value: bytes) -> int:
+    """How many of the last bytes of `data` may be the first ones of the value, which it does not have whole."""
+    at = max(0, len(data) - len(value) + 1)
+    while (at := data.find(value[:1], at)) >= 0:
+        if value.startswith(data[at:]):
+            return len(data) - at
+        at += 1
+    return 0
