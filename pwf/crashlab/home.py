@@ -26,6 +26,7 @@ from pwf.protocol.views import Violation
 DIES_S_MAX = 10.0
 LEAVES_S_MAX = 10.0
 #: Settings that a lab takes over from the user's own configuration.
+SECRETS = "secrets"  # the folder of those of which the configuration says nothing (`pwf.secrets`)
 TAKEN_OVER = (
     "interpreter",
     "trusted_folders",
@@ -52,6 +53,8 @@ class ScratchHome:
         (self.places.home / "workflows").symlink_to(
             workflows
         )  # the user's: they belong to no project here either
+        if (workflows.parent / SECRETS).is_dir():
+            (self.places.home / SECRETS).symlink_to(workflows.parent / SECRETS)
         self.places.config.write_text(_toml(config, runners), encoding="utf-8")
         self.client = SyncClient(self.places, autostart=True)
         self.home_id = ""
@@ -134,5 +137,13 @@ def _toml(config: Config, runners: int) -> str:
     for name in TAKEN_OVER:
         value: Any = getattr(config, name)
         if value != getattr(Config(), name):
-            lines.append(f"{name} = {json.dumps(list(value) if isinstance(value, tuple) else value)}")
+            lines.append(_line(name, value))
+    for name, source in config.secrets.items():  # a step needs the same ones
+        given = {one: getattr(source, one) for one in source.__struct_fields__}
+        lines += [f"[secrets.{json.dumps(name)}]"]
+        lines += [_line(one, value) for one, value in given.items() if value is not None]
     return "\n".join(lines) + "\n"
+
+
+def _line(name: str, value: Any) -> str:
+    return f"{name} = {json.dumps(list(value) if isinstance(value, tuple) else value)}"

@@ -13,9 +13,11 @@ import pytest
 
 from pwf.cli import exits
 from pwf.cli.main import main
+from pwf.config import parse_config
 from pwf.crashlab.drive import with_scratch
 from pwf.crashlab.experiments import Path as LabPath
 from pwf.crashlab.experiments import Seen, Traced, crashes, paths
+from pwf.crashlab.home import _toml
 from pwf.crashlab.observe import LabRun
 from pwf.crashlab.report import Findings
 from pwf.protocol.crashlab import LAB_VARIABLE, PART_PHASES, LabFolder, LabPlan, encode_plan
@@ -424,3 +426,12 @@ def test_ready_made_effects_pass_with_real_effects(lab: Lab) -> None:
     found = lab(READY_MADE, "--effects", "real", "--input", '"{scratch}"', "--crashes", "16")
     told = {code: one for (code, _), one in found.findings.items() if code != "outside_differs"}
     assert not told, "a commit has its time in it, so that what is outside differs; nothing else does"
+
+
+def test_the_scratch_home_finds_the_secrets_that_the_users_home_finds() -> None:
+    text = (
+        b'[secrets.A]\nfile = "~/a b"\n[secrets."B.1"]\ncommand = ["pass", "show \\"x\\""]\n'
+        b'[secrets.C]\nkeyring = "k"\n[secrets.D]\nenvironment = "E"\n'
+    )
+    config = parse_config(text, "c")
+    assert parse_config(_toml(config, 2).encode(), "scratch").secrets == config.secrets
