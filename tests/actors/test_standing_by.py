@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 import trio
 
 from pwf.actors.processes.runner_pool import RUNNERS_MAX, WAITING_SHARE
+from pwf.actors.processes.runner_process import RunnerProcess
+from pwf.actors.processes.standing_by import StandingBy
 from pwf.actors.processes.template import Template
 from tests.actors.pool_world import Project, running_pool, the_template, until_dead, waiting_runners
 
@@ -95,3 +98,24 @@ async def test_of_several_that_can_not_all_be_forked_those_that_were_are_used(
         with trio.fail_after(5):
             while len(os.listdir("/proc/self/fd")) > before:  # noqa: ASYNC110 - the last ones are let go of a little later
                 await trio.sleep(0.01)
+
+
+class Waiting:
+    """A process that waits, until somebody ends it."""
+
+    has_exited = discarded = False
+
+    def discard(self) -> None:
+        self.discarded = True
+
+
+async def test_once_closed_none_stands_by_neither_a_new_one_nor_one_whose_run_is_over() -> None:
+    standing_by = StandingBy(SimpleNamespace(is_current=True))
+    before, new, back = Waiting(), Waiting(), Waiting()
+    standing_by.put(cast(RunnerProcess, before))
+    assert not before.discarded
+    standing_by.close()
+    standing_by.put(cast(RunnerProcess, new))
+    standing_by.take_back(cast(RunnerProcess, back))
+    assert [one.discarded for one in (before, new, back)] == [True] * 3
+    assert standing_by.reserve() is None

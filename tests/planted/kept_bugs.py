@@ -134,6 +134,6 @@ KEPT_BUGS = (
         "pwf/actors/processes/standing_by.py",
         "        if self._is_closed:\n            process.discard()\n",
         "        if False:\n            process.discard()\n",
-        ("actors/test_runner_pool_kept.py",),
+        ("actors/test_standing_by.py",),
     ),
 )
