@@ -57,6 +57,10 @@ def _print(found: DaemonStatus, out: Out) -> None:
         facts["requests"] = f"{found.requests_open} open, the oldest for {oldest} (pwf requests)"
     if found.effects_ambiguous:
         facts["effects"] = f"{found.effects_ambiguous} ambiguous (pwf effects --ambiguous)"
+    if found.resources:
+        work = f"{found.reconciles_live} being reconciled, {found.reconciles_queued} due"
+        back = f", {found.resources_kept_back} paused or held" if found.resources_kept_back else ""
+        facts["resources"] = f"{found.resources}: {work}{back} (pwf resource ls)"
     facts["store"] = f"{text.size(found.store_bytes)}, log {text.size(found.wal_bytes)}"
     runners_bytes = sum(runner.memory_bytes for runner in found.live)
     facts["memory"] = f"{text.size(found.memory_bytes)}, runners {text.size(runners_bytes)}"

@@ -79,6 +79,10 @@ class DaemonStatus(_Body, frozen=True, kw_only=True, forbid_unknown_fields=True)
     requests_open: int
     request_oldest_ms: int | None = None
     effects_ambiguous: int = 0
+    resources: int = 0  # that are not gone
+    reconciles_queued: int = 0  # due now
+    reconciles_live: int = 0
+    resources_kept_back: int = 0  # paused or held
     runners: int = 0
     capacity: int = 0
     admissions: int = 0  # since start

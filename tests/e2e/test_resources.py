@@ -1,151 +1,122 @@
-"""The example managers under a real daemon: the world is changed behind their backs, and what reconciles is killed."""
+"""Managed resources with a real daemon and real processes: killed at any point, they come to what their spec says."""
 
 from __future__ import annotations
 
-import json
 import os
-import shutil
 import signal
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
-import psutil
+import msgspec
 import pytest
 
-from pwf.protocol.resources import ResourceList, ResourceListPayload, ResourceRef, ResourceView
-from tests.e2e.home import Home, wait_for
+from pwf.protocol.origin import Origin
+from pwf.protocol.resources import (
+    Applied,
+    ApplyPayload,
+    DeletePayload,
+    ResourceRef,
+    ResourceView,
+    ResourceWaitPayload,
+)
+from pwf.values import canonical
+from tests.e2e.home import wait_for
+from tests.e2e.world import PATIENCE_S, World, lines
 
-EXAMPLES = Path(__file__).parents[2] / "examples"
-PATIENCE_S = 60.0
+# Counts in a file. At its point around the effect it stays until it is killed, once.
+SINK = """
+import os, signal, time
+from pathlib import Path
+import msgspec
+from pwf import ResourceManager, applied, not_applied
 
+class Spec(msgspec.Struct):
+    folder: str
+    point: str = ""
+    text: str = "one"
 
-def install(home: Home, manager: str, *workflows: str) -> None:
-    folder = home.project / ".pwf" / "resources"
-    folder.mkdir(exist_ok=True)
-    shutil.copy(EXAMPLES / "resources" / f"{manager}.py", folder)
-    for name in workflows:
-        shutil.copy(EXAMPLES / "workflows" / f"{name}.py", home.workflows)
+class Status(msgspec.Struct):
+    wrote: str = ""
 
+manager = ResourceManager("sink", spec=Spec, status=Status)
 
-def git(at: Path, *words: str) -> str:
-    identity = ("-c", "user.name=Ada", "-c", "user.email=ada@example.org")
-    done = subprocess.run(
-        ["git", "-C", str(at), *identity, *words], capture_output=True, text=True, check=True
-    )
-    return done.stdout.strip()
+@manager.reconcile
+def reconcile(ctx, resource):
+    folder = Path(resource.spec.folder)
+    if resource.deleting:
+        (folder / "cleaned").touch()
+        return ctx.settled(finalizers=())
 
+    def reach(point):
+        if point == resource.spec.point and not (folder / "reached").exists():
+            (folder / "reached").write_text(str(os.getpid()))
+            time.sleep(600)
 
-def test_a_mirror_stays_in_step_whatever_is_done_behind_its_back(home: Home, tmp_path: Path) -> None:
-    install(home, "git-mirror")
-    upstream, mirror = tmp_path / "upstream", tmp_path / "mirror.git"
-    upstream.mkdir()
-    git(upstream, "init", "--quiet")
-    git(upstream, "commit", "--quiet", "--allow-empty", "-m", "first")
-    spec = {"upstream": str(upstream), "mirror": str(mirror)}
-    file = tmp_path / "r.json"
-    file.write_text(json.dumps([{"manager": "git-mirror", "key": "a", "spec": spec}]))
+    def apply(request, key):
+        reach("begun")
+        with open(folder / "sink", "a") as file:
+            file.write(request + "\\n")
+        reach("done")
+        return request
 
-    def in_step() -> bool:
-        try:
-            git(mirror, "fsck", "--no-progress")
-            return git(mirror, "rev-parse", "HEAD") == git(upstream, "rev-parse", "HEAD")
-        except subprocess.CalledProcessError:
-            return False
+    def look(request, key):
+        happened = (folder / "sink").exists() and request in (folder / "sink").read_text().split()
+        return applied(request) if happened else not_applied()
 
-    planned = home.json("resource", "apply", "-f", str(file), "--dry-run")
-    assert (planned["change"], mirror.exists()) == ("created", False)
-    arrived = home.json("resource", "apply", "-f", str(file), "--wait", "--timeout", "60s")
-    assert (arrived["state"], arrived["ready"], in_step()) == ("settled", "True", True)
-    assert home.json("resource", "apply", "-f", str(file))["change"] == "unchanged"
-
-    git(upstream, "commit", "--quiet", "--allow-empty", "-m", "second")
-    wait_for(in_step, PATIENCE_S)
-
-    home.kill_daemon()
-    shutil.rmtree(mirror / "objects", ignore_errors=True)  # what reconciled may just be ending
-    home.run("resource", "ls")
-    wait_for(in_step, PATIENCE_S)
-    assert home.json("resource", "get", "git-mirror/a")["status"]["json"]["made"] >= 2
-
-    gone = home.json("resource", "delete", "git-mirror", "a", "--wait", "--timeout", "60s")
-    assert (gone["state"], mirror.exists()) == ("gone", False)
-
-
-SERVER = """
-import os, sys, time
-folder = sys.argv[1]
-with open(folder + "/half", "w") as file:
-    file.write(f"{os.environ['SERVICE_VERSION']} {os.getpid()}")
-os.rename(folder + "/half", folder + "/up")
-time.sleep(3600)
+    reach("before")
+    wrote = ctx.effects.ensure(f"write-{resource.generation}", "append", resource.spec.text, look, apply)
+    reach("after")
+    return ctx.settled({"wrote": wrote}, finalizers=("sink",))
 """
 
-
-@pytest.mark.rest
-def test_a_service_runs_again_whatever_is_killed(home: Home, tmp_path: Path) -> None:
-    install(home, "service", "service_process")
-    (tmp_path / "server.py").write_text(SERVER)
-
-    def spec(version: str) -> str:
-        return json.dumps(
-            {"command": [sys.executable, str(tmp_path / "server.py"), str(tmp_path)], "version": version}
-        )
-
-    def up() -> tuple[str, int]:
-        """Version and pid of the process that has come up and lives."""
-        version, pid = (tmp_path / "up").read_text().split()
-        return (version, int(pid)) if psutil.pid_exists(int(pid)) else ("", 0)
-
-    def another(before: int, version: str) -> Any:
-        return wait_for(
-            lambda: (found := up()) and found[1] not in (0, before) and found[0] == version, PATIENCE_S
-        )
-
-    home.json("resource", "apply", "service", "web", "--spec", spec("1"), "--wait", "--timeout", "60s")
-    wait_for((tmp_path / "up").exists, PATIENCE_S)
-    _, first = up()
-    os.kill(first, signal.SIGKILL)
-    another(first, "1")
-
-    _, second = up()
-    home.kill_daemon()
-    home.run("resource", "ls")
-    another(second, "1")
-
-    _, third = up()
-    home.json("resource", "apply", "service", "web", "--spec", spec("2"))
-    another(third, "2")
-
-    _, fourth = up()
-    gone = home.json("resource", "delete", "service", "web", "--wait", "--timeout", "60s")
-    assert gone["state"] == "gone"
-    assert not psutil.pid_exists(fourth)
+POINTS = ("before", "begun", "done", "after")
 
 
-def test_the_views_of_resources_follow_what_happens(home: Home, tmp_path: Path) -> None:
-    install(home, "git-mirror")
-    spec = json.dumps({"upstream": str(tmp_path / "nowhere"), "mirror": str(tmp_path / "m")})
-    uid = home.json("resource", "apply", "git-mirror", "a", "--spec", spec)["uid"]
-    with home.client() as client:
-        one = client.subscribe("resource", about=ResourceRef(uid=uid))
-        listed = client.subscribe("resources", about=ResourceListPayload(manager="git-mirror"))
-        reasons, seen = set(), 0
-        while "Unreachable" not in reasons:
-            assert client.next_news(one, seen, PATIENCE_S)
-            seen = one.news
-            view = one.value()
-            assert isinstance(view, ResourceView)
-            reasons.add(view.summary.reason)
-        while not listed.news:
-            client.poll(1.0)
-        found = listed.value()
-        assert isinstance(found, ResourceList)
-        assert [summary.uid for summary in found.resources] == [uid]
-        home.run("resource", "delete", "git-mirror", "a")
-        while view.summary.state != "gone":
-            assert client.next_news(one, seen, PATIENCE_S)
-            seen = one.news
-            view = one.value()
-            assert isinstance(view, ResourceView)
+def _apply(world: World, key: str, **spec: Any) -> str:
+    origin = Origin(cwd=str(world.home.project), python=sys.executable)
+    payload = ApplyPayload(manager="sink", key=key, spec=msgspec.Raw(canonical(spec)), origin=origin)
+    applied: Applied = world.client.call("resource.apply", payload)
+    return applied.uid
+
+
+def _settled(world: World, uid: str) -> ResourceView:
+    wait = ResourceWaitPayload(uid=uid, timeout_ms=int(PATIENCE_S * 1000))
+    assert world.client.call("resource.wait", wait, timeout_s=PATIENCE_S).done
+    view: ResourceView = world.client.call("resource.get", ResourceRef(uid=uid))
+    assert view.summary.state == "settled", view
+    return view
+
+
+def _managers(world: World) -> Path:
+    folder = world.home.project / ".pwf" / "resources"
+    folder.mkdir(exist_ok=True)
+    (folder / "sink.py").write_text(SINK)
+    return folder
+
+
+@pytest.mark.parametrize("victim", ["process", pytest.param("daemon", marks=pytest.mark.rest)])
+def test_an_observed_effect_happens_once_wherever_around_it_a_reconcile_is_killed(
+    world: World, victim: str
+) -> None:
+    _managers(world)
+    folders = {point: world.folder(f"resource_{victim}_{point}") for point in POINTS}
+    uids = {
+        point: _apply(world, f"{victim}-{point}", folder=str(f), point=point) for point, f in folders.items()
+    }
+    wait_for(lambda: all((folder / "reached").exists() for folder in folders.values()), PATIENCE_S)
+    if victim == "daemon":
+        world.kill_daemon()
+    else:
+        for folder in folders.values():
+            os.kill(int((folder / "reached").read_text()), signal.SIGKILL)
+    for point, uid in uids.items():
+        view = _settled(world, uid)
+        assert lines(folders[point] / "sink") == ["one"], point
+        assert bytes(view.status.json or b"") == b'{"wrote":"one"}'
+        assert view.summary.ready == "True"
+    for point, uid in uids.items():
+        world.client.call("resource.delete", DeletePayload(uid=uid))
+        wait = ResourceWaitPayload(uid=uid, until="gone", timeout_ms=int(PATIENCE_S * 1000))
+        assert world.client.call("resource.wait", wait, timeout_s=PATIENCE_S).done
+        assert (folders[point] / "cleaned").exists()

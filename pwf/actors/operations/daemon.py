@@ -26,6 +26,7 @@ from pwf.protocol.operations import (
 from pwf.store.at_run import AtRun, at_run
 from pwf.store.batch import WAL_OWED_BYTES
 from pwf.store.daemon import applying, daemon_counts
+from pwf.store.read_resources import resource_counts
 from pwf.store.read_runs import Refers, refers
 from pwf.store.space import budget_problem
 from pwf.store.tx import Tx
@@ -39,6 +40,7 @@ from pwf.values import CHUNK_BYTES, shortened
 async def status(services: Services, asked: Asked[Nothing]) -> Answer:
     """`daemon.status`."""
     counts = await services.store.read(daemon_counts, None)
+    managed = await services.store.read(resource_counts, None)
     violations = await services.store.read(cheap_violations, services.claim.claim.epoch)
     memory_bytes, descriptors, live = await trio.to_thread.run_sync(_usage, services.runners())
     pinned = await _pinned(services)
@@ -62,6 +64,10 @@ async def status(services: Services, asked: Asked[Nothing]) -> Answer:
             requests_open=counts.requests_open,
             request_oldest_ms=None if oldest is None else max(0, now.wall_ms - oldest),
             effects_ambiguous=counts.effects_ambiguous,
+            resources=managed.alive,
+            reconciles_queued=managed.queued,
+            reconciles_live=managed.live,
+            resources_kept_back=managed.kept_back,
             runners=scheduler.used,
             capacity=scheduler.capacity,
             admissions=scheduler.admissions,

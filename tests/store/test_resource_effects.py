@@ -1,0 +1,122 @@
+"""Effects of managed resources: applied once under their key, observed, or settled by a person's word."""
+
+from __future__ import annotations
+
+import pytest
+
+from pwf.errors import Rejected
+from pwf.store.effects import ResolveEffect
+from pwf.store.resource_words import (
+    ResolveResourceEffect,
+    ResourceEffectQuery,
+    resolve_resource_effect,
+    resource_effect_detail,
+    resource_named,
+)
+from tests.store.resource_world import Resources
+
+
+@pytest.fixture
+def resources(world) -> Resources:
+    return Resources(world)
+
+
+def test_an_effect_is_applied_once_under_its_key_and_another_request_is_a_conflict(resources):
+    uid = resources.apply().uid
+    reconcile = resources.launch(uid)
+    assert reconcile.begins("one", {"to": "x"}).verdict == "apply"
+    assert reconcile.settles("one", output={"id": 7}).verdict == "settled"
+    assert bytes(reconcile.begins("one", {"to": "x"}).output.json) == b'{"id":7}'
+    other = reconcile.begins("one", {"to": "y"})
+    assert (other.verdict, len(other.fingerprint)) == ("conflict", 64)
+    reconcile.end()
+
+
+def test_an_interrupted_effect_is_observed_by_the_next_reconcile(resources):
+    uid = resources.apply().uid
+    reconcile = resources.launch(uid)
+    reconcile.begins("one", observable=True)
+    reconcile.die()
+    resources.world.clock.forward(2_000)
+    again = resources.launch(uid)
+    assert again.begins("one", observable=True).verdict == "observe"
+    again.settles("one")
+    again.end()
+    assert resources.state(uid) == "settled"
+
+
+def test_an_interrupted_effect_that_nobody_can_observe_is_ambiguous_and_stops_the_resource(resources):
+    uid = resources.apply(spec={"a": 1}).uid
+    reconcile = resources.launch(uid)
+    reconcile.begins("one")
+    reconcile.die(stopped=True)
+
+    assert (resources.state(uid), resources.ready(uid)) == ("ambiguous", ("False", "EffectAmbiguous"))
+    assert f"{uid}:reconcile:1/one" in resources.view(uid).summary.message
+    assert resources.admit() == ()
+    resources.apply(spec={"a": 2})
+    assert resources.launch(uid).told is not None, "a new spec wakes it"
+
+
+def test_after_delete_and_apply_old_effects_do_not_count(resources):
+    uid = resources.apply().uid
+    reconcile = resources.launch(uid)
+    reconcile.begins("one")
+    reconcile.settles("one")
+    reconcile.end()
+    resources.delete(uid)
+    again = resources.launch(resources.apply().uid)
+    assert again.begins("one").verdict == "apply"
+    again.settles("one")
+    again.end()
+
+
+def ambiguous(resources: Resources, *, observable: bool = False) -> tuple[str, str]:
+    """A resource with an effect that nobody can tell about: its uid, and the effect's key."""
+    uid = resources.apply().uid
+    reconcile = resources.launch(uid)
+    reconcile.begins("one", {"to": "x"}, observable=observable)
+    reconcile.fail("nobody can tell", code="effect_ambiguous")
+    assert resources.state(uid) == "ambiguous"
+    return uid, f"{uid}:reconcile:1/one"
+
+
+def word(resources: Resources, uid: str, verdict: str, **more) -> str:
+    number = resources.world.read(resource_named, uid)
+    said_ = ResolveEffect(run_id="", verdict=verdict, actor="client:ann", **more)
+    command = ResolveResourceEffect(resource_no=number, word=said_)
+    return str(resources.world.do(resolve_resource_effect, command).status)
+
+
+@pytest.mark.parametrize(
+    ("verdict", "then"),
+    [("happened", "applied"), ("not_happened", "apply"), ("give_up", "abandoned"), ("observe", "observe")],
+)
+def test_a_persons_word_settles_an_ambiguous_effect_and_wakes_the_resource(resources, verdict, then):
+    uid, key = ambiguous(resources, observable=True)
+    number = resources.world.read(resource_named, uid)
+    detail = resources.world.read(
+        resource_effect_detail, ResourceEffectQuery(resource_no=number, effect_key=key)
+    )
+    assert {one.verdict for one in detail.words} == {"happened", "not_happened", "give_up", "observe"}
+    assert [effect.effect_key for effect in resources.view(uid).effects] == [key]
+
+    assert word(resources, uid, verdict, effect_key=key) == "queued"
+
+    reconcile = resources.launch(uid)
+    assert "effect" in reconcile.told.reasons
+    assert reconcile.begins("one", {"to": "x"}, observable=True).verdict == then
+
+
+def test_a_late_word_about_another_effect_is_a_conflict(resources):
+    uid, key = ambiguous(resources)
+    word(resources, uid, "happened", effect_key=key)
+    with pytest.raises(Rejected, match="no ambiguous effect"):
+        word(resources, uid, "give_up", effect_key=key)
+
+
+def test_a_resource_with_an_ambiguous_effect_is_not_let_go_unless_it_is_abandoned(resources):
+    uid, _ = ambiguous(resources)
+    resources.delete(uid)
+    assert resources.state(uid) != "gone"
+    assert resources.delete(uid, abandon=True).state == "gone"
