@@ -1,7 +1,9 @@
 """A step of an agent that works by itself: the conversation, and the judgement of what it gives.
 
 Promises: only what fits the node's type, and what its `validate=` accepts, is the output; the agent is told what to
-correct, at most `REJECTIONS_MAX` times. How an agent is spoken to is its adapter's (`Agent`, one file each).
+correct, at most `REJECTIONS_MAX` times. How an agent is spoken to is its adapter's (`Agent`, one file each). A further
+adapter is such a file, a row in `ADAPTERS`, its name in `pwf/config.py` and `pwf/protocol/agents.py`, and a row in
+`PLAYED` of the conformance suite (`tests/runner/test_agent_adapters.py`).
 """
 
 from __future__ import annotations
