@@ -123,6 +123,9 @@ BRANCHES = (
     Branch("a fork would take over a person's answer", "pwf.store.fork:_refuse_answers", "raise Rejected("),
     Branch("a fork is asked for a visit that was taken over", "pwf.store.fork:_at_visit", "raise Rejected("),
     Branch("a run goes on after its last step", "pwf.store.fork:_where_it_failed", "return fork, Ended("),
+    Branch(
+        "a value was sent to an earlier daemon", "pwf.store.uploads:uploaded_size", "raise ContentWanted("
+    ),
     Branch("a restart is asked twice", "pwf.store.restart:_existing", "return RunStarted("),
     Branch("a restart of what was restarted, and has ended", "pwf.store.restart:_existing", "how = f"),
     Branch(

@@ -24,6 +24,9 @@ from pwf.protocol.operations import (
     VerifyResult,
 )
 from pwf.protocol.origin import Origin
+from pwf.values import digest
+from tests.sim.bounds import CHUNK_BYTES
+from tests.sim.said import compact
 from tests.sim.virtual_time import sleep
 from tests.sim.workload import CHOICES, LARGE
 
@@ -60,6 +63,7 @@ class SimClient:
         self._chance: random.Random = world.stream(f"client:{name}")
         self._commands = 0
         self._sent: list[Request] = []
+        self._values: dict[str, bytes] = {}  # that were sent before a request, by digest
 
     # --- sending ------------------------------------------------------------------------------------------
 
@@ -83,6 +87,14 @@ class SimClient:
         self._world.auditor.sent(request)
         for _ in range(tries):
             response: Response | None = await self._world.ask(request)
+            if (
+                response is not None
+                and response.error is not None
+                and response.error.code == "content_wanted"
+            ):
+                await self._upload(*request.contents.values())
+                await sleep(RETRY_S * self._chance.random())
+                continue
             if response is not None and response.outcome not in ("unavailable", "claim_lost"):
                 self._world.auditor.answered(request, response)
                 return response
@@ -135,9 +147,29 @@ class SimClient:
             payload["at_ms"] = self._world.machine.now().wall_ms + self._chance.randrange(30_000)
         if self._chance.random() < 0.2:
             payload["priority"] = self._chance.randrange(5)
-        request = self.request("run.start", payload)
+        more = {}
+        if "large" in payload["input"] and self._chance.random() < 0.5:
+            data = compact(payload["input"])  # what stands in the payload as well says what the run must have
+            more["contents"] = {"input": digest(data)}
+            self._values[digest(data)] = data
+            await self._upload(digest(data))
+        request = self.request("run.start", payload, **more)
         self._sent.append(request)
         await self.send(request)
+
+    async def _upload(self, *names: str) -> None:
+        """Send values before the request that names them; a daemon that starts later has not got them."""
+        for name in names:
+            data = self._values[name]
+            for start in range(0, len(data), CHUNK_BYTES):
+                piece = {
+                    "digest": name,
+                    "index": start // CHUNK_BYTES,
+                    "data": data[start : start + CHUNK_BYTES],
+                    "size": len(data),
+                    "last": start + CHUNK_BYTES >= len(data),
+                }
+                await self._world.ask(self.request("content.put", piece))
 
     async def _steer(self, operation: str, payload: object) -> None:
         run_id = self._any_run()
