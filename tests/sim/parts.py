@@ -27,7 +27,7 @@ from pwf.values import canonical, digest
 from tests.sim.bounds import CHUNK_BYTES
 from tests.sim.workload import LARGE, NodeModel, PartModel
 
-SWALLOWED = 0.3  # of the failures of an effect: the step's function goes on
+SWALLOWED = 0.6  # of the failures of an effect: the step's function goes on
 GIVES_UP_EARLY = 0.1  # of the steps do not get to their last effects
 OTHER_REQUEST = 0.05  # of the calls name another request than the one that is stored
 
