@@ -56,6 +56,20 @@ def dropped(ctx):
 
 flow.graph(test >> approve, approve.switch(on="ship", cases={True: done, False: dropped}))
 """,
+    "gate": """
+from pwf import Choice, Text, Workflow, hours
+
+flow = Workflow("gate", title=lambda ctx: f"gate of {ctx.input}")
+
+@flow.decision(
+    audience="operator",
+    choices=[Choice("ship", "Ship it"), Choice("stop", "Stop", text=Text("Why?", required=False))],
+    timeout=hours(2),
+    default="stop",
+)
+def approve(ctx):
+    return ctx.present(f"Ship {ctx.input}?", fields={"version": ctx.input, "tests": "42 passed"})
+""",
     "nightly": """
 from datetime import timedelta
 from pwf import Workflow, Retry, idempotent
@@ -253,6 +267,10 @@ class Recording:
             child.expect("answer> ")
             child.sendline("ship=yes")
 
+        def stop(child: Any) -> None:
+            child.expect("> ")
+            child.sendline("stop not on a Friday")
+
         self.do("run", "nightly", "--input", '"orders"', "--id", "orders", "--until", "parked")
         self.do("run", "nightly", "--input", '"customers"', "--id", "customers", "--detach")
         self.do("run", "release", "--set", "version=1.3.9", "--id", "r139", "--until", "parked")
@@ -261,6 +279,8 @@ class Recording:
         time.sleep(0.2)  # the last step of the others is stored
         self.record("ls", "pwf ls", "ls")
         self.record("explain", "pwf explain r139", "explain", "r139")
+        self.do("run", "gate", "--input", '"1.4.0"', "--id", "gate", "--until", "parked")
+        self.record("decide", "pwf decide run:gate", "decide", "run:gate", meanwhile=stop)
         self.record("logs", "pwf logs r140", "logs", "r140")
         self.do("stop")
 

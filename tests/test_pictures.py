@@ -11,7 +11,13 @@ from examples.pictures import COLUMNS, Screen, drawn
 
 ROOT = Path(__file__).parents[1]
 PICTURES = sorted((ROOT / "docs" / "pictures").glob("*.svg"))
-SAID = {"run": "answer> ship=yes", "ls": "WORKFLOW", "explain": "why:", "logs": "42 passed"}
+SAID = {
+    "run": "answer> ship=yes",
+    "ls": "WORKFLOW",
+    "explain": "why:",
+    "logs": "42 passed",
+    "decide": "not on a Friday",
+}
 
 
 def lines(text: str) -> list[str]:

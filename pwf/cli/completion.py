@@ -16,7 +16,13 @@ from pwf.cli.out import Out, UsageError
 
 FILE_ARGUMENTS = frozenset({"FILE", "WORKFLOW"})
 #: What an argument of this name may be, looked up when somebody completes it.
-LOOKED_UP = {"RUN": "runs", "WORKFLOW": "workflows", "W": "workflows", "REQUEST": "requests"}
+LOOKED_UP = {
+    "RUN": "runs",
+    "WORKFLOW": "workflows",
+    "W": "workflows",
+    "REQUEST": "requests",
+    "DECISION": "requests",
+}
 LOOKED_UP_MAX = 100
 LOOK_S_MAX = 2.0
 
