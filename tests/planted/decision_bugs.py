@@ -49,14 +49,6 @@ DECISION_BUGS = (
     ),
     Bug(
         "decisions",
-        "a step may decide",
-        "pwf/actors/operations/decisions.py",
-        'await services.people.check(asked.caller, "decide")',
-        "pass",
-        ("e2e/test_decisions.py",),
-    ),
-    Bug(
-        "decisions",
         "a run that ends leaves its decision without a winner",
         "pwf/store/moves.py",
         "        closed_with_run(tx, run.run_id)",

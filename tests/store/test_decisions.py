@@ -4,13 +4,13 @@ import msgspec
 import pytest
 
 from pwf.errors import Conflict, InvalidAnswer, Rejected
-from pwf.protocol.decision_spec import ChoiceSpec, DecisionSpec, TextSpec
+from pwf.protocol.decision_spec import ChoiceSpec, DecisionSpec, TextSpec, digest_facts
 from pwf.protocol.decisions import DecisionListPayload
 from pwf.protocol.runner import Ask, Value
 from pwf.store.deadlines import time_out
 from pwf.store.decisions import Decide, decide, decision_list
 from pwf.store.verify import verify
-from pwf.values import canonical
+from pwf.values import canonical, digest
 from tests.store.test_retention import prune
 from tests.store.world import IDEMPOTENT, graph, key, node, value
 
@@ -150,6 +150,45 @@ def test_the_digest_binds_all_that_is_asked_and_not_the_deadline(world):
         {"graph_": flow(open_ms=2 * HOUR), "timeout_ms": 2 * HOUR},
     ]
     assert len({first, *(digest_of(world, **change) for change in changes)}) == 1 + len(changes)
+
+
+FACTS = {
+    "run_id": "r",
+    "node": "gate",
+    "visit": 1,
+    "decision": SPEC,
+    "title": "gate",
+    "presentation": "p",
+    "subject": "s",
+    "timeout_ms": HOUR,
+    "default": SHIP,
+}
+OTHER = {
+    "decision": msgspec.structs.replace(SPEC, audience="others"),
+    "visit": 2,
+    "subject": None,
+    "timeout_ms": None,
+    "default": None,
+}
+
+
+def bound(facts):
+    return digest(canonical(digest_facts(**facts)))
+
+
+@pytest.mark.parametrize("fact", FACTS)
+def test_another_fact_alone_is_another_digest(fact):
+    assert bound(FACTS) != bound(FACTS | {fact: OTHER.get(fact, "another")})
+
+
+def test_the_digest_is_that_of_what_was_asked(world):
+    run_id = ask(world, subject=value({"commit": "abc"}))
+    facts = {
+        "run_id": run_id,
+        "presentation": digest(bytes(shown().json)),
+        "subject": digest(canonical({"commit": "abc"})),
+    }
+    assert look(world, run_id).digest == bound(FACTS | facts)
 
 
 def test_the_subject_is_in_no_view_list_or_event(world):
