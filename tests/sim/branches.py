@@ -153,9 +153,6 @@ BRANCHES = (
         "return Left.ASK if is_over",
         "is_over",
     ),
-    Branch(
-        "a person's word leaves others to be settled", "pwf.store.effects:_parts_go_on", "hold_for_parts("
-    ),
     Branch("one of several effects was given up", "pwf.store.effects:_parts_go_on", "part, note ="),
     Branch("one of several effects is observed again", "pwf.store.effects:_observe_part", "_parts_go_on("),
     Branch("a person has an effect observed again", "pwf.store.effects:_observe", "run.observe ="),
