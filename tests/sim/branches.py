@@ -122,7 +122,7 @@ BRANCHES = (
     Branch("a fork would repeat an effect", "pwf.store.fork:_repeated", "raise Rejected("),
     Branch("a fork would take over a person's answer", "pwf.store.fork:_refuse_answers", "raise Rejected("),
     Branch("a fork is asked for a visit that was taken over", "pwf.store.fork:_at_visit", "raise Rejected("),
-    Branch("a run goes on after its last step", "pwf.store.fork:_where_it_failed", "return fork, Ended("),
+    Branch("a run goes on after its last step", "pwf.store.fork:_where_it_failed", "fork = Fork("),
     Branch(
         "a value was sent to an earlier daemon", "pwf.store.uploads:uploaded_size", "raise ContentWanted("
     ),
@@ -130,8 +130,8 @@ BRANCHES = (
     Branch("a restart of what was restarted, and has ended", "pwf.store.restart:_existing", "how = f"),
     Branch(
         "a question is answered a second time",
-        "pwf.store.requests:_answer",
-        'raise Conflict(f"request {request_id} was answered',
+        "pwf.store.requests:is_repeat",
+        'raise Conflict(f"request {asked.request_id} was',
     ),
     Branch(
         "an answer comes when its time is over",
