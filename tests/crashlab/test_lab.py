@@ -318,7 +318,11 @@ TRUTH = 'applied("placed " + wanted) if (shop / wanted).exists() else not_applie
 @pytest.mark.rest
 def test_several_effects_of_a_step_happen_once_each_whatever_is_killed_around_them(lab: Lab) -> None:
     text = ORDERS.replace("{look}", TRUTH)
-    for words in (("--effects", "real", "--input", '"{scratch}"'), ("--input", '"/nowhere"')):
+    given = 'order={"tea": "placed tea", "milk": "placed milk"}'
+    for words in (
+        ("--effects", "real", "--input", '"{scratch}"'),
+        ("--input", '"/nowhere"', "--output", given),
+    ):
         found = lab(text, *words, "--crashes", "40")
         assert (found.report["verdict"], found.findings) == ("passed", {})
         assert found.step("order")["crashes"] == 8 + 2 * 2 * 3
