@@ -1,6 +1,7 @@
 """The auditor's model of what ends for good: processes whose run is settled, and runs that are removed.
 
-Nothing is committed of a process that is thought dead while it still works. A run goes with its whole tree, when a
+Nothing is committed of a process that is thought dead while it still works; the time of a question may be over before
+the process that asked it has left, since asking was its last word on the step. A run goes with its whole tree, when a
 prune that is under way names a moment after its end.
 """
 
@@ -11,9 +12,11 @@ from typing import Any
 
 from pwf.protocol.frames import Request
 from tests.sim.model import DIED, ENDS, RunModel
+from tests.sim.questions import NOBODY
 
 _CUSTODY = "SELECT r.run_id, p.generation FROM runners p JOIN runs r ON r.run_no = p.entity_no"
 NEVER_MS = 2**62
+_TIME_OVER = "SELECT 1 FROM requests WHERE run_id = ? AND attempt = ? AND answered_by = ?"
 _OF_TREE = "SELECT run_id FROM runs WHERE ?1 IN (restarted_from, restart_root, forked_from, tree_root)"
 
 
@@ -25,6 +28,7 @@ class Endings:
         self._world = world
         self._custody: set[tuple[str, int]] = set()
         self._said: set[tuple[str, int, int]] = set()  # (run, generation, attempt) that its runner has ended
+        self._asked: set[tuple[str, int, int]] = set()  # the same, that its runner has asked a question
         self._over: set[tuple[str, int]] = set()  # attempts that were looked at
         self._ended_wall_ms: dict[str, int] = {}
         self._prunes: dict[
@@ -36,6 +40,10 @@ class Endings:
     def finish_sent(self, run_id: str, generation: int, attempt: int) -> None:
         """A runner says how a step has ended."""
         self._said.add((run_id, generation, attempt))
+
+    def asked(self, run_id: str, generation: int, attempt: int) -> None:
+        """A runner asks a question, with which its step has ended."""
+        self._asked.add((run_id, generation, attempt))
 
     def recovers(self, marker: str, *, is_held: bool) -> None:
         """A daemon's recovery is about to end a runner. `is_held`: a supervisor of this daemon has it."""
@@ -60,12 +68,19 @@ class Endings:
             if not decided or (run.run_id, number) in self._over:
                 continue
             self._over.add((run.run_id, number))
-            if (run.run_id, generation, number) not in self._said:
+            if not self._has_ended(run.run_id, generation, number):
                 working = self._working(run.run_id, generation)
                 fine = not working
                 self._auditor.check(
                     fine, f"{run.run_id} is told of {status} at {node} after the end of {working}"
                 )
+
+    def _has_ended(self, run_id: str, generation: int, attempt: int) -> bool:
+        """By its runner's own word. A question counts only where its time was over, not the step's."""
+        key = (run_id, generation, attempt)
+        return key in self._said or (
+            key in self._asked and bool(self._auditor.rows(_TIME_OVER, run_id, attempt, NOBODY))
+        )
 
     def _working(self, run_id: str, generation: int) -> list[str]:
         end = f":{run_id}:{generation}"

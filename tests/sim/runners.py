@@ -291,6 +291,7 @@ class SimRunner:
         words = canonical(self._model.nodes[self._node].prompt(self._visit))
         prompt = Value(json=msgspec.Raw(words), size=len(words))
         open_ms = self._model.nodes[self._node].open_ms
+        self._world.auditor.endings.asked(self._run_id, self._generation, self._attempt)
         await self._say(
             Ask(seq=self._seq, attempt=self._attempt, kind=kind, prompt=prompt, timeout_ms=open_ms)
         )

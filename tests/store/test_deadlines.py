@@ -85,6 +85,17 @@ def test_without_either_the_run_has_timed_out(world):
     assert world.view(run_id).summary.reason == "gate: nobody answered in time"
 
 
+@pytest.mark.parametrize("flow", [DEFAULT, WAY])
+def test_a_run_whose_time_is_over_while_its_runner_still_leaves_goes_on_after_that_runners_end(world, flow):
+    runner = world.run(flow)
+    assert runner.ask("ship it?", timeout_ms=HOUR) == "park"
+    world.clock.forward(HOUR)
+    assert world.do(time_out) is not None
+    assert world.admit() == ()
+    runner.leave()
+    assert world.launch(runner.run_id).launch.node in ("ship", "late")
+
+
 @pytest.mark.parametrize("late_ms", [0, 1])
 def test_nobody_wins_at_or_after_the_deadline_though_the_daemon_is_late(world, late_ms):
     run_id = ask(world)
