@@ -32,6 +32,7 @@ BY_ERROR_CODE = {
     "claim_lost": REFUSED,
     "already_serving": REFUSED,
     "unavailable": UNAVAILABLE,
+    "content_wanted": UNAVAILABLE,  # a value was sent to a daemon that has ended since
     "outcome_unknown": UNAVAILABLE,
     "disk_full": UNAVAILABLE,
     "state_full": UNAVAILABLE,

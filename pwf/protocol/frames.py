@@ -49,8 +49,12 @@ class Hello(_Frame, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="
     stopping: bool = False
 
 
-class Request(_Frame, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="request"):
-    """One operation. `run_id` may be an id, a unique prefix, `@last` or `@last-failed`.
+class Request(
+    _Frame, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="request", omit_defaults=True
+):
+    """One operation. What is as by default isn't sent, so that a daemon from before a field was made understands it.
+
+    `run_id` may be an id, a unique prefix, `@last` or `@last-failed`.
 
     `contents`: fields of the payload whose values were sent before, by digest (`pwf/protocol/uploads.py`).
     """

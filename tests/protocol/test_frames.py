@@ -57,6 +57,11 @@ def test_a_payload_that_is_json_is_accepted_and_kept_as_it_was_sent() -> None:
         assert bytes(frame.payload).strip() == text.strip(), path
 
 
+def test_what_a_request_has_by_default_is_not_sent_so_that_an_older_daemon_understands_it() -> None:
+    sent = msgspec.json.decode(encode(Request(request_id="r", client_id="c", operation="daemon.stop")))
+    assert sent.keys() == {"type", "request_id", "client_id", "operation", "payload"}
+
+
 def test_a_payload_that_is_not_json_is_refused() -> None:
     for path in texts("n"):
         with pytest.raises(PwfError) as caught:
