@@ -30,6 +30,7 @@ from pwf.store.resource_state import (
     set_finalizers,
     status_of,
 )
+from pwf.store.resource_wake import HURRIED
 from pwf.store.resource_watch import take_watch
 from pwf.store.state import encode
 from pwf.store.tx import Tx
@@ -54,7 +55,7 @@ REASONS = {
 def finish(tx: Tx, resource: Resource, told: int, result: Reconciled) -> None:
     resource.reconciled_wall_ms = tx.now.wall_ms
     if told != resource.spec_generation and result.outcome != "failed":
-        held = after_reconcile(tx, resource, None)
+        held = after_reconcile(tx, resource, None, lifted=True)
         facts = {"generation": told, "present": resource.spec_generation, "outcome": result.outcome}
         _leave(tx, resource, 0, ["stale"])
         save(tx, resource, [Event("result_dropped", "daemon", facts), *held], generation=resource.generation)
@@ -71,7 +72,8 @@ def finish(tx: Tx, resource: Resource, told: int, result: Reconciled) -> None:
         resource.observed_generation = told
         resource.requeues = 0
         events.append(Event("observed", "manager", {"generation": told}))
-    events += after_reconcile(tx, resource, None, settled=result.outcome == "settled")
+    settled, lifted = result.outcome == "settled", resource.woken == HURRIED
+    events += after_reconcile(tx, resource, None, settled=settled, lifted=lifted)
     take_watch(tx, resource, result.watch)
     _place(tx, resource, result)
     events += try_go(tx, resource)
@@ -165,7 +167,8 @@ def failed(tx: Tx, resource: Resource, error: StepError, *, said: Reconciled | N
         told = msgspec.structs.replace(said, status=None, finalizers=None)
         conditions = tuple(one for one in told.conditions if one.type != READY)
         events = _said_while_failing(tx, resource, msgspec.structs.replace(told, conditions=conditions))
-    held = after_reconcile(tx, resource, error)
+    is_hurried = resource.woken == HURRIED
+    held = after_reconcile(tx, resource, error, lifted=is_hurried)
     if held:
         resource.error = encode(error)
         _leave(tx, resource, None, [])
@@ -176,11 +179,8 @@ def failed(tx: Tx, resource: Resource, error: StepError, *, said: Reconciled | N
     resource.failures += 1
     resource.error = encode(error)
     resource.requeues = 0
-    hurried = bool(resource.woken) and resource.failures == 1
-    if (
-        not hurried
-    ):  # what has woken it meanwhile is told with the next, but does not bring it before its time
-        resource.woken = 0
+    if not is_hurried and resource.failures > 1:
+        resource.woken = 0  # what has woken it is told with the next, but does not bring it before its time
     _leave(tx, resource, backoff_ms(tx, resource.failures), ["retry"])
     if events:
         save(tx, resource, events, generation=resource.generation)
@@ -210,7 +210,7 @@ def backoff_ms(tx: Tx, failures: int) -> int:
 
 def put_back(tx: Tx, resource: Resource) -> None:
     """The process was stopped with its daemon or machine, or was never told to begin: once more, at once."""
-    held = after_reconcile(tx, resource, None)
+    held = after_reconcile(tx, resource, None, lifted=True)
     resource.woken = 1
     resource.reasons = [*resource.reasons, "restarted"]
     _leave(tx, resource, 0, [])

@@ -55,19 +55,27 @@ def reconcile_part(tx: Tx, command: ReconcilePart) -> PartAnswer:
 
 
 def after_reconcile(
-    tx: Tx, resource: Resource, error: StepError | None, *, settled: bool = False
+    tx: Tx,
+    resource: Resource,
+    error: StepError | None,
+    *,
+    settled: bool = False,
+    lifted: bool = False,
 ) -> list[Event]:
     """Close what a reconcile left open; under the hold `effect_ambiguous` when only a person can tell what happened.
 
-    `settled`: its manager means to ask for nothing any more. The caller saves the resource with these events.
+    `settled`: its manager means to ask for nothing any more. `lifted`: a new spec or a person wants it looked at again
+    since it began, or it did not come to its end; what earlier ones left ambiguous is the next one's to find, then.
+    The caller saves the resource with these events.
     """
     occasion = _occasion(resource)
     note_end(tx, occasion, error)
     open_ = unknown_parts(tx, occasion)
-    if not open_:
+    weighed = [one for one in open_ if not lifted or one.generation == resource.generation]
+    if not weighed:
         return []
     is_lost = settled or (error is not None and error.code == "effect_ambiguous")
-    if not is_lost and all(one.observable and one.status == "applying" for one in open_):
+    if not is_lost and all(one.observable and one.status == "applying" for one in weighed):
         return []
     leave_ambiguous(tx, occasion)
     keys = [key_of(resource, one.part) for one in open_]

@@ -17,6 +17,9 @@ Q = load_queries(__file__)
 KIND = "resource"
 REASONS_MAX = 8
 
+#: What the row of one that is being reconciled keeps of its wake-ups.
+WOKEN, HURRIED = 1, 2
+
 _reasons = msgspec.json.Decoder(list[str])
 
 
@@ -34,7 +37,7 @@ def wake(tx: Tx, resource_no: int, reason: str, *, hurried: bool = False) -> boo
     reasons = merged([] if told is None else _reasons.decode(told), reason)
     facts = {"resource_no": resource_no, "reasons": encode(reasons)}
     if state == "live":
-        tx.run(Q.wake_live, facts)
+        tx.run(Q.wake_live, {**facts, "woken": HURRIED if hurried else WOKEN})
     elif state == "later" and failures and not hurried:
         tx.run(Q.add_reasons, facts)
     else:

@@ -8,7 +8,7 @@ WHERE r.resource_no = :resource_no AND r.gone_wall_ms IS NULL
 
 -- name: wake_live
 -- It is being reconciled: once more after that.
-UPDATE reconcile_queue SET woken = 1, reasons = :reasons WHERE resource_no = :resource_no
+UPDATE reconcile_queue SET woken = max(woken, :woken), reasons = :reasons WHERE resource_no = :resource_no
 
 -- name: add_reasons
 -- It is due later, and stays so: why it was to be woken is told then.

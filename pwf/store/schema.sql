@@ -448,7 +448,7 @@ CREATE TABLE reconcile_queue(
   due_elapsed_ms INTEGER,                         -- within the boot it decides
   due_boot_id TEXT,
   reasons BLOB NOT NULL,                          -- what has woken it since the last reconcile began
-  woken INTEGER NOT NULL DEFAULT 0 CHECK (woken IN (0, 1))  -- while it was live: once more after that
+  woken INTEGER NOT NULL DEFAULT 0 CHECK (woken IN (0, 1, 2))  -- while it was live: once more after that; 2: hurried
 ) STRICT;
 CREATE INDEX reconcile_queue_ready ON reconcile_queue(due_wall_ms) WHERE state = 'ready';
 CREATE INDEX reconcile_queue_live ON reconcile_queue(resource_no) WHERE state = 'live';

@@ -13,7 +13,8 @@ from pwf.store.resource_words import (
     resource_effect_detail,
     resource_named,
 )
-from tests.store.resource_world import Resources
+from pwf.store.resources import reconcile_resource
+from tests.store.resource_world import Resources, manager
 
 
 @pytest.fixture
@@ -120,3 +121,59 @@ def test_a_resource_with_an_ambiguous_effect_is_not_let_go_unless_it_is_abandone
     resources.delete(uid)
     assert resources.state(uid) != "gone"
     assert resources.delete(uid, abandon=True).state == "gone"
+
+
+# --- what a person or a new spec has lifted stays lifted ------------------------------------------------------------
+
+
+def lift(resources: Resources, uid: str, by: str) -> None:
+    if by == "person":
+        resources.control(reconcile_resource, uid)
+    elif by == "delete":
+        resources.delete(uid)
+    else:
+        resources.apply(spec={"size": 2} if by == "spec" else {}, graph=manager(every_ms=5_000))
+
+
+@pytest.mark.parametrize("by", ["spec", "code", "person", "delete"])
+def test_a_stop_does_not_put_back_a_hold_that_was_lifted(resources, by):
+    uid, _ = ambiguous(resources)
+    lift(resources, uid, by)
+    resources.launch(uid).die(stopped=True)
+    assert resources.state(uid) == "queued"
+    assert "restarted" in resources.launch(uid).told.reasons
+
+
+@pytest.mark.parametrize("by", ["spec", "code", "person", "delete"])
+@pytest.mark.parametrize("how", ["settled", "fails", "is unknown", "dies"])
+def test_a_hold_that_is_lifted_during_a_reconcile_is_not_put_back_by_its_end(resources, by, how):
+    uid, _ = ambiguous(resources)
+    resources.control(reconcile_resource, uid)
+    reconcile = resources.launch(uid)
+    lift(resources, uid, by)
+    if how == "settled":
+        reconcile.end()
+    elif how == "dies":
+        reconcile.die()
+    else:
+        reconcile.fail(code="effect_ambiguous" if how == "is unknown" else "node_failed")
+    assert resources.launch(uid).told is not None, "at once"
+
+
+def test_what_is_still_ambiguous_holds_it_after_the_look_that_was_asked_for(resources):
+    uid, _ = ambiguous(resources)
+    resources.control(reconcile_resource, uid)
+    reconcile = resources.launch(uid)
+    resources.control(reconcile_resource, uid)
+    reconcile.end()
+    resources.launch(uid).end()
+    assert resources.state(uid) == "ambiguous"
+
+
+def test_what_a_reconcile_itself_leaves_open_holds_its_resource_whatever_has_woken_it(resources):
+    uid = resources.apply().uid
+    reconcile = resources.launch(uid)
+    reconcile.begins("one")
+    resources.apply(spec={"size": 2})
+    reconcile.end()
+    assert resources.state(uid) == "ambiguous"

@@ -266,6 +266,18 @@ def test_a_wake_up_does_not_shorten_a_back_off(resources):
     assert "child" in resources.launch(uid).told.reasons, "it is not lost either"
 
 
+def test_a_person_who_asks_during_a_reconcile_that_fails_is_kept_waiting_by_no_back_off(resources):
+    uid = resources.apply().uid
+    resources.launch(uid).fail()
+    forward(resources, 2_000)
+    reconcile = resources.launch(uid)
+    resources.control(reconcile_resource, uid)
+    number = reconcile.fence.entity_no
+    resources.world.do(lambda tx, _: wake(tx, number, "child"))
+    reconcile.fail()
+    assert resources.launch(uid).told.reasons == ("requested", "child")
+
+
 def test_a_stop_of_the_daemon_requeues_with_that_reason_and_is_no_failure(resources):
     uid = resources.apply().uid
     resources.launch(uid).die(stopped=True)
