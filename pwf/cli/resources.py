@@ -225,6 +225,7 @@ def _say_applied(reply: CallReply, wanted: Wanted, dry_run: bool, out: Out) -> N
     change = out.paint(applied.change, present.CHANGE_STYLE[applied.change])
     name = f"{text.line(applied.manager)}/{text.line(applied.key)}"
     code = ", with its manager's newer code" if applied.new_code else ""
+    code += ", in another environment" if applied.new_environment else ""
     out.print(f"{out.paint(name, 'bold')}  {would}{change}  generation {applied.generation}{code}")
     for line in lines:
         out.print("  " + out.paint(line, {"-": "red", "+": "green"}.get(line[0])))

@@ -160,7 +160,7 @@ class ApplyPayload(_Body, frozen=True, kw_only=True, forbid_unknown_fields=True)
 
 
 class Applied(_Body, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """`unchanged`: the same spec and the same code. `before`: the spec that it had. `uid` is empty for a dry run."""
+    """`unchanged`: all of it is as it was. `before`: the spec till now. `uid` is empty in a dry run."""
 
     uid: str
     manager: str
@@ -172,6 +172,7 @@ class Applied(_Body, frozen=True, kw_only=True, forbid_unknown_fields=True):
     generation: int
     before: Value | None = None
     new_code: bool = False  # the manager's code is another than before
+    new_environment: bool = False  # its interpreter, or a variable that it is given, is another
     warnings: tuple[str, ...] = ()
 
 
@@ -212,7 +213,7 @@ class ResourceEventPage(_Body, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 class ResourceWaitPayload(ResourceRef, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """`settled`: its spec was reconciled and nothing is due, or it needs a person. `gone`: it has been deleted."""
+    """`settled`: its spec was reconciled, nothing is due. `gone`: it has been deleted. Both: or it needs a person."""
 
     until: Literal["settled", "gone"] = "settled"
     timeout_ms: int | None = None

@@ -62,12 +62,16 @@ def find_child(tx: Tx, command: FindChild) -> ChildView | None:
 
 
 class EnsureChild(msgspec.Struct, frozen=True, kw_only=True):
-    """Start a child under a key, unless there is one. `start` has no `call` yet."""
+    """Start a child under a key, unless there is one. `start` has no `call` yet.
+
+    `deleting`: whether the process was told that the resource is to go.
+    """
 
     fence: Fence
     key: str
     fingerprint: str
     start: StartRun
+    deleting: bool = False
 
 
 def ensure_child(tx: Tx, command: EnsureChild) -> ChildView:
@@ -79,6 +83,8 @@ def ensure_child(tx: Tx, command: EnsureChild) -> ChildView:
     resource = owned(tx, command.fence)
     if resource.gone_wall_ms is not None:
         raise Rejected(f"resource {resource.label} is gone")
+    if resource.deleting_wall_ms is not None and not command.deleting:  # nobody would ever cancel it
+        raise Rejected(f"resource {resource.label} is being deleted by now: only its clean-up starts runs")
     call = Call(
         resource_no=resource.resource_no,
         key=command.key,

@@ -28,7 +28,7 @@ from pwf.store.resource_end import abandon, try_go
 from pwf.store.resource_queue import enqueue
 from pwf.store.resource_state import Event, Resource, load_resource, save, spec_of
 from pwf.store.resource_wake import KIND, wake
-from pwf.store.runs import RunEnvironment, save_environment
+from pwf.store.runs import RunEnvironment, environment_id_of, save_environment
 from pwf.store.space import refuse_over_budget
 from pwf.store.tx import Tx, subject
 from pwf.store.values import value_of
@@ -54,7 +54,7 @@ class ApplyResource(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def apply_resource(tx: Tx, command: ApplyResource) -> Done[Applied]:
-    """Create the resource, change its spec or its manager's code, or leave it as it is."""
+    """Create the resource, change its spec, its manager's code or environment, or leave it as it is."""
     return once(tx, command.receipt, Applied, lambda: _apply(tx, command))
 
 
@@ -123,6 +123,8 @@ def _change(tx: Tx, resource: Resource, command: ApplyResource) -> tuple[Applied
         )
     new_spec = before != command.spec
     new_code = resource.definition_id != command.code.definition.definition_id
+    new_environment = resource.environment_id != environment_id_of(command.environment)
+    new = {"new_code": new_code, "new_environment": new_environment}
     generation = resource.spec_generation + new_spec
     expected = command.expected_revision
     if expected is not None and expected != resource.revision:
@@ -130,25 +132,24 @@ def _change(tx: Tx, resource: Resource, command: ApplyResource) -> tuple[Applied
             f"resource {resource.label} has version {resource.revision} by now; you expected {expected}",
             hint="look at it again, then repeat",
         )
-    if not new_spec and not new_code:
+    if not new_spec and not any(new.values()):
         return _answer(command, "unchanged", resource=resource, before=old_spec), True
     if command.dry_run:
-        planned = _answer(command, "changed", resource=resource, before=old_spec, new_code=new_code)
+        planned = _answer(command, "changed", resource=resource, before=old_spec, **new)
         return msgspec.structs.replace(planned, generation=generation), True
     if new_spec:
         stored = moves.stored(tx, command.spec)
         resource.spec, resource.spec_digest = stored.inline, stored.digest
         resource.spec_generation = generation
-    if new_code:
+    if any(new.values()):
         resource.environment_id = _surroundings(tx, command)
         resource.definition_id = command.code.definition.definition_id
     resource.failures = resource.requeues = 0
     _lift_ambiguity(resource)
-    facts = {"generation": generation, "new_code": new_code}
-    save(tx, resource, [Event("applied", command.actor, facts)])
+    save(tx, resource, [Event("applied", command.actor, {"generation": generation, **new})])
     wake(tx, resource.resource_no, "applied", hurried=True)
     resource = load_resource(tx, resource.resource_no)
-    return _answer(command, "changed", resource=resource, before=old_spec, new_code=new_code), False
+    return _answer(command, "changed", resource=resource, before=old_spec, **new), False
 
 
 def _surroundings(tx: Tx, command: ApplyResource) -> str:

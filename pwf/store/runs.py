@@ -179,7 +179,7 @@ def _insert(
 
 
 def _called(tx: Tx, command: StartRun) -> dict[str, object]:
-    """Whose child it is. A restart is that of who wanted the first run."""
+    """Whose child it is. A restart is that of who wanted the first run, and still wants anything."""
     names = ("called_by", "call_key", "call_fingerprint", "asked_wall_ms")
     call = command.call
     if call is not None:
@@ -229,6 +229,11 @@ def _surroundings(tx: Tx, command: StartRun) -> tuple[str, bool]:
     if not has_environment:
         tx.run(Q.add_environment, {"environment_id": environment_id, "body": body})
     return environment_id, not another_is_next
+
+
+def environment_id_of(environment: RunEnvironment) -> str:
+    """What an environment is known by."""
+    return _encoded(environment)[1]
 
 
 def save_environment(tx: Tx, environment: RunEnvironment) -> str:

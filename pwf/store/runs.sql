@@ -57,5 +57,6 @@ SELECT run_id FROM runs ORDER BY run_no DESC LIMIT 1
 SELECT run_id, run_no FROM runs WHERE status = :status ORDER BY run_no DESC LIMIT 1
 
 -- name: called
--- Which managed resource wants a run, and how.
+-- Which managed resource wants a run, and how; one that is gone wants nothing any more.
 SELECT called_by, call_key, call_fingerprint, asked_wall_ms FROM runs WHERE run_id = :run_id
+  AND NOT EXISTS (SELECT 1 FROM resources WHERE resource_no = called_by AND gone_wall_ms IS NOT NULL)

@@ -143,7 +143,7 @@ CREATE TABLE runs(
   restarted_from TEXT,                            -- the ended run that this one restarts
   restart_root TEXT,                              -- the first run of the chain of restarts
   restart_no INTEGER NOT NULL DEFAULT 0,          -- 0: no restart
-  called_by INTEGER REFERENCES entities(entity_no), -- the managed resource whose child it is; a restart stays one
+  called_by INTEGER REFERENCES entities(entity_no), -- the managed resource whose child it is; a restart stays one while it lives
   call_key TEXT,                                  -- that its manager named it by
   call_fingerprint TEXT,                          -- of what its manager asked for
   asked_wall_ms INTEGER,                          -- when its manager asked for it last, to a day

@@ -428,6 +428,26 @@ def test_delete_can_wait_abandon_and_leave_children(pwf: Pwf, script: Script) ->
     assert (script.payload("resource.wait").until, result.code) == ("gone", exits.OK)
 
 
+@pytest.mark.parametrize("state", ["paused", "held", "ambiguous"])
+def test_a_delete_that_waits_says_when_it_needs_a_person(pwf: Pwf, script: Script, state: Any) -> None:
+    waited = wire.ResourceWaited(summary=summary(state=state, deleting_ms=samples.NOW), done=True)
+    script.answers["resource.wait"] = waited
+
+    result = pwf("resource", "delete", "disk", "a", "--wait")
+
+    assert result.code == exits.NEEDS_PERSON
+    assert f"disk/a  {state}" in result.out
+
+
+def test_apply_says_which_part_besides_the_spec_is_another(pwf: Pwf, script: Script) -> None:
+    for facts, said in (
+        ({"new_code": True}, "with its manager's newer code"),
+        ({"new_environment": True}, "in another environment"),
+    ):
+        script.answers["resource.apply"] = applied(before=samples.value({"size": 3}), **facts)
+        assert said in pwf("resource", "apply", "disk", "a", "--spec", '{"size": 3}').out
+
+
 # --- managers -----------------------------------------------------------------------------------------------------
 
 

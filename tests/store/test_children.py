@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pwf.errors import ClaimLost, Conflict
+from pwf.errors import ClaimLost, Conflict, Rejected
 from pwf.protocol.resources import ChildView
 from pwf.store.children import CancelChild, EnsureChild, FindChild, cancel_child, ensure_child, find_child
 from pwf.store.restart import RestartRun, restart_run
@@ -23,7 +23,11 @@ def resources(world) -> Resources:
 
 def ensure(reconcile: Reconciling, key: str = "k", fingerprint: str = "f", flow=None, **more) -> ChildView:
     start = reconcile.resources.world.start_command(flow or linear(1), **more)
-    command = EnsureChild(fence=reconcile.fence, key=key, fingerprint=fingerprint, start=start)
+    told = reconcile.told
+    assert told is not None
+    command = EnsureChild(
+        fence=reconcile.fence, key=key, fingerprint=fingerprint, start=start, deleting=told.deleting
+    )
     return reconcile.resources.world.do(ensure_child, command)
 
 
@@ -135,6 +139,34 @@ def test_a_resource_waits_for_a_child_that_cleans_up(resources):
     resources.world.launch(cleaning).finish()
     resources.launch(uid).end()
     assert resources.state(uid) == "gone"
+
+
+@pytest.mark.parametrize("children", ["cancel", "leave"])
+def test_a_reconcile_that_does_not_know_of_the_deletion_starts_no_further_child(resources, children):
+    uid = resources.apply().uid
+    reconcile = resources.launch(uid)
+    first = ensure(reconcile, flow=ASKS)
+    resources.delete(uid, children=children)
+    assert ensure(reconcile, flow=ASKS).run_id == first.run_id, "what is there is found"
+    with pytest.raises(Rejected, match="being deleted"):
+        ensure(reconcile, "late", flow=ASKS)
+    reconcile.fail()
+    resources.launch(uid).end()
+    assert resources.state(uid) == "gone"
+
+
+@pytest.mark.parametrize("children", ["cancel", "leave"])
+def test_a_run_that_is_restarted_when_its_resource_is_gone_is_nobodys_child(resources, children):
+    uid, run_id = running(resources)
+    resources.delete(uid, abandon=True, children=children)
+    if children == "leave":
+        resources.world.cancel(run_id)
+    start = resources.world.start_command(linear(1), restarted_from=run_id, restart_root=run_id, restart_no=1)
+    again = resources.world.do(restart_run, RestartRun(start=start, expected_revision=2)).run_id
+    assert resources.world.sql(f"SELECT called_by, call_key FROM runs WHERE run_id = '{again}'") == [
+        (None, None)
+    ]
+    resources.world.launch(again).finish()
 
 
 def test_after_delete_and_apply_old_children_do_not_count(resources):

@@ -13,6 +13,7 @@ from pwf.store.daemon import ClaimEpoch
 from pwf.store.home import ClaimHome, claim_home
 from pwf.store.resource_wake import wake
 from pwf.store.resources import pause_resource, reconcile_resource, resume_resource
+from pwf.store.runs import environment_id_of
 from tests.store.resource_world import Resources, manager, said, told
 from tests.store.world import ENVIRONMENT
 
@@ -69,6 +70,28 @@ def test_a_new_spec_is_a_new_generation_and_new_code_alone_is_not(resources):
     newer = resources.apply(spec={"a": 2}, graph=manager(every_ms=5_000))
     assert (newer.generation, newer.new_code, newer.change) == (2, True, "changed")
     assert resources.state(uid) == "queued", "the new code has to look at it"
+
+
+@pytest.mark.parametrize("what", [{"interpreter": "/other/python"}, {"variables": {"TOKEN": "new"}}])
+def test_another_environment_alone_is_a_change_that_has_to_be_looked_at(resources, what):
+    uid = resources.apply().uid
+    resources.settle(uid)
+    other = msgspec.structs.replace(ENVIRONMENT, **what)
+
+    planned = resources.apply(environment=other, dry_run=True)
+    assert (planned.change, planned.new_environment, resources.state(uid)) == ("changed", True, "settled")
+    found = resources.apply(environment=other)
+    assert (found.change, found.generation, found.new_code, found.new_environment) == (
+        "changed",
+        1,
+        False,
+        True,
+    )
+
+    (admitted,) = resources.admit()
+    assert admitted.environment_id == environment_id_of(other)
+    resources.begin(admitted).end()
+    assert resources.apply(environment=other).change == "unchanged"
 
 
 def test_a_dry_run_says_what_would_be_and_leaves_no_trace(resources):

@@ -64,7 +64,8 @@ REREAD_S = 5.0  # a lost wake-up costs a wait at most this
 WAIT_MS_MAX = 24 * 3_600_000
 
 #: States in which nothing goes on by itself.
-PARKED = frozenset({"settled", "paused", "ambiguous", "held", "gone"})
+NEED_PERSON = frozenset({"paused", "ambiguous", "held"})
+PARKED = NEED_PERSON | {"settled", "gone"}
 
 
 async def apply(services: Services, asked: Asked[ApplyPayload]) -> Answer:
@@ -188,14 +189,15 @@ async def wait(services: Services, asked: Asked[ResourceWaitPayload]) -> Answer:
         while True:
             found = await services.store.glance(resource_summary, which)
             left_s = ends - trio.current_time()
-            if (done := _arrived(found, payload.until)) or left_s <= 0:
+            if (done := has_arrived(found, payload.until)) or left_s <= 0:
                 return Answer(ResourceWaited(summary=found, done=done))
             await watch.wait(min(REREAD_S, left_s))
 
 
-def _arrived(summary: ResourceSummary, until: str) -> bool:
+def has_arrived(summary: ResourceSummary, until: str) -> bool:
+    """Whether a wait is over. Where a person is needed it is, whatever was waited for."""
     if until == "gone":
-        return summary.state == "gone"
+        return summary.state == "gone" or summary.state in NEED_PERSON
     if summary.state == "settled":
         return summary.deleting_ms is None and summary.observed_generation == summary.generation
     return summary.state in PARKED

@@ -61,9 +61,12 @@ class Questions:
         world: Supervision,
         known: Launchable,
         stops: Callable[[StopOf], None],
+        *,
+        deleting: bool,
     ) -> None:
         """Answer until the process's end closes, or says something that is no question.
 
+        `deleting`: whether it was told that the resource is to go.
         `stops` is told of runs that were cancelled, and whose processes are still to be ended.
         """
         splitter = FrameSplitter(RUNNER_FRAME_BYTES_MAX)
@@ -72,7 +75,8 @@ class Questions:
         ):
             while data := await stream.receive_some(RECEIVE_BYTES):
                 for line in splitter.feed(bytes(data)):
-                    await self._answer(stream, fence, world, known, stops, decode_question(line))
+                    question = decode_question(line)
+                    await self._answer(stream, fence, world, known, stops, question, deleting)
         await stream.aclose()  # else a process whose question failed would wait for its answer for ever
 
     async def _answer(
@@ -83,12 +87,14 @@ class Questions:
         known: Launchable,
         stops: Callable[[StopOf], None],
         question: Question,
+        deleting: bool,
     ) -> None:
         match question:
             case ReadValue():
                 await _read_value(stream, fence, world, question.digest)
             case EnsureRun():
-                await stream.send_all(encode_line([await self._ensure(fence, world, known, question)]))
+                child = await self._ensure(fence, world, known, question, deleting)
+                await stream.send_all(encode_line([child]))
             case CancelRun():
                 await stream.send_all(encode_line([await self._cancel(fence, world, question, stops)]))
             case BeginPart() | SettlePart():
@@ -97,7 +103,7 @@ class Questions:
                 await stream.send_all(encode_line([answer]))
 
     async def _ensure(
-        self, fence: Fence, world: Supervision, known: Launchable, question: EnsureRun
+        self, fence: Fence, world: Supervision, known: Launchable, question: EnsureRun, deleting: bool
     ) -> ChildAnswer:
         """The child under a key: found, or started with the code that its file has now."""
         key, wish = question.request_key, canonical_texts([question.workflow], what="workflow")
@@ -108,7 +114,9 @@ class Questions:
             if child is not None:
                 return ChildAnswer(child=child)
             start = await self._start(world, known, question)
-            ensure = EnsureChild(fence=fence, key=key, fingerprint=fingerprint, start=start)
+            ensure = EnsureChild(
+                fence=fence, key=key, fingerprint=fingerprint, start=start, deleting=deleting
+            )
             child = await world.write(fence.run_id, ensure_child, ensure, along=False)
         except PwfError as error:
             return ChildAnswer(code=error.code, message=error.message, hint=error.hint)

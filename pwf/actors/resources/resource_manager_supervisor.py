@@ -184,9 +184,8 @@ class ResourceManagerSupervisor:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._renew)
                 nursery.start_soon(self._hear_stop, scope)
-                nursery.start_soon(
-                    self._questions.serve, process.values, self._fence, self._world, known, self._note_stop
-                )
+                serve = partial(self._questions.serve, deleting=told.deleting)
+                nursery.start_soon(serve, process.values, self._fence, self._world, known, self._note_stop)
                 await self._converse(process, told)
                 nursery.cancel_scope.cancel()
         self._late = scope.cancelled_caught and not self._stop_wanted and self._result is None
