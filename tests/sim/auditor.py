@@ -19,6 +19,7 @@ from pwf.protocol.frames import Request, Response
 from pwf.protocol.runner import WAITING_MARKER
 from tests.sim import deaths
 from tests.sim.blame import Blame
+from tests.sim.code import CodeRules
 from tests.sim.endings import Endings
 from tests.sim.forks import Forks
 from tests.sim.holds import Holds
@@ -39,7 +40,7 @@ SPINS_MAX = 12_000  # points of the store in one minute; busy seeds stay below a
 _RUN = """SELECT r.run_id, r.workflow, r.status, r.hold, r.node, r.visit, r.attempts, r.pause_requested, r.output,
   r.output_digest, e.revision, e.generation, e.lease_token, q.state, q.due_elapsed_ms, p.state, p.generation,
   (SELECT count(*) FROM requests WHERE run_id = r.run_id AND status = 'pending'), r.daemon_deaths,
-  r.max_steps
+  r.max_steps, r.definition_id
 FROM runs r JOIN entities e ON e.entity_no = r.run_no LEFT JOIN run_queue q ON q.run_no = r.run_no
 LEFT JOIN runners p ON p.entity_no = r.run_no WHERE r.run_id = ?"""
 _STANDINGS = """SELECT coalesce('run:' || r.run_id, e.kind || iif(e.name = '', '', ':' || e.name)), e.revision,
@@ -69,6 +70,7 @@ class Auditor:
         self.promises = Promises(self)
         self.endings = Endings(self, world)
         self.blame = Blame(self)
+        self.code = CodeRules(self, world)
         self.acknowledged: set[str] = set()  # runs that a client was told of
         self.runs: dict[str, RunModel] = {}
         self.liars: set[str] = set()  # runs whose runner has lied
@@ -170,9 +172,9 @@ class Auditor:
             del self._revisions[name], self.runs[run.run_id]
             self.pruned.add(run.run_id)
 
-    def model_of(self, workflow: str) -> Any:
-        """The plain model of a workflow."""
-        return self._world.models[workflow]
+    def model_of(self, definition: str) -> Any:
+        """The plain model of a workflow, as it stood in its file once."""
+        return self._world.model_of(definition)
 
     def attempts(self, run_id: str) -> list[tuple[Any, ...]]:
         """Every attempt of a run, in order."""
@@ -194,6 +196,7 @@ class Auditor:
             self.check(not begun, f"a pause takes effect at the next boundary: {old} -> {new}")
         else:
             self.forks.look(new)
+        self.code.look(old, new)
         self.runs[run_id] = new
         status = SHOWN_AS.get(new.hold, "held") if new.hold is not None else new.status
         self._seen[run_id, new.revision] = (status, new.node, new.hold)
@@ -204,7 +207,7 @@ class Auditor:
         self.questions.look(new, attempts)
         self.endings.look(new, attempts)
         self.blame.look(old, new, attempts)
-        fault = path_fault(self._world.models[new.workflow], new, attempts, self.forks.begins.get(run_id))
+        fault = path_fault(self.model_of(new.definition), new, attempts, self.forks.begins.get(run_id))
         self.check(fault is None, f"run {run_id} goes only where its graph leads: {fault}; {attempts}")
         self._deaths_happened(new, attempts)
         if new.status == "cancelled":
@@ -222,7 +225,7 @@ class Auditor:
 
     def _deaths_happened(self, run: RunModel, attempts: list[tuple[Any, ...]]) -> None:
         """A step fails of a death only when its own process ended, and neither by the daemon's hand nor with it."""
-        nodes = self._world.models[run.workflow].nodes
+        nodes = self.model_of(run.definition).nodes
         dead = [process for process in self._world.machine.everyone() if process.died]
         for _, node, _, status, _, generation, code in attempts:
             if not generation or code != DIED or status not in ("failed", "unknown"):
@@ -294,6 +297,7 @@ class Auditor:
         self.said.sent(request)
         self.promises.sent(request)
         self.endings.sent(request)
+        self.code.sent(request)
 
     def answered(self, request: Request, response: Response) -> None:
         """A client was told an outcome: from here on it is a promise."""
@@ -344,6 +348,7 @@ class Auditor:
         self.check(fence, f"the marker {process.marker} is of run and generation")
         if run is not None:
             self.said.launched(launch, run, stale=stale)
+            self.code.launched(process, launch, run)
 
     def judges(self, process: Any, launch: Any) -> None:
         """An errand: custody is committed before it works, and its run does not go on meanwhile."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import cache
+from functools import cache, partial
 from types import ModuleType
 from typing import Any
 
@@ -20,7 +20,9 @@ import pwf.store.receipts
 import pwf.store.retention
 import pwf.store.values
 import pwf.values
+import pwf.watch
 from pwf.actors.code.newer_code import NewerCode
+from tests.sim.code import Code
 from tests.sim.mix import Mix
 
 CHUNK_BYTES = 2_048
@@ -42,7 +44,7 @@ CHUNKS = (pwf.values, pwf.store.values, pwf.actors.operations.daemon)
 
 
 async def _never_newer(_actor: NewerCode, _message: object) -> bool:
-    """The seed's files never change, and a thread would run in no virtual time."""
+    """A thread would read the files, in no virtual time; what `show` says of newer code decides nothing."""
     return False
 
 
@@ -56,10 +58,11 @@ _normal = cache(pwf.store.migrate._normal)
 
 
 @contextmanager
-def drawn(mix: Mix) -> Iterator[None]:
+def drawn(mix: Mix, code: Code) -> Iterator[None]:
     """The product has the bounds of this seed."""
     wanted: list[tuple[Any, str, Any]] = [
         (NewerCode, "_handle_look", _never_newer),
+        (pwf.watch, "mark_of", partial(code.mark_of, pwf.watch.mark_of)),
         (pwf.store.database.BusyWait, "__call__", _never_waits),
         (pwf.store.migrate, "_normal", _normal),
         (pwf.store.batch, "WAL_IDLE_BYTES", mix.checkpoint_bytes),

@@ -184,7 +184,7 @@ class FlakyChanges:
 
 
 class SimWhereabouts:
-    """The seed's workflows, in place of folders. They stand at paths where nothing is, so they never change."""
+    """The seed's workflows, in place of folders. What stands in their files is `world.code`'s."""
 
     def __init__(self, world: Any) -> None:
         self._world = world

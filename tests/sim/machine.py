@@ -120,6 +120,7 @@ class Process:
     promised: str = ""  # the run that it was taken for, and is still to be told of
     at_work: bool = False  # it was told to begin; before that it only waits
     kept: bool = False  # it has had a run before
+    code: str = ""  # the definition that it has loaded
 
     def __post_init__(self) -> None:
         self.running.set()

@@ -36,6 +36,7 @@ class RunModel(NamedTuple):
     requests_open: int
     deaths: int
     max_steps: int | None = None  # in place of the workflow's
+    definition: str = ""
 
 
 def path_fault(

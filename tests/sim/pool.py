@@ -12,6 +12,7 @@ import msgspec
 import trio
 from trio.testing import memory_stream_pair
 
+import pwf.watch
 from pwf.actors.processes.custody import Sought, suspects, without_trace
 from pwf.actors.processes.kept import Kept
 from pwf.actors.processes.runner_pool import NO_PID
@@ -272,10 +273,12 @@ class SimPool:
 
     async def resolve(self, interpreter: str, path: str, root: str, environment: dict[str, str]) -> Resolved:
         """What a resolver would say of the seed's workflow."""
+        if path == self._world.managers.path:
+            model, watch = self._world.managers, {}
+        else:  # as it stands when it is read, which may be edited before the answer is there
+            model, watch = self._world.models[Path(path).stem], {path: pwf.watch.mark_of(path)}
         await sleep(self._chance.random() * 0.02)
-        managers = self._world.managers
-        model = managers if path == managers.path else self._world.models[Path(path).stem]
-        return Resolved(call=0, definition=model.definition, texts=model.texts, watch={})
+        return Resolved(call=0, definition=model.definition, texts=model.texts, watch=watch)
 
     async def acquire(
         self,
@@ -292,7 +295,7 @@ class SimPool:
         await sleep(self._chance.random() * 0.05)
         if bundle_key not in self._loaded:
             bundle = await load_bundle()
-            self._world.auditor.check(bundle.definition_id == bundle_key, "the bundle is of its definition")
+            self._world.auditor.code.loaded(bundle_key, bundle)
             self._loaded.add(bundle_key)
         if self._chance.random() < self._world.rate("runner_exit"):
             raise RunnerCrashed("the template ended")
@@ -350,7 +353,7 @@ class SimPool:
     def _start(self, key: TemplateKey, marker: str) -> HeldRunner:
         """A process that waits for its launch."""
         process = self._world.machine.add_process(marker)
-        process.epoch = self.life.epoch
+        process.epoch, process.code = self.life.epoch, key[1]
         if self._chance.random() < self._world.rate("slow_kill"):
             process.kill_s = self._chance.random() * 4.0
         ours, theirs = memory_stream_pair()

@@ -65,6 +65,8 @@ class Promises:
             return
         if request.operation in ("run.start", "run.restart", "run.fork"):
             self._started(request, result)
+            if outcome == "accepted":
+                self._auditor.code.told(request, result["run_id"])
         elif request.operation == "run.cancel":
             self._ended[result["run_id"]] = "cancelled"
         elif request.operation == "request.answer":
@@ -185,7 +187,7 @@ class Promises:
     def _left_unknown(self, run_id: str, attempt: int) -> bool:
         """Whether an attempt at a node that makes several effects had one of them open: then its outcome is unknown."""
         rows = self._auditor.rows(
-            "SELECT r.workflow, a.node, a.status FROM attempts a JOIN runs r USING (run_no)"
+            "SELECT r.definition_id, a.node, a.status FROM attempts a JOIN runs r USING (run_no)"
             " WHERE run_id = ? AND attempt = ?",
             run_id,
             attempt,

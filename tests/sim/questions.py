@@ -54,7 +54,7 @@ class Questions:
         if run.status != "waiting":
             return
         if known is None:
-            open_ms = self._world.models[run.workflow].nodes[run.node].open_ms
+            open_ms = self._auditor.model_of(run.definition).nodes[run.node].open_ms
             if open_ms is None:
                 return
             steps = self._auditor.waits.earliest().steps

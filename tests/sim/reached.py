@@ -78,6 +78,7 @@ COUNTED = frozenset(
         "immortal",
         "killed_by_step",
         "backup",
+        "edit",
     }
     | {"disconnect", "wall_step", "sleep", "reboot", "stall", "disk_full", "io_error"}
     | {"undone", "batch_lost", "reader", "lock"}

@@ -211,7 +211,7 @@ class SimRunner:
             await self._judge(launch)
             return False
         self._world.auditor.launched(self._process, launch)
-        self._model = self._world.models[launch.graph.name]
+        self._model = self._world.model_of(self._process.code)
         self._run_id, self._generation = launch.run_id, launch.generation
         self._node, self._visit, self._attempt = launch.node, launch.visit, launch.attempt
         self._visits = {launch.node: launch.visit, **launch.visits}

@@ -71,7 +71,7 @@ class Said:
 
     def look(self, run: RunModel, attempts: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
         """After a commit that changed the run. The attempts with their outputs' bytes in place of the digests."""
-        nodes = self._world.models[run.workflow].nodes
+        nodes = self._auditor.model_of(run.definition).nodes
         whole = []
         for number, node, visit, status, output, generation, name, code in attempts:
             key = (run.run_id, number)

@@ -65,6 +65,9 @@ class Stage:
         self.auditor.detach()
         self.store.close()
 
+    def model_of(self, definition: str) -> WorkflowModel:
+        return self.models["flow"]
+
     def note(self, event: str, **facts: object) -> None:
         return None
 

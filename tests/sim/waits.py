@@ -108,7 +108,7 @@ class Waits:
             if attempts:
                 self._began_wall_ms[run.run_id] = self._shown(run.run_id)
                 self._start_in_time(run.run_id)
-        nodes = self._world.models[run.workflow].nodes
+        nodes = self._auditor.model_of(run.definition).nodes
         for number, node, visit, status, *_ in attempts[max(0, self._known.get(run.run_id, 0) - 2) :]:
             key = (run.run_id, number)
             timer = self._asked.get(key)

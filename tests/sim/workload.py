@@ -6,7 +6,9 @@
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+
+import msgspec
 
 from pwf.protocol.decision_spec import ChoiceSpec, DecisionSpec, TextSpec
 from pwf.protocol.graph import (
@@ -129,8 +131,8 @@ class WorkflowModel:
         return f"/sim/{self.name}.py"
 
 
-def draw_workflow(name: str, seed: int, chance: random.Random) -> WorkflowModel:
-    """A chain of nodes with loops back, failure ways, retries and time limits."""
+def draw_workflow(name: str, seed: int, chance: random.Random, edition: int = 0) -> WorkflowModel:
+    """A chain of nodes with loops back, failure ways, retries and time limits. `edition`: after so many edits."""
     count = chance.randint(1, 6)
     ids = [f"n{number}" for number in range(count)]
     nodes = {}
@@ -150,12 +152,30 @@ def draw_workflow(name: str, seed: int, chance: random.Random) -> WorkflowModel:
         max_steps=max_steps,
         input_schema={"type": "object", "required": ["n"]},
     )
-    text = f"# {name} of seed {seed}\n".encode()
-    source = SourceFile(path=f"{name}.py", digest=digest(text), size=len(text), kind="root")
+    source, texts = _source(name, f"# {name} of seed {seed}{f', {edition}' if edition else ''}\n".encode())
     definition = WorkflowDefinition(
-        definition_id=digest(repr((seed, graph)).encode()), graph=graph, root="/", sources=(source,)
+        definition_id=digest(repr((seed, graph, edition) if edition else (seed, graph)).encode()),
+        graph=graph,
+        root="/",
+        sources=(source,),
     )
-    return WorkflowModel(name, nodes, ids[0], max_steps, definition, {source.digest: text})
+    return WorkflowModel(name, nodes, ids[0], max_steps, definition, texts)
+
+
+def with_text(model: WorkflowModel, text: bytes) -> WorkflowModel:
+    """The same workflow after an edit of a comment."""
+    source, texts = _source(model.name, text)
+    definition = msgspec.structs.replace(
+        model.definition,
+        definition_id=digest(repr((model.definition.graph, text)).encode()),
+        sources=(source,),
+    )
+    return replace(model, definition=definition, texts=texts)
+
+
+def _source(name: str, text: bytes) -> tuple[SourceFile, dict[str, bytes]]:
+    source = SourceFile(path=f"{name}.py", digest=digest(text), size=len(text), kind="root")
+    return source, {source.digest: text}
 
 
 def _draw_parts(node: NodeModel, chance: random.Random) -> None:

@@ -25,6 +25,7 @@ from tests.sim import bounds, branches
 from tests.sim.agents import SimAgent
 from tests.sim.auditor import Auditor, Violation
 from tests.sim.clients import SimClient
+from tests.sim.code import Code
 from tests.sim.determinism import no_collection, pinned_scheduler, stream_of
 from tests.sim.disk import Disk
 from tests.sim.faults import Gremlin
@@ -37,7 +38,7 @@ from tests.sim.people import SimPerson
 from tests.sim.reached import Reached
 from tests.sim.virtual_time import VirtualTime, sleep
 from tests.sim.watcher import Watcher
-from tests.sim.workload import draw_workflow
+from tests.sim.workload import WorkflowModel
 
 AGENTS = 2  # that submit for the same requests
 PEOPLE = 2  # who decide the same decisions
@@ -85,7 +86,8 @@ class World:
             agents={"sim": Agent(command=("sim",))},
         )
         chance = self.stream("workload")
-        self.models = {f"w{n}": draw_workflow(f"w{n}", seed, chance) for n in range(chance.randint(1, 3))}
+        self.code = Code(self, seed, chance)
+        self.models = self.code.current
         self.managers = Managers(self)
         self.machine = Machine()
         reuse = self.stream("pids")
@@ -114,6 +116,10 @@ class World:
     def stream(self, name: str) -> random.Random:
         """A source of randomness of this seed."""
         return stream_of(self.seed, name)
+
+    def model_of(self, definition: str) -> WorkflowModel:
+        """The plain model of a definition."""
+        return self.code.known[definition]
 
     def rate(self, fault: str) -> float:
         """The strength of a fault now."""
@@ -252,6 +258,8 @@ class World:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._keep_daemon)
             nursery.start_soon(self.gremlin.run)
+            if self.code.every_s is not None:
+                nursery.start_soon(self.code.run)
             if self.mix.rate("watched"):
                 nursery.start_soon(self._watcher.run)
             with trio.move_on_after(self.mix.fault_s + ANSWERS_S_MAX) as patience:
@@ -317,7 +325,7 @@ def _run_in(seed: int, folder: Path, tell: Callable[[str], None] | None) -> Resu
     branches.install()
     branches.reached.clear()
     try:
-        with no_collection(), bounds.drawn(world.mix), pinned_scheduler(seed):
+        with no_collection(), bounds.drawn(world.mix, world.code), pinned_scheduler(seed):
             trio.run(world.run, clock=VirtualTime())
     except Exception as error:  # noqa: BLE001 - a fault of the simulation itself is a failed seed too
         result.violation = _first_violation(error) or "".join(traceback.format_exception(error))[-2_000:]
