@@ -21,6 +21,7 @@ from pathlib import Path
 
 from tests.planted.bug import Bug
 from tests.planted.bugs import BUGS
+from tests.planted.code_bugs import CODE_BUGS
 from tests.planted.decision_bugs import DECISION_BUGS
 from tests.planted.kept_bugs import KEPT_BUGS
 from tests.planted.part_bugs import PART_BUGS
@@ -111,7 +112,7 @@ def main(arguments: list[str]) -> int:
     options = parser.parse_args(arguments)
     chosen = [
         bug
-        for bug in (*BUGS, *KEPT_BUGS, *PART_BUGS, *DECISION_BUGS)
+        for bug in (*BUGS, *KEPT_BUGS, *PART_BUGS, *DECISION_BUGS, *CODE_BUGS)
         if not options.words or any(word in f"{bug.area} {bug.name}" for word in options.words)
     ]
     print("| area | planted bug | unit test | first failing seed |\n| --- | --- | --- | --- |", flush=True)

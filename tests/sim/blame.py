@@ -29,6 +29,9 @@ class Blame:
 
     def about_to_claim(self) -> None:
         """A daemon is alone, and takes the claim in the next commit."""
+        self._auditor.look(
+            None
+        )  # the last daemon may have died within a commit that is in the file all the same
         self._marks = {run_id: (marks, is_open) for run_id, marks, is_open in self._auditor.rows(_MARKS)}
 
     def claimed(self, *, died: bool, boot_id: str, alone: bool) -> None:

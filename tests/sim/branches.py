@@ -126,6 +126,23 @@ BRANCHES = (
     Branch(
         "a value was sent to an earlier daemon", "pwf.store.uploads:uploaded_size", "raise ContentWanted("
     ),
+    Branch(
+        "an edited file is resolved anew",
+        "pwf.actors.code.definitions:Definitions._handle_resolve",
+        "self._entries.pop(key",
+        "key in self._entries",
+    ),
+    Branch(
+        "who joined a question about a file looks again",
+        "pwf.actors.code.definitions:Definitions._resolve_for_all",
+        "joined.reply.give(None)",
+    ),
+    Branch(
+        "a fork takes results over into other code",
+        "pwf.actors.operations.fork:_check_results",
+        "for result in facts.results",
+        "bool(facts.results)",
+    ),
     Branch("a restart is asked twice", "pwf.store.restart:_existing", "return RunStarted("),
     Branch("a restart of what was restarted, and has ended", "pwf.store.restart:_existing", "how = f"),
     Branch(

@@ -48,6 +48,15 @@ def test_a_run_that_is_admitted_beside_one_that_is_to_be_alone_is_seen(stage):
         stage.look()
 
 
+def test_what_a_daemon_committed_just_before_its_death_is_judged_by_the_marks_of_that_time(stage):
+    stage.run()
+    stage.store.start(stage.graph)
+    stage.store.admit()  # the daemon dies before anybody has looked
+    stage.auditor.blame.about_to_claim()
+    marks(stage, 2)
+    stage.look()
+
+
 def test_a_run_that_is_admitted_although_daemons_died_over_it_again_and_again_is_seen(stage):
     with breaks("again and again is held"):
         admitted_with(stage, DEATHS_MAX)
