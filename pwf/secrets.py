@@ -8,12 +8,16 @@ daemon uses it for steps; whatever else in the daemon needs a secret asks here, 
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
+import selectors
 import shutil
+import signal
 import stat
 import subprocess
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from shlex import quote
@@ -113,31 +117,58 @@ def _of_variable(name: str, variable: str, environment: Mapping[str, str]) -> by
 def _of_command(name: str, command: Sequence[str], what: str) -> bytes:
     """What the command prints. Nothing that it says is told on: it may be the value."""
     try:
-        done = subprocess.run(
+        asked = subprocess.Popen(
             [os.path.expanduser(command[0]), *command[1:]],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
-            timeout=COMMAND_S_MAX,
-            check=False,
             start_new_session=True,
         )
-    except subprocess.TimeoutExpired:
-        raise SecretMissing(
-            f"the secret {name}: {what} took longer than {COMMAND_S_MAX:g} s",
-            hint="does it ask for something?",
-        ) from None
     except OSError as error:
         raise SecretMissing(
             f"the secret {name}: {what} can not be started: {error.strerror}",
             hint=f"which {quote(command[0])}",
         ) from error
-    if done.returncode != 0:
+    data = _printed(asked)
+    if data is None:
         raise SecretMissing(
-            f"the secret {name}: {what} ended with {done.returncode}",
+            f"the secret {name}: {what} took longer than {COMMAND_S_MAX:g} s",
+            hint="does it ask for something?",
+        )
+    if asked.returncode != 0 and len(data) <= SECRET_BYTES_MAX:
+        raise SecretMissing(
+            f"the secret {name}: {what} ended with {asked.returncode}",
             hint="see what it says:  " + " ".join(map(quote, command)),
         )
-    return done.stdout
+    return data
+
+
+def _printed(asked: subprocess.Popen[bytes]) -> bytes | None:
+    """What a command prints, no more of it than is needed to say that it is too much; None: it took too long.
+
+    One that has not ended is ended, with all that it has started.
+    """
+    assert asked.stdout is not None
+    data = bytearray()
+    deadline = time.monotonic() + COMMAND_S_MAX
+    with asked, selectors.DefaultSelector() as ready:
+        ready.register(asked.stdout, selectors.EVENT_READ)
+        try:
+            while len(data) <= SECRET_BYTES_MAX:
+                if not ready.select(max(0.0, deadline - time.monotonic())):
+                    return None
+                more = os.read(asked.stdout.fileno(), SECRET_BYTES_MAX)
+                if not more:
+                    asked.wait(max(0.0, deadline - time.monotonic()))
+                    break
+                data += more
+        except subprocess.TimeoutExpired:
+            return None
+        finally:
+            if asked.returncode is None:  # not reaped: its number is its own
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    os.killpg(asked.pid, signal.SIGKILL)
+    return bytes(data)
 
 
 def _keyring_command(name: str, service: str) -> tuple[str, ...]:

@@ -71,6 +71,12 @@ def test_a_command_prints_the_value_and_nothing_that_it_says_is_told_on(config: 
         resolve("GONE", config)
 
 
+def test_a_command_that_prints_without_end_is_ended_when_it_is_too_much(config: Path) -> None:
+    config.write_text('[secrets.TOKEN]\ncommand = ["yes"]\n')
+    with pytest.raises(SecretMissing, match="more than 65,536 bytes"):
+        resolve("TOKEN", config)
+
+
 def test_a_command_that_waits_is_given_up(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(secrets, "COMMAND_S_MAX", 0.05)
     config.write_text('[secrets.TOKEN]\ncommand = ["sleep", "60"]\n')

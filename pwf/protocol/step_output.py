@@ -29,6 +29,7 @@ class OutputFile:
     """One file, open for more. Made with its first byte, so that who prints nothing has none.
 
     What `masks` has is taken out; what may begin such a value is held until more comes, or the file is closed.
+    Then a large part of one is not kept, either.
     """
 
     def __init__(
@@ -101,7 +102,7 @@ class OutputFile:
         if self._descriptor < 0:
             return 0
         if self._held:
-            self._write(self._held)
+            self._write(self.masks.last(self._held) if self.masks else self._held)
         if self._dropped:
             self._mark(f"{self._dropped:,} more bytes came, and are not kept")
         try:

@@ -10,6 +10,7 @@ import msgspec
 
 from pwf import host
 from pwf.host.identity import Identity
+from pwf.protocol.masking import Masks
 from pwf.values import shortened
 
 SURVIVORS_MAX = 16  # of one step that are named
@@ -31,6 +32,15 @@ def name_all(found: Iterable[Identity]) -> tuple[Survivor, ...]:
     return tuple(
         Survivor(pid=one.pid, command=shortened(_command_of(one.pid, by), COMMAND_LENGTH_MAX))
         for one in named
+    )
+
+
+def without(survivors: tuple[Survivor, ...], masks: Masks) -> tuple[Survivor, ...]:
+    """The same as they may be kept."""
+    if not masks:
+        return survivors
+    return tuple(
+        Survivor(pid=one.pid, command=masks.text(one.command)[:COMMAND_LENGTH_MAX]) for one in survivors
     )
 
 

@@ -432,6 +432,26 @@ def test_ready_made_effects_pass_with_real_effects(lab: Lab) -> None:
     assert not told, "a commit has its time in it, so that what is outside differs; nothing else does"
 
 
+@pytest.mark.rest
+def test_what_the_lab_notes_of_effects_has_no_secret(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    home, file = tmp_path / "home", tmp_path / "flow.py"
+    (home / "secrets").mkdir(parents=True)
+    home.chmod(0o700)
+    (home / "secrets" / "TOKEN").write_text("canary-0123456789")
+    (home / "secrets" / "TOKEN").chmod(0o600)
+    file.write_text(
+        "from pwf import *\nflow = Workflow('lab', secrets=['TOKEN'])\n"
+        "@flow.action(effect=idempotent('x'))\ndef a(ctx):\n    return ctx.secret('TOKEN')\n"
+    )
+    monkeypatch.setenv("PWF_HOME", str(home))
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr("tempfile.tempdir", None)
+    assert main(["crashlab", str(file), "--effects", "real", "--keep", "--crashes", "1"]) == 0
+    (ledger,) = tmp_path.rglob("ledger.jsonl")
+    assert b"***" in ledger.read_bytes()
+    assert b"canary" not in ledger.read_bytes()
+
+
 def test_the_scratch_home_finds_the_secrets_that_the_users_home_finds() -> None:
     text = (
         b'[secrets.A]\nfile = "~/a b"\n[secrets."B.1"]\ncommand = ["pass", "show \\"x\\""]\n'

@@ -10,6 +10,7 @@ import pytest
 from pwf.errors import Rejected, SecretMissing
 from pwf.protocol.runner import Ask, Finish, Publish
 from pwf.runner.engine import Engine
+from pwf.workflow.decisions import Choice
 from pwf.workflow.effects import idempotent, manual
 from pwf.workflow.workflow import Workflow
 from tests.runner import peer
@@ -114,3 +115,18 @@ def test_a_process_that_was_told_a_secret_takes_no_further_run(monkeypatch: pyte
     monkeypatch.setattr(peer, "Engine", made)
     run_with_secret(flow)
     assert engines[0].stained == "it was told a secret"
+
+
+def test_what_a_decision_is_about_is_kept_without_it() -> None:
+    flow = canary_flow()
+
+    @flow.decision(audience="operator", choices=[Choice("go", "Go")], timeout=None)
+    def approve(ctx: Any) -> Any:
+        return ctx.present(summary=ctx.secret("TOKEN"), subject={"token": ctx.secret("TOKEN")})
+
+    (asked,) = (one for one in run_with_secret(flow).received if isinstance(one, Ask))
+    assert asked.subject is not None
+    assert asked.subject.json is not None
+    assert bytes(asked.subject.json) == b'{"token":"***"}'
+    assert asked.prompt.json is not None
+    assert b"canary" not in bytes(asked.prompt.json)

@@ -49,7 +49,7 @@ from pwf.protocol.runner import (
     decode_from_runner,
     encode_line,
 )
-from pwf.protocol.survivors import Survivor
+from pwf.protocol.survivors import Survivor, without
 from pwf.store.control import HoldRun, hold_run
 from pwf.store.custody import runner_gone
 from pwf.store.entity_kinds import RunnerGone
@@ -254,7 +254,8 @@ class RunSupervisor:
     async def _keep_last_words(self, process: RunnerProcess) -> None:
         """A runner that ended in the middle of a step has not read all that the step printed."""
         if self._current is not None and self._phase is Phase.TOLD and self._last_word is NOT_SAID:
-            self._printed, self._survivors = await process.last_words(), process.survivors
+            self._printed = await process.last_words()
+            self._survivors = without(process.survivors, process.prints.masks)
 
     def _crash(self, process: RunnerProcess) -> StepError | None:
         """What a runner died of that ended in the middle of a step, and not by our hand or with us."""

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from pwf.errors import Rejected
 from pwf.protocol.masking import Masks
-from pwf.protocol.survivors import COMMAND_LENGTH_MAX, Survivor
+from pwf.protocol.survivors import Survivor, without
 from pwf.runner.base.failure import error_without
 from pwf.runner.base.steps import End, Ended, Question
 from pwf.runner.base.wire import ValueReader
@@ -44,7 +44,8 @@ class Secrets:
         if not self.masks:
             return end
         if isinstance(end, Question):
-            return replace(end, prompt=self.masks.json(end.prompt))
+            subject = None if end.subject is None else self.masks.json(end.subject)
+            return replace(end, prompt=self.masks.json(end.prompt), subject=subject)
         if not isinstance(end, Ended):
             return end
         return replace(
@@ -56,9 +57,4 @@ class Secrets:
 
     def without_in(self, survivors: tuple[Survivor, ...]) -> tuple[Survivor, ...]:
         """Processes, as they may be named."""
-        if not self.masks:
-            return survivors
-        return tuple(
-            Survivor(pid=one.pid, command=self.masks.text(one.command)[:COMMAND_LENGTH_MAX])
-            for one in survivors
-        )
+        return without(survivors, self.masks)

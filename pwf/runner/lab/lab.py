@@ -123,7 +123,7 @@ class LabEngine(Engine):
             run_id=self._launch.run_id, kind=kind, node=node, visit=visit, attempt=attempt, **facts
         )
         with open(self._folder.ledger, "ab", buffering=0) as file:  # one write: whole lines, from any process
-            file.write(encode_record(record) + b"\n")
+            file.write(self._secrets.masks.json(encode_record(record)) + b"\n")
 
     # --- several effects ------------------------------------------------------------------------------------
 
