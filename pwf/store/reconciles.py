@@ -30,9 +30,11 @@ Q = load_queries(__file__)
 
 
 class ReconcileStarted(msgspec.Struct, frozen=True, kw_only=True):
-    """A process stands ready for a resource that was admitted."""
+    """A process stands ready for a resource that was admitted. The ids: of what it was made from."""
 
     fence: Fence
+    definition_id: str
+    environment_id: str
     identity: Identity
     terms: LaunchTerms = LaunchTerms()
 
@@ -40,10 +42,13 @@ class ReconcileStarted(msgspec.Struct, frozen=True, kw_only=True):
 def reconcile_started(tx: Tx, command: ReconcileStarted) -> Reconcile | None:
     """Record custody, and say everything that the process needs. None: it is not to be reconciled now.
 
+    Code that was replaced by an apply since the admission never sees the new spec, and leaves the wake-up to the new code.
     Raises `ClaimLost` where the resource has another owner by now.
     """
     resource = owned(tx, command.fence)
     if resource.is_kept_back or resource.gone_wall_ms is not None:
+        return None
+    if (command.definition_id, command.environment_id) != (resource.definition_id, resource.environment_id):
         return None
     runner_is_live(tx, resource.resource_no, resource.generation, command.identity)
     reasons = tuple(resource.reasons)

@@ -81,7 +81,11 @@ def next_in_ms(tx: Tx) -> int | None:
 def waiting_ms(tx: Tx) -> int | None:
     """How long the first has been due that may be admitted; None: there is none."""
     row = tx.one(Q.first_ready)
-    return None if row is None else max(0, tx.now.elapsed_ms - row[0] if row[0] is not None else 0)
+    if row is None:
+        return None
+    due_wall_ms, due_elapsed_ms = row
+    is_of_boot = due_elapsed_ms is not None
+    return max(0, tx.now.elapsed_ms - due_elapsed_ms if is_of_boot else tx.now.wall_ms - due_wall_ms)
 
 
 def ready_numbers(tx: Tx, limit: int) -> list[int]:

@@ -11,7 +11,7 @@ WHERE r.resource_no = :resource_no AND r.gone_wall_ms IS NULL
 UPDATE reconcile_queue SET woken = max(woken, :woken), reasons = :reasons WHERE resource_no = :resource_no
 
 -- name: add_reasons
--- It is due later, and stays so: why it was to be woken is told then.
+-- It is due already, or later, and stays so: why it was to be woken is told then.
 UPDATE reconcile_queue SET reasons = :reasons WHERE resource_no = :resource_no
 
 -- name: enqueue

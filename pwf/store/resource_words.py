@@ -23,8 +23,8 @@ from pwf.store.effects import ResolveEffect
 from pwf.store.once import Done, once
 from pwf.store.queries import load_queries
 from pwf.store.resource_effects import key_of
-from pwf.store.resource_queue import enqueue
 from pwf.store.resource_state import Event, Resource, load_resource, save
+from pwf.store.resource_wake import wake
 from pwf.store.state import graph_of
 from pwf.store.tx import Tx
 from pwf.store.values import value_of
@@ -169,8 +169,7 @@ def _resolve(tx: Tx, command: ResolveResourceEffect) -> RunChanged:
         resource.hold = resource.hold_detail = None
     event = Event("effect_resolved", word.actor, facts)
     save(tx, resource, [event], expected_revision=word.expected_revision)
-    if resource.gone_wall_ms is None and not resource.is_live:
-        enqueue(tx, resource, ["effect"])
+    wake(tx, resource.resource_no, "effect", hurried=True)  # also while it is reconciled, which may be over before it asks
     now = load_resource(tx, resource.resource_no)
     return RunChanged(run_id=now.uid, status=STATUS[now.state], revision=now.revision)
 

@@ -118,8 +118,13 @@ class Resources:
         )
         pid = next(_pids)
         identity = Identity(pid=pid, start_tick=pid, boot_id=self.world.clock.boot_id, session=pid)
-        message = self.world.do(reconcile_started, ReconcileStarted(fence=fence, identity=identity))
-        return Reconciling(self, fence, message)
+        started = ReconcileStarted(
+            fence=fence,
+            definition_id=admission.definition_id,
+            environment_id=admission.environment_id,
+            identity=identity,
+        )
+        return Reconciling(self, fence, self.world.do(reconcile_started, started))
 
     def settle(self, uid: str, **more: Any) -> None:
         """One reconcile that goes well."""

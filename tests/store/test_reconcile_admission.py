@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from pwf.store.daemon import ClaimEpoch, claim
-from pwf.store.queue import Admit, admit
-from tests.store.resource_world import Resources
+from pwf.store.queue import Admit, admit, look
+from pwf.store.resource_wake import wake
+from tests.store.resource_world import Resources, manager
 from tests.store.world import linear
 
 
@@ -67,3 +68,49 @@ def test_k3_after_a_restart_each_resource_goes_on_where_it_was_and_nothing_is_re
     assert resources.admit(4) == ()
     again.end(finalizers=())
     assert {resources.state(uid) for uid in (settled, later, deleting)} == {"settled", "queued", "gone"}
+
+
+def reconcile_waiting_ms(resources: Resources) -> int | None:
+    return resources.world.read(look, None).reconcile_waiting_ms
+
+
+def test_what_is_woken_again_while_it_is_due_keeps_its_place_and_its_waiting_time(resources):
+    lively = resources.apply("lively")
+    resources.world.clock.forward(3_000)
+    resources.apply("other")
+    resources.world.clock.forward(3_000)
+    number = resources.world.sql("SELECT resource_no FROM resources WHERE uid = :uid", {"uid": lively.uid})[0][0]
+    resources.world.do(lambda tx, _: wake(tx, number, "child"))
+    resources.apply("lively", spec={"a": 2})
+    assert reconcile_waiting_ms(resources) == 6_000
+    told = resources.launch(lively.uid).told
+    assert told.reasons == ("applied", "child")
+
+
+def test_after_a_reboot_a_reconcile_has_waited_what_the_wall_clock_says(resources):
+    resources.apply()
+    resources.world.clock.forward(1_000)
+    resources.world.reboot(away_ms=60_000)
+    resources.world.rebase()
+    assert reconcile_waiting_ms(resources) == 61_000
+
+
+@pytest.mark.parametrize("change", ["code", "code and spec"])
+def test_code_that_was_replaced_after_the_admission_is_told_nothing_and_the_new_code_is(resources, change):
+    uid = resources.apply(spec={"a": 1}).uid
+    resources.settle(uid)
+    resources.world.clock.forward(1_000)
+    resources.apply(spec={"a": 2})
+    (admission,) = resources.admit()
+
+    resources.apply(spec={"a": 2 if change == "code" else 3}, graph=manager(every_ms=5_000))
+    replaced = resources.begin(admission)
+    assert replaced.told is None
+    replaced.die(stopped=True)
+
+    (again,) = resources.admit()
+    assert again.definition_id != admission.definition_id
+    reconcile = resources.begin(again)
+    assert "applied" in reconcile.told.reasons
+    reconcile.end()
+    assert resources.view(uid).summary.observed_generation == reconcile.told.generation

@@ -177,3 +177,14 @@ def test_what_a_reconcile_itself_leaves_open_holds_its_resource_whatever_has_wok
     resources.apply(spec={"size": 2})
     reconcile.end()
     assert resources.state(uid) == "ambiguous"
+
+
+def test_a_word_that_is_said_during_a_reconcile_brings_one_more(resources):
+    uid, key = ambiguous(resources)
+    resources.control(reconcile_resource, uid)
+    reconcile = resources.launch(uid)
+    assert reconcile.begins("one", {"to": "x"}).verdict == "unknown"
+    assert word(resources, uid, "happened", effect_key=key) == "running"
+    reconcile.end()
+    again = resources.launch(uid)
+    assert (again.told.reasons, again.begins("one", {"to": "x"}).verdict) == (("effect",), "applied")

@@ -171,7 +171,13 @@ class ResourceManagerSupervisor:
         """Tell the process, and hear it to its last word, its deadline, or a stop."""
         if self._is_to_stop():
             return
-        started = ReconcileStarted(fence=self._fence, identity=process.identity, terms=self._world.terms)
+        started = ReconcileStarted(
+            fence=self._fence,
+            definition_id=self._admission.definition_id,
+            environment_id=self._admission.environment_id,
+            identity=process.identity,
+            terms=self._world.terms,
+        )
         try:
             told = await self._write(reconcile_started, started)
         except ClaimLost:
