@@ -1,7 +1,8 @@
 """Child runs of a managed resource: started once under a key of its manager, found again, cancelled.
 
 Promises: the same key and the same wish give the same child, whatever has become of it, for as long as the resource
-lives; another wish under the key is a conflict. A child that a person restarts goes on under its key.
+lives: of one that retention has removed a row is left, which answers (`run_kind`). Another wish under the key is a
+conflict. A child that a person restarts goes on under its key.
 """
 
 from __future__ import annotations
@@ -25,8 +26,6 @@ from pwf.store.values import value_of
 
 Q = load_queries(__file__)
 
-DAY_MS = 24 * 3_600_000
-
 
 class StopOf(NamedTuple):
     """A run that was cancelled as this revision: its process is still to be ended."""
@@ -49,15 +48,12 @@ def find_child(tx: Tx, command: FindChild) -> ChildView | None:
     row = tx.one(Q.first, {"resource_no": resource.resource_no, "key": command.key})
     if row is None:
         return None
-    run_id, fingerprint, asked_wall_ms = row
+    run_id, fingerprint = row
     if command.fingerprint is not None and fingerprint != command.fingerprint:
         raise Conflict(
             f"the child under {command.key!r} is run {run_id}, which was started for another workflow or input",
             hint="let the key name the occasion: a counter in the status, say",
         )
-    if tx.now.wall_ms - asked_wall_ms >= DAY_MS:
-        facts = {"resource_no": resource.resource_no, "key": command.key, "now": tx.now.wall_ms}
-        tx.run(Q.asked, facts)
     return _newest(tx, resource.resource_no, command.key)
 
 
@@ -85,12 +81,7 @@ def ensure_child(tx: Tx, command: EnsureChild) -> ChildView:
         raise Rejected(f"resource {resource.label} is gone")
     if resource.deleting_wall_ms is not None and not command.deleting:  # nobody would ever cancel it
         raise Rejected(f"resource {resource.label} is being deleted by now: only its clean-up starts runs")
-    call = Call(
-        resource_no=resource.resource_no,
-        key=command.key,
-        fingerprint=command.fingerprint,
-        asked_wall_ms=tx.now.wall_ms,
-    )
+    call = Call(resource_no=resource.resource_no, key=command.key, fingerprint=command.fingerprint)
     done = start_run(tx, msgspec.structs.replace(command.start, call=call))
     facts = {"key": command.key, "run": done.unwrap().run_id, "workflow": command.start.workflow}
     save(tx, resource, [Event("child_started", "manager", facts)], generation=resource.generation)
@@ -160,7 +151,7 @@ def _newest(tx: Tx, resource_no: int, key: str) -> ChildView | None:
 
 
 def _child(row: Row) -> ChildView:
-    key, run_id, workflow, status, hold, reason, restart_no, created, ended, output, digest, size = row
+    _, key, run_id, workflow, status, hold, reason, restart_no, created, ended, output, digest, size = row
     return ChildView(
         request_key=key,
         run_id=run_id,

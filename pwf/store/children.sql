@@ -1,27 +1,32 @@
 -- Child runs of managed resources: each run, and its restarts, under a key of its resource's manager.
 
 -- name: first
--- The first run under a key, which was started for what its manager asked for.
-SELECT run_id, call_fingerprint, asked_wall_ms FROM runs
+-- The first run under a key, which was started for what its manager asked for; or what is left of it.
+SELECT run_id, call_fingerprint FROM runs
 WHERE called_by = :resource_no AND call_key = :key AND restarted_from IS NULL
-
--- name: asked
--- Its manager asks for it today.
-UPDATE runs SET asked_wall_ms = :now WHERE called_by = :resource_no AND call_key = :key AND restarted_from IS NULL
+UNION ALL SELECT run_id, call_fingerprint FROM former_children WHERE resource_no = :resource_no AND call_key = :key
 
 -- name: newest
--- The last run under a key: the first one, or a restart of it.
-SELECT r.call_key, r.run_id, r.workflow, r.status, r.hold, r.reason, r.restart_no, r.created_wall_ms, r.ended_wall_ms,
-  r.output, r.output_digest, c.size
+-- The last run under a key: the first one, or a restart of it; or what is left of it.
+SELECT r.run_no, r.call_key, r.run_id, r.workflow, r.status, r.hold, r.reason, r.restart_no, r.created_wall_ms,
+  r.ended_wall_ms, r.output, r.output_digest, c.size
 FROM runs r LEFT JOIN contents c ON c.digest = r.output_digest
-WHERE r.called_by = :resource_no AND r.call_key = :key ORDER BY r.run_no DESC LIMIT 1
+WHERE r.called_by = :resource_no AND r.call_key = :key
+UNION ALL SELECT f.run_no, f.call_key, f.run_id, f.workflow, f.status, NULL, f.reason, f.restart_no, f.created_wall_ms,
+  f.ended_wall_ms, f.output, f.output_digest, c.size
+FROM former_children f LEFT JOIN contents c ON c.digest = f.output_digest
+WHERE f.resource_no = :resource_no AND f.call_key = :key ORDER BY 1 DESC LIMIT 1
 
 -- name: children
--- The newest runs of a resource.
-SELECT r.call_key, r.run_id, r.workflow, r.status, r.hold, r.reason, r.restart_no, r.created_wall_ms, r.ended_wall_ms,
-  r.output, r.output_digest, c.size
+-- The newest runs of a resource, and what is left of those before.
+SELECT r.run_no, r.call_key, r.run_id, r.workflow, r.status, r.hold, r.reason, r.restart_no, r.created_wall_ms,
+  r.ended_wall_ms, r.output, r.output_digest, c.size
 FROM runs r LEFT JOIN contents c ON c.digest = r.output_digest
-WHERE r.called_by = :resource_no ORDER BY r.run_no DESC LIMIT :limit
+WHERE r.called_by = :resource_no
+UNION ALL SELECT f.run_no, f.call_key, f.run_id, f.workflow, f.status, NULL, f.reason, f.restart_no, f.created_wall_ms,
+  f.ended_wall_ms, f.output, f.output_digest, c.size
+FROM former_children f LEFT JOIN contents c ON c.digest = f.output_digest
+WHERE f.resource_no = :resource_no ORDER BY 1 DESC LIMIT :limit
 
 -- name: going_on
 -- Those that have not ended.

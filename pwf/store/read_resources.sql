@@ -22,6 +22,7 @@ WHERE entity_no = :resource_no AND revision > :after ORDER BY revision LIMIT :li
 -- Whether a value belongs to the resource.
 SELECT 1 FROM resources WHERE resource_no = :resource_no AND :digest IN (spec_digest, status_digest)
 UNION ALL SELECT 1 FROM runs WHERE called_by = :resource_no AND output_digest = :digest
+UNION ALL SELECT 1 FROM former_children WHERE resource_no = :resource_no AND output_digest = :digest
 UNION ALL SELECT 1 FROM effects WHERE entity_no = :resource_no AND output_digest = :digest LIMIT 1
 
 -- name: child

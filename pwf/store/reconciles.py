@@ -42,7 +42,7 @@ class ReconcileStarted(msgspec.Struct, frozen=True, kw_only=True):
 def reconcile_started(tx: Tx, command: ReconcileStarted) -> Reconcile | None:
     """Record custody, and say everything that the process needs. None: it is not to be reconciled now.
 
-    Code that was replaced by an apply since the admission never sees the new spec, and leaves the wake-up to the new code.
+    Code that an apply has replaced since the admission sees no new spec, and leaves the wake-up to the new code.
     Raises `ClaimLost` where the resource has another owner by now.
     """
     resource = owned(tx, command.fence)

@@ -67,7 +67,7 @@ def _needed(tx: Tx, number: int, _uid: str) -> str | None:
 
 def _remove(tx: Tx, number: int, uid: str) -> None:
     which = {"resource_no": number}
-    for sql in (Q.drop_effects, Q.drop_finalizers, Q.dequeue):
+    for sql in (Q.drop_effects, Q.drop_finalizers, Q.drop_children, Q.dequeue):
         tx.run(sql, which)
     removed = tx.run(Q.drop_resource, which)
     assert removed == 1, f"resource {uid} is not gone"

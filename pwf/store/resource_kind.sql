@@ -37,6 +37,10 @@ SELECT 1 FROM runs WHERE called_by = :resource_no LIMIT 1
 -- The ledger's rows: all are settled.
 DELETE FROM effects WHERE entity_no = :resource_no
 
+-- name: drop_children
+-- What was left of its runs: nobody asks for them any more.
+DELETE FROM former_children WHERE resource_no = :resource_no
+
 -- name: drop_finalizers
 -- One that is gone has none; what is there all the same must not keep the walk from going on.
 DELETE FROM finalizers WHERE resource_no = :resource_no

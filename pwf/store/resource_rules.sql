@@ -47,6 +47,10 @@ WHERE s.gone_wall_ms IS NOT NULL AND s.children = 'cancel' AND r.ended_wall_ms I
 SELECT r.run_id FROM runs r WHERE r.called_by IS NOT NULL
   AND NOT EXISTS (SELECT 1 FROM resources s WHERE s.resource_no = r.called_by)
 
+-- name: child_twice
+-- What is left of a child answers for it: under its key there is no run, so what it did is not done again.
+SELECT r.run_id FROM former_children f JOIN runs r ON r.called_by = f.resource_no AND r.call_key = f.call_key
+
 -- name: finalizer_stray
 -- What is gone has nothing left to finalize.
 SELECT DISTINCT r.uid FROM finalizers f JOIN resources r ON r.resource_no = f.resource_no WHERE r.gone_wall_ms IS NOT NULL

@@ -39,7 +39,9 @@ def wake(tx: Tx, resource_no: int, reason: str, *, hurried: bool = False) -> boo
     if state == "live":
         tx.run(Q.wake_live, {**facts, "woken": HURRIED if hurried else WOKEN})
     elif state == "ready" or (state == "later" and failures and not hurried):
-        tx.run(Q.add_reasons, facts)  # it keeps its time: else whoever is woken often would always be the last
+        tx.run(
+            Q.add_reasons, facts
+        )  # it keeps its time: else whoever is woken often would always be the last
     else:
         put_in_queue(tx, resource_no, "ready", 0, facts["reasons"])
     tx.changed("queue")

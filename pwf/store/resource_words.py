@@ -169,7 +169,9 @@ def _resolve(tx: Tx, command: ResolveResourceEffect) -> RunChanged:
         resource.hold = resource.hold_detail = None
     event = Event("effect_resolved", word.actor, facts)
     save(tx, resource, [event], expected_revision=word.expected_revision)
-    wake(tx, resource.resource_no, "effect", hurried=True)  # also while it is reconciled, which may be over before it asks
+    wake(
+        tx, resource.resource_no, "effect", hurried=True
+    )  # also while it is reconciled, which may be over before it asks
     now = load_resource(tx, resource.resource_no)
     return RunChanged(run_id=now.uid, status=STATUS[now.state], revision=now.revision)
 

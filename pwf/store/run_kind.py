@@ -16,9 +16,6 @@ from pwf.store.tx import Tx
 
 Q = load_queries(__file__)
 
-ASKED_MS = (
-    30 * 24 * 3_600_000
-)  # a child that its resource has asked for since then stays: it must not be made anew
 COPIED = "its database was copied or restored, and what it did after that is unknown"
 
 
@@ -46,8 +43,6 @@ def _daemon_ended(tx: Tx, died: bool, rebooted: bool) -> int:
 def _needed(tx: Tx, run_no: int, run_id: str) -> str | None:
     if tx.one(Q.errand_unproved, {"run_id": run_id}) is not None:
         return "a process is not proved dead"
-    if tx.one(Q.asked_for, {"run_no": run_no, "since_ms": tx.now.wall_ms - ASKED_MS}) is not None:
-        return "a resource asks for it"
     unsettled = tx.one(Q.effect_unsettled, {"run_no": run_no})
     return None if unsettled is None else "an effect is unsettled"
 
@@ -61,7 +56,7 @@ def _remove(tx: Tx, run_no: int, run_id: str) -> None:
             tx.run(sql, {"submission_no": number})
     for sql in (Q.drop_updates, Q.drop_answers, Q.drop_decisions, Q.drop_requests):
         tx.run(sql, {"run_id": run_id})
-    for sql in (Q.drop_effects, Q.drop_attempts, Q.drop_queue):
+    for sql in (Q.keep_child, Q.drop_effects, Q.drop_attempts, Q.drop_queue):
         tx.run(sql, which)
     removed = tx.run(Q.drop_run, which)
     assert removed == 1, f"run {run_id} is not an ended run"

@@ -23,11 +23,6 @@ ORDER BY ended_wall_ms, run_no LIMIT :limit
 SELECT run_no, run_id, ended_wall_ms FROM runs WHERE run_id = :group
 UNION ALL SELECT run_no, run_id, ended_wall_ms FROM runs WHERE tree_root = :group AND run_id <> :group
 
--- name: asked_for
--- A living resource may ask for it again under its key.
-SELECT 1 FROM runs r JOIN resources s ON s.resource_no = r.called_by
-WHERE r.run_no = :run_no AND s.gone_wall_ms IS NULL AND r.asked_wall_ms >= :since_ms
-
 -- name: effect_unsettled
 -- Nobody knows yet whether an effect of the run happened.
 SELECT 1 FROM effects WHERE entity_no = :run_no AND status IN ('applying', 'ambiguous') LIMIT 1
@@ -79,6 +74,16 @@ DELETE FROM attempts WHERE run_no = :run_no
 -- name: drop_queue
 -- An ended run has no such row; one that is there all the same must not keep the whole walk from going on.
 DELETE FROM run_queue WHERE run_no = :run_no
+
+-- name: keep_child
+-- What its resource gets for it from now on, if it is the child of one that lives: the newest run under its key says it.
+INSERT OR REPLACE INTO former_children(resource_no, call_key, call_fingerprint, run_no, run_id, workflow, status, reason,
+  restart_no, created_wall_ms, ended_wall_ms, output, output_crc32, output_digest)
+SELECT r.called_by, r.call_key, r.call_fingerprint, r.run_no, r.run_id, r.workflow, r.status, r.reason,
+  r.restart_no, r.created_wall_ms, r.ended_wall_ms, r.output, r.output_crc32, r.output_digest
+FROM runs r JOIN resources s ON s.resource_no = r.called_by
+WHERE r.run_no = :run_no AND s.gone_wall_ms IS NULL AND NOT EXISTS (SELECT 1 FROM former_children f
+  WHERE f.resource_no = r.called_by AND f.call_key = r.call_key AND f.run_no > r.run_no)
 
 -- name: drop_run
 -- The run itself, if it has ended.

@@ -42,7 +42,6 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
     resource_no: int
     key: str
     fingerprint: str
-    asked_wall_ms: int
 
 
 class StartRun(msgspec.Struct, frozen=True, kw_only=True):
@@ -180,16 +179,14 @@ def _insert(
 
 def _called(tx: Tx, command: StartRun) -> dict[str, object]:
     """Whose child it is. A restart is that of who wanted the first run, and still wants anything."""
-    names = ("called_by", "call_key", "call_fingerprint", "asked_wall_ms")
+    names = ("called_by", "call_key", "call_fingerprint")
     call = command.call
     if call is not None:
-        return dict(
-            zip(names, (call.resource_no, call.key, call.fingerprint, call.asked_wall_ms), strict=True)
-        )
+        return dict(zip(names, (call.resource_no, call.key, call.fingerprint), strict=True))
     row = None
     if command.restarted_from is not None:
         row = tx.one(Q.called, {"run_id": command.restarted_from})
-    return dict(zip(names, row or (None, None, None, None), strict=True))
+    return dict(zip(names, row or (None, None, None), strict=True))
 
 
 def _lineage(tx: Tx, command: StartRun) -> dict[str, object]:

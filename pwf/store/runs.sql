@@ -5,11 +5,11 @@
 INSERT INTO runs(run_no, run_id, workflow, definition_id, environment_id, status, title, node, visit, visits, steps, priority,
   input, input_crc32, input_digest, due_wall_ms, due_elapsed_ms, due_boot_id, restarted_from, restart_root, restart_no,
   forked_from, fork_node, fork_visit, tree_root, max_steps, agent, outside_name, created_wall_ms,
-  called_by, call_key, call_fingerprint, asked_wall_ms)
+  called_by, call_key, call_fingerprint)
 VALUES (:run_no, :run_id, :workflow, :definition_id, :environment_id, 'queued', :title, :node, :visit, :visits, :steps, :priority,
   :input, :input_crc32, :input_digest, :due_wall_ms, :due_elapsed_ms, :due_boot_id, :restarted_from, :restart_root, :restart_no,
   :forked_from, :fork_node, :fork_visit, :tree_root, :max_steps, :agent_name, :outside_name, :now,
-  :called_by, :call_key, :call_fingerprint, :asked_wall_ms)
+  :called_by, :call_key, :call_fingerprint)
 
 -- name: facts
 -- What decides whether a start adopts an existing run.
@@ -58,5 +58,5 @@ SELECT run_id, run_no FROM runs WHERE status = :status ORDER BY run_no DESC LIMI
 
 -- name: called
 -- Which managed resource wants a run, and how; one that is gone wants nothing any more.
-SELECT called_by, call_key, call_fingerprint, asked_wall_ms FROM runs WHERE run_id = :run_id
+SELECT called_by, call_key, call_fingerprint FROM runs WHERE run_id = :run_id
   AND NOT EXISTS (SELECT 1 FROM resources WHERE resource_no = called_by AND gone_wall_ms IS NOT NULL)

@@ -146,7 +146,6 @@ CREATE TABLE runs(
   called_by INTEGER REFERENCES entities(entity_no), -- the managed resource whose child it is; a restart stays one while it lives
   call_key TEXT,                                  -- that its manager named it by
   call_fingerprint TEXT,                          -- of what its manager asked for
-  asked_wall_ms INTEGER,                          -- when its manager asked for it last, to a day
   forked_from TEXT,                               -- the run whose outputs this one took over, up to a node
   fork_node TEXT, fork_visit INTEGER,             -- where it goes on from there
   tree_root TEXT,                                 -- the first run of its lineage: restarts and forks go together
@@ -439,6 +438,25 @@ CREATE TABLE finalizers(
   name TEXT NOT NULL,
   PRIMARY KEY (resource_no, name)
 ) STRICT, WITHOUT ROWID;
+
+-- What is left of a child run that retention has removed: its resource lives, and may ask for it again under its key.
+CREATE TABLE former_children(
+  resource_no INTEGER NOT NULL REFERENCES resources(resource_no),
+  call_key TEXT NOT NULL,
+  call_fingerprint TEXT NOT NULL,
+  run_no INTEGER NOT NULL,                        -- of the newest run under the key, as it ended
+  run_id TEXT NOT NULL,
+  workflow TEXT NOT NULL,
+  status TEXT NOT NULL CHECK (status IN ('completed', 'failed', 'timed_out', 'cancelled')),
+  reason TEXT,
+  restart_no INTEGER NOT NULL,
+  created_wall_ms INTEGER NOT NULL,
+  ended_wall_ms INTEGER NOT NULL,
+  output BLOB, output_crc32 INTEGER, output_digest TEXT REFERENCES contents(digest),
+  PRIMARY KEY (resource_no, call_key)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX former_children_by_age ON former_children(resource_no, run_no);
+CREATE INDEX former_children_by_output ON former_children(output_digest) WHERE output_digest IS NOT NULL;
 
 -- One row per resource, while it is due or being reconciled: so wake-ups merge.
 CREATE TABLE reconcile_queue(

@@ -65,6 +65,7 @@ ENCODED: dict[tuple[str, str], Any] = {
     ("resources", "conditions"): list[Condition],
     ("resources", "error"): StepError,
     ("reconcile_queue", "reasons"): list[str],
+    ("former_children", "output"): Any,
     ("runs", "visits"): dict[str, int],
     ("runs", "input"): Any,
     ("runs", "output"): Any,

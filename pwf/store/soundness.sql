@@ -15,6 +15,7 @@ UNION SELECT q.run_id, iif(q.prompt_digest = :digest, 'the prompt of request ', 
 UNION SELECT s.run_id, 'what was submitted for request ' || s.request_id FROM submissions s WHERE s.value_digest = :digest
 UNION SELECT r.run_id, iif(e.request_digest = :digest, 'the request', 'the output') || ' of effect ' || e.node || ':' || e.visit || '/' || e.part
   FROM effects e JOIN runs r ON r.run_no = e.entity_no WHERE e.request_digest = :digest OR e.output_digest = :digest
+UNION SELECT run_id, 'the output of a child run' FROM former_children WHERE output_digest = :digest
 UNION SELECT r.run_id, 'its code ' || s.path
   FROM definition_sources s JOIN runs r ON r.definition_id = s.definition_id WHERE s.digest = :digest
 

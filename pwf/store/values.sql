@@ -82,6 +82,7 @@ SELECT EXISTS (SELECT 1 FROM definition_sources WHERE digest = :digest)
     OR EXISTS (SELECT 1 FROM submissions WHERE value_digest = :digest)
     OR EXISTS (SELECT 1 FROM effects WHERE request_digest = :digest)
     OR EXISTS (SELECT 1 FROM effects WHERE output_digest = :digest)
+    OR EXISTS (SELECT 1 FROM former_children WHERE output_digest = :digest)
     OR EXISTS (SELECT 1 FROM resources WHERE spec_digest = :digest)
     OR EXISTS (SELECT 1 FROM resources WHERE status_digest = :digest)
     OR EXISTS (

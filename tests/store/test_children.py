@@ -6,9 +6,14 @@ import pytest
 
 from pwf.errors import ClaimLost, Conflict, Rejected
 from pwf.protocol.resources import ChildView
-from pwf.store.children import CancelChild, EnsureChild, FindChild, cancel_child, ensure_child, find_child
+from pwf.protocol.runner import Value
+from pwf.store.children import CancelChild, EnsureChild, cancel_child, ensure_child
+from pwf.store.read_resources import OfResource, resource_refers
+from pwf.store.resources import reconcile_resource
 from pwf.store.restart import RestartRun, restart_run
-from pwf.store.retention import PruneTree, prune_tree
+from pwf.store.retention import Place, PruneTree, prune_tree
+from pwf.store.values import drop_values, keep_for, load_content
+from pwf.values import INLINE_BYTES_MAX, canonical
 from tests.store.resource_world import Reconciling, Resources
 from tests.store.world import graph, linear, node
 
@@ -177,21 +182,55 @@ def test_after_delete_and_apply_old_children_do_not_count(resources):
     assert ensure(reconcile).run_id != run_id
 
 
-def test_a_child_that_is_asked_for_is_not_pruned_and_one_that_nobody_asks_for_is(resources):
+def prune(resources: Resources) -> None:
+    """Everything that ended before now, and the values that nothing refers to any more."""
+    world = resources.world
+    world.clock.forward(40 * DAY_MS)
+    place = Place()
+    while place is not None:
+        place = world.do(prune_tree, PruneTree(before_ms=world.clock.wall_ms, after=place)).after
+    world.do(drop_values, tuple(digest for (digest,) in world.sql("SELECT digest FROM contents")))
+
+
+def test_a_child_that_was_pruned_is_never_started_again_while_its_resource_lives(resources):
+    uid, run_id = running(resources)
+    large = canonical("x" * (INLINE_BYTES_MAX + 1))
+    runner = resources.world.launch(run_id)
+    kept = resources.world.do(
+        lambda tx, _: keep_for(tx, large, runner.fence.entity_no, runner.fence.generation)
+    )
+    runner.finish(output=Value(digest=kept, size=len(large)))
+    runner.gone()
+    resources.settle(uid)
+    before = resources.view(uid).children
+    prune(resources)
+    assert resources.world.sql("SELECT count(*) FROM runs") == [(0,)]
+
+    resources.control(reconcile_resource, uid)
+    reconcile = resources.launch(uid)
+    assert reconcile.told.children == resources.view(uid).children == before
+    assert ensure(reconcile) == before[0]
+    value = OfResource(resource_no=reconcile.fence.entity_no, digest=before[0].output.digest)
+    assert resources.world.read(resource_refers, value)
+    assert resources.world.read(load_content, kept) == large
+    assert resources.world.do(cancel_child, CancelChild(fence=reconcile.fence, key="k")).child == before[0]
+    with pytest.raises(Conflict, match=run_id):
+        ensure(reconcile, fingerprint="g")
+    assert resources.world.sql("SELECT count(*) FROM runs") == [(0,)]
+
+
+def test_of_a_pruned_child_its_last_restart_is_what_counts(resources):
     uid, run_id = running(resources)
     resources.world.cancel(run_id)
+    start = resources.world.start_command(linear(1), restarted_from=run_id, restart_root=run_id, restart_no=1)
+    again = resources.world.do(restart_run, RestartRun(start=start, expected_revision=2)).run_id
+    runner = resources.world.launch(again)
+    runner.finish()
+    runner.gone()
+    prune(resources)
     resources.settle(uid)
-    resources.world.clock.forward(20 * DAY_MS)
-    resources.apply(spec={"a": 1})
-    reconcile = resources.launch(uid)
-    find = FindChild(fence=reconcile.fence, key="k", fingerprint="f")
-    assert resources.world.do(find_child, find).run_id == run_id
-    reconcile.end()
-    resources.world.clock.forward(20 * DAY_MS)
-    prune = PruneTree(before_ms=resources.world.clock.wall_ms)
-    assert resources.world.do(prune_tree, prune).kept == {"a resource asks for it": 1}
-    resources.world.clock.forward(20 * DAY_MS)
-    assert resources.world.do(prune_tree, prune).trees == 1
+    (child,) = resources.view(uid).children
+    assert (child.run_id, child.status, child.attempts) == (again, "completed", 2)
 
 
 def test_a_resource_that_is_gone_is_pruned_after_its_children(resources):

@@ -79,7 +79,9 @@ def test_what_is_woken_again_while_it_is_due_keeps_its_place_and_its_waiting_tim
     resources.world.clock.forward(3_000)
     resources.apply("other")
     resources.world.clock.forward(3_000)
-    number = resources.world.sql("SELECT resource_no FROM resources WHERE uid = :uid", {"uid": lively.uid})[0][0]
+    number = resources.world.sql("SELECT resource_no FROM resources WHERE uid = :uid", {"uid": lively.uid})[
+        0
+    ][0]
     resources.world.do(lambda tx, _: wake(tx, number, "child"))
     resources.apply("lively", spec={"a": 2})
     assert reconcile_waiting_ms(resources) == 6_000

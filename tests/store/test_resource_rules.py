@@ -10,6 +10,8 @@ from pwf.store.verify import verify
 from tests.store.resource_world import Resources
 from tests.store.test_children import ensure
 
+TABLES = ("resources", "reconcile_queue", "former_children")
+
 #: rule -> what is planted, after `prepare`: `live` is being reconciled, `idle` is settled, `gone` was deleted
 PLANTED = {
     "reconcile_unowned": "DELETE FROM runners WHERE entity_no = :live",
@@ -20,6 +22,7 @@ PLANTED = {
     "resource_lingers": "UPDATE resources SET deleting_wall_ms = 1, children = 'leave' WHERE resource_no = :idle",
     "child_orphaned": "UPDATE runs SET called_by = :gone, call_key = 'x', call_fingerprint = 'f'",
     "child_stray": "UPDATE runs SET called_by = run_no, call_key = 'x', call_fingerprint = 'f'",
+    "child_twice": "UPDATE former_children SET call_key = 'k' WHERE resource_no = :idle",
     "finalizer_stray": "INSERT INTO finalizers VALUES (:gone, 0, 'left')",
 }
 
@@ -42,6 +45,11 @@ def prepare(resources: Resources) -> dict[str, int]:
     resources.launch(live)
     due = resources.apply("due").uid
     rows = dict(resources.world.sql("SELECT uid, resource_no FROM resources"))
+    resources.world.sql(
+        "INSERT INTO former_children(resource_no, call_key, call_fingerprint, run_no, run_id, workflow, status,"
+        " restart_no, created_wall_ms, ended_wall_ms) VALUES (:idle, 'past', 'f', 1, 'r1', 'flow', 'failed', 0, 1, 1)",
+        {"idle": rows[idle]},
+    )
     return {"idle": rows[idle], "gone": rows[gone], "live": rows[live], "due": rows[due]}
 
 
@@ -63,9 +71,7 @@ def test_verify_names_the_resource_that_breaks_a_rule(resources, rule):
     assert found[0].fix
 
 
-@pytest.mark.parametrize(
-    ("table", "column"), sorted(one for one in ENCODED if one[0] in ("resources", "reconcile_queue"))
-)
+@pytest.mark.parametrize(("table", "column"), sorted(one for one in ENCODED if one[0] in TABLES))
 def test_a_column_that_does_not_decode_is_named_with_its_row(resources, table, column):
     prepare(resources)
     resources.world.checked = False
