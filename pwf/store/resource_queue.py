@@ -84,8 +84,9 @@ def waiting_ms(tx: Tx) -> int | None:
     if row is None:
         return None
     due_wall_ms, due_elapsed_ms = row
-    is_of_boot = due_elapsed_ms is not None
-    return max(0, tx.now.elapsed_ms - due_elapsed_ms if is_of_boot else tx.now.wall_ms - due_wall_ms)
+    if due_elapsed_ms is None:
+        return max(0, tx.now.wall_ms - int(due_wall_ms))
+    return max(0, tx.now.elapsed_ms - int(due_elapsed_ms))
 
 
 def ready_numbers(tx: Tx, limit: int) -> list[int]:
