@@ -83,8 +83,8 @@ def waiting_ms(tx: Tx) -> int | None:
     row = tx.one(Q.first_ready)
     if row is None:
         return None
-    due_wall_ms, due_elapsed_ms = row
-    if due_elapsed_ms is None:
+    due_wall_ms, due_elapsed_ms, boot_id = row
+    if boot_id != tx.now.boot_id:
         return max(0, tx.now.wall_ms - int(due_wall_ms))
     return max(0, tx.now.elapsed_ms - int(due_elapsed_ms))
 

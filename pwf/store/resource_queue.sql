@@ -25,7 +25,7 @@ SELECT min(due_elapsed_ms) FROM reconcile_queue WHERE state = 'later' AND due_el
 
 -- name: first_ready
 -- Since when the first has been due: by the wall clock, and within this boot by the clock that counts sleep.
-SELECT q.due_wall_ms, q.due_elapsed_ms FROM reconcile_queue q
+SELECT q.due_wall_ms, q.due_elapsed_ms, q.due_boot_id FROM reconcile_queue q
 WHERE q.state = 'ready' AND NOT EXISTS (SELECT 1 FROM runners WHERE runners.entity_no = q.resource_no)
 ORDER BY q.due_wall_ms LIMIT 1
 
@@ -44,6 +44,6 @@ UPDATE reconcile_queue SET state = 'live', woken = 0 WHERE resource_no = :resour
 SELECT uid, definition_id, environment_id FROM resources WHERE resource_no = :resource_no
 
 -- name: rebase
--- After a reboot, relative times go by the wall clock: when the one is due, and since when the other waits.
+-- After a reboot, relative times go by the wall clock.
 UPDATE reconcile_queue SET due_boot_id = NULL, due_elapsed_ms = NULL
-WHERE due_elapsed_ms IS NOT NULL AND due_boot_id <> :boot_id
+WHERE state = 'later' AND due_elapsed_ms IS NOT NULL AND due_boot_id <> :boot_id
