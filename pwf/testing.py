@@ -258,13 +258,13 @@ class _Run:
         prompt = msgspec.json.decode(question.prompt)
         self._told.asked.append(Asked(node.id, prompt))
         answer = self._given(node.id, self.answers.get(node.id, _NEVER), prompt)
-        if answer is NO_ANSWER and node.spec.open_ms is not None:
-            self._now += timedelta(milliseconds=node.spec.open_ms)
-            if node.spec.default is None:
+        if answer is NO_ANSWER and question.open_ms is not None:
+            self._now += timedelta(milliseconds=question.open_ms)
+            if question.default is None:
                 return Ended(
                     outcome="timed_out", error=plain_error("timed_out", "nobody answered in time", node.id)
                 )
-            return Ended(outcome="completed", output=node.spec.default.encode())
+            return Ended(outcome="completed", output=question.default.encode())
         if answer is NO_ANSWER or answer is _NEVER:
             self._told.status = "waiting"
             return None

@@ -192,6 +192,7 @@ class Ask(_Message, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="
     """A request of the kind that the node asks (`KINDS`): parks the run until it is answered.
 
     `schema` is the answer's. `timeout_ms`: how long the request is open, counted from its commit; None: for ever.
+    `default`: JSON, the answer when none comes in that time.
     """
 
     seq: Count
@@ -201,6 +202,7 @@ class Ask(_Message, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="
     schema: dict[str, Any] | None = None
     subject: Value | None = None  # of a decision: machine data, inline, that nobody is shown
     timeout_ms: int | None = None
+    default: str | None = None
     active_ms: Count = 0
     printed: Count = 0
     survivors: tuple[Survivor, ...] = ()

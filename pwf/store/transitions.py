@@ -9,7 +9,7 @@ from __future__ import annotations
 import msgspec
 
 from pwf.errors import InvalidValue, RunnerCrashed
-from pwf.protocol.decision_spec import PRESENTATION_BYTES_MAX, SUBJECT_BYTES_MAX, shown_of
+from pwf.protocol.decision_spec import PRESENTATION_BYTES_MAX, SUBJECT_BYTES_MAX, output_of, shown_of
 from pwf.protocol.graph import NodeSpec
 from pwf.protocol.kinds import KINDS
 from pwf.protocol.runner import Ask, Finish, Sequenced, StepError, StepReply, Value, WaitUntil
@@ -24,6 +24,7 @@ from pwf.store.state import Graph, RunState, encode, graph_of, load_run
 from pwf.store.step_parts import Left, end_of_try, leave_parts, makes_parts, what_is_left
 from pwf.store.tx import Tx
 from pwf.store.values import claim_value, load_value
+from pwf.values import canonical
 
 Q = load_queries(__file__)
 
@@ -122,7 +123,22 @@ def _fault(tx: Tx, run: RunState, graph: Graph, message: Sequenced) -> str | Non
         return f"a {node.kind} node asks no {message.kind} request"
     if message.timeout_ms is not None and not 0 <= message.timeout_ms <= WAIT_MS_MAX:
         return f"a request can not be open for {message.timeout_ms} ms"
-    return _missing(tx, run, message.prompt) or _decision_fault(tx, node, message)
+    return (
+        _missing(tx, run, message.prompt)
+        or _default_fault(node, message)
+        or _decision_fault(tx, node, message)
+    )
+
+
+def _default_fault(node: NodeSpec, message: Ask) -> str | None:
+    """The default is the node's; only a decision may have said another of its choices."""
+    if message.default == node.default:
+        return None
+    if node.decision is None:
+        return f"the default of a {node.kind} node is the one that its graph has"
+    free = [choice.id for choice in node.decision.choices if node.decision.fault(choice.id, None) is None]
+    said = [None, *(canonical(output_of(choice, None)).decode() for choice in free)]
+    return None if message.default in said else "a default must be a choice that needs no text"
 
 
 def _decision_fault(tx: Tx, node: NodeSpec, message: Ask) -> str | None:
@@ -274,7 +290,7 @@ def _stored(value: Value | None) -> moves.Stored:
 
 def _ask(tx: Tx, run: RunState, node: NodeSpec, message: Ask) -> None:
     prompt = _stored(message.prompt)
-    default = moves.NOTHING if node.default is None else moves.Stored(inline=node.default.encode())
+    default = moves.NOTHING if message.default is None else moves.Stored(inline=message.default.encode())
     request_id = tx.ids.new()
     tx.run(
         Q.add_request,
@@ -308,7 +324,7 @@ def _ask(tx: Tx, run: RunState, node: NodeSpec, message: Ask) -> None:
                 presentation=load_value(tx, prompt.inline, prompt.digest),
                 subject=None if message.subject is None else bytes(message.subject.json or b"null"),
                 open_ms=message.timeout_ms,
-                default=node.default,
+                default=message.default,
             ),
         )
     moves.note(

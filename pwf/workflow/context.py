@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any, Generic, TypeVar, overload
 
 import msgspec
@@ -18,6 +19,7 @@ from pwf.protocol.graph import EffectMode
 from pwf.protocol.kinds import Outcome
 from pwf.protocol.runner import UPDATE_BYTES_MAX, PastStep, StepError, Value
 from pwf.values import canonical
+from pwf.workflow.deadline import NONE_GIVEN
 from pwf.workflow.decisions import Presentation, present
 from pwf.workflow.nodes import Node, NodeDef
 from pwf.workflow.schema import decoder_of
@@ -227,13 +229,24 @@ class Context(Generic[InputT_co]):
         title: str | None = None,
         fields: Mapping[str, object] | None = None,
         subject: object = None,
+        timeout: timedelta | None = NONE_GIVEN,
+        default: str = NONE_GIVEN,
     ) -> Presentation:
         """What a person is shown who decides: a summary, then fields, then blocks in order (a text is a paragraph).
 
         `title` is the node's name unless it is given. `subject` is data for the record only: no person or channel is
-        shown it, and the answer binds it.
+        shown it, and the answer binds it. `timeout` (None: it waits for ever) and `default` stand in place of the
+        decision's own, for this proposal.
         """
-        return present(summary, blocks, title=title or self.node, fields=fields, subject=subject)
+        return present(
+            summary,
+            blocks,
+            title=title or self.node,
+            fields=fields,
+            subject=subject,
+            timeout=timeout,
+            default=default,
+        )
 
     def file(self, name: str) -> bytes:
         """The bytes of a data file that `Workflow(files=…)` pinned, by its path relative to the project

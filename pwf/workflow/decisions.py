@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any
 
 import msgspec
@@ -32,12 +33,15 @@ from pwf.protocol.decision_spec import (
     Section,
     Shown,
     TextSpec,
+    output_of,
 )
+from pwf.protocol.graph import NodeSpec
 from pwf.values import canonical
+from pwf.workflow.deadline import NONE_GIVEN, Deadline, unsettled
 from pwf.workflow.faults import Fault
+from pwf.workflow.timing import to_ms
 
 BLOCKS = (Paragraph, Section, Bullets, Fields, Preformatted, Diff)
-NONE_SAID: Any = msgspec.UNSET
 
 
 class Chosen(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -68,10 +72,15 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class Presentation:
-    """What `ctx.present` makes: the return value of a decision's function."""
+    """What `ctx.present` makes: the return value of a decision's function.
+
+    `open_ms` and `default` (a choice) stand in place of what the node declares, where they are given.
+    """
 
     shown: Shown
     subject: bytes | None = None  # canonical JSON
+    open_ms: int | None = NONE_GIVEN  # None: for ever
+    default: str = NONE_GIVEN
 
 
 def present(
@@ -81,6 +90,8 @@ def present(
     title: str,
     fields: Mapping[str, object] | None,
     subject: object,
+    timeout: timedelta | None = NONE_GIVEN,
+    default: str = NONE_GIVEN,
 ) -> Presentation:
     """Check and bound a presentation. Raises `InvalidValue`, which names what is wrong and where."""
     found: list[Block] = [Paragraph(block) if isinstance(block, str) else block for block in blocks]
@@ -102,7 +113,8 @@ def present(
     _check_texts(plain, "presentation")
     canonical(plain, limit=PRESENTATION_BYTES_MAX, what="the presentation")
     data = None if subject is None else canonical(subject, limit=SUBJECT_BYTES_MAX, what="the subject")
-    return Presentation(shown, data)
+    open_ms = timeout if timeout is None or timeout is NONE_GIVEN else to_ms(timeout, "timeout")
+    return Presentation(shown, data, open_ms, default)
 
 
 def _field(value: object) -> str:
@@ -196,8 +208,8 @@ def _label(label: Any, what: str, fault: Fault) -> None:
 
 def default_output(default: Any, spec: DecisionSpec, fault: Fault) -> Any:
     """The output that stands for a default, which names a choice; where none was given, that."""
-    if default is NONE_SAID:
-        return NONE_SAID
+    if default is NONE_GIVEN:
+        return NONE_GIVEN
     wrong = (
         spec.fault(default, None) if isinstance(default, str) else ("is no choice", "name one of its choices")
     )
@@ -229,3 +241,31 @@ def presented(value: object, node_id: str) -> Presentation:
         f"node {node_id!r} returned {value!r:.60}, and must say what the person is shown",
         hint="return ctx.present(summary=…, fields={…}), or a text",
     )
+
+
+def how_long_open(found: Presentation, spec: NodeSpec) -> tuple[int | None, str | None]:
+    """For how many milliseconds this proposal is open (None: for ever), and the answer when none comes, as JSON.
+
+    Raises `InvalidValue` where that does not fit to the choices or the ways out.
+    """
+    open_ms = spec.open_ms if found.open_ms is NONE_GIVEN else found.open_ms
+    if found.default is NONE_GIVEN:
+        default = None if open_ms is None else spec.default
+    else:
+        assert spec.decision is not None, "it is a decision's"
+        wrong = spec.decision.fault(found.default, None)
+        if wrong is not None:
+            raise InvalidValue(
+                f"the presentation has default={found.default!r:.60}: {wrong[0]}",
+                hint="name a choice that needs no text",
+            )
+        default = canonical(output_of(found.default, None)).decode()
+    said: tuple[str, str] | None = None
+    if open_ms is not None:
+        outcomes: set[str] = {way.outcome for way in spec.ways}
+        said = unsettled(Deadline(open_ms=open_ms, default=default), spec.id, outcomes)
+    elif default is not None:
+        said = "has a default, and waits for ever", "add timeout=hours(1), or remove default="
+    if said is not None:
+        raise InvalidValue(f"the presentation {said[0]}", hint=said[1])
+    return open_ms, default

@@ -290,10 +290,17 @@ class SimRunner:
         self._seq += 1
         words = canonical(self._model.nodes[self._node].prompt(self._visit))
         prompt = Value(json=msgspec.Raw(words), size=len(words))
-        open_ms = self._model.nodes[self._node].open_ms
+        node = self._model.nodes[self._node].spec()
         self._world.auditor.endings.asked(self._run_id, self._generation, self._attempt)
         await self._say(
-            Ask(seq=self._seq, attempt=self._attempt, kind=kind, prompt=prompt, timeout_ms=open_ms)
+            Ask(
+                seq=self._seq,
+                attempt=self._attempt,
+                kind=kind,
+                prompt=prompt,
+                timeout_ms=node.open_ms,
+                default=node.default,
+            )
         )
 
     async def _finish(self, node: NodeModel, end: Ended) -> bool:

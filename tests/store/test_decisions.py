@@ -224,6 +224,28 @@ def test_nobody_decides_in_time_and_the_default_is_the_choice(world):
     assert world.launch(run_id).launch.node == "done"
 
 
+def test_what_a_proposal_says_of_its_time_and_default_stands_in_place_of_the_nodes(world):
+    two = DecisionSpec(audience="operator", choices=(*SPEC.choices, ChoiceSpec(id="drop", label="Drop")))
+    flows = graph(
+        node("gate", "decision", cases={"ship": "ship", "revise": "gate", "drop": "drop"}, field="choice",
+             decision=two, open_ms=HOUR, default=SHIP),
+        node("ship"),
+        node("drop"),
+    )  # fmt: skip
+    first = ask(world, graph_=flows)
+    run_id = ask(world, graph_=flows, timeout_ms=60_000, default=SHIP.replace("ship", "drop"))
+    assert (look(world, run_id).timeout_ms, look(world, run_id).default) == (60_000, "drop")
+    assert look(world, first).default == "ship"
+    world.clock.forward(60_000)
+    world.do(time_out)
+    assert look(world, run_id).winner.choice == "drop"
+    assert world.launch(run_id).launch.node == "drop"
+    for_ever = ask(world, graph_=flows, timeout_ms=None, default=None)
+    world.clock.forward(1_000 * HOUR)
+    world.do(time_out)
+    assert look(world, for_ever).winner is None
+
+
 def test_without_a_default_it_has_expired(world):
     late = graph(
         node("gate", "decision", on={"timed_out": "late"}, decision=SPEC, open_ms=HOUR), node("late")
@@ -316,6 +338,8 @@ def test_revised_three_times_then_shipped_the_effect_ran_four_times_and_each_pro
     [
         ({"prompt": value("Ship?")}, "needs a presentation"),
         ({"prompt": shown("x" * 70_000)}, "at most 65536 bytes"),
+        ({"prompt": shown(), "default": '{"choice":"revise","text":null}'}, "a choice that needs no text"),
+        ({"prompt": shown(), "default": "3"}, "a choice that needs no text"),
         ({"prompt": shown(), "subject": Value(digest="0" * 64, size=1)}, "inline"),
     ],
 )

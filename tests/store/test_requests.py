@@ -212,6 +212,12 @@ def test_a_deadline_that_no_clock_reaches_is_refused(world, timeout_ms):
     assert (reply.verdict, reply.error) == ("refused", f"a request can not be open for {timeout_ms} ms")
 
 
+def test_a_checkpoint_has_the_default_of_its_graph_and_no_other(world):
+    runner = world.run(graph(node("gate", "checkpoint")))
+    (reply,) = runner.apply([runner.make(Ask, kind="checkpoint", prompt=value("?"), default="1")]).replies
+    assert reply.error == "the default of a checkpoint node is the one that its graph has"
+
+
 def test_an_answer_that_does_not_belong_to_what_the_run_does_is_a_conflict(world):
     run_id = ask(world)
     world.checked = False

@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 
 from pwf.protocol.graph import Case, EffectSpec, NodeSpec, RetrySpec, Way, WorkflowDefinition, WorkflowGraph
+from pwf.protocol.kinds import KINDS
 from pwf.protocol.runner import (
     Ask,
     BeginPart,
@@ -356,6 +357,9 @@ class Runner:
     def make(self, kind: type[Any], /, **facts: Any) -> Any:
         """The next message, not sent yet."""
         self.seq += 1
+        if kind is Ask:  # as a runner does whose function says nothing else
+            asking = [node for node in self.launch.graph.nodes if KINDS[node.kind].asks == facts["kind"]]
+            facts.setdefault("default", asking[0].default if asking else None)
         return kind(seq=self.seq, attempt=facts.pop("attempt", self.attempt), **facts)
 
     def finished(self, data: object = None, *, to: str | None = None, **more: Any) -> Finish:

@@ -16,11 +16,12 @@ from pwf.runner.base.steps import Ended, Question, Step, StepRaised, StepTimedOu
 def question(step: Step, check: Callable[[object, str], None] | None = None) -> Ended | Question:
     """Ask the function for the prompt. `check` gets it with its name, and raises `InvalidValue`."""
     try:
-        return Question(_encode(step, call(step, step.node.fn, step.node.is_async), check))
+        prompt = _encode(step, call(step, step.node.fn, step.node.is_async), check)
     except StepRaised as raised:
         return failed(step, raised.error)
     except StepTimedOut as late:
         return timed_out(step, late)
+    return Question(prompt, open_ms=step.node.spec.open_ms, default=step.node.spec.default)
 
 
 def _encode(step: Step, prompt: object, check: Callable[[object, str], None] | None) -> bytes:

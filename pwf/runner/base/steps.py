@@ -65,10 +65,12 @@ class Timer:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """The run waits for an answer. `prompt` is canonical JSON; so is `subject`, of a decision."""
+    """The run waits for an answer. `prompt` is canonical JSON; so are `default`, and `subject`, of a decision."""
 
     prompt: bytes
     subject: bytes | None = None
+    open_ms: int | None = None  # None: for ever
+    default: str | None = None
 
 
 End = Ended | Timer | Question

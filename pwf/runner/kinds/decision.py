@@ -8,7 +8,7 @@ from pwf.errors import PwfError
 from pwf.protocol.kinds import NodeKind
 from pwf.runner.base.steps import Ended, Question, Step, StepRaised, StepTimedOut, call, failed, timed_out
 from pwf.values import canonical
-from pwf.workflow.decisions import presented
+from pwf.workflow.decisions import how_long_open, presented
 
 KIND: NodeKind = "decision"
 
@@ -20,10 +20,11 @@ def run(step: Step) -> Ended | Question:
         prompt = canonical(
             msgspec.to_builtins(found.shown), what=f"the presentation of node {step.node.id!r}"
         )
+        open_ms, default = how_long_open(found, step.node.spec)
     except StepRaised as raised:
         return failed(step, raised.error)
     except StepTimedOut as late:
         return timed_out(step, late)
     except PwfError as error:
         return failed(step, error)
-    return Question(prompt, found.subject)
+    return Question(prompt, found.subject, open_ms, default)
