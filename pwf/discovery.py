@@ -231,7 +231,8 @@ def _may_hold(path: Path, sort: Sort) -> bool:
 def _no_such_name(name: str, cwd: Path, config_dir: Path, root: Path, sort: Sort) -> NotFound:
     known = [one.name for one in _list(cwd, config_dir, sort)]
     near = difflib.get_close_matches(name[:NAME_LENGTH_SHOWN_MAX], known, n=3)
-    looked = ", ".join(str(folder) for _, folder in _folders(root, config_dir, sort) if os.path.isdir(folder))
+    folders = [folder for scope, folder in _folders(root, config_dir, sort) if scope != "builtin"]
+    looked = ", ".join(str(folder) for folder in folders if os.path.isdir(folder))
     hint = f"did you mean {' or '.join(map(repr, near))}? " if near else ""
     hint += f"looked in {looked}" if looked else f"make {root / '.pwf' / sort} and put its file there"
     what = _ONE[sort].removeprefix("a ")

@@ -206,11 +206,29 @@ def test_listing_leaves_out_helpers_and_what_is_hidden_by_an_earlier_place(here:
 
     found = [(one.name, one.scope) for one in list_workflow_files(here, config)]
 
-    assert found == [("a", "project"), ("b", "project"), ("z", "user")]
+    assert found == [("a", "project"), ("approve", "builtin"), ("b", "project"), ("z", "user")]
 
 
-def test_listing_without_any_folder_is_empty(here: Path) -> None:
-    assert list_workflow_files(here, here / "config") == []
+def test_without_any_folder_only_what_is_built_in_is_listed(here: Path) -> None:
+    assert {one.scope for one in list_workflow_files(here, here / "config")} == {"builtin"}
+    assert list_manager_files(here, here / "config") == []
+
+
+def test_the_project_and_then_the_user_hide_what_is_built_in(here: Path) -> None:
+    config = here / "config"
+
+    def found() -> tuple[str, Path]:
+        (listed,) = (one for one in list_workflow_files(here, config) if one.name == "approve")
+        named = find_workflow_file("approve", here, config)
+        assert named == listed
+        assert named.root == here, "a built-in one works for the project that it is started from"
+        return named.scope, named.path
+
+    assert found() == ("builtin", BUILTIN_WORKFLOWS / "approve.py")
+    put(config / "workflows/approve.py", FLOW)
+    assert found() == ("user", config / "workflows/approve.py")
+    put(here / ".pwf/workflows/approve.py", FLOW)
+    assert found() == ("project", here / ".pwf/workflows/approve.py")
 
 
 # --- the interpreter -------------------------------------------------------------------------------------

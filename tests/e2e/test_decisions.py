@@ -130,3 +130,26 @@ def test_a_run_in_a_terminal_asks_for_the_decision_on_the_spot(world: World, ter
     typed.expect("choice> ")
     typed.sendline("ship")
     typed.expect("completed")
+
+
+APPROVE = ("run", "approve", "--set", "title=Deploy", "--set", "summary=Deploy 1.4?")
+SOON = ("--set", "timeout_minutes=0.005")
+
+
+def test_the_built_in_approval_is_asked_answered_timed_out_and_a_gate_for_scripts(world: World) -> None:
+    home = world.home
+    (listed,) = (one for one in home.json("workflows")["workflows"] if one["name"] == "approve")
+    assert (listed["scope"], listed["error"]) == ("built-in", None)
+
+    run_id = home.json(*APPROVE, "--detach")["run_id"]
+    asked = world.question(run_id).request_id
+    assert "stop TEXT    Stop: Why? (may be left out)" in home.run("decide", asked, code=2).stdout
+    home.run("decide", asked, "revise", "--text", "smaller steps")
+    assert world.output(run_id) == {"exit": "revise", "text": "smaller steps"}
+    (source,) = home.json("check", "approve")["files"][0]["sources"]
+    assert source == listed["path"]
+
+    auto = home.run(*APPROVE, *SOON, "--set", "mode=auto", "--until", "ended").stdout
+    assert '"exit": "go"' in auto
+    refused = home.run(*APPROVE, *SOON, "--set", "gate=yes", "--until", "ended", code=1)
+    assert "no go: stop" in refused.stdout
