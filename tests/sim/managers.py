@@ -1,12 +1,14 @@
 """Simulated managers: people who apply and delete resources, and the processes that reconcile them, with faults.
 
 Rules, besides those of `state.verify`: no two reconciles of one resource overlap; custody is stored before a process
-works; an effect happens once under its key; when the faults are over, every resource is what its spec says, or gone.
+works; an effect happens once under its key; when the faults are over, every resource is what its spec says, or gone,
+and has seen whatever changed outside before a wake-up that was taken.
 """
 
 from __future__ import annotations
 
 import json
+from collections import Counter
 from typing import Any
 
 import msgspec
@@ -14,7 +16,7 @@ import msgspec
 from pwf.protocol.effects import EffectList
 from pwf.protocol.graph import ManagerSpec, SourceFile, WorkflowDefinition, WorkflowGraph
 from pwf.protocol.reconcile import Reconcile, Reconciled
-from pwf.protocol.resources import ResourceList
+from pwf.protocol.resources import ResourceList, ResourceSummary
 from pwf.protocol.runner import (
     BeginPart,
     Leaving,
@@ -34,7 +36,8 @@ NAME = "m0"
 KEYS = ("a", "b", "c")
 PAUSE_S = 4.0
 DEADLINE_MS = 5_000
-ACTS = ("apply", "apply", "apply", "reconcile", "pause", "resume", "resume", "delete")
+ACTS = ("apply", "apply", "apply", "touch", "touch", "pause", "resume", "resume", "delete")
+PAGE = 500
 SETTLED = ("settled", "gone")
 
 _LIVE = """SELECT p.generation, p.pid FROM runners p JOIN entities e USING (entity_no)
@@ -42,6 +45,12 @@ WHERE e.kind = 'resource' AND e.name = ?"""
 _UNLIKE = """SELECT uid, CAST(spec AS TEXT), CAST(status AS TEXT) FROM resources WHERE gone_wall_ms IS NULL
 AND (json_extract(CAST(spec AS TEXT), '$.n') IS NOT json_extract(CAST(status AS TEXT), '$.n')
   OR observed_generation <> spec_generation)"""
+_SEEN = (
+    """SELECT key, json_extract(CAST(status AS TEXT), '$.seen') FROM resources WHERE gone_wall_ms IS NULL"""
+)
+_OBSERVED = """SELECT r.uid, e.kind, json_extract(CAST(e.payload AS TEXT), '$.generation')
+FROM events e JOIN resources r ON r.resource_no = e.entity_no WHERE e.kind IN ('applied', 'observed')
+ORDER BY e.entity_no, e.revision"""
 
 _answer = msgspec.json.Decoder(PartAnswer)
 
@@ -73,6 +82,10 @@ class Managers:
             definition_id=digest(f"{NAME}:{world.seed}".encode()), graph=graph, root="/", sources=(source,)
         )
         self._working: dict[str, Any] = {}  # uid -> the process that reconciles it
+        self._changes: Counter[str] = (
+            Counter()
+        )  # key -> how often the world has changed behind its manager's back
+        self._owed: dict[str, int] = {}  # key -> the last change whose wake-up was taken
 
     @property
     def path(self) -> str:
@@ -86,25 +99,53 @@ class Managers:
         while not self._world.calm:
             await sleep(self._chance.random() * PAUSE_S)
             act = self._chance.choice(ACTS)
-            which: dict[str, Any] = {"manager": NAME, "key": self._chance.choice(KEYS)}
+            key = self._chance.choice(KEYS)
             if act == "apply":
-                which |= {"origin": ORIGIN, "spec": {"n": self._chance.randrange(5)}}
+                await self.apply(client, key, self._chance.randrange(5))
+            elif act == "touch":
+                await self.touch(client, key)
             else:
-                which["cwd"] = "/"
-            if act == "delete":
-                which["abandon"] = self._chance.random() < 0.2
-            await client.send(client.request(f"resource.{act}", which))
+                which: dict[str, Any] = {"manager": NAME, "key": key, "cwd": "/"}
+                if act == "delete":
+                    which["abandon"] = self._chance.random() < 0.2
+                await client.send(client.request(f"resource.{act}", which))
+
+    async def apply(self, client: SimClient, key: str, n: int) -> None:
+        """A spec."""
+        which = {"manager": NAME, "key": key, "origin": ORIGIN, "spec": {"n": n}}
+        await client.send(client.request("resource.apply", which))
+
+    async def touch(self, client: SimClient, key: str) -> None:
+        """Change the world, and say so: once that is taken, some reconcile begins after the change."""
+        self._changes[key] += 1
+        change = self._changes[key]
+        which = {"manager": NAME, "key": key, "cwd": "/"}
+        response = await client.send(client.request("resource.reconcile", which))
+        if response is not None and response.outcome in ("accepted", "adopted"):
+            self._owed[key] = max(change, self._owed.get(key, 0))
 
     async def tidy(self, client: SimClient) -> bool:
         """One round of a patient person after the faults; whether every resource is at rest."""
-        found = await client.read("resource.list", {"limit": 100}, ResourceList)
+        found = await self._all(client)
         if found is None:
             return False
-        await self._say_what_happened(client, {one.uid for one in found.resources})
-        for one in found.resources:
+        await self._say_what_happened(client, {one.uid for one in found})
+        for one in found:
             if one.hold not in (None, "effect_ambiguous"):
                 await client.send(client.request("resource.resume", {"uid": one.uid}))
-        return all(one.state in SETTLED and one.deleting_ms is None for one in found.resources)
+        return all(one.state in SETTLED and one.deleting_ms is None for one in found)
+
+    async def _all(self, client: SimClient) -> list[ResourceSummary] | None:
+        found: list[ResourceSummary] = []
+        cursor = None
+        while True:
+            page = await client.read("resource.list", {"limit": PAGE, "cursor": cursor}, ResourceList)
+            if page is None:
+                return None
+            found += page.resources
+            cursor = page.next_cursor
+            if cursor is None:
+                return found
 
     async def _say_what_happened(self, client: SimClient, uids: set[str]) -> None:
         """Of what nobody inside can tell: a person looks at the outside world once the processes are dead."""
@@ -118,9 +159,17 @@ class Managers:
                 await self._world.ask(client.request("effect.resolve", payload, effect.run_id))
 
     def at_rest(self) -> None:
-        """Every resource is what its spec says."""
+        """Every resource is what its spec says, no wake-up was lost, and no result counted for an older spec."""
         unlike = self._world.auditor.rows(_UNLIKE)
         self._world.auditor.check(not unlike, f"every resource converges: {unlike}")
+        for key, seen in self._world.auditor.rows(_SEEN):
+            owed = self._owed.get(key, 0)
+            self._world.auditor.check(seen >= owed, f"no wake-up of {key} is lost: {seen} of {owed}")
+        present: dict[str, int] = {}
+        for uid, kind, generation in self._world.auditor.rows(_OBSERVED):
+            fits = kind == "applied" or generation == present[uid]
+            self._world.auditor.check(fits, f"a result of {uid} for an older generation counts: {generation}")
+            present[uid] = generation if kind == "applied" else present[uid]
 
     # --- a process that reconciles ------------------------------------------------------------------------------
 
@@ -129,6 +178,7 @@ class Managers:
         world, chance = self._world, world_chance(self._world, process)
         process.marker, process.at_work = told.marker, True
         self._begins(process, told)
+        seen = self._changes[told.key]
         await process.breathe(chance.random() * 2.0)
         if chance.random() < world.rate("step_hangs"):
             await process.breathe(DEADLINE_MS / 1000 * 4)
@@ -137,7 +187,7 @@ class Managers:
         if chance.random() < world.rate("runner_exit"):
             process.died = True
             return
-        await stream.send_all(encode_line([self._result(told, chance)]))
+        await stream.send_all(encode_line([self._result(told, chance, seen)]))
         await stream.send_all(encode_line([Leaving(childless=True)]))
 
     def _begins(self, process: Any, told: Reconcile) -> None:
@@ -174,7 +224,7 @@ class Managers:
         await process.breathe(chance.random() * 0.5)
         await _ask(values, SettlePart(attempt=1, part=part, status="applied"))
 
-    def _result(self, told: Reconcile, chance: Any) -> Reconciled:
+    def _result(self, told: Reconcile, chance: Any, seen: int) -> Reconciled:
         if chance.random() < self._world.rate("step_fails"):
             error = StepError(code="node_failed", message="it broke")
             return Reconciled(outcome="failed", error=error)
@@ -184,7 +234,7 @@ class Managers:
             return Reconciled(
                 outcome="requeue", after_ms=chance.choice([None, 500, 5_000]), finalizers=("undo",)
             )
-        status = msgspec.Raw(canonical({"n": spec.get("n")}))
+        status = msgspec.Raw(canonical({"n": spec.get("n"), "seen": seen}))
         return Reconciled(outcome="settled", status=status, finalizers=finalizers)
 
 

@@ -69,11 +69,13 @@ class Result:
 class World:
     """Everything that one seed decides."""
 
-    def __init__(self, seed: int, folder: Path, *, tell: Callable[[str], None] | None = None) -> None:
+    def __init__(
+        self, seed: int, folder: Path, *, tell: Callable[[str], None] | None = None, mix: Mix | None = None
+    ) -> None:
         self.seed = seed
         self.folder = folder
         self.database = folder / "pwf.db"
-        self.mix = draw_mix(self.stream("mix"))
+        self.mix = mix or draw_mix(self.stream("mix"))
         self.calm = False
         self.calm_since_ms = 0  # true time
         self.starts_left = self.mix.runs
@@ -308,19 +310,21 @@ class World:
 # --- running seeds ----------------------------------------------------------------------------------------
 
 
-def run_seed(seed: int, *, tell: Callable[[str], None] | None = None) -> Result:
-    """Run one seed in this process."""
+def run_seed(
+    seed: int, *, tell: Callable[[str], None] | None = None, make: Callable[..., World] = World
+) -> Result:
+    """Run one seed in this process, in a world that `make` makes."""
     folder = Path(tempfile.mkdtemp(prefix="pwf-sim-", dir=FOLDER))
     try:
-        return _run_in(seed, folder, tell)
+        return _run_in(make(seed, folder, tell=tell))
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _run_in(seed: int, folder: Path, tell: Callable[[str], None] | None) -> Result:
-    (folder / "pwf.db").write_bytes(_database(folder))
-    (folder / "pwf.db").chmod(0o600)
-    world = World(seed, folder, tell=tell)
+def _run_in(world: World) -> Result:
+    seed = world.seed
+    world.database.write_bytes(_database(world.folder))
+    world.database.chmod(0o600)
     result = Result(seed, world.mix)
     branches.install()
     branches.reached.clear()
