@@ -139,8 +139,10 @@ class Reconciling:
     fence: Fence
     told: Reconcile | None
 
-    def end(self, outcome: Any = "settled", *, generation: int | None = None, **said: Any) -> bool:
-        """Say the result, and leave. Whether it counted."""
+    def end(
+        self, outcome: Any = "settled", *, generation: int | None = None, proved: bool = True, **said: Any
+    ) -> bool:
+        """Say the result, and leave, unless it is not `proved`. Whether it counted."""
         assert self.told is not None, "it was told nothing"
         if "status" in said:
             said["status"] = raw(said["status"])
@@ -148,7 +150,7 @@ class Reconciling:
             fence=self.fence,
             generation=self.told.generation if generation is None else generation,
             result=Reconciled(outcome=outcome, **said),
-            gone=self.gone(),
+            gone=self.gone(proved=proved),
         )
         return bool(self.resources.world.do(reconcile_finished, finished).counted)
 

@@ -72,6 +72,17 @@ def test_after_delete_and_apply_old_effects_do_not_count(resources):
     again.end()
 
 
+def test_after_a_persons_word_nobody_reconciles_it_before_its_last_process_is_proved_dead(resources):
+    uid = resources.apply().uid
+    reconcile = resources.launch(uid)
+    reconcile.begins("one")
+    reconcile.fail("nobody can tell", code="effect_ambiguous", proved=False)
+    word(resources, uid, "happened", effect_key=f"{uid}:reconcile:1/one")
+    assert (resources.state(uid), resources.admit()) == ("queued", ())
+    reconcile.die()
+    assert resources.launch(uid).begins("one").verdict == "applied"
+
+
 def ambiguous(resources: Resources, *, observable: bool = False) -> tuple[str, str]:
     """A resource with an effect that nobody can tell about: its uid, and the effect's key."""
     uid = resources.apply().uid

@@ -308,6 +308,12 @@ def test_a_stop_of_the_daemon_requeues_with_that_reason_and_is_no_failure(resour
     assert "restarted" in resources.launch(uid).told.reasons
 
 
+def test_custody_of_a_process_is_stored_before_it_is_told_anything(resources):
+    reconcile = resources.launch(resources.apply().uid)
+    rows = resources.world.sql("SELECT generation, state, pid IS NOT NULL FROM runners")
+    assert rows == [(reconcile.told.lease_generation, "live", 1)]
+
+
 def test_a_process_that_is_not_proved_dead_holds_the_resource(resources):
     uid = resources.apply().uid
     reconcile = resources.launch(uid)
