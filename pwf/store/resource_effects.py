@@ -17,6 +17,7 @@ from pwf.store.effect_parts import (
     settle_part,
     unknown_parts,
 )
+from pwf.store.resource_retention import asked_for
 from pwf.store.resource_state import READY, Event, Resource, owned, save
 from pwf.store.runners import Fence
 from pwf.store.tx import Tx
@@ -44,6 +45,7 @@ def reconcile_part(tx: Tx, command: ReconcilePart) -> PartAnswer:
     if isinstance(call, BeginPart):
         kept = msgspec.structs.replace(call, request=_kept(tx, resource, call.request))
         answer = begin_part(tx, occasion, kept)
+        asked_for(tx, resource.resource_no, call.part)
     else:
         output = None if call.output is None else _kept(tx, resource, call.output)
         answer = settle_part(tx, occasion, msgspec.structs.replace(call, output=output))

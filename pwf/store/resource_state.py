@@ -26,6 +26,7 @@ from pwf.store.values import load_value
 Q = load_queries(__file__)
 
 READY = "Ready"
+EVENTS_KEPT = 1_000  # the newest ones, and all of the last 30 days: see `resource_retention`
 INTERVAL = "interval"  # the reason of a reconcile that comes by `every=` alone
 
 _conditions = msgspec.json.Decoder(list[Condition])
@@ -85,6 +86,8 @@ class Resource(msgspec.Struct):
     created_wall_ms: int
     gone_wall_ms: int | None
     watch: str | None
+    events_from: int
+    trim_wall_ms: int | None
     revision: int
     generation: int
     lease_token: str | None
@@ -220,6 +223,8 @@ def save(
         tx.count_writes(number, len(events) - 1)
     resource.revision = first + len(events) - 1
     save_quietly(tx, resource)
+    if resource.trim_wall_ms is None and resource.revision - resource.events_from >= EVENTS_KEPT:
+        tx.run(Q.to_trim, {"resource_no": number, "events_from": resource.events_from})
     tx.changed(subject(KIND, resource.uid))
     tx.changed("resources")
 

@@ -5,10 +5,16 @@
 SELECT r.resource_no, r.uid, r.root, r.manager, r.key, r.definition_id, r.environment_id, r.paused, r.hold, r.hold_detail,
   r.spec, r.spec_digest, r.status, r.status_digest, r.conditions, r.spec_generation, r.observed_generation, r.error,
   r.failures, r.requeues, r.reconciles, r.reconciled_wall_ms, r.deleting_wall_ms, r.children, r.created_wall_ms,
-  r.gone_wall_ms, r.watch, e.revision, e.generation, e.lease_token,
+  r.gone_wall_ms, r.watch, r.events_from, r.trim_wall_ms, e.revision, e.generation, e.lease_token,
   q.state, q.due_wall_ms, q.due_elapsed_ms, q.due_boot_id, q.reasons, q.woken
 FROM resources r JOIN entities e ON e.entity_no = r.resource_no LEFT JOIN reconcile_queue q ON q.resource_no = r.resource_no
 WHERE r.resource_no = :resource_no
+
+-- name: to_trim
+-- It has more events than must be kept: from when the first is.
+UPDATE resources SET trim_wall_ms =
+  (SELECT at_wall_ms FROM events WHERE entity_no = :resource_no AND revision = :events_from)
+WHERE resource_no = :resource_no
 
 -- name: finalizers
 -- What must be undone before it may go, in the order that its manager named.

@@ -353,6 +353,7 @@ CREATE TABLE effects(
   ref TEXT,
   settled_by TEXT,                                -- who said what became of it; NULL: its entity's process did
   note TEXT,                                      -- what that person said of it
+  asked_wall_ms INTEGER,                          -- of a managed resource's: when its manager asked for it last, to a day
   reserved_wall_ms INTEGER NOT NULL,
   settled_wall_ms INTEGER,
   PRIMARY KEY (entity_no, node, visit, part),     -- leads with the entity: what belongs to it lies together
@@ -366,6 +367,7 @@ CREATE TABLE effects(
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX effects_by_request ON effects(request_digest) WHERE request_digest IS NOT NULL;
 CREATE INDEX effects_by_output ON effects(output_digest) WHERE output_digest IS NOT NULL;
+CREATE INDEX effects_asked ON effects(asked_wall_ms) WHERE asked_wall_ms IS NOT NULL AND settled_wall_ms IS NOT NULL;
 CREATE INDEX effects_unsettled ON effects(status, reserved_wall_ms) WHERE status IN ('applying', 'ambiguous');
 
 -- Custody: the one process that works for an entity's generation; gone only when it is proved dead.
@@ -416,6 +418,8 @@ CREATE TABLE resources(
   created_wall_ms INTEGER NOT NULL,
   gone_wall_ms INTEGER,
   watch TEXT CHECK (watch IS NULL OR json_type(watch) = 'object'),  -- watched paths, with their marks before the last reconcile
+  events_from INTEGER NOT NULL DEFAULT 1,         -- the first revision whose event is kept
+  trim_wall_ms INTEGER,                           -- when that event was made, where more are kept than must be
   CHECK ((hold_detail IS NOT NULL) <= (hold IS NOT NULL)),
   CHECK ((deleting_wall_ms IS NULL) = (children IS NULL)),
   CHECK ((gone_wall_ms IS NOT NULL) <= (deleting_wall_ms IS NOT NULL))
@@ -424,6 +428,7 @@ CREATE UNIQUE INDEX one_life ON resources(manager, key, root) WHERE gone_wall_ms
 CREATE INDEX resources_by_root ON resources(root, manager) WHERE gone_wall_ms IS NULL;
 CREATE INDEX resources_alive ON resources(resource_no) WHERE gone_wall_ms IS NULL;
 CREATE INDEX resources_by_end ON resources(gone_wall_ms) WHERE gone_wall_ms IS NOT NULL;
+CREATE INDEX resources_to_trim ON resources(trim_wall_ms) WHERE trim_wall_ms IS NOT NULL AND gone_wall_ms IS NULL;
 CREATE INDEX resources_kept_back ON resources(resource_no) WHERE (hold IS NOT NULL OR paused = 1) AND gone_wall_ms IS NULL;
 CREATE INDEX resources_watching ON resources(resource_no) WHERE watch IS NOT NULL AND gone_wall_ms IS NULL;
 CREATE INDEX resources_by_definition ON resources(definition_id);

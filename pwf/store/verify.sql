@@ -2,9 +2,10 @@
 -- purpose.
 
 -- name: history_broken
--- One event per revision, without gaps.
+-- One event per revision, without gaps; of a managed resource, from the first that is kept.
 SELECT e.kind, e.name FROM entities e WHERE
-  e.revision <> (SELECT count(*) FROM events v WHERE v.entity_no = e.entity_no)
+  e.revision + 1 - coalesce((SELECT events_from FROM resources WHERE resource_no = e.entity_no), 1)
+    <> (SELECT count(*) FROM events v WHERE v.entity_no = e.entity_no)
   OR e.revision <> (SELECT max(v.revision) FROM events v WHERE v.entity_no = e.entity_no)
 
 -- name: history_stray

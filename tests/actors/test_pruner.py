@@ -21,13 +21,16 @@ from pwf.store.batch import Job
 from pwf.store.daemon import ClaimEpoch, claim
 from pwf.store.executor import ThreadExecutor
 from pwf.store.receipts import ReceiptKey
+from pwf.store.resource_state import EVENTS_KEPT
 from pwf.store.retention import DAY_MS
 from pwf.store.runs import start_run
 from pwf.store.space import disk_bytes
 from pwf.store.verify import verify
 from tests.actors.no_log import NoLog
 from tests.store.inline_executor import InlineExecutor
+from tests.store.resource_world import Resources
 from tests.store.support import HandClock
+from tests.store.test_resource_retention import effect, talk
 from tests.store.world import World, linear
 
 pytestmark = pytest.mark.trio
@@ -117,6 +120,30 @@ class Setting:
 @pytest.fixture
 def setting(tmp_path):
     return Setting(tmp_path)
+
+
+async def test_of_resources_that_live_on_it_keeps_less_by_itself(setting, nursery, autojump_clock):
+    resources = Resources(setting.world)
+    uid = resources.apply().uid
+    talk(resources, uid, 2 * EVENTS_KEPT)
+    effect(resources, uid)
+    setting.clock.forward(40 * DAY_MS)
+    pruner = await setting.begin(nursery)
+    nursery.start_soon(pruner.run)
+    await trio.sleep(FIRST_S + 60)
+    assert await setting.count("events WHERE entity_no <> 0") == EVENTS_KEPT
+    assert (await setting.count("effects"), await setting.count("resources")) == (0, 1)
+    assert await setting.violations() == ()
+
+
+async def test_with_nothing_to_be_removed_resources_keep_everything(setting, nursery, autojump_clock):
+    setting.days = 0
+    effect(resources := Resources(setting.world), resources.apply().uid)
+    setting.clock.forward(400 * DAY_MS)
+    pruner = await setting.begin(nursery)
+    nursery.start_soon(pruner.run)
+    await trio.sleep(FIRST_S + 60)
+    assert await setting.count("effects") == 1
 
 
 async def test_what_has_ended_thirty_days_ago_goes_by_itself_and_what_it_had_with_it(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -70,12 +69,26 @@ def reconcile(ctx, resource):
     return ctx.settled({"wrote": wrote}, finalizers=("sink",))
 """
 
+VERSIONS = """
+from pwf import ResourceManager
+from typing import TypedDict
+
+class Nothing(TypedDict, total=False):
+    version: str
+
+manager = ResourceManager("versions", spec=Nothing, status=Nothing)
+
+@manager.reconcile
+def reconcile(ctx, resource):
+    return ctx.settled({"version": VERSION})
+"""
+
 POINTS = ("before", "begun", "done", "after")
 
 
-def _apply(world: World, key: str, **spec: Any) -> str:
+def _apply(world: World, key: str, manager: str = "sink", **spec: Any) -> str:
     origin = Origin(cwd=str(world.home.project), python=sys.executable)
-    payload = ApplyPayload(manager="sink", key=key, spec=msgspec.Raw(canonical(spec)), origin=origin)
+    payload = ApplyPayload(manager=manager, key=key, spec=msgspec.Raw(canonical(spec)), origin=origin)
     applied: Applied = world.client.call("resource.apply", payload)
     return applied.uid
 
@@ -88,18 +101,17 @@ def _settled(world: World, uid: str) -> ResourceView:
     return view
 
 
-def _managers(world: World) -> Path:
+def _manager(world: World, name: str, text: str) -> None:
     folder = world.home.project / ".pwf" / "resources"
     folder.mkdir(exist_ok=True)
-    (folder / "sink.py").write_text(SINK)
-    return folder
+    (folder / f"{name}.py").write_text(text)
 
 
 @pytest.mark.parametrize("victim", ["process", pytest.param("daemon", marks=pytest.mark.rest)])
 def test_an_observed_effect_happens_once_wherever_around_it_a_reconcile_is_killed(
     world: World, victim: str
 ) -> None:
-    _managers(world)
+    _manager(world, "sink", SINK)
     folders = {point: world.folder(f"resource_{victim}_{point}") for point in POINTS}
     uids = {
         point: _apply(world, f"{victim}-{point}", folder=str(f), point=point) for point, f in folders.items()
@@ -120,3 +132,21 @@ def test_an_observed_effect_happens_once_wherever_around_it_a_reconcile_is_kille
         wait = ResourceWaitPayload(uid=uid, until="gone", timeout_ms=int(PATIENCE_S * 1000))
         assert world.client.call("resource.wait", wait, timeout_s=PATIENCE_S).done
         assert (folders[point] / "cleaned").exists()
+
+
+def test_a_resource_says_that_its_manager_has_newer_code_and_the_next_apply_takes_it(world: World) -> None:
+    _manager(world, "versions", 'VERSION = "old"\n' + VERSIONS)
+    uid = _apply(world, "one", manager="versions")
+    assert not _settled(world, uid).newer_code
+
+    _manager(world, "versions", 'VERSION = "new"\n' + VERSIONS)
+    world.kill_daemon()
+    shown = world.home.run("resource", "get", "versions", "one").stdout
+    world.client.call("resource.reconcile", ResourceRef(uid=uid))
+    view = _settled(world, uid)
+    assert (view.newer_code, bytes(view.status.json or b"")) == (True, b'{"version":"old"}')
+    assert "newer code, which the next apply takes" in shown
+
+    _apply(world, "one", manager="versions")
+    view = _settled(world, uid)
+    assert (view.newer_code, bytes(view.status.json or b"")) == (False, b'{"version":"new"}')

@@ -17,6 +17,7 @@ import trio
 from pwf.actors.base.apart import apart
 from pwf.actors.code.definitions import Known
 from pwf.actors.operations.contents import value_of
+from pwf.actors.operations.runs import with_newer_code
 from pwf.actors.operations.services import Answer, Asked, OperationHandler, Services
 from pwf.actors.operations.workflows import NO_WORKFLOW, RESOLVED_AT_ONCE
 from pwf.discovery import Found, list_manager_files, project_root
@@ -122,7 +123,7 @@ def resources_query(payload: ResourceListPayload) -> ResourcesQuery:
 async def get(services: Services, asked: Asked[ResourceRef]) -> Answer:
     """`resource.get`."""
     query = ResourceQuery(which=meant(asked.payload), load=services.scheduler.load())
-    return Answer(await services.store.read(resource_view, query))
+    return Answer(await with_newer_code(services, await services.store.read(resource_view, query)))
 
 
 async def events(services: Services, asked: Asked[ResourceEventsPayload]) -> Answer:

@@ -8,7 +8,7 @@ wake-up here only makes it sooner.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 import trio
@@ -28,6 +28,7 @@ from pwf.protocol.operations import (
     WaitPayload,
     WaitResult,
 )
+from pwf.protocol.resources import ResourceView
 from pwf.protocol.views import ENDED, NEEDS_PERSON, RunSummary, RunView
 from pwf.store.at_run import AtRun, at_run
 from pwf.store.control import Control, cancel, pause, resume
@@ -44,6 +45,8 @@ from pwf.store.read_runs import (
     summary_of,
 )
 from pwf.store.tx import Tx
+
+V = TypeVar("V", RunView, ResourceView)
 
 OperationOnRun = Callable[[Tx, Any], Done[RunChanged]]
 
@@ -100,9 +103,10 @@ async def events(services: Services, asked: Asked[EventsPayload]) -> Answer:
     )
 
 
-async def with_newer_code(services: Services, found: RunView) -> RunView:
-    """Say whether the files differ by now from what the run executes."""
-    newer = await services.newer_code.differs(found.definition_id, found.root)
+async def with_newer_code(services: Services, found: V) -> V:
+    """Say whether the files differ by now from what it executes: a run, or the manager of a resource."""
+    root = found.root if isinstance(found, RunView) else found.summary.root
+    newer = await services.newer_code.differs(found.definition_id, root)
     return msgspec.structs.replace(found, newer_code=True) if newer else found
 
 

@@ -67,7 +67,7 @@ async def one_resource(services: Services, asked: Asked[SubscribePayload]) -> Sh
 
     async def read() -> ResourceView:
         query = ResourceQuery(which=ResourceMeant(uid=found.uid), load=services.scheduler.load())
-        return await services.store.read(resource_view, query)
+        return await with_newer_code(services, await services.store.read(resource_view, query))
 
     return Shown(f"resource:{found.uid}", found.uid, read)
 

@@ -1,9 +1,10 @@
 """Pruner: retention and compaction; what may take long and must hold up nobody.
 
-Owns: the walk over ended runs, one at a time. Promises: a tree of runs goes whole, in a
-transaction of its own, and other commands take their turn between two of them; while runs execute the walk goes on at
-a bounded pace, so that a daemon that is never idle is pruned too; what is looked for is looked for on the reader, and
-only what was found is written. Must never hold up admission, and never remove by a clock that has just jumped ahead.
+Owns: the walk over ended runs, one at a time, and over what living resources need no more. Promises: a tree of runs
+goes whole, in a transaction of its own, and other commands take their turn between two of them; while runs execute the
+walk goes on at a bounded pace, so that a daemon that is never idle is pruned too; what is looked for is looked for on
+the reader, and only what was found is written. Must never hold up admission, and never remove by a clock that has just
+jumped ahead.
 In: time; `prune` of clients. Out: commands to the store.
 If it dies: the daemon ends. Every command is safe to repeat, and the next pass goes on where the last one stopped.
 """
@@ -34,6 +35,7 @@ from pwf.store.receipts import (
     find_receipt,
     old_receipts,
 )
+from pwf.store.resource_retention import KEPT_MS, anything_old, drop_old_effects, trim_events
 from pwf.store.retention import PrunedTree, PruneTree, RecordPrune, plan_prune, prune_tree, record_prune
 from pwf.store.space import STEP_PAGES, compact, space, to_give_back
 from pwf.store.uploads import drop_uploads
@@ -158,6 +160,7 @@ class Pruner:
         result, taken = PruneResult(before_ms=before_ms), self._disk_bytes()
         if self._retention_ms and self._clock_is_trusted():
             result = await self._trees(before_ms, self._pause)
+            await self._keep_less(min(before_ms, self._clock.now().wall_ms - KEPT_MS))
         if result.trees or trio.current_time() >= self._clean_at:
             result = await self._clean(result, self._pause, taken)
         if result.trees:
@@ -211,6 +214,19 @@ class Pruner:
                     return result
                 query = following
         return result
+
+    async def _keep_less(self, before_ms: int) -> None:
+        """Of resources that live on: effects that nobody asks for any more, and what is too old of a long history."""
+        if not await self._store.read(anything_old, before_ms):
+            return
+        effects = events = 0
+        while gone := await self._store.write(drop_old_effects, before_ms):
+            effects += gone
+            await self._pause()
+        while (trimmed := await self._store.write(trim_events, before_ms)) is not None:
+            events += trimmed
+            await self._pause()
+        self._log("pruner.kept_less", effects=effects, events=events)
 
     async def _pause(self) -> None:
         """Nobody waits for the automatic walk: while runs execute it goes slowly. Unless a client's prune does."""
