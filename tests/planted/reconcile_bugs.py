@@ -89,8 +89,8 @@ RECONCILE_BUGS = (
         "reconciles",
         "a wake-up during a reconcile is dropped",
         "pwf/store/resource_wake.sql",
-        "UPDATE reconcile_queue SET woken = 1, reasons = :reasons",
-        "UPDATE reconcile_queue SET reasons = :reasons",
+        "SET woken = max(woken, :woken), reasons = :reasons",
+        "SET woken = 0 * :woken, reasons = :reasons",
         RESOURCE_TESTS,
     ),
     Bug(
