@@ -73,7 +73,7 @@ class Store:
 class Asks:
     """Nothing is asked."""
 
-    async def serve(self, *_: Any) -> None:
+    async def serve(self, *_: Any, **_more: Any) -> None:
         await trio.sleep_forever()
 
 
