@@ -28,6 +28,7 @@ from pwf.store.queries import load_queries
 from pwf.store.read_runs import PAGE_MAX, request_view
 from pwf.store.receipts import ReceiptKey
 from pwf.store.requests import StoredRequest, is_repeat, load_request, resolve_request, settle
+from pwf.store.runs import resolve_ref
 from pwf.store.state import RunState, load_run
 from pwf.store.tx import Row, Tx
 from pwf.values import canonical
@@ -87,13 +88,27 @@ def _decide(tx: Tx, command: Decide) -> tuple[Decided, bool]:
 
 
 def _load(tx: Tx, ref: str) -> StoredRequest:
-    asked = load_request(tx, resolve_request(tx, ref))
+    asked = load_request(tx, _resolve(tx, ref))
     if not REQUESTS[asked.kind].decided:
         raise Rejected(
             f"request {asked.request_id} is a request of kind {asked.kind}, and no decision",
             hint=REQUESTS[asked.kind].how(asked.request_id),
         )
     return asked
+
+
+def _resolve(tx: Tx, ref: str) -> str:
+    """The request that is meant; of a run that asks nothing now its last decision: who comes late is told of it."""
+    try:
+        return resolve_request(tx, ref)
+    except NotFound as unknown:
+        if ref.startswith("run:"):
+            row = tx.one(Q.last_of_run, {"run_id": resolve_ref(tx, ref[4:])})
+            if row is not None:
+                return str(row[0])
+        raise NotFound(
+            unknown.message, hint="pwf decisions lists what is open, with --all what was"
+        ) from None
 
 
 def _spec(tx: Tx, asked: StoredRequest) -> tuple[DecisionSpec, str]:

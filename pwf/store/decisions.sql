@@ -5,6 +5,11 @@
 SELECT d.request_id FROM requests q JOIN decisions d ON d.request_id = q.request_id
 WHERE q.status = :status ORDER BY q.created_wall_ms LIMIT :limit
 
+-- name: last_of_run
+-- The decision that a run asked last.
+SELECT d.request_id FROM requests q JOIN decisions d ON d.request_id = q.request_id
+WHERE q.run_id = :run_id ORDER BY q.created_wall_ms DESC LIMIT 1
+
 -- name: facts
 -- What is asked. The subject stays where it is.
 SELECT d.title, d.audience, d.choices, d.digest, d.open_ms, d.earlier_id, q.visit

@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from pwf.errors import Conflict, InvalidAnswer, Rejected
+from pwf.errors import Conflict, InvalidAnswer, NotFound, Rejected
 from pwf.protocol.decision_spec import ChoiceSpec, DecisionSpec, TextSpec, digest_facts
 from pwf.protocol.decisions import DecisionListPayload
 from pwf.protocol.runner import Ask, Value
@@ -222,6 +222,24 @@ def test_nobody_decides_in_time_and_the_default_is_the_choice(world):
     with pytest.raises(Conflict, match="as 'ship', its default, since nobody decided in time"):
         world.do(decide, late)
     assert world.launch(run_id).launch.node == "done"
+
+
+def test_who_comes_late_and_names_the_run_is_told_who_has_won(world):
+    run_id = ask(world)
+    late = command(world, run_id, "ship", decision=f"run:{run_id}")
+    world.do(decide, command(world, run_id, "revise", "x"))
+    with pytest.raises(Conflict, match=r"was decided as 'revise' by client:ann \(terminal\)"):
+        world.do(decide, late)
+    asked_again = ask(world, run_id)
+    assert look(world, asked_again).winner is None
+    assert look(world, run_id).request.request_id == world.request_of(run_id)
+
+
+def test_a_run_that_never_asked_and_a_name_that_nobody_has_lead_to_the_list_of_decisions(world):
+    for ref in (f"run:{world.start(flow())}", "nosuch", "@last"):
+        with pytest.raises(NotFound) as unknown:
+            world.read(decision_list, DecisionListPayload(decision_id=ref))
+        assert "pwf decisions" in unknown.value.hint
 
 
 def test_what_a_proposal_says_of_its_time_and_default_stands_in_place_of_the_nodes(world):
