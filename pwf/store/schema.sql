@@ -61,6 +61,7 @@ CREATE TABLE content_holds(
   entity_no INTEGER NOT NULL,
   generation INTEGER NOT NULL,
   held_wall_ms INTEGER NOT NULL DEFAULT 0,        -- of what clients sent, entity 0's: since when
+  sent INTEGER NOT NULL DEFAULT 0,                -- and how many of its pieces, in order
   PRIMARY KEY (digest, entity_no, generation)
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX content_holds_by_entity ON content_holds(entity_no);

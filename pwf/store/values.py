@@ -217,9 +217,23 @@ def drop_values(tx: Tx, digests: tuple[str, ...]) -> int:
     return sum(tx.run(Q.drop_content, {"digest": name}) for name in digests if not _is_used(tx, name))
 
 
+def is_referenced(tx: Tx, name: str) -> bool:
+    """Whether any row has the value."""
+    row = tx.one(Q.is_referenced, {"digest": name})
+    return row is None or bool(row[0])
+
+
+def stored_chunk(tx: Tx, name: str, index: int) -> bytes | None:
+    """A piece of a value that is here, whole; None where that isn't so. Raises `ValueDamaged`."""
+    size = _complete_size(tx, name)
+    if size is None:
+        return None
+    return _checked_chunk(tx, name, index) if 0 <= index < _chunk_count(size) else b""
+
+
 def _is_used(tx: Tx, name: str) -> bool:
-    used = tx.one(Q.is_used, {"digest": name})
-    return used is None or bool(used[0])
+    kept = tx.one(Q.is_kept, {"digest": name})
+    return kept is None or bool(kept[0]) or is_referenced(tx, name)
 
 
 def _refuse_while_full(tx: Tx) -> None:

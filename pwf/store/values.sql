@@ -71,8 +71,8 @@ WHERE digest > :after
 ORDER BY digest
 LIMIT :limit
 
--- name: is_used
--- Whether anything refers to the value, or a generation that still has its lease holds it.
+-- name: is_referenced
+-- Whether anything refers to the value.
 SELECT EXISTS (SELECT 1 FROM definition_sources WHERE digest = :digest)
     OR EXISTS (SELECT 1 FROM runs WHERE input_digest = :digest)
     OR EXISTS (SELECT 1 FROM runs WHERE output_digest = :digest)
@@ -85,8 +85,11 @@ SELECT EXISTS (SELECT 1 FROM definition_sources WHERE digest = :digest)
     OR EXISTS (SELECT 1 FROM former_children WHERE output_digest = :digest)
     OR EXISTS (SELECT 1 FROM resources WHERE spec_digest = :digest)
     OR EXISTS (SELECT 1 FROM resources WHERE status_digest = :digest)
-    OR EXISTS (
-        SELECT 1
-        FROM content_holds AS h
-        JOIN entities AS e ON e.entity_no = h.entity_no
-        WHERE h.digest = :digest AND e.generation = h.generation AND e.lease_token IS NOT NULL)
+
+-- name: is_kept
+-- Whether a generation that still has its lease holds the value.
+SELECT EXISTS (
+    SELECT 1
+    FROM content_holds AS h
+    JOIN entities AS e ON e.entity_no = h.entity_no
+    WHERE h.digest = :digest AND e.generation = h.generation AND e.lease_token IS NOT NULL)

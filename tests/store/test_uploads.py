@@ -29,9 +29,10 @@ def piece(data, index, **more):
     return PutContent(digest=hashlib.sha256(data).hexdigest(), index=index, data=part, **(facts | more))
 
 
-def put(world, data, index, **more):
+def put(world, data, index, *, size=None, **more):
     facts = {"epoch": world.epoch, "limit": LIMIT} | more
-    return world.do(put_upload, PutUpload(piece=piece(data, index), **facts))
+    sent = piece(data, index) if size is None else piece(data, index, size=size)
+    return world.do(put_upload, PutUpload(piece=sent, **facts))
 
 
 def send(world, data):
@@ -78,8 +79,34 @@ def test_the_next_daemon_has_nothing_of_what_was_sent_to_the_one_before(served):
         size(served, DATA)
     with pytest.raises(ClaimLost):
         put(served, DATA, 0, epoch=epoch)
-    assert put(served, DATA, 0).whole  # its bytes are still there
+    assert not put(served, DATA, 0).whole  # although its bytes are still there
+    with pytest.raises(ContentWanted):
+        size(served, DATA)
+    assert put(served, DATA, 1).whole
     assert size(served, DATA) == len(DATA)
+
+
+def test_nobody_gets_at_a_value_by_its_digest_alone(served):
+    send(served, DATA)
+    take_over(served)
+    digest = hashlib.sha256(DATA).hexdigest()
+    for index, junk in ((0, b"junk"), (0, DATA[: CHUNK_BYTES - 1] + b"?"), (1, DATA[CHUNK_BYTES:])):
+        forged = PutContent(
+            digest=digest, index=index, data=junk, size=len(DATA), last=len(junk) < CHUNK_BYTES
+        )
+        with pytest.raises((InvalidValue, ContentWanted)):
+            served.do(put_upload, PutUpload(piece=forged, epoch=served.epoch, limit=LIMIT))
+    with pytest.raises(ContentWanted):
+        size(served, DATA)
+
+
+def test_nothing_is_kept_of_a_value_that_does_not_begin_with_its_first_piece(served):
+    before = served.dump()
+    with pytest.raises(ContentWanted, match="piece 0 of the input comes first"):
+        put(served, DATA, 1)
+    with pytest.raises(InvalidValue, match="beyond the 10 bytes"):
+        put(served, DATA, 0, size=10)
+    assert served.dump() == before
 
 
 def test_what_nobody_names_for_an_hour_is_dropped(served):
@@ -108,6 +135,18 @@ def test_what_waits_to_be_named_is_bounded_in_number(served, monkeypatch):
         send(served, b"%d" % number)
     with pytest.raises(Unavailable):
         put(served, DATA, 0)
+
+
+def test_what_a_request_has_named_does_not_count(served, monkeypatch):
+    monkeypatch.setattr(uploads, "WAITING_MAX", 2)
+    monkeypatch.setattr(uploads, "is_referenced", lambda tx, name: True)
+    for number in range(5):
+        send(served, b"%d" % number)
+    assert served.read(uploaded_size, hashlib.sha256(b"0").hexdigest()) == 1  # the next may name it, too
+    served.clock.forward(uploads.NAMED_MS + 1)
+    send(served, b"5")
+    with pytest.raises(ContentWanted):
+        size(served, b"0")
 
 
 def test_over_the_budget_of_the_state_nothing_is_taken(served):

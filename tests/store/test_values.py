@@ -302,5 +302,5 @@ def test_pruning_looks_at_every_column_that_refers_to_a_value(spec, writer):
             if key[2] == "contents":
                 found.add((table, key[3]))
     connection.close()
-    asked = set(re.findall(r"FROM (\w+) WHERE (\w+) = :digest", values.Q.is_used))
+    asked = set(re.findall(r"FROM (\w+) WHERE (\w+) = :digest", values.Q.is_referenced))
     assert asked == found - {("content_chunks", "digest"), ("content_holds", "digest")}
