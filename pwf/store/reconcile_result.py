@@ -52,7 +52,8 @@ REASONS = {
 }
 
 
-def finish(tx: Tx, resource: Resource, told: int, result: Reconciled) -> None:
+def finish(tx: Tx, resource: Resource, told: int, result: Reconciled, *, proved: bool) -> None:
+    """Commit a result for the spec of generation `told`. `proved`: its process, and all that it started, is dead."""
     resource.reconciled_wall_ms = tx.now.wall_ms
     if told != resource.spec_generation and result.outcome != "failed":
         held = after_reconcile(tx, resource, None, lifted=True)
@@ -76,7 +77,7 @@ def finish(tx: Tx, resource: Resource, told: int, result: Reconciled) -> None:
     events += after_reconcile(tx, resource, None, settled=settled, lifted=lifted)
     take_watch(tx, resource, result.watch)
     _place(tx, resource, result)
-    events += try_go(tx, resource)
+    events += try_go(tx, resource, proved=proved)
     if events:
         save(tx, resource, events, generation=resource.generation)
     else:

@@ -123,7 +123,7 @@ def reconcile_finished(tx: Tx, command: ReconcileFinished) -> Finished:
         counted = False
     else:
         if resource.is_live:
-            finish(tx, resource, command.generation, command.result)
+            finish(tx, resource, command.generation, command.result, proved=command.gone.proved)
     runner_gone(tx, command.gone)
     return Finished(counted=counted)
 

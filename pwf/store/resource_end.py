@@ -14,9 +14,12 @@ from pwf.store.tx import Tx
 Q = load_queries(__file__)
 
 
-def try_go(tx: Tx, resource: Resource) -> list[Event]:
-    """Let a resource go that is being deleted, if nothing keeps it; the caller saves it with these events."""
-    if resource.deleting_wall_ms is None or resource.finalizers or resource.is_live:
+def try_go(tx: Tx, resource: Resource, *, proved: bool) -> list[Event]:
+    """Let a resource go that is being deleted, if nothing keeps it; the caller saves it with these events.
+
+    `proved`: no process of it can do anything any more.
+    """
+    if resource.deleting_wall_ms is None or resource.finalizers or resource.is_live or not proved:
         return []
     if resource.children == "cancel" and has_child(tx, resource.resource_no):
         return []  # those that were there were cancelled; this one was started to clean up

@@ -75,6 +75,12 @@ def _create(tx: Tx, command: ApplyResource) -> Applied:
         raise Conflict(
             f"there is no resource {command.manager}/{command.key} by now", hint="apply it without a version"
         )
+    name = {"manager": command.manager, "key": command.key, "root": command.environment.root}
+    if tx.one(Q.still_at_work, name) is not None:  # two lives of one name must not work on the same world
+        raise Conflict(
+            f"processes of {command.manager}/{command.key} as it was before are not proved dead yet",
+            hint="apply it again in a moment; pwf doctor names those that do not end",
+        )
     if command.dry_run:
         return _answer(command, "created", generation=1)
     uid = tx.ids.new()
@@ -350,7 +356,10 @@ def _delete(tx: Tx, command: ControlResource) -> tuple[ResourceChanged, bool]:
             cancel_children(tx, resource)
     elif asked.abandon and resource.children == "cancel":
         cancel_children(tx, resource)
-    events += abandon(tx, resource, command.actor, asked.note) if asked.abandon else try_go(tx, resource)
+    if asked.abandon:
+        events += abandon(tx, resource, command.actor, asked.note)
+    else:
+        events += try_go(tx, resource, proved=not has_runner(tx, resource.resource_no))
     save(tx, resource, events, expected_revision=command.expected_revision)
     note = None
     if resource.gone_wall_ms is None:

@@ -13,6 +13,14 @@ ORDER BY root LIMIT :limit
 -- Those whose uid begins so.
 SELECT resource_no, uid FROM resources WHERE uid >= :low AND uid < :high ORDER BY uid LIMIT :limit
 
+-- name: still_at_work
+-- A life of a name that is gone, and of which a process may still do something: its own, or one of a run that went with it.
+SELECT s.uid FROM runners p CROSS JOIN resources s ON s.resource_no = p.entity_no
+WHERE s.manager = :manager AND s.key = :key AND s.root = :root
+UNION ALL SELECT s.uid FROM runners p CROSS JOIN runs r ON r.run_no = p.entity_no
+  CROSS JOIN resources s ON s.resource_no = r.called_by
+WHERE s.manager = :manager AND s.key = :key AND s.root = :root AND s.children = 'cancel' LIMIT 1
+
 -- name: insert
 -- A new life, with its manager's initial status.
 INSERT INTO resources(resource_no, uid, root, manager, key, definition_id, environment_id, spec, spec_crc32, spec_digest,

@@ -1,8 +1,8 @@
 """Simulated managers: people who apply and delete resources, and the processes that reconcile them, with faults.
 
-Rules, besides those of `state.verify`: no two reconciles of one resource overlap; custody is stored before a process
-works; an effect happens once under its key; when the faults are over, every resource is what its spec says, or gone,
-and has seen whatever changed outside before a wake-up that was taken.
+Rules, besides those of `state.verify`: no two reconciles of one name overlap, also not of two lives; custody is stored
+before a process works; an effect happens once under its key; when the faults are over, every resource is what its spec
+says, or gone, and has seen whatever changed outside before a wake-up that was taken.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class Managers:
         self.definition = WorkflowDefinition(
             definition_id=digest(f"{NAME}:{world.seed}".encode()), graph=graph, root="/", sources=(source,)
         )
-        self._working: dict[str, Any] = {}  # uid -> the process that reconciles it
+        self._working: dict[str, Any] = {}  # key -> the process that reconciles it
         self._changes: Counter[str] = (
             Counter()
         )  # key -> how often the world has changed behind its manager's back
@@ -192,10 +192,10 @@ class Managers:
 
     def _begins(self, process: Any, told: Reconcile) -> None:
         check = self._world.auditor.check
-        before = self._working.get(told.uid)
+        before = self._working.get(told.key)
         overlaps = before is not None and before is not process and before.alive
-        check(not overlaps, f"no two reconciles of {told.uid} overlap: {before}, {process}")
-        self._working[told.uid] = process
+        check(not overlaps, f"no two reconciles of {told.key} overlap: {before}, {process}")
+        self._working[told.key] = process
         rows = self._world.auditor.rows(_LIVE, told.uid)
         fits = not rows or rows == [(told.lease_generation, process.identity.pid)]
         stale = any(generation > told.lease_generation for generation, _ in rows)

@@ -174,6 +174,20 @@ def test_a_run_that_is_restarted_when_its_resource_is_gone_is_nobodys_child(reso
     resources.world.launch(again).finish()
 
 
+@pytest.mark.parametrize("children", ["cancel", "leave"])
+def test_a_name_is_free_for_another_life_when_the_children_that_went_with_the_last_one_are_dead(
+    resources, children
+):
+    uid, run_id = running(resources)
+    runner = resources.world.launch(run_id)
+    resources.delete(uid, abandon=True, children=children)
+    if children == "cancel":
+        with pytest.raises(Conflict, match="not proved dead"):
+            resources.apply()
+        runner.gone(stopped=True)
+    assert resources.apply().change == "created"
+
+
 def test_after_delete_and_apply_old_children_do_not_count(resources):
     uid, run_id = running(resources, ASKS)
     resources.delete(uid, abandon=True)

@@ -496,6 +496,40 @@ def test_an_abandoned_reconciles_late_result_changes_nothing(resources):
     assert (resources.state(uid), resources.status(uid)) == ("gone", {})
 
 
+def test_a_name_is_free_for_another_life_when_no_process_of_the_last_one_is_left(resources):
+    uid = resources.apply().uid
+    reconcile = resources.launch(uid)
+    resources.delete(uid, abandon=True)
+    for dry_run in (False, True):
+        with pytest.raises(Conflict, match="not proved dead"):
+            resources.apply(dry_run=dry_run)
+    reconcile.die(proved=False)
+    with pytest.raises(Conflict, match="not proved dead"):
+        resources.apply()
+    assert resources.apply("other").change == "created"
+    reconcile.die()
+    assert resources.apply().change == "created"
+
+
+def test_what_is_to_go_stays_until_its_last_process_is_proved_dead(resources):
+    uid = resources.apply().uid
+    reconcile = resources.launch(uid)
+    resources.delete(uid)
+    reconcile.end(proved=False)
+    assert resources.state(uid) == "held"
+    reconcile.die()
+    resources.control(resume_resource, uid)
+    resources.settle(uid)
+    assert resources.state(uid) == "gone"
+
+
+def test_a_delete_lets_nothing_go_whose_last_process_is_not_proved_dead(resources):
+    uid = resources.apply().uid
+    resources.launch(uid).end(proved=False)
+    resources.delete(uid)
+    assert resources.state(uid) == "held"
+
+
 # --- finding --------------------------------------------------------------------------------------------------
 
 
