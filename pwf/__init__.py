@@ -12,6 +12,7 @@ TYPE_CHECKING = False  # as type checkers know it, without the cost of importing
 if TYPE_CHECKING:
     from typing import Any
 
+    from pwf.errors import EffectAbandoned as EffectAbandoned
     from pwf.errors import EffectUnknown as EffectUnknown
     from pwf.errors import GraphError as GraphError
     from pwf.errors import PwfError as PwfError
@@ -61,7 +62,8 @@ __all__ = [  # noqa: RUF022 - grouped by what an author does with them
     # time
     "Retry", "seconds", "minutes", "hours", "days",
     # effects
-    "idempotent", "manual", "parts", "applied", "not_applied", "unknown", "NotApplied", "EffectUnknown",
+    "idempotent", "manual", "parts", "applied", "not_applied", "unknown",
+    "NotApplied", "EffectAbandoned", "EffectUnknown",
     # decisions, and what a person is shown
     "Choice", "Text", "Chosen", "Presentation", "Paragraph", "Section", "Bullets", "Fields", "Preformatted", "Diff",
     # resource managers
@@ -76,7 +78,7 @@ __all__ = [  # noqa: RUF022 - grouped by what an author does with them
 # fmt: on
 
 _HOMES = {
-    "pwf.errors": ("EffectUnknown", "GraphError", "PwfError"),
+    "pwf.errors": ("EffectAbandoned", "EffectUnknown", "GraphError", "PwfError"),
     "pwf.workflow.asyncio_bridge": ("run_asyncio",),
     "pwf.workflow.context": ("Context", "NotCompleted", "Result"),
     "pwf.protocol.decision_spec": ("Bullets", "Diff", "Fields", "Paragraph", "Preformatted", "Section"),

@@ -204,6 +204,12 @@ class EffectUnknown(PwfError):
     code = "effect_unknown"
 
 
+class EffectAbandoned(Rejected):
+    """A person gave the effect up, as nobody can find out about it: it may have happened, and is not tried again."""
+
+    code = "effect_abandoned"
+
+
 class ProtocolError(PwfError):
     """The other side sent something that is not in the protocol."""
 

@@ -51,6 +51,7 @@ BY_ERROR_CODE = {
     "store_refused": UNSOUND,
     "value_damaged": UNSOUND,
     "effect_unknown": NEEDS_PERSON,
+    "effect_abandoned": REFUSED,
     "home_refused": UNSOUND,
 }
 

@@ -186,7 +186,7 @@ class DaemonPort(ValueReader):
                 output = b"null" if answer.output is None else self.fetch(answer.output, f"effect {key!r}")
                 return Reserved("applied", whole_key, output)
             case "abandoned":
-                return Reserved("rejected", whole_key, error="a person gave it up; it may have happened")
+                return Reserved("abandoned", whole_key)
             case "conflict":
                 raise Conflict(
                     f"effect {key!r} was made for another request: its fingerprint is {answer.fingerprint}, this "

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from pwf.errors import EffectUnknown, InvalidArgument, Rejected
+from pwf.errors import EffectAbandoned, EffectUnknown, InvalidArgument, Rejected
 from pwf.ids import check_key
 from pwf.protocol.graph import EffectMode
 from pwf.protocol.reconcile import (
@@ -137,8 +137,9 @@ class Effects:
         `not_applied()` or `unknown()`. Of a ready-made request (`pwf.effects`) both are taken. `mode="idempotent"`: it
         may be applied again without harm.
 
-        Raises `NotApplied` when it did not happen, and `EffectUnknown` when nobody can tell; let both pass, unless
-        you know better. Both functions are plain ones; an async reconcile that must not wait for them calls `ensure` in
+        Raises `NotApplied` when it did not happen, `EffectUnknown` when nobody can tell, and `EffectAbandoned` when a
+        person gave it up, so that it may have happened; let them pass, unless you know better.
+        Both functions are plain ones; an async reconcile that must not wait for them calls `ensure` in
         a thread.
         """
         check_key(key, "the key of an effect")
@@ -243,8 +244,11 @@ def _stored(key: str, kind: str, reserved: Reserved) -> Any:
     """What became of a settled effect."""
     if reserved.state == "applied":
         return msgspec.json.decode(reserved.output)
-    if reserved.state == "rejected":
-        raise NotApplied(reserved.error or f"effect {key!r} ({kind}) did not happen")
+    if reserved.state == "abandoned":
+        raise EffectAbandoned(
+            f"effect {key!r} ({kind}) was given up by a person; it may have happened",
+            hint="except EffectAbandoned: where the manager can go on without it; another key is another occasion",
+        )
     raise _unknown(key, kind)
 
 

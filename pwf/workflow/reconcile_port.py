@@ -13,14 +13,14 @@ from pwf.protocol.resources import ChildView
 
 class Reserved(NamedTuple):
     """How an effect stands. `apply`: it is on disk, go on. `observe`: an earlier try may have happened.
+    `abandoned`: a person gave it up, and it may have happened.
 
     `effect_key`: what outside systems get, the same in every try of this occasion. `output` is JSON.
     """
 
-    state: Literal["apply", "observe", "applied", "rejected", "ambiguous"]
+    state: Literal["apply", "observe", "applied", "abandoned", "ambiguous"]
     effect_key: str
     output: bytes = b"null"
-    error: str | None = None
 
 
 class ReconcilePort(Protocol):

@@ -42,7 +42,7 @@ class LedgerRow:
     request: bytes
     mode: EffectMode
     observable: bool
-    status: Literal["applying", "applied", "rejected", "failed", "ambiguous"] = "applying"
+    status: Literal["applying", "applied", "rejected", "failed", "ambiguous", "abandoned"] = "applying"
     output: bytes = b"null"
     ref: str | None = None
     error: str | None = None
@@ -67,8 +67,8 @@ class FakePort:
             raise Conflict(f"effect {key!r} was asked for with another request")
         if row.status == "applied":
             return Reserved("applied", outside, output=row.output)
-        if row.status == "ambiguous":
-            return Reserved("ambiguous", outside)
+        if row.status in ("ambiguous", "abandoned"):
+            return Reserved(row.status, outside)
         if row.status == "applying" and mode == "manual":
             if not observable:
                 row.status = "ambiguous"

@@ -17,6 +17,7 @@ PUBLIC = [
     "Condition",
     "Context",
     "Diff",
+    "EffectAbandoned",
     "EffectUnknown",
     "Fields",
     "GraphError",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from pwf.errors import Conflict, EffectUnknown, InvalidArgument, InvalidValue, Rejected
+from pwf.errors import Conflict, EffectAbandoned, EffectUnknown, InvalidArgument, InvalidValue, Rejected
 from pwf.protocol.resources import Condition as KeptCondition
 from pwf.workflow.effects import NotApplied, Observation, applied, not_applied, unknown
 from pwf.workflow.reconcile_context import Outcome, ReconcileContext
@@ -283,6 +283,19 @@ def test_an_error_of_apply_passes_and_leaves_the_effect_unknown(ctx: Ctx, port: 
     with pytest.raises(OSError, match="line cut"):
         ctx.effects.ensure("a", "send", 1, apply=breaks)
     assert (port.rows["a"].status, port.rows["a"].error) == ("ambiguous", "OSError: line cut")
+
+
+def test_what_a_person_gave_up_is_told_as_that_and_never_as_what_did_not_happen(
+    ctx: Ctx, port: FakePort
+) -> None:
+    sink = Sink()
+    port.reserve_effect(key="a", kind="send", request=b"1", mode="manual", observable=False)
+    port.rows["a"].status = "abandoned"
+    for _ in range(2):
+        with pytest.raises(EffectAbandoned, match="may have happened"):
+            ctx.effects.ensure("a", "send", 1, sink.observe, sink.apply)
+    assert sink.had == []
+    assert not issubclass(EffectAbandoned, (NotApplied, EffectUnknown)), "neither is tried again nor holds it"
 
 
 def test_an_effect_without_a_way_to_apply_it_is_refused(ctx: Ctx) -> None:

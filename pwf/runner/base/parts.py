@@ -14,7 +14,15 @@ from typing import Any, get_args
 
 import msgspec
 
-from pwf.errors import Conflict, EffectUnknown, InvalidArgument, InvalidValue, PwfError, Rejected
+from pwf.errors import (
+    Conflict,
+    EffectAbandoned,
+    EffectUnknown,
+    InvalidArgument,
+    InvalidValue,
+    PwfError,
+    Rejected,
+)
 from pwf.protocol.graph import EffectMode, NodeSpec
 from pwf.protocol.kinds import Outcome
 from pwf.protocol.masking import Masks
@@ -208,7 +216,7 @@ class Parts:
         if answer.verdict == "unknown":
             raise EffectUnknown(f"nobody knows whether effect {key!r} happened{why}")
         if answer.verdict == "abandoned":
-            raise Rejected(f"effect {key!r} was given up by a person; it may have happened")
+            raise EffectAbandoned(f"effect {key!r} was given up by a person; it may have happened")
         raise Rejected(f"effect {key!r} was not begun{why}")
 
     def _settle(
