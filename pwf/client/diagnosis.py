@@ -12,6 +12,7 @@ import stat
 import sys
 import time
 from collections.abc import Callable, Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -34,6 +35,21 @@ SPACE_WARN = 512 * 1024 * 1024
 LOG_WARN = 32 * 1024 * 1024
 PYTHON_MIN = (3, 11)
 SQLITE_MIN = (3, 37, 0)  # STRICT tables
+#: What is installed with pwf, and what that is imported as.
+PACKAGES = {
+    name: name.replace("-", "_")
+    for name in (
+        "anyio",
+        "apsw",
+        "jsonschema-rs",
+        "msgspec",
+        "psutil",
+        "rich",
+        "trio",
+        "trio-util",
+        "watchfiles",
+    )
+}
 EARLIEST_WALL_S = 1_735_689_600  # 2025-01-01: an earlier clock was never set
 STEP_BACK_S = 120
 LOOK_AGAIN_S = 1.0
@@ -53,6 +69,7 @@ def checks(at: Places) -> Iterator[Check]:
     """All checks, in the order in which their causes build on each other."""
     looked: tuple[Callable[[Places], Check], ...] = (
         check_python,
+        check_packages,
         check_sqlite,
         check_home,
         check_database,
@@ -86,6 +103,15 @@ def check_python(at: Places) -> Check:
     if sys.version_info < PYTHON_MIN:
         return fail("python", found, "install pwf for Python 3.11 or newer")
     return ok("python", found)
+
+
+def check_packages(at: Places) -> Check:
+    """Whether what pwf needs is installed: after an update of its source, something new may be missing."""
+    missing = [name for name, module in PACKAGES.items() if find_spec(module) is None]
+    if missing:
+        fix = f"{sys.executable} -m pip install {' '.join(missing)}; then pwf stop"
+        return fail("packages", f"missing: {', '.join(missing)}", fix)
+    return ok("packages", "all that pwf needs are installed")
 
 
 def check_sqlite(at: Places) -> Check:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import socket
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -213,6 +215,16 @@ def test_doctor_sees_a_database_that_is_none(quiet_home: Places) -> None:
         found = verdicts(quiet_home)["database"]
         assert (found.verdict, found.found) == ("fail", f"{quiet_home.database} is not a pwf database")
         assert "pwf state restore FILE" in (found.fix or "")
+
+
+def test_doctor_names_a_package_that_is_missing(quiet_home: Places, monkeypatch: pytest.MonkeyPatch) -> None:
+    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
+    assert {re.split("[<>=]", one)[0] for one in project["dependencies"]} == set(diagnosis.PACKAGES)
+    assert verdicts(quiet_home)["packages"].verdict == "ok"
+    monkeypatch.setitem(diagnosis.PACKAGES, "new-one", "no_such_module_here")
+    found = verdicts(quiet_home)["packages"]
+    assert (found.verdict, found.found) == ("fail", "missing: new-one")
+    assert (found.fix or "").endswith("-m pip install new-one; then pwf stop")
 
 
 def test_doctor_sees_an_interpreter_that_is_gone(quiet_home: Places) -> None:

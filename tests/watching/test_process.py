@@ -12,7 +12,10 @@ from pathlib import Path
 
 import msgspec
 import pytest
+import trio
 
+from pwf.actors.resources.watcher_process import open_watcher_process
+from pwf.errors import RunnerCrashed
 from pwf.protocol.watching import Watch, changed_line
 from pwf.watching.marks import mark_of_tree
 
@@ -130,3 +133,15 @@ def test_where_the_kernel_has_no_watches_left_it_looks_by_itself(tmp_path: Path)
 
     assert watcher.told() == {str(file)}
     assert watcher.close() == 0
+
+
+def test_one_that_ends_by_itself_says_why(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "watchfiles.py").write_text("raise ImportError('no watchfiles today')\n")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+
+    async def hear() -> None:
+        async with open_watcher_process() as watcher:
+            with trio.fail_after(PATIENCE_S), pytest.raises(RunnerCrashed, match="no watchfiles today"):
+                await watcher.changed()
+
+    trio.run(hear)

@@ -8,9 +8,10 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tempfile
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Protocol
+from typing import BinaryIO, Protocol
 
 import msgspec
 import trio
@@ -23,6 +24,7 @@ from pwf.protocol.watching import Changed, Watch, changed_line
 LINE_BYTES_MAX = 16 * 1024 * 1024
 RECEIVE_BYTES = 64 * 1024
 END_S = 2.0
+COMPLAINT_BYTES = 2_000
 
 
 class Watcher(Protocol):
@@ -40,8 +42,9 @@ class Watcher(Protocol):
 class WatcherProcess:
     """`pwf.watching.process`."""
 
-    def __init__(self, process: trio.Process) -> None:
+    def __init__(self, process: trio.Process, complaints: BinaryIO) -> None:
         self._process = process
+        self._complaints = complaints
         self._splitter = FrameSplitter(LINE_BYTES_MAX)
         self._told: list[Changed] = []
 
@@ -50,14 +53,14 @@ class WatcherProcess:
         try:
             await self._process.stdin.send_all(msgspec.json.encode(Watch(marks=marks)) + b"\n")
         except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
-            raise RunnerCrashed("the process that watches files has ended") from error
+            raise self._ended() from error
 
     async def changed(self) -> dict[str, str]:
         assert self._process.stdout is not None
         while not self._told:
             data = await self._process.stdout.receive_some(RECEIVE_BYTES)
             if not data:
-                raise RunnerCrashed("the process that watches files has ended")
+                raise self._ended()
             try:
                 self._told += [changed_line.decode(line) for line in self._splitter.feed(bytes(data))]
             except msgspec.MsgspecError as error:
@@ -66,29 +69,38 @@ class WatcherProcess:
                 ) from error
         return self._told.pop(0).marks
 
+    def _ended(self) -> RunnerCrashed:
+        """With the last line that it printed, which most often says why."""
+        end = self._complaints.seek(0, os.SEEK_END)
+        self._complaints.seek(max(0, end - COMPLAINT_BYTES))
+        lines = self._complaints.read().decode("utf-8", "replace").split("\n")
+        said = next((line.strip() for line in reversed(lines) if line.strip()), "")
+        return RunnerCrashed("the process that watches files has ended" + (f": {said}" if said else ""))
+
 
 @asynccontextmanager
 async def open_watcher_process() -> AsyncIterator[WatcherProcess]:
     """Start it. Raises `RunnerCrashed` where it can't be started."""
     environment = {name: value for name, value in os.environ.items() if name != MARKER_VARIABLE}
-    try:
-        process = await trio.lowlevel.open_process(
-            [sys.executable, "-m", "pwf.watching.process"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            env=environment,
-            start_new_session=True,
-        )
-    except OSError as error:
-        raise RunnerCrashed(f"the process that watches files can not be started: {error}") from error
-    try:
-        yield WatcherProcess(process)
-    finally:
-        with trio.CancelScope(shield=True):
-            process.kill()
-            with trio.move_on_after(END_S):
-                await process.wait()
-            for stream in (process.stdin, process.stdout):
-                if stream is not None:
-                    await stream.aclose()
+    with tempfile.TemporaryFile() as complaints:
+        try:
+            process = await trio.lowlevel.open_process(
+                [sys.executable, "-m", "pwf.watching.process"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=complaints,
+                env=environment,
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise RunnerCrashed(f"the process that watches files can not be started: {error}") from error
+        try:
+            yield WatcherProcess(process, complaints)
+        finally:
+            with trio.CancelScope(shield=True):
+                process.kill()
+                with trio.move_on_after(END_S):
+                    await process.wait()
+                for stream in (process.stdin, process.stdout):
+                    if stream is not None:
+                        await stream.aclose()
