@@ -287,7 +287,7 @@ CREATE TABLE submissions(
   value BLOB, value_crc32 INTEGER, value_digest TEXT REFERENCES contents(digest),
   submitted_by TEXT NOT NULL,
   reason TEXT,                                    -- why it was rejected
-  errands INTEGER NOT NULL DEFAULT 0,             -- that were begun for it
+  errands INTEGER NOT NULL DEFAULT 0,             -- that were told to judge it
   created_wall_ms INTEGER NOT NULL,
   judged_wall_ms INTEGER,
   CHECK ((status = 'validating') = (judged_wall_ms IS NULL)),

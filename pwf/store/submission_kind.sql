@@ -5,6 +5,11 @@
 SELECT e.generation, e.lease_token, s.status, s.run_id, s.errands FROM entities e
   JOIN submissions s ON s.submission_no = e.entity_no WHERE e.entity_no = :submission_no
 
+-- name: asked
+-- What it was submitted for.
+SELECT q.run_id, q.request_id, q.node FROM submissions s JOIN requests q ON q.request_id = s.request_id
+WHERE s.submission_no = :submission_no
+
 -- name: judged
 -- The verdict, once.
 UPDATE submissions SET status = :status, reason = :reason, judged_wall_ms = :now

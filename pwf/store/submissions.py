@@ -27,7 +27,7 @@ from pwf.store.queries import load_queries
 from pwf.store.receipts import ReceiptKey
 from pwf.store.requests import StoredRequest, is_repeat, load_request, settle
 from pwf.store.state import RunState, graph_of, load_run
-from pwf.store.submission_kind import KIND, close
+from pwf.store.submission_kind import KIND, close, reject
 from pwf.store.tx import Tx
 from pwf.store.values import load_value, value_of
 
@@ -146,9 +146,9 @@ class DueErrand(NamedTuple):
     run_id: str
 
 
-def due_errand(tx: Tx, _: None = None) -> DueErrand | None:
-    """The oldest submission for which no process works."""
-    row = tx.one(Q.due)
+def due_errand(tx: Tx, after: int = 0) -> DueErrand | None:
+    """The oldest submission after this one for which no process works."""
+    row = tx.one(Q.due, {"after": after})
     return None if row is None else DueErrand(*row)
 
 
@@ -173,9 +173,8 @@ def begin_errand(tx: Tx, command: BeginErrand) -> str | None:
     revision, generation = tx.take_lease(number, token=token, owner=command.owner, until_awake_ms=until)
     if generation != command.generation + 1:
         raise Conflict(f"submission {number} is judged by somebody else")
-    tx.run(Q.begin, {"submission_no": number})
     add_runner(tx, number, generation, command.epoch)
-    tx.event(number, revision, "errand_begun", "daemon", generation, {"errands": row[7] + 1})
+    tx.event(number, revision, "errand_begun", "daemon", generation, {"errands": row[7]})
     return token
 
 
@@ -195,6 +194,7 @@ def errand_started(tx: Tx, command: ErrandStarted) -> Launch | None:
     if row is None or row[3] != "validating":
         return None
     runner_is_live(tx, command.submission_no, command.generation, command.identity)
+    tx.run(Q.begin, {"submission_no": command.submission_no})
     _number, run_id, _request, _status, value, value_digest = row[:6]
     run = load_run(tx, run_id)
     size = tx.one(Q.value_size, {"digest": value_digest}) if value_digest is not None else None
@@ -219,33 +219,32 @@ class EndErrand(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def end_errand(tx: Tx, command: EndErrand) -> None:
-    """Give the verdict, if there is one, and settle the process. Safe to repeat."""
+    """Give the verdict, if there is one, and settle the process. Safe to repeat.
+
+    What a process says counts only when it and all that it started are dead, since the run goes on by it. Without that
+    proof the submission is judged anew, as soon as recovery has it.
+    """
     gone = command.gone
     row = tx.one(Q.one, {"submission_no": gone.entity_no})
-    judged = command.accepted is not None and row is not None and row[3] == "validating"
+    judged = command.accepted is not None and row is not None and row[3] == "validating" and gone.proved
     if judged and holds_lease(tx, gone.entity_no, gone.generation, command.token):
         assert row is not None
-        _verdict(tx, command, row[1], row[2], load_value(tx, row[4], row[5]), row[6])
+        revision = tx.fence(gone.entity_no, generation=gone.generation, token=command.token)
+        if command.accepted:
+            value = load_value(tx, row[4], row[5])
+            _accept(tx, gone.entity_no, revision, gone.generation, row[2], value, row[6])
+        else:
+            reject(tx, gone.entity_no, revision, "runner", gone.generation, command.reason)
     runner_gone(tx, gone)
 
 
-def _verdict(
-    tx: Tx, command: EndErrand, run_id: str, request_id: str, value: bytes, submitted_by: str
+def _accept(
+    tx: Tx, number: int, revision: int, generation: int, request_id: str, value: bytes, submitted_by: str
 ) -> None:
-    number, reason = command.gone.entity_no, command.reason
-    status = "accepted" if command.accepted else "rejected"
-    close(tx, number, status, None if command.accepted else reason)
-    revision = tx.fence(number, generation=command.gone.generation, token=command.token)
-    asked, run = load_request(tx, request_id), load_run(tx, run_id)
+    close(tx, number, "accepted")
+    asked = load_request(tx, request_id)
+    run = load_run(tx, asked.run_id)
     facts: dict[str, object] = {"request": request_id, "node": asked.node}
-    if not command.accepted:
-        facts["reason"] = reason
-    tx.event(number, revision, status, "runner", command.gone.generation, facts)
-    if command.accepted:
-        settle(tx, asked, run, value, submitted_by)
-    else:
-        with changing(tx, run):
-            moves.note(tx, run, "submission_rejected", "runner", facts)
+    tx.event(number, revision, "accepted", "runner", generation, facts)
+    settle(tx, asked, run, value, submitted_by)
     tx.changed("submissions")
-    tx.changed("requests")
-    tx.changed("run:" + run_id)

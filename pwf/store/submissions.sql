@@ -25,16 +25,16 @@ FROM submissions s WHERE s.submission_no = :submission_no
 SELECT status, reason FROM submissions WHERE submission_no = :submission_no
 
 -- name: due
--- The oldest that no errand runs for. Nothing begins by itself in a copied home, or where a row can't be handled.
+-- The oldest after :after that no errand runs for. Nothing begins by itself in a copied home, or where a row can't be handled.
 SELECT s.submission_no, e.name, e.generation, r.definition_id, r.environment_id, r.run_id
 FROM submissions s INDEXED BY submissions_by_age JOIN entities e ON e.entity_no = s.submission_no
   JOIN runs r ON r.run_id = s.run_id
-WHERE s.status = 'validating' AND e.lease_token IS NULL AND coalesce(r.hold, '') NOT IN ('restored', 'broken')
+WHERE s.status = 'validating' AND s.submission_no > :after AND e.lease_token IS NULL AND coalesce(r.hold, '') NOT IN ('restored', 'broken')
   AND NOT EXISTS (SELECT 1 FROM runners p WHERE p.entity_no = s.submission_no)
 ORDER BY s.submission_no LIMIT 1
 
 -- name: begin
--- An errand more.
+-- An errand more is told to begin.
 UPDATE submissions SET errands = errands + 1 WHERE submission_no = :submission_no
 
 -- name: value_size

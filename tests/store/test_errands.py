@@ -53,9 +53,9 @@ def hand_in(world, run_id, data="ship", **more):
 class Errand:
     """The process of one errand, as the store sees it."""
 
-    def __init__(self, world):
+    def __init__(self, world, *, told=True):
         self.world = world
-        self.due = world.do(due_errand, None)
+        self.due = world.do(due_errand, 0)
         number, self.generation = self.due.submission_no, self.due.generation + 1
         begin = BeginErrand(
             submission_no=number,
@@ -69,7 +69,7 @@ class Errand:
         started = ErrandStarted(
             submission_no=number, name=self.due.name, generation=self.generation, identity=identity
         )
-        self.launch = world.do(errand_started, started)
+        self.launch = world.do(errand_started, started) if told else None
 
     def end(self, accepted=None, reason="", **more):
         gone = RunnerGone(
@@ -147,12 +147,35 @@ def test_an_errand_that_the_daemon_ended_is_tried_again_and_at_last_rejected(wor
     hand_in(world, run_id)
     for errands in range(1, ERRANDS_MAX + 1):
         errand = Errand(world)
-        assert world.do(due_errand, None) is None, "one works for it"
+        assert world.do(due_errand, 0) is None, "one works for it"
         take_over(world)
         assert settle(world) == 1
         assert errand.state.status == ("rejected" if errands == ERRANDS_MAX else "validating")
-    assert "times the daemon ended" in world.view(run_id).request.submission.reason
+    assert "3 times that was interrupted" in world.view(run_id).request.submission.reason
     assert world.view(run_id).request.status == "pending"
+    told = world.sql("SELECT kind FROM events JOIN runs ON entity_no = run_no ORDER BY revision DESC LIMIT 2")
+    assert told == [("submission_rejected",), ("submitted",)]
+
+
+def test_an_errand_that_was_never_told_to_begin_is_not_counted(world):
+    run_id = asking(world)
+    hand_in(world, run_id)
+    for _ in range(ERRANDS_MAX + 2):
+        errand = Errand(world, told=False)
+        errand.end(stopped=True)
+        assert errand.state.status == "validating"
+
+
+def test_one_that_was_tried_often_enough_is_rejected_only_when_its_last_process_is_proved_dead(world):
+    run_id = asking(world)
+    hand_in(world, run_id)
+    for _ in range(ERRANDS_MAX):
+        settle(world)
+        errand = Errand(world)
+        errand.end(accepted=True, proved=False)
+    assert errand.state.status == "validating"
+    settle(world)
+    assert errand.state.status == "rejected"
 
 
 def test_until_its_process_is_proved_dead_no_other_errand_begins(world):
@@ -160,9 +183,22 @@ def test_until_its_process_is_proved_dead_no_other_errand_begins(world):
     hand_in(world, run_id)
     errand = Errand(world)
     errand.end(proved=False, stopped=True)
-    assert world.do(due_errand, None) is None
+    assert world.do(due_errand, 0) is None
     assert settle(world) == 1
-    assert world.do(due_errand, None).submission_no == errand.due.submission_no
+    assert world.do(due_errand, 0).submission_no == errand.due.submission_no
+
+
+@pytest.mark.parametrize("accepted", [True, False])
+def test_a_verdict_counts_only_when_its_process_is_proved_dead(world, accepted):
+    run_id = asking(world)
+    hand_in(world, run_id)
+    errand = Errand(world)
+    errand.end(accepted=accepted, reason="name the tests", proved=False)
+    assert (errand.state.status, world.status(run_id)) == ("validating", "waiting")
+    assert world.admit() == ()
+    assert settle(world) == 1
+    Errand(world).end(accepted=True)
+    assert world.launch(run_id).launch.node == "ship"
 
 
 def test_a_verdict_of_an_earlier_generation_changes_nothing(world):
@@ -215,10 +251,10 @@ def test_in_a_copied_home_nothing_is_judged_before_its_run_is_resumed(world):
     Errand(world)
     serve(world, **ELSEWHERE)
     assert world.view(run_id).summary.hold == "restored"
-    assert world.do(due_errand, None) is None
+    assert world.do(due_errand, 0) is None
     assert world.sql("SELECT * FROM runners") == []
     world.resume(run_id)
-    assert world.do(due_errand, None) is not None
+    assert world.do(due_errand, 0) is not None
 
 
 def test_submissions_go_with_their_run(world):

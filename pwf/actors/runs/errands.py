@@ -1,18 +1,21 @@
 """Errands: judges what was submitted for agents, where a workflow says more of it than its type, one at a time.
 
 Owns: the one slot for that, which runs never take, and the errand that is under way. Promises: custody is stored before
-the process begins; a verdict is committed when the process is over, and counts once; what the daemon ended itself is
-tried again, and what failed, died or took too long by itself is rejected with that reason. Must never touch a run but
-through a verdict. In: time, changes of submissions. Out: commands to the store; `wake` when it is idle.
+the process begins; a verdict is committed when the process is proved dead, and counts once; what the daemon ended
+itself is tried again, what failed, died or took too long by itself is rejected with that reason, and where no process
+can be had, that counts as nothing. Must never touch a run but through a verdict.
+In: time, changes of submissions. Out: commands to the store; `wake` when it is idle.
 If it dies: the Scheduler ends, and with it the daemon; the next one settles the process, and judges anew.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import trio
 
+from pwf.actors.base.beside import beside
 from pwf.actors.base.changes import Changes, Watch
 from pwf.actors.processes.runner_process import RunnerProcess
 from pwf.actors.runs.launching import Supervision, acquire, look_up
@@ -25,6 +28,7 @@ from pwf.errors import (
     PwfError,
     RunnerCrashed,
     Unavailable,
+    ValueDamaged,
 )
 from pwf.protocol.frames import FrameSplitter
 from pwf.protocol.runner import (
@@ -56,7 +60,8 @@ from pwf.store.submissions import (
 ERRAND_S = 60.0
 LEASE_S = 2 * ERRAND_S  # longer than an errand may take with its launch and its end: it is never renewed
 REREAD_S = 5.0
-RETRY_S = 1.0  # after what was no verdict
+RETRY_S = 1.0  # after an errand that could not begin; doubled each time in a row
+RETRY_MAX_S = 8.0
 RECEIVE_BYTES = 64 * 1024
 
 Key = tuple[int, int]
@@ -78,6 +83,8 @@ class Errands:
         self._idle = idle
         self._scope: trio.CancelScope | None = None  # of the talk with the process
         self._is_stopped = False
+        self._after = 0  # the submission that could not be judged: the others come before it is tried again
+        self._failures = 0  # in a row
         self.live: frozenset[Key] = frozenset()
 
     def stop(self) -> None:
@@ -94,32 +101,38 @@ class Errands:
                     await watch.wait(REREAD_S)
 
     async def _judge_next(self) -> bool:
-        """Whether there was something to judge, and it is settled. What fails is left to recovery, and comes again."""
+        """Whether there is more to do. What fails is left to recovery, and comes again: later each time."""
         if self._is_stopped or self._world.draining():
             return False
+        due: DueErrand | None = None
         try:
-            due = await self._world.store.read(due_errand, None)
+            due = await self._world.store.read(due_errand, self._after)
             if due is None:
-                return False
+                is_round_over, self._after = self._after > 0, 0
+                return is_round_over
             self.live = frozenset({(due.submission_no, due.generation + 1)})  # before anybody can see it
-            await self._judge(due)
+            began = await self._judge(due)
         except OutcomeUnknown:
             raise
         except (Unavailable, Conflict, ClaimLost) as error:
             self._world.log.warning("errand.unavailable", code=error.code)
-            await trio.sleep(RETRY_S)
-            return False
+            began = False
         except Exception as error:  # noqa: BLE001 - supervision: one submission's fault ends no daemon
             self._world.log.error("errand.failed", error=repr(error))
-            await trio.sleep(RETRY_S)
-            return False
+            began = False
         finally:
             self.live = frozenset()
             self._idle()
+        if began:
+            self._failures = 0
+            return True
+        self._after = self._after if due is None else due.submission_no
+        await trio.sleep(min(RETRY_MAX_S, RETRY_S * 2**self._failures))
+        self._failures += 1
         return True
 
-    async def _judge(self, due: DueErrand) -> None:
-        """One errand, from its lease to the end of its process."""
+    async def _judge(self, due: DueErrand) -> bool:
+        """One errand, from its lease to the end of its process. False: no process could be had for it."""
         begin = BeginErrand(
             submission_no=due.submission_no,
             generation=due.generation,
@@ -129,7 +142,7 @@ class Errands:
         )
         token = await self._world.write(due.run_id, begin_errand, begin, along=False)
         if token is None:
-            return
+            return True
         errand = _Errand(self._world, due, due.generation + 1)
         try:
             verdict = await self._hear(due, errand)
@@ -149,6 +162,7 @@ class Errands:
         accepted, reason = (None, "") if verdict is None else verdict
         end = EndErrand(gone=gone, token=token, accepted=accepted, reason=reason)
         await self._world.write(due.run_id, end_errand, end, along=False)
+        return not errand.has_no_process
 
     async def _hear(self, due: DueErrand, errand: _Errand) -> Verdict | None:
         """What the process says. None: it is stopped, or its submission is over."""
@@ -156,10 +170,7 @@ class Errands:
         with self._changes.watch("submissions") as watch, trio.CancelScope() as scope:
             self._scope = scope
             if not self._is_stopped:
-                async with trio.open_nursery() as nursery:
-                    nursery.start_soon(self._end_with_its_submission, due, watch, scope)
-                    verdict = await errand.ask()
-                    nursery.cancel_scope.cancel()
+                verdict = await beside(errand.ask, self._end_with_its_submission, due, watch, scope)
         self._scope = None
         return verdict
 
@@ -184,6 +195,7 @@ class _Errand:
         self._generation = generation
         self._process: RunnerProcess | None = None
         self._childless = False
+        self.has_no_process = False  # it could not be launched, which is nobody's fault
         self.fell_silent = False  # it ended, or hung up, without a verdict
 
     async def ask(self) -> Verdict | None:
@@ -191,11 +203,9 @@ class _Errand:
         try:
             known = await look_up(self._world.store, self._due)
             self._process = await acquire(self._world, known, self._due.name, self._generation)
-        except Unavailable:
-            return None
-        except RunnerCrashed as error:
+        except (Unavailable, RunnerCrashed) as error:
             self._world.log.warning("errand.no_process", error=error.message)
-            await trio.sleep(RETRY_S)
+            self.has_no_process = True
             return None
         except PwfError as refusal:
             return False, f"it could not be validated: {refusal.message}"
@@ -206,7 +216,10 @@ class _Errand:
             identity=self._process.identity,
             terms=self._world.terms,
         )
-        launch = await self._world.write(self._due.run_id, errand_started, started, along=False)
+        try:
+            launch = await self._world.write(self._due.run_id, errand_started, started, along=False)
+        except ValueDamaged as refusal:
+            return False, f"it could not be validated: {refusal.message}"
         return None if launch is None else await self._converse(self._process, launch)
 
     async def _converse(self, process: RunnerProcess, launch: Launch) -> Verdict | None:
@@ -214,12 +227,8 @@ class _Errand:
         # None: a reason is shown to whoever has submitted.
         secrets = SecretReads((), self._world.secrets_from, process.prints.masks)
         with trio.move_on_after(ERRAND_S) as time:
-            async with trio.open_nursery() as nursery:
-                nursery.start_soon(
-                    serve_calls, process.values, self._world.store, self._due.run_id, secrets, _refuse
-                )
-                verdict = await self._hear(process, launch)
-                nursery.cancel_scope.cancel()
+            calls = process.values, self._world.store, self._due.run_id, secrets, _refuse
+            verdict = await beside(partial(self._hear, process, launch), serve_calls, *calls)
         if verdict is None and time.cancelled_caught:
             return False, f"validate= took longer than {ERRAND_S:g} s"
         self.fell_silent = verdict is None

@@ -19,6 +19,7 @@ from typing import TypeVar
 import msgspec
 import trio
 
+from pwf.actors.base.beside import beside
 from pwf.actors.base.mailbox import Mailbox
 from pwf.actors.base.socket_stream import Interrupted
 from pwf.actors.processes.runner_process import RunnerProcess
@@ -333,13 +334,14 @@ class RunSupervisor:
             goes_on = await self._exchange(process)
         if not goes_on:
             return
-        async with trio.open_nursery() as nursery:
-            secrets = SecretReads(self._secrets, self._world.secrets_from, process.prints.masks)
-            store, run_id = self._world.store, self._fence.run_id
-            nursery.start_soon(serve_calls, process.values, store, run_id, secrets, self._calls.answer)
-            while await self._exchange(process):
-                pass
-            nursery.cancel_scope.cancel()
+        secrets = SecretReads(self._secrets, self._world.secrets_from, process.prints.masks)
+        store, run_id = self._world.store, self._fence.run_id
+        calls = process.values, store, run_id, secrets, self._calls.answer
+        await beside(partial(self._exchange_all, process), serve_calls, *calls)
+
+    async def _exchange_all(self, process: RunnerProcess) -> None:
+        while await self._exchange(process):
+            pass
 
     async def _exchange(self, process: RunnerProcess) -> bool:
         """Take what the runner says, and answer it. False: nothing more is to be heard, or said."""
