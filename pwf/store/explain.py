@@ -122,9 +122,9 @@ def explain(run: RunFacts, load: Load, now: Now) -> Explanation:
     if run.hold is not None:
         reason, changes, commands = _HOLDS[run.hold]
         if run.request is not None:
-            reason += f", and its request {run.request.request_id} is open"
-            if run.request.left_ms is not None:
-                reason += f" for another {_duration(run.request.left_ms)} once it goes on"
+            reason += f", and its request {run.request.request_id} {_open_under(run.hold, run.request.left_ms)}"
+            if run.hold == "restored":
+                commands = (REQUESTS[run.request.kind].how(run.request.request_id), *commands)
         if run.hold == "effect_ambiguous" and len(run.unknown_effects) > 1:
             first = run.unknown_effects[0]
             reason = "nobody knows whether its outside effects happened"
@@ -141,6 +141,16 @@ def explain(run: RunFacts, load: Load, now: Now) -> Explanation:
     if run.status == "running":
         return _running(run, now)
     return _queued(run, load, now)
+
+
+def _open_under(hold: str, left_ms: int | None) -> str:
+    if left_ms is None:
+        return "is open"
+    if left_ms > 0:
+        return f"is open for another {_duration(left_ms)} once it goes on"
+    if hold == "restored":
+        return "can be answered only now: its time is over once the run goes on"
+    return "was not answered in time, which counts once it goes on"
 
 
 _ENDINGS = {

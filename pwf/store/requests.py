@@ -147,19 +147,25 @@ def is_repeat(tx: Tx, asked: StoredRequest, run: RunState, value: bytes, verb: s
         )
     if asked.status == "cancelled":
         raise Rejected(f"request {asked.request_id} is closed: its run {run.run_id} is {run.shown_status}")
-    left_ms = asked.left_ms
-    if left_ms is None:
-        left_ms = request_clock.left_ms(
-            tx, asked.deadline_wall_ms, asked.deadline_elapsed_ms, asked.deadline_boot_id
-        )
-    if left_ms is not None and left_ms <= 0:
-        raise Conflict(
-            f"the time to answer request {asked.request_id} is over",
-            hint=f"pwf show {run.run_id} says what came of it",
-        )
+    if run.hold != "restored":  # there the clock may have stopped at 0, and nobody could answer in time
+        _refuse_late(tx, asked, run)
     if run.status != "waiting" or run.attempts != asked.attempt:
         raise Conflict(f"request {asked.request_id} does not belong to what run {run.run_id} does now")
     return False
+
+
+def _refuse_late(tx: Tx, asked: StoredRequest, run: RunState) -> None:
+    left_ms, stands_still = asked.left_ms, asked.left_ms is not None
+    if not stands_still:
+        left_ms = request_clock.left_ms(
+            tx, asked.deadline_wall_ms, asked.deadline_elapsed_ms, asked.deadline_boot_id
+        )
+    if left_ms is None or left_ms > 0:
+        return
+    hint = f"pwf show {run.run_id} says what came of it"
+    if stands_still:
+        hint = f"what follows then comes when its run goes on: pwf resume {run.run_id}"
+    raise Conflict(f"the time to answer request {asked.request_id} is over", hint=hint)
 
 
 def settle(

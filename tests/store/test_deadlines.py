@@ -170,8 +170,10 @@ def test_a_pause_that_comes_after_the_deadline_lets_nobody_win(world):
     run_id = ask(world)
     world.clock.forward(HOUR)
     world.pause(run_id)
-    with pytest.raises(Conflict, match="the time to answer"):
+    with pytest.raises(Conflict, match="the time to answer") as refused:
         world.answer(run_id, "revise")
+    assert f"pwf resume {run_id}" in refused.value.hint, "nothing has come of it yet"
+    assert "was not answered in time" in world.why(run_id).reason
     world.resume(run_id)
     world.do(time_out)
     assert world.view(run_id).request.answered_by == "timeout"
@@ -207,18 +209,35 @@ def test_an_answer_under_a_pause_is_taken_and_the_run_does_not_go_on(world):
     assert world.do(time_out) is None
 
 
-def test_a_restored_home_times_nothing_out_before_its_run_is_resumed(world):
+def restored_after(world, ms):
+    """A run whose question was asked, and so long later its home is a copy."""
     run_id = ask(world)
-    world.clock.forward(24 * HOUR)
+    world.clock.forward(ms)
     claim = ClaimEpoch(token="t", lease_ms=30_000, pid=1, version="x")
     world.do(claim_home, ClaimHome(claim=claim, device=1, inode=1, died=False))
     world.epoch += 1
     world.do(claim_home, ClaimHome(claim=claim, device=9, inode=9, died=False))
     world.epoch += 1
     assert world.view(run_id).summary.hold == "restored"
+    return run_id
+
+
+def test_a_restored_home_times_nothing_out_before_its_run_is_resumed(world):
+    run_id = restored_after(world, 24 * HOUR)
     assert world.do(time_out) is None
     world.resume(run_id)
     assert world.do(time_out) == world.request_of(run_id)
+
+
+def test_in_a_restored_home_a_person_may_answer_after_the_deadline_until_the_run_is_resumed(world):
+    run_id = restored_after(world, 24 * HOUR)
+    told = world.why(run_id)
+    assert "can be answered only now" in told.reason
+    assert told.commands[0].startswith(f"pwf answer {world.request_of(run_id)}")
+    assert world.answer(run_id, "revise").status == "held"
+    assert world.do(time_out) is None
+    world.resume(run_id)
+    assert world.launch(run_id).launch.node == "gate"
 
 
 def test_a_closed_question_is_never_due(world):
