@@ -122,7 +122,9 @@ def explain(run: RunFacts, load: Load, now: Now) -> Explanation:
     if run.hold is not None:
         reason, changes, commands = _HOLDS[run.hold]
         if run.request is not None:
-            reason += f", and its request {run.request.request_id} {_open_under(run.hold, run.request.left_ms)}"
+            reason += (
+                f", and its request {run.request.request_id} {_open_under(run.hold, run.request.left_ms)}"
+            )
             if run.hold == "restored":
                 commands = (REQUESTS[run.request.kind].how(run.request.request_id), *commands)
         if run.hold == "effect_ambiguous" and len(run.unknown_effects) > 1:

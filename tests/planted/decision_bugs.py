@@ -19,8 +19,8 @@ DECISION_BUGS = (
         "decisions",
         "somebody answers after the deadline",
         "pwf/store/requests.py",
-        "if left_ms is not None and left_ms <= 0:",
-        "if left_ms is not None and left_ms <= -60_000:",
+        "if left_ms is None or left_ms > 0:",
+        "if left_ms is None or left_ms > -60_000:",
         DEADLINE_TESTS,
     ),
     Bug(

@@ -52,8 +52,8 @@ KEPT_BUGS = (
         "kept",
         "the socket for values closes with the run",
         SUPERVISOR,
-        "            nursery.cancel_scope.cancel()",
-        "            await process.values.aclose()\n            nursery.cancel_scope.cancel()",
+        "        while await self._exchange(process):\n            pass\n",
+        "        while await self._exchange(process):\n            pass\n        await process.values.aclose()\n",
         STAYING_TESTS,
     ),
     Bug(

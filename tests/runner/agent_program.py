@@ -29,6 +29,8 @@ def act(mode: str, prompt: str) -> None:
         print('{"ship": true, "why": "ok"}')
     elif mode == "fenced":
         print('Here it is:\n```json\n{"ship": true, "why": "ok"}\n```\nDone.')
+    elif mode == "blank":
+        print("```json\n" + "\n" * 100_000 + "x```")
     elif mode == "picks":
         print('"ship"')
     elif mode == "wrong":

@@ -109,7 +109,7 @@ def test_an_answer_over_the_limit_fails_and_names_it(adapter: str) -> None:
     assert (finish.error.code, "4,194,304 bytes" in finish.error.message) == ("agent_failed", True)
 
 
-@pytest.mark.parametrize("first", ["wrong", "garbage", "silent"])
+@pytest.mark.parametrize("first", ["wrong", "garbage", "silent", "blank"])
 def test_what_does_not_fit_is_told_to_the_agent_which_may_correct_it(
     adapter: str, first: str, turns: Path
 ) -> None:

@@ -8,7 +8,6 @@ adapter is such a file, a row in `ADAPTERS`, its name in `pwf/config.py` and `pw
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Protocol
 
@@ -26,7 +25,7 @@ from pwf.workflow.schema import first_fault
 REJECTIONS_MAX = 2  # each is the conversation's next prompt
 ANSWER_SHOWN = 4_000  # characters of an answer that is given back
 ANSWER_END = 1_000  # of the last one, in the error
-_FENCED = re.compile(r"```(?:json)?\s*\n(.*?)\n\s*```", re.DOTALL)
+_FENCE = "```"
 
 
 class Agent(Protocol):
@@ -94,8 +93,16 @@ def _judged(step: Step, answer: str) -> tuple[bytes | None, str]:
 
 def _value_of(answer: str) -> str | None:
     """The JSON text of an answer: all of it, or its only fenced block."""
-    found = [answer.strip(), *(_FENCED.findall(answer) if answer.count("```") == 2 else ())]
-    return next((text for text in found if _is_json(text)), None)
+    return next((text for text in (answer.strip(), _fenced(answer)) if _is_json(text)), None)
+
+
+def _fenced(answer: str) -> str:
+    """What its only fenced block has; empty where there is none. In one pass: whatever the text is, it takes no longer."""
+    parts = answer.split(_FENCE, 3)
+    if len(parts) != 3:
+        return ""
+    language, _, text = parts[1].partition("\n")
+    return text.strip() if language.strip() in ("", "json") else ""
 
 
 def _is_json(text: str) -> bool:
