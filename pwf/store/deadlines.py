@@ -41,13 +41,15 @@ def next_deadline(tx: Tx, _: None = None) -> NextDeadline:
 def time_out(tx: Tx, _: None = None) -> str | None:
     """Settle the request whose time has been over for the longest; its id, or None where none is due.
 
-    A run that can't be handled is parked as broken, which stops the clock of its request: nobody waits behind it.
+    A run that can't be handled is parked as broken, which stops the clock of its request; where not even that can be
+    written, its clock is stopped without the run: nobody waits behind it.
     """
     found = _nearest(tx)
     if found is None or found[0] > 0:
         return None
     request_id, run_id = found[1:]
     isolated(tx, run_id, partial(_time_out, tx, request_id, run_id))
+    tx.run(Q.stop_due, {"request_id": request_id})
     tx.changed("requests")
     return request_id
 

@@ -26,3 +26,8 @@ UPDATE requests SET status = 'settled', answer = default_answer, answer_crc32 = 
 -- Nobody has answered in time, and nothing stands in for an answer.
 UPDATE requests SET status = 'cancelled', answered_by = :by, settled_wall_ms = :now
 WHERE request_id = :request_id AND status = 'pending'
+
+-- name: stop_due
+-- One that is still due after it was settled: nobody waits behind it.
+UPDATE requests SET left_ms = 0, deadline_wall_ms = NULL, deadline_elapsed_ms = NULL, deadline_boot_id = NULL
+WHERE request_id = :request_id AND status = 'pending' AND deadline_wall_ms IS NOT NULL

@@ -24,6 +24,7 @@ class FakeStore:
         self.due: dict[str, float] = {}
         self.settled: list[tuple[str, float]] = []
         self.down = 0
+        self.stays = False  # what is settled is due again
         self.looks = 0
         self.rebased = 0
         self._listeners = []
@@ -56,7 +57,8 @@ class FakeStore:
         name = min(self.due, key=self.due.__getitem__)
         if self.due[name] > now() + 0.001:
             return None
-        del self.due[name]
+        if not self.stays:
+            del self.due[name]
         self.settled.append((name, now()))
         return name
 
@@ -127,3 +129,12 @@ async def test_while_nothing_is_due_it_looks_once_in_five_seconds(autojump_clock
     store.start()
     await trio.sleep(100)
     assert store.looks <= 100 / REREAD_S + 2
+
+
+@pytest.mark.trio
+async def test_one_that_stays_due_takes_no_more_than_a_look_in_five_seconds(autojump_clock, store):
+    store.stays = True
+    store.ask("a", now())
+    store.start()
+    await trio.sleep(12)
+    assert len(store.settled) <= 2 * 3

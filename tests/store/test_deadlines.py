@@ -276,6 +276,33 @@ def test_an_open_request_of_an_ended_run_keeps_nobody_waiting(world):
     assert (world.do(time_out), world.do(time_out)) == (request_id, None)
 
 
+def test_a_request_of_an_ended_run_that_can_not_be_read_keeps_nobody_waiting(world):
+    run_id = ask(world)
+    request_id = world.request_of(run_id)
+    world.cancel(run_id)
+    world.checked = False
+    world.sql("UPDATE requests SET status = 'pending', settled_wall_ms = NULL")
+    world.sql("UPDATE runs SET visits = x'00'")
+    world.clock.forward(HOUR)
+    assert (world.do(time_out), world.do(time_out)) == (request_id, None)
+
+
+def test_a_run_that_was_parked_as_broken_at_its_deadline_waits_again_when_it_is_mended_and_resumed(world):
+    run_id = ask(world)
+    ((visits,),) = world.sql("SELECT visits FROM runs")
+    world.checked = False
+    world.sql("UPDATE runs SET visits = x'00'")
+    world.clock.forward(HOUR)
+    world.do(time_out)
+    assert world.row(run_id)["hold"] == "broken"
+    world.sql("UPDATE runs SET visits = :visits", {"visits": visits})
+    world.checked = True
+    world.resume(run_id)
+    assert (world.status(run_id), in_ms(world), world.admit()) == ("waiting", 0, ())
+    world.do(time_out)
+    assert world.launch(run_id).launch.node == "ship"
+
+
 def test_explain_says_what_the_deadline_brings(world):
     assert 'at its deadline the answer is its default, "ship"' in world.why(ask(world)).changes_when
     assert "at its deadline it has timed out" in world.why(ask(world, WAY)).changes_when

@@ -58,6 +58,7 @@ class DecisionTimeout:
 
     async def _settle(self) -> float:
         """Settle what is due; how long until something is, in seconds."""
+        last: str | None = None
         while True:
             found = await past_unreadable(
                 self._store, self._log, lambda: self._store.glance(next_deadline, None)
@@ -68,4 +69,7 @@ class DecisionTimeout:
                 return found.in_ms / 1000
             settled = await past_unreadable(self._store, self._log, lambda: self._store.write(time_out, None))
             if settled is not None:
-                self._log("deadlines.settled", request_id=settled)
+                self._log("deadlines.over", request_id=settled)
+                if settled == last:  # it is due again: a fault, which must not take the daemon's time
+                    return REREAD_S
+                last = settled

@@ -97,7 +97,7 @@ def _value_of(answer: str) -> str | None:
 
 
 def _fenced(answer: str) -> str:
-    """What its only fenced block has; empty where there is none. In one pass: whatever the text is, it takes no longer."""
+    """What its only fenced block has; empty where there is none. One pass, whatever the text is."""
     parts = answer.split(_FENCE, 3)
     if len(parts) != 3:
         return ""
