@@ -95,6 +95,11 @@ def _table(found: tuple[DecisionView, ...], out: Out) -> None:
 
 
 def decide(options: argparse.Namespace, out: Out) -> int:
+    if options.choice is None and not (options.text is None and options.digest is None):
+        named = options.decision_id or "DECISION"
+        raise UsageError(
+            "--text and --digest go with a choice", hint=f"pwf decide {text.line(named)} CHOICE --text TEXT"
+        )
     if options.decision_id is None:
         options.all, options.limit = False, 100
         return decisions(options, out)

@@ -78,7 +78,7 @@ def add(commands: Commands) -> None:
         "--revision",
         metavar="N",
         type=int,
-        help="only if the request is still at this revision (pwf requests --json)",
+        help="only if the request is still at this revision (pwf requests --json); else at the one it has now",
     )
 
 
@@ -158,9 +158,8 @@ def submit(options: argparse.Namespace, out: Out) -> int:
             _refuse_closed(asked)
             raise UsageError("no value was given", hint=form.answer_lines(asked)[-1][1])
         value = canonical(read_answer(options.value, options.set, asked.schema), what="the value")
-        payload = SubmitPayload(
-            request_id=asked.request_id, value=msgspec.Raw(value), revision=options.revision
-        )
+        seen = asked.revision if options.revision is None else options.revision
+        payload = SubmitPayload(request_id=asked.request_id, value=msgspec.Raw(value), revision=seen)
         reply = daemon.exchange("request.submit", payload)
     submitted = reply.result
     if submitted.verdict == "rejected":

@@ -119,11 +119,11 @@ class Engine:
 
     def judge(self, submitted: Value) -> Judged:
         """An errand, in place of `run`: what the position's node says to what was submitted for it."""
-        from pwf.runner.base.judging import judge  # which errands alone need
+        from pwf.runner.base.judging import judge_alone  # which errands alone need
 
         step = self._step()
         try:
-            return judge(step, self._read_value(submitted))
+            return judge_alone(step, self._read_value(submitted))
         finally:
             if os.getpid() != self._pid:
                 os._exit(1)  # as in `_execute`

@@ -13,7 +13,7 @@ from pwf.cli.out import UsageError
 from pwf.cli.reading import read_answer, read_line
 from pwf.errors import InvalidAnswer
 from pwf.present.form import example, form_lines
-from pwf.protocol.operations import Answered, Explained, RequestList, RequestListPayload
+from pwf.protocol.operations import Answered, Explained, RequestList, RequestListPayload, Submitted
 from tests.cli.conftest import Pwf, Spawn
 from tests.client import samples
 from tests.client.fake_daemon import FakeDaemon
@@ -159,6 +159,21 @@ def test_what_the_type_has_no_room_for_is_refused_with_an_example(schema: Any, t
         read_line(typed, schema)
     assert said in caught.value.message
     assert "for example " in (caught.value.hint or "")
+
+
+def test_a_submission_is_for_the_revision_that_was_seen(pwf: Pwf, daemon: FakeDaemon) -> None:
+    seen = samples.request(kind="agent", revision=3)
+    daemon.on("request.list", lambda request, payload: RequestList(requests=(seen,)))
+    revisions = []
+
+    def take(_request: Any, payload: Any) -> Submitted:
+        revisions.append(payload.revision)
+        return Submitted(request_id=REQUEST, run_id=seen.run_id, status="queued", revision=4)
+
+    daemon.on("request.submit", take)
+    assert pwf("submit", "q1", "1").code == exits.OK
+    assert pwf("submit", "q1", "1", "--revision", "2").code == exits.OK
+    assert revisions == [3, 2]
 
 
 def test_an_answer_is_made_of_words_and_set_fields(pwf: Pwf, daemon: FakeDaemon, given: list[Any]) -> None:

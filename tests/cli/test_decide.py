@@ -42,6 +42,12 @@ def test_a_choice_goes_with_the_digest_of_what_was_seen(pwf: Pwf, asked: list[An
     assert asked[-1].digest == "e" * 64
 
 
+@pytest.mark.parametrize("option", ["--text", "--digest"])
+def test_what_goes_with_a_choice_is_not_dropped_without_one(pwf: Pwf, asked: list[Any], option: str) -> None:
+    done = pwf("decide", DECISION, option, "x")
+    assert (done.code, "go with a choice" in done.err, asked) == (exits.USAGE, True, [])
+
+
 def test_a_text_comes_from_stdin(pwf: Pwf, asked: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
     import io
 

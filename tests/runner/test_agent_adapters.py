@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 import psutil
 import pytest
+import trio
 
 from pwf.protocol.agents import AgentCommand
 from pwf.protocol.runner import Finish
@@ -126,6 +127,24 @@ def test_what_the_workflow_rejects_is_told_with_its_reason(adapter: str, turns: 
     assert finish.error is not None
     assert finish.error.code == "submission_rejected"
     assert "say why" in finish.error.message
+
+
+@pytest.mark.parametrize("reason", ["", "say why"])
+def test_time_that_validate_has_used_up_is_over_and_starts_no_further_agent(
+    adapter: str, reason: str, turns: Path
+) -> None:
+    async def overruns(ctx: Any, review: Review) -> None:
+        await trio.sleep_forever()
+
+    def is_late(ctx: Any, review: Review) -> str:
+        time.sleep(max(0.0, began + 1 - time.monotonic()))
+        return reason
+
+    began = time.monotonic()
+    finish = asked(adapter, "unsaid", validate=is_late if reason else overruns, timeout_s=1)
+    assert finish.error is not None
+    assert (finish.outcome, finish.error.code) == ("timed_out", "timed_out")
+    assert turns.read_text() == "x"
 
 
 @pytest.mark.parametrize("mode", ["silent", "progress", "garbage"])

@@ -14,7 +14,10 @@ from pwf.runner.base.steps import Step, StepRaised, StepTimedOut, call
 
 
 def judge(step: Step, data: bytes) -> Judged:
-    """Ask the function about a value, which fits the type of the node. None accepts it; a text says why not."""
+    """Ask the function about a value, which fits the type of the node. None accepts it; a text says why not.
+
+    Raises `StepTimedOut` where the step's time is over.
+    """
     validate = step.node.validate
     if validate is None:  # the stored graph has said that there is one
         return Judged(accepted=False, reason=f"the code of node {step.node.id!r} has no validate=")
@@ -25,9 +28,6 @@ def judge(step: Step, data: bytes) -> Judged:
         return _rejected(str(fault))
     except StepRaised as raised:
         return _rejected(_words(raised.error))
-    except StepTimedOut:
-        descendants.end_all()
-        return _rejected(f"validate= of node {step.node.id!r} took too long")
     if said is None:
         return Judged(accepted=True)
     if isinstance(said, str) and said.strip():
@@ -36,6 +36,15 @@ def judge(step: Step, data: bytes) -> Judged:
         f"validate= of node {step.node.id!r} returned a value of type {type(said).__name__}: it must return None, or "
         "a text that says what to correct"
     )
+
+
+def judge_alone(step: Step, data: bytes) -> Judged:
+    """The same for an errand, which has no other outcome."""
+    try:
+        return judge(step, data)
+    except StepTimedOut:
+        descendants.end_all()
+        return _rejected(f"validate= of node {step.node.id!r} took too long")
 
 
 def _words(error: BaseException) -> str:

@@ -52,12 +52,14 @@ def converse(step: Step, configured: AgentCommand, prompt: bytes) -> Ended:
     answer = why_not = ""
     for _ in range(REJECTIONS_MAX + 1):
         try:
+            if step.remaining_s <= 0:  # no agent begins to act only to be killed
+                raise StepTimedOut
             answer = agent.ask(said)
+            output, why_not = _judged(step, answer)
         except agent_exec.AgentFailed as failure:
             return _failed(step, "agent_failed", str(failure))
         except StepTimedOut as late:
             return timed_out(step, late)
-        output, why_not = _judged(step, answer)
         if output is not None:
             return Ended(outcome="completed", output=output)
         said = f"{task}\n\nYou have answered:\n{_cut(answer)}\n\nThat was not accepted: {why_not}\n\n{_form(step)}"
