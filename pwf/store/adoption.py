@@ -44,7 +44,7 @@ def begin_at(tx: Tx, fork: Fork | None, start: str) -> Begins:
     old_no, title, attempts = _old(tx, fork)
     if attempts > LENGTHY_ATTEMPTS:
         tx.lengthy()
-    visits = dict(tx.all(Q.visits_before, {"run_no": old_no, "before": fork.before}))
+    visits = visits_before(tx, old_no, fork.before)
     visits[fork.node] = fork.visit
     return Begins(fork.node, visits, title if fork.titled else None)
 
@@ -56,6 +56,11 @@ def adopt(tx: Tx, run_no: int, fork: Fork) -> tuple[str, ...]:
     tx.run(Q.count_adopted, {"run_no": run_no, "attempts": count})
     rows = tx.all(Q.adopted, {"run_no": run_no})
     return tuple(dict.fromkeys(visit_name(node, visit) for node, visit in rows))
+
+
+def visits_before(tx: Tx, run_no: int, attempt: int) -> dict[str, int]:
+    """How often a run had entered each node before an attempt."""
+    return dict(tx.all(Q.visits_before, {"run_no": run_no, "before": attempt}))
 
 
 def visit_name(node: str, visit: int) -> str:

@@ -1,14 +1,16 @@
 """Fork: go on from a node of a run, in a new run that takes over what came before; a look, then one transaction.
 
 Promises: nothing is forked while an effect of the old run is unsettled; an effect that happened, and would happen
-again, is named, and repeated only where the caller says so; a person's answer is taken over only where a person says
-so, and a decision never. The old run is not changed, and may go on. The look gives what is to be checked against the
-code that the fork will execute; the transaction looks again. A refusal is kept, so that a repeat gets it again.
+again, is named, and repeated only where the caller says so, whichever run of the tree has made it or will; a run is
+retried once, and then its retry is; a person's answer is taken over only where a person says so, and a decision never.
+The old run is not changed, and may go on. The look gives what is to be checked against the code that the fork will
+execute; the transaction looks again. A refusal is kept, so that a repeat gets it again.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import msgspec
 
@@ -17,7 +19,9 @@ from pwf.protocol.kinds import KINDS, REQUESTS
 from pwf.protocol.operations import RunStarted
 from pwf.protocol.runner import StepError, Value, effect_key
 from pwf.protocol.views import ENDED
-from pwf.store.adoption import LENGTHY_ATTEMPTS, Fork, visit_name
+from pwf.store.adoption import LENGTHY_ATTEMPTS, Fork, visit_name, visits_before
+from pwf.store.deadlines import TIMEOUT
+from pwf.store.fork_effects import made_elsewhere, made_soon
 from pwf.store.once import REFUSALS, Done, known_answer, once, refused
 from pwf.store.queries import load_queries
 from pwf.store.receipts import ReceiptKey
@@ -67,10 +71,26 @@ class Adopted(msgspec.Struct, frozen=True, kw_only=True):
     output: Value | None = None
 
 
+class Twin(msgspec.Struct, array_like=True, frozen=True):
+    """The fork of a run that goes on from where it failed."""
+
+    run_id: str
+    status: str
+    hold: str | None
+    reason: str | None
+    definition_id: str
+    input: bytes | None
+    input_digest: str | None
+    max_steps: int | None
+    node: str
+    visit: int
+    revision: int
+
+
 class ForkFacts(msgspec.Struct, frozen=True, kw_only=True):
     """What a fork takes from the old run. `after`: the node is still to be found by the way out of this step.
 
-    `warnings`: effects that may have happened, and are safe to run again.
+    `warnings`: effects that may have happened, and are safe to run again. `twin`: the retry that goes on already.
     """
 
     fork: Fork
@@ -85,6 +105,7 @@ class ForkFacts(msgspec.Struct, frozen=True, kw_only=True):
     max_steps: int | None
     results: tuple[Adopted, ...]
     warnings: tuple[str, ...]
+    twin: Twin | None
 
 
 class LookFork(msgspec.Struct, frozen=True, kw_only=True):
@@ -129,13 +150,23 @@ def fork_run(tx: Tx, command: ForkRun) -> Done[RunStarted]:
         facts = _facts(tx, command.terms)
         if facts.fork.before != fork.before:
             raise Conflict(f"run {fork.run_id} has gone on meanwhile", hint="repeat the command")
-        twin = _going_on(tx, command.start, fork) if command.terms.node is None else None
-        if twin is not None:
-            return twin, True
+        if facts.twin is not None:
+            return _going_on(tx, command.start, facts.twin), True
         done = start_run(tx, msgspec.structs.replace(command.start, receipt=None))
         return msgspec.structs.replace(done.unwrap(), warnings=facts.warnings), False
 
     return once(tx, command.start.receipt, RunStarted, act)
+
+
+def retry_words(tx: Tx, run_id: str) -> str | None:
+    """What to type so that a run which has ended goes on; None where a retry would be refused whatever is said."""
+    for keep in (False, True):
+        try:
+            _check(tx, Terms(run_id=run_id, keep_answers=keep))
+        except REFUSALS:
+            continue
+        return f"pwf retry {run_id}" + (" --keep-answers" if keep else "")
+    return None
 
 
 class _Old(msgspec.Struct, array_like=True):
@@ -160,34 +191,20 @@ class _Old(msgspec.Struct, array_like=True):
     revision: int
 
 
+class _Checked(NamedTuple):
+    """What may be forked, and how."""
+
+    old: _Old
+    fork: Fork
+    after: Ended | None
+    results: tuple[Adopted, ...]
+    warnings: tuple[str, ...]
+    twin: Twin | None
+
+
 def _facts(tx: Tx, terms: Terms) -> ForkFacts:
     """The facts, or why the run is not forked on these terms."""
-    row = tx.one(Q.facts, {"run_id": terms.run_id})
-    if row is None:
-        raise NotFound(f"there is no run {terms.run_id!r}")
-    old = _Old(*row)
-    if terms.expected_revision not in (None, old.revision):
-        raise Conflict(
-            f"run {terms.run_id} has revision {old.revision} by now; you expected {terms.expected_revision}",
-            hint=f"pwf show {terms.run_id}",
-        )
-    if old.attempts > LENGTHY_ATTEMPTS:
-        tx.lengthy()
-    graph = graph_of(tx, old.definition_id)
-    after = None
-    if terms.node is None:
-        fork, after = _where_it_failed(tx, old, terms.run_id)
-    else:
-        fork = _at_visit(tx, old, graph, terms)
-    _refuse_unsettled(tx, old, terms.run_id)
-    warnings = _repeated(tx, old, fork, terms)
-    results = tuple(
-        Adopted(node=node, visit=visit, output=value_of(data, name, size) if status == "completed" else None)
-        for node, visit, status, data, name, size in tx.all(
-            Q.results, {"run_no": old.run_no, "before": fork.before}
-        )
-    )
-    _refuse_answers(graph, results, terms)
+    old, fork, after, results, warnings, twin = _check(tx, terms)
     return ForkFacts(
         fork=fork,
         after=after,
@@ -201,7 +218,42 @@ def _facts(tx: Tx, terms: Terms) -> ForkFacts:
         max_steps=old.max_steps,
         results=results,
         warnings=warnings,
+        twin=twin,
     )
+
+
+def _check(tx: Tx, terms: Terms) -> _Checked:
+    """Raise why the run is not forked on these terms."""
+    row = tx.one(Q.facts, {"run_id": terms.run_id})
+    if row is None:
+        raise NotFound(f"there is no run {terms.run_id!r}")
+    old = _Old(*row)
+    if terms.expected_revision not in (None, old.revision):
+        raise Conflict(
+            f"run {terms.run_id} has revision {old.revision} by now; you expected {terms.expected_revision}",
+            hint=f"pwf show {terms.run_id}",
+        )
+    if old.attempts > LENGTHY_ATTEMPTS:
+        tx.lengthy()
+    graph = graph_of(tx, old.definition_id)
+    after = twin = None
+    if terms.node is None:
+        fork, after = _where_it_failed(tx, old, terms.run_id)
+        twin = _retried(tx, old, fork)
+    else:
+        fork = _at_visit(tx, old, graph, terms)
+    _refuse_unsettled(tx, old, terms.run_id)
+    results = tuple(
+        Adopted(node=node, visit=visit, output=value_of(data, name, size) if status == "completed" else None)
+        for node, visit, status, data, name, size in tx.all(
+            Q.results, {"run_no": old.run_no, "before": fork.before}
+        )
+    )
+    if twin is not None:  # nothing is made anew
+        return _Checked(old, fork, after, results, (), twin)
+    warnings = _repeated(tx, old, graph, fork, terms)
+    _refuse_answers(tx, graph, results, terms)
+    return _Checked(old, fork, after, results, warnings, None)
 
 
 # --- where it goes on -----------------------------------------------------------------------------------------
@@ -259,25 +311,42 @@ def _at_visit(tx: Tx, old: _Old, graph: Graph, terms: Terms) -> Fork:
     return Fork(run_id=run_id, node=node, visit=visit, before=before)
 
 
-def _going_on(tx: Tx, start: StartRun, fork: Fork) -> RunStarted | None:
-    """The retry of this run at this visit that has not ended; `Conflict` where it is another than is asked for."""
-    row = tx.one(Q.going_on, {"run_id": fork.run_id, "node": fork.node, "visit": fork.visit})
+def _retried(tx: Tx, old: _Old, fork: Fork) -> Twin | None:
+    """The retry that goes on already. `Rejected` where it has ended: then that is the run to go on from."""
+    row = tx.one(Q.gone_on_with, {"run_id": fork.run_id, "run_no": old.run_no, "before": fork.before})
     if row is None:
         return None
-    run_id, status, hold, definition_id, inline, digest, max_steps, revision = row
-    asked = (start.definition_id, start.max_steps, start.input)
-    if (definition_id, max_steps, load_value(tx, inline, digest)) != asked:
+    twin = Twin(*row)
+    if twin.status not in ENDED:
+        return twin
+    how = f": {twin.reason}" if twin.reason else ""
+    anew = f"pwf fork {twin.run_id} --from {visit_name(twin.node, twin.visit)}"
+    raise Rejected(
+        f"run {fork.run_id} was retried as {twin.run_id}, which has ended ({twin.status}{how})",
+        hint=f"to run the same steps once more: {anew}"
+        if twin.status == "completed"
+        else f"pwf retry {twin.run_id}",
+    )
+
+
+def _going_on(tx: Tx, start: StartRun, twin: Twin) -> RunStarted:
+    """The retry that goes on; `Conflict` where it is another than is asked for."""
+    assert start.fork is not None
+    old = start.fork.run_id
+    asked = (start.definition_id, start.max_steps, start.fork.node, start.input)
+    its_input = load_value(tx, twin.input, twin.input_digest)
+    if (twin.definition_id, twin.max_steps, twin.node, its_input) != asked:
         raise Conflict(
-            f"run {fork.run_id} is retried as {run_id}, which goes on, with other code, input or --max-steps",
-            hint=f"pwf cancel {run_id}, or fork it: pwf fork {fork.run_id} --from {visit_name(fork.node, fork.visit)}",
+            f"run {old} is retried as {twin.run_id}, which goes on, with other code, input or --max-steps",
+            hint=f"pwf watch {twin.run_id}; or cancel it, and go on from it: pwf cancel {twin.run_id}, "
+            f"then pwf retry {twin.run_id}",
         )
-    shown = shown_status(status, hold)
     return RunStarted(
-        run_id=run_id,
-        status=shown,  # type: ignore[arg-type]
-        revision=revision,
-        forked_from=fork.run_id,
-        node=fork.node,
+        run_id=twin.run_id,
+        status=shown_status(twin.status, twin.hold),  # type: ignore[arg-type]
+        revision=twin.revision,
+        forked_from=old,
+        node=twin.node,
     )
 
 
@@ -300,35 +369,57 @@ def _refuse_unsettled(tx: Tx, old: _Old, run_id: str) -> None:
     )
 
 
-def _repeated(tx: Tx, old: _Old, fork: Fork, terms: Terms) -> tuple[str, ...]:
+def _repeated(tx: Tx, old: _Old, graph: Graph, fork: Fork, terms: Terms) -> tuple[str, ...]:
     """Refuse to repeat effects unasked. What is told of those that are safe to run again."""
+    run_id = fork.run_id
     rows = tx.all(Q.repeated, {"run_no": old.run_no, "before": fork.before})
-    happened = [effect_key(fork.run_id, *row[:3]) for row in rows if row[3] != MAY_HAVE]
-    if happened and not terms.repeat_effects:
-        raise Rejected(
-            f"these effects of run {fork.run_id} happened or were given up, and would be made again: "
-            f"{', '.join(happened)}",
-            hint=f"if they may: {terms.typed} --repeat-effects; else go on from a later step",
-        )
-    perhaps = [effect_key(fork.run_id, *row[:3]) for row in rows if row[3] == MAY_HAVE]
+    if not terms.repeat_effects:
+        happened = [effect_key(run_id, *row[:3]) for row in rows if row[3] != MAY_HAVE]
+        had = visits_before(tx, old.run_no, fork.before)
+        happened += made_elsewhere(tx, run_id, graph, fork.node, had)
+        if happened:
+            raise Rejected(
+                f"these effects happened or were given up, and would be made again: {', '.join(happened)}",
+                hint=f"if they may: {terms.typed} --repeat-effects; else go on from a later step",
+            )
+        soon = made_soon(tx, run_id, graph, fork.node)
+        if soon is not None:
+            other, nodes = soon
+            raise Rejected(
+                f"run {other} goes on, and makes effects that the new run would make, too: {', '.join(nodes)}",
+                hint=f"pwf cancel {other}; if they may happen twice: {terms.typed} --repeat-effects",
+            )
+    perhaps = [effect_key(run_id, *row[:3]) for row in rows if row[3] == MAY_HAVE]
     return tuple(
         f"effect {key} may have happened; its step runs again, under a key of its own" for key in perhaps
     )
 
 
-def _refuse_answers(graph: Graph, results: tuple[Adopted, ...], terms: Terms) -> None:
+def _refuse_answers(tx: Tx, graph: Graph, results: tuple[Adopted, ...], terms: Terms) -> None:
     """A person's word was given to one run; another run has it only if a person says so, and an approval never."""
-    answered = [one for one in results if one.output is not None and _asks(graph, one.node) is not None]
-    approvals = [one for one in answered if _asks(graph, one.node) == "person"]
-    stay = approvals if terms.keep_answers else answered
-    if not stay:
+    answered: dict[str, list[Adopted]] = {}  # by the run that it was answered for
+    approved = False
+    for one in results:
+        asks = None if one.output is None else _asks(graph, one.node)
+        if asks is None or (asks != "person" and terms.keep_answers):
+            continue
+        place = {"run_id": terms.run_id, "node": one.node, "visit": one.visit}
+        run_id, by = tx.one(Q.answered, place) or (terms.run_id, None)
+        if by == TIMEOUT and asks != "person":
+            continue  # nobody has answered: the workflow's own default stood in
+        approved = approved or asks == "person"
+        answered.setdefault(run_id, []).append(one)
+    if not answered:
         return
-    names = ", ".join(visit_name(one.node, one.visit) for one in stay)
-    first = visit_name(stay[0].node, stay[0].visit)
-    hint = f"ask again: pwf fork {terms.run_id} --from {first}"
-    if not approvals:
-        hint += f"; if the answer holds: {terms.typed} --keep-answers"
-    raise Rejected(f"{names} was answered for run {terms.run_id}, and for no other run", hint=hint)
+    words = [
+        f"{', '.join(visit_name(one.node, one.visit) for one in stay)} was answered for run {run_id}"
+        for run_id, stay in answered.items()
+    ]
+    (asked_of, (first, *_)) = next(iter(answered.items()))
+    hint = f"ask again: pwf fork {asked_of} --from {visit_name(first.node, first.visit)}"
+    if not approved:
+        hint = f"if the answer holds: {terms.typed} --keep-answers; else {hint}"
+    raise Rejected(f"{'; '.join(words)}, and for no other run", hint=hint)
 
 
 def _asks(graph: Graph, node: str) -> str | None:

@@ -46,9 +46,19 @@ WHERE a.run_no = :run_no AND a.attempt IN (
   SELECT max(attempt) FROM attempts WHERE run_no = :run_no AND attempt < :before AND status = 'completed' GROUP BY node)
 ORDER BY a.attempt
 
--- name: going_on
--- The newest fork of a run at a visit that has not ended.
-SELECT r.run_id, r.status, r.hold, r.definition_id, r.input, r.input_digest, r.max_steps, e.revision
+-- name: gone_on_with
+-- The fork of a run that goes on no earlier than from an attempt: one that has not ended, else the newest.
+SELECT r.run_id, r.status, r.hold, r.reason, r.definition_id, r.input, r.input_digest, r.max_steps, r.fork_node,
+  r.fork_visit, e.revision
 FROM runs r JOIN entities e ON e.entity_no = r.run_no
-WHERE r.forked_from = :run_id AND r.fork_node = :node AND r.fork_visit = :visit AND r.ended_wall_ms IS NULL
-ORDER BY r.run_no DESC LIMIT 1
+WHERE r.forked_from = :run_id AND NOT EXISTS (SELECT 1 FROM attempts a WHERE a.run_no = :run_no
+  AND a.attempt < :before AND a.node = r.fork_node AND a.visit = r.fork_visit)
+ORDER BY r.ended_wall_ms IS NULL DESC, r.run_no DESC LIMIT 1
+
+-- name: answered
+-- Whose question a result answered, which may have been taken over, and who answered it.
+WITH RECURSIVE line(run_id, back) AS (
+  SELECT :run_id, 0 UNION SELECT r.forked_from, l.back + 1 FROM line l JOIN runs r ON r.run_id = l.run_id
+  WHERE r.forked_from IS NOT NULL)
+SELECT q.run_id, q.answered_by FROM line l JOIN requests q ON q.run_id = l.run_id
+WHERE q.node = :node AND q.visit = :visit AND q.status = 'settled' ORDER BY l.back, q.created_wall_ms DESC LIMIT 1

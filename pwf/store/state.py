@@ -54,6 +54,16 @@ class Graph:
         """Whether the stored graph has this way."""
         return target in self.targets.get((node, outcome), frozenset({None}))
 
+    def effects_from(self, node: str) -> frozenset[str]:
+        """The nodes with an outside effect that a run at `node` may come to, `node` among them."""
+        reached, fresh = {node}, [node]
+        while fresh:
+            here = fresh.pop()
+            ahead = {to for (of, _), arms in self.targets.items() if of == here for to in arms if to is not None}
+            fresh.extend(ahead - reached)
+            reached |= ahead
+        return frozenset(one for one in reached if self.node(one).effect is not None)
+
     def node(self, node_id: str) -> NodeSpec:
         """The node; `GraphError` when the graph has none of that id."""
         try:

@@ -101,6 +101,7 @@ def test_a_run_that_reached_its_limit_goes_on_under_a_higher_one(world: World) -
     said = world.home.run("retry", old, code=4).stderr
     assert "took 3 steps up to there, and the limit is 3" in said
     assert "--max-steps" in said
+    assert "max_steps is 0" in world.home.run("retry", old, "--max-steps", "0", code=2).stderr
     new = json.loads(world.home.run("retry", old, "--max-steps", "10", "--json").stdout)
     assert new["took_over"] == ["count#3"]
     assert world.output(new["run_id"]) == 5

@@ -4,6 +4,7 @@ import msgspec
 import pytest
 
 from pwf.errors import Conflict, NotFound, Rejected
+from pwf.store.deadlines import time_out
 from pwf.store.definitions import stored_definition
 from pwf.store.fork import ForkRun, LookFork, Terms, fork_run, look_fork
 from tests.store.test_retention import pass_days, prune, run_ids
@@ -155,6 +156,31 @@ def test_an_answer_is_taken_over_only_where_a_person_says_so(world):
     assert world.row(again)["node"] == "q"
 
 
+def test_a_default_that_stood_in_for_an_answer_is_nobodys_word_and_is_taken_over(world):
+    question = node("q", "checkpoint", to="b", open_ms=1_000, default='"later"')
+    runner = world.run(graph(node("a", to="q"), question, node("b")))
+    runner.finish(to="q")
+    runner.ask(timeout_ms=1_000)
+    runner.leave()
+    world.clock.forward(2_000)
+    world.do(time_out)
+    runner = world.launch(runner.run_id)
+    runner.fail()
+    runner.leave()
+    assert fork(world, runner.run_id).took_over == ("a", "q")
+
+
+def test_an_answer_that_was_taken_over_is_told_with_the_run_that_it_was_given_for(world):
+    first = answered(world)
+    second = fork(world, first, keep_answers=True).run_id
+    world.cancel(second)
+    with pytest.raises(Rejected, match=f"q was answered for run {first}, and for no other run") as caught:
+        look(world, second)
+    assert f"pwf retry {second} --keep-answers" in caught.value.hint
+    assert f"pwf fork {first} --from q" in caught.value.hint
+    assert look(world, second, keep_answers=True).fork.node == "b"
+
+
 def test_a_run_that_goes_on_is_forked_and_goes_on(world):
     runner = world.run(linear(3))
     runner.finish(1, to="b")
@@ -270,8 +296,90 @@ def test_a_retry_asked_twice_is_the_same_run_while_that_one_goes_on(world):
     with pytest.raises(Conflict, match="which goes on") as caught:
         world.do(fork_run, other)
     assert f"pwf cancel {first.result.run_id}" in caught.value.hint
-    world.cancel(first.result.run_id)
-    assert world.do(fork_run, asked).run_id != first.result.run_id
+
+
+def test_what_was_retried_is_not_retried_again_and_the_retry_is_named(world):
+    old = failed(world)
+    asked = command(world, old)
+    first = world.do(fork_run, asked).run_id
+    world.cancel(first)
+    with pytest.raises(Rejected, match=f"run {old} was retried as {first}, which has ended .cancelled") as caught:
+        world.do(fork_run, asked)
+    assert caught.value.hint == f"pwf retry {first}"
+    assert fork(world, first).node == "b"
+
+
+def deploying(world):
+    """a fails before the manual effect of pay; its retry has made that. Both runs."""
+    runner = world.run(PAID)
+    runner.fail()
+    runner.leave()
+    new = fork(world, runner.run_id).run_id
+    again = world.launch(new)
+    again.finish(to="pay")
+    again.finish("paid", settled="applied", to="b")
+    return runner.run_id, new, again
+
+
+def test_a_retry_of_what_was_retried_and_completed_makes_no_effect_once_more(world):
+    old, new, again = deploying(world)
+    assert look(world, old).twin.run_id == new
+    again.finish(to="c")
+    again.finish()
+    again.leave()
+    with pytest.raises(Rejected, match=f"run {old} was retried as {new}, which has ended .completed") as caught:
+        look(world, old)
+    assert f"pwf fork {new} --from a" in caught.value.hint
+    with pytest.raises(Rejected, match=f"would be made again: {new}:pay:1") as caught:
+        look(world, old, "a")
+    assert f"pwf fork {old} --from a --repeat-effects" in caught.value.hint
+    assert look(world, old, "a", repeat_effects=True).fork.node == "a"
+
+
+def test_effects_of_any_other_run_of_the_tree_count_but_those_of_a_run_that_it_comes_from_do_not(world):
+    old, first, again = deploying(world)
+    again.fail()
+    again.leave()
+    second = fork(world, old, "a", repeat_effects=True).run_id
+    world.cancel(second)
+    with pytest.raises(Rejected, match=f"would be made again: {first}:pay:1"):
+        look(world, second)
+    third = fork(world, first, "pay", repeat_effects=True).run_id
+    world.cancel(third)
+    assert look(world, third).fork.node == "pay"
+
+
+def test_an_effect_that_a_fork_has_taken_over_the_visit_of_is_not_made_again(world):
+    _, first, again = deploying(world)
+    again.fail()
+    again.leave()
+    second = fork(world, first).run_id
+    world.cancel(second)
+    assert look(world, second).fork.node == "b"
+
+
+@pytest.mark.parametrize("node_id", ["a", "q"])
+def test_a_run_that_goes_on_to_an_effect_is_forked_before_it_only_where_both_may_make_it(world, node_id):
+    flow = graph(node("a", to="q"), node("q", "checkpoint", to="pay"), node("pay", "action", effect=MANUAL))
+    runner = world.run(flow)
+    runner.finish(to="q")
+    runner.ask()
+    runner.leave()
+    with pytest.raises(Rejected, match=f"run {runner.run_id} goes on, and makes effects .*: pay") as caught:
+        look(world, runner.run_id, node_id)
+    assert f"pwf cancel {runner.run_id}" in caught.value.hint
+    assert f"pwf fork {runner.run_id} --from {node_id} --repeat-effects" in caught.value.hint
+    new = fork(world, runner.run_id, node_id, repeat_effects=True).run_id
+    assert world.row(new)["node"] == node_id
+
+
+def test_a_retry_that_goes_on_to_an_effect_forbids_another_way_to_it(world):
+    runner = world.run(PAID)
+    runner.fail()
+    runner.leave()
+    new = fork(world, runner.run_id).run_id
+    with pytest.raises(Rejected, match=f"run {new} goes on"):
+        look(world, runner.run_id, "a")
 
 
 def test_a_fork_that_is_repeated_by_its_receipt_is_the_first_one(world):

@@ -56,9 +56,9 @@ async def fork(services: Services, asked: Asked[ForkPayload]) -> Answer:
     known = await _code(services, facts, payload, origin)
     graph = known.definition.graph
     refuse_missing(facts, graph)
-    max_steps = payload.max_steps or facts.max_steps
+    max_steps = facts.max_steps if payload.max_steps is None else payload.max_steps
     place = where(facts, graph)
-    refuse_too_many_steps(facts, place, max_steps or graph.max_steps)
+    refuse_too_many_steps(facts, place, graph.max_steps if max_steps is None else max_steps)
     await _check_results(services, facts, known)
     value = facts.input if given is None else given
     start = StartRun(
