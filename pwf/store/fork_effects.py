@@ -29,12 +29,10 @@ def made_elsewhere(tx: Tx, run_id: str, graph: Graph, node: str, had: dict[str, 
 
 
 def made_soon(tx: Tx, run_id: str, graph: Graph, node: str) -> tuple[str, list[str]] | None:
-    """The first run that goes on and will make effects which a fork of the run at `node` would make, too; which nodes."""
+    """The first run that goes on and will make effects that a fork at `node` would make, too; at which nodes."""
     ahead = graph.effects_from(node)
     for other, definition_id, at in tx.all(Q.going_on, {"run_id": run_id}):
         both = ahead & graph_of(tx, definition_id).effects_from(at)
         if both:
             return other, sorted(both)
     return None
-
-

@@ -95,6 +95,20 @@ def refused(tx: Tx, key: ReceiptKey | None, refusal: PwfError) -> Done[Any]:
     return Done(refusal=refusal)
 
 
+@dataclass(frozen=True)
+class KeepRefusal:
+    """What was found outside of the store, after a look and before the act."""
+
+    key: ReceiptKey | None
+    result_type: type[Any]
+    refusal: PwfError
+
+
+def keep_refusal(tx: Tx, command: KeepRefusal) -> Done[Any]:
+    """Keep a refusal; the answer is that of another under the same key, where one came first."""
+    return known_answer(tx, command.key, command.result_type) or refused(tx, command.key, command.refusal)
+
+
 def _again(outcome: str, response: bytes, result_type: type[R]) -> Done[R]:
     if outcome == "accepted":
         return Done(result=msgspec.json.decode(response, type=result_type), adopted=True)

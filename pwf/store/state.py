@@ -59,7 +59,9 @@ class Graph:
         reached, fresh = {node}, [node]
         while fresh:
             here = fresh.pop()
-            ahead = {to for (of, _), arms in self.targets.items() if of == here for to in arms if to is not None}
+            ahead = {
+                to for (of, _), arms in self.targets.items() if of == here for to in arms if to is not None
+            }
             fresh.extend(ahead - reached)
             reached |= ahead
         return frozenset(one for one in reached if self.node(one).effect is not None)

@@ -79,6 +79,22 @@ def test_outputs_that_the_present_code_has_no_place_for_are_refused_by_name(worl
     assert lines(world.home.project / "typed.log") == ["published", "published"]
 
 
+def test_a_refusal_by_the_code_is_kept_with_the_key_of_the_command(world: World) -> None:
+    written(world, "renamed", tell="raise ValueError('not yet')")
+    old = world.start("renamed", "ann")
+    world.finish(old, "failed")
+    world.home.workflow(
+        "renamed", "flow = Workflow('renamed')\n@flow.compute\ndef tell(ctx):\n    return 1\n"
+    )
+    with pytest.raises(Rejected, match="no node 'build'") as first:
+        world.client.retry(old, key="k1")
+    written(world, "renamed", tell="return 1")
+    with pytest.raises(Rejected) as again:
+        world.client.retry(old, key="k1")
+    assert again.value.message == first.value.message
+    assert world.output(world.client.retry(old, key="k2").run_id) == 1
+
+
 LONG = """
 flow = Workflow("long", max_steps=3)
 

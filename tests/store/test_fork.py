@@ -303,7 +303,9 @@ def test_what_was_retried_is_not_retried_again_and_the_retry_is_named(world):
     asked = command(world, old)
     first = world.do(fork_run, asked).run_id
     world.cancel(first)
-    with pytest.raises(Rejected, match=f"run {old} was retried as {first}, which has ended .cancelled") as caught:
+    with pytest.raises(
+        Rejected, match=f"run {old} was retried as {first}, which has ended .cancelled"
+    ) as caught:
         world.do(fork_run, asked)
     assert caught.value.hint == f"pwf retry {first}"
     assert fork(world, first).node == "b"
@@ -327,7 +329,9 @@ def test_a_retry_of_what_was_retried_and_completed_makes_no_effect_once_more(wor
     again.finish(to="c")
     again.finish()
     again.leave()
-    with pytest.raises(Rejected, match=f"run {old} was retried as {new}, which has ended .completed") as caught:
+    with pytest.raises(
+        Rejected, match=f"run {old} was retried as {new}, which has ended .completed"
+    ) as caught:
         look(world, old)
     assert f"pwf fork {new} --from a" in caught.value.hint
     with pytest.raises(Rejected, match=f"would be made again: {new}:pay:1") as caught:

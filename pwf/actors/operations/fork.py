@@ -13,17 +13,18 @@ import msgspec
 from pwf.actors.base.apart import apart
 from pwf.actors.code.definitions import Known
 from pwf.actors.operations.contents import read_whole, value_of
-from pwf.actors.operations.services import Answer, Asked, OperationHandler, Services
+from pwf.actors.operations.services import Answer, Asked, OperationHandler, Services, kept_refusal
 from pwf.actors.operations.start import check_input, missing, origin_of, present_code, started
 from pwf.errors import InvalidArgument, Rejected
 from pwf.protocol.forks import ForkPayload
 from pwf.protocol.graph import MAX_STEPS_LIMIT, RoutingFailed, WorkflowGraph, route
-from pwf.protocol.origin import Origin
+from pwf.protocol.operations import RunStarted
 from pwf.protocol.runner import Value
 from pwf.store.adoption import Fork, visit_name
 from pwf.store.at_run import AtRun, at_run
 from pwf.store.definitions import stored_definition
 from pwf.store.fork import ForkFacts, ForkRun, LookFork, Terms, fork_run, look_fork
+from pwf.store.once import REFUSALS
 from pwf.store.runs import StartRun
 
 
@@ -52,8 +53,24 @@ async def fork(services: Services, asked: Asked[ForkPayload]) -> Answer:
         return Answer(looked.done.unwrap(), looked.done.adopted)
     facts = looked.facts
     assert facts is not None, "a look gives facts or an answer"
+    try:
+        known, start = await _new_run(services, asked, facts, given)
+    except REFUSALS as refusal:
+        return await kept_refusal(services.store, receipt, RunStarted, refusal)
+    start = msgspec.structs.replace(start, receipt=receipt)
+    command = ForkRun(start=start, terms=terms(facts.fork.run_id))
+    done = await services.store.write(fork_run, command)
+    services.scheduler.wake()
     origin = origin_of(facts.environment)
-    known = await _code(services, facts, payload, origin)
+    return started(done, known, await missing(services, known, origin, goes_on=True))
+
+
+async def _new_run(
+    services: Services, asked: Asked[ForkPayload], facts: ForkFacts, given: bytes | None
+) -> tuple[Known, StartRun]:
+    """The new run, once what it takes over fits the code that it executes; that code."""
+    payload = asked.payload
+    known = await _code(services, facts, payload)
     graph = known.definition.graph
     refuse_missing(facts, graph)
     max_steps = facts.max_steps if payload.max_steps is None else payload.max_steps
@@ -61,25 +78,21 @@ async def fork(services: Services, asked: Asked[ForkPayload]) -> Answer:
     refuse_too_many_steps(facts, place, graph.max_steps if max_steps is None else max_steps)
     await _check_results(services, facts, known)
     value = facts.input if given is None else given
-    start = StartRun(
+    return known, StartRun(
         code=known.code,
         environment=known.environment,
         input=await check_input(services, facts.path, known, value),
         priority=facts.priority,
         fork=msgspec.structs.replace(place, titled=given is None),
         max_steps=max_steps,
-        receipt=receipt,
         actor=asked.actor,
         state_bytes_max=services.config.max_state_size,
     )
-    done = await services.store.write(fork_run, ForkRun(start=start, terms=terms(place.run_id)))
-    services.scheduler.wake()
-    return started(done, known, await missing(services, known, origin, goes_on=True))
 
 
-async def _code(services: Services, facts: ForkFacts, payload: ForkPayload, origin: Origin) -> Known:
+async def _code(services: Services, facts: ForkFacts, payload: ForkPayload) -> Known:
     if payload.code == "current":
-        return await present_code(services, facts.path, origin)
+        return await present_code(services, facts.path, origin_of(facts.environment))
     code = await services.store.read(stored_definition, facts.definition_id)
     return Known(code, facts.environment)
 

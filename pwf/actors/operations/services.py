@@ -33,7 +33,7 @@ from pwf.host import Identity
 from pwf.ids import check_key
 from pwf.places import Places
 from pwf.protocol.frames import Request
-from pwf.store.once import Done, FirstDone, first_done
+from pwf.store.once import Done, FirstDone, KeepRefusal, first_done, keep_refusal
 from pwf.store.receipts import ReceiptKey
 from pwf.values import canonical, digest, parse
 
@@ -140,6 +140,15 @@ async def first_answer(
     done: Done[Any] | None = await store.read(first_done, FirstDone(key=receipt, result_type=result_type))
     if done is None or (done.refusal is not None and done.refusal.code == refusal.code):
         raise refusal
+    return Answer(done.unwrap(), done.adopted)
+
+
+async def kept_refusal(
+    store: StoreHandle, receipt: ReceiptKey | None, result_type: type[Any], refusal: PwfError
+) -> Answer:
+    """Keep and raise a refusal by the present code, so that a repeat gets it again; or what a repeat had first."""
+    command = KeepRefusal(key=receipt, result_type=result_type, refusal=refusal)
+    done = await store.write(keep_refusal, command)
     return Answer(done.unwrap(), done.adopted)
 
 

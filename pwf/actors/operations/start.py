@@ -21,6 +21,7 @@ from pwf.actors.operations.services import (
     OperationHandler,
     Services,
     first_answer,
+    kept_refusal,
 )
 from pwf.discovery import Found
 from pwf.errors import ContentWanted, PwfError, VariablesWanted
@@ -29,7 +30,7 @@ from pwf.protocol.operations import Nothing, RunStarted, StartPayload
 from pwf.protocol.origin import Origin
 from pwf.secrets import has_source, how_to_give
 from pwf.store.at_run import AtRun, at_run
-from pwf.store.once import Done
+from pwf.store.once import REFUSALS, Done
 from pwf.store.receipts import ReceiptKey
 from pwf.store.restart import LookRestart, RestartRun, look_restart, restart_run
 from pwf.store.runs import RunEnvironment, StartRun, start_run
@@ -176,11 +177,15 @@ async def restart(services: Services, asked: Asked[Nothing]) -> Answer:
     facts, run_id = looked.facts, looked.run_id
     assert facts is not None, "a look gives facts or an answer"
     origin = origin_of(facts.environment)
-    known = await present_code(services, facts.path, origin)
+    try:
+        known = await present_code(services, facts.path, origin)
+        value = await check_input(services, facts.path, known, facts.input)
+    except REFUSALS as refusal:
+        return await kept_refusal(services.store, receipt, RunStarted, refusal)
     command = StartRun(
         code=known.code,
         environment=known.environment,
-        input=await check_input(services, facts.path, known, facts.input),
+        input=value,
         priority=facts.priority,
         restarted_from=run_id,
         restart_root=facts.restart_root,
