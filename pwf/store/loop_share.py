@@ -35,6 +35,7 @@ from pwf.store.effects import resolve_effect
 from pwf.store.fork import fork_run, look_fork
 from pwf.store.home import claim_home, last_owner
 from pwf.store.launch import runner_started
+from pwf.store.once import keep_refusal
 from pwf.store.queue import admit, rebase, start_admitted
 from pwf.store.receipts import drop_receipts
 from pwf.store.reconciles import reconcile_finished, reconcile_started, renew_reconcile
@@ -85,6 +86,7 @@ SHORT: frozenset[Callable[..., Any]] = frozenset(
         fork_run,
         decide,
         hold_run,
+        keep_refusal,
         look_fork,
         look_restart,
         part_call,
