@@ -22,7 +22,8 @@ STATUSES = ("applying", "applied", "rejected", "failed", "ambiguous", "cancelled
 VERDICTS = ("happened", "not-happened", "observe", "give-up")
 TAIL_BYTES = 1_000  # of what an attempt has printed
 VALUE_CELLS = 300
-WORDS = """happened: it did; the node's output is --output (of one of several effects of a step: its own output).
+WORDS = """happened: it did; the node's output is --output (of one of several effects of a step: its own output), which
+the steps after it get: null where it gives nothing.
 not-happened: it did not; the node runs again. observe: ask its observe function again. give-up: nobody will know; the
 attempt has failed, without retry. A run of which several are ambiguous goes on when each is settled."""
 
@@ -75,7 +76,11 @@ pwf recover 3kq not-happened"""
 
 def _add_word(parser: Parser) -> None:
     parser.add_argument("verdict", choices=VERDICTS, help="what is known about it")
-    parser.add_argument("--output", metavar="JSON|@FILE|-", help="with happened: the node's output (null)")
+    parser.add_argument(
+        "--output",
+        metavar="JSON|@FILE|-",
+        help="with happened: the node's output; null: nothing",
+    )
     parser.add_argument("--ref", metavar="R", help="with happened: what it is known by outside")
     parser.add_argument("--note", metavar="TEXT", help="why you say so; kept with the effect")
     parser.add_argument(
@@ -209,7 +214,7 @@ def resolve(options: argparse.Namespace, out: Out) -> int:
     with client() as daemon:
         found = daemon.call("effect.get", EffectRef(effect_key=options.key))
     _about(options, found.run)
-    return _say_of(options, found.effect, out)
+    return _say_of(options, found.effect, found.run, out)
 
 
 def recover(options: argparse.Namespace, out: Out) -> int:
@@ -221,7 +226,7 @@ def recover(options: argparse.Namespace, out: Out) -> int:
     found: list[EffectView] = [effect for effect in view.effects if effect.status == "ambiguous"]
     if len(found) != 1:
         return _say(options, None, out)  # the daemon says so
-    return _say_of(options, found[0], out)
+    return _say_of(options, found[0], view.summary, out)
 
 
 def _about(options: argparse.Namespace, seen: RunSummary) -> None:
@@ -230,10 +235,17 @@ def _about(options: argparse.Namespace, seen: RunSummary) -> None:
     options.revision = seen.revision if options.revision is None else options.revision
 
 
-def _say_of(options: argparse.Namespace, effect: EffectView, out: Out) -> int:
+def _say_of(options: argparse.Namespace, effect: EffectView, seen: RunSummary, out: Out) -> int:
+    """Raises `UsageError` where an output is wanted and not given: what is said can't be taken back."""
     began = text.ago(effect.reserved_ms or None, out.now_ms())
     tries = text.count(effect.attempts, "attempt")
     out.note(f"{text.line(effect.type)}: effect {text.line(effect.effect_key)}, begun {began}, {tries}")
+    wanted = effect.status == "ambiguous" and seen.ended_ms is None and options.verdict == "happened"
+    if wanted and options.output is None:
+        raise UsageError(
+            "say what it gave: the steps after it get that, and it can not be changed later",
+            hint="--output JSON; --output null where it gives nothing",
+        )
     return _say(options, effect.effect_key, out)
 
 

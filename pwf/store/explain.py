@@ -54,6 +54,8 @@ class RunFacts(msgspec.Struct, frozen=True, kw_only=True):
     runner_state: str | None
     active_since_ms: int | None
     timeout_ms: int | None
+    retry: str | None = None  # what to type so that it goes on, where it has ended and that is taken
+    gone_on_as: tuple[str, str] | None = None  # the newest fork of a run that has ended, and its status
     unknown_effects: tuple[
         str, ...
     ] = ()  # keys, where the run has ended or is held for them: at most `NAMED_MAX`
@@ -82,7 +84,7 @@ _HOLDS: dict[str, tuple[str, str, tuple[str, ...]]] = {
         "when a person has found out and says so",
         (
             "pwf effects --ambiguous",
-            "pwf recover {run} happened",
+            "pwf recover {run} happened --output JSON",
             "pwf recover {run} not-happened",
             "pwf cancel {run}",
         ),
@@ -134,7 +136,7 @@ def explain(run: RunFacts, load: Load, now: Now) -> Explanation:
             commands = (
                 "pwf effects --ambiguous",
                 f"pwf effects show {first}",
-                *_words(first),
+                *_words(first, goes_on=True),
                 "pwf cancel {run}",
             )
         return _make(run, run.hold, reason + _because(run.hold_detail), changes, commands)
@@ -165,6 +167,8 @@ _ENDINGS = {
 
 def _ended(run: RunFacts) -> Explanation:
     reason = f"it {_ENDINGS[run.status]}" + _because(run.reason)
+    if run.gone_on_as is not None:
+        reason += "; it was gone on with as {} ({})".format(*run.gone_on_as)
     if not run.unknown_effects:
         return _make(run, "ended", reason, "never: it has ended", _after(run))
     return _make(
@@ -172,7 +176,7 @@ def _ended(run: RunFacts) -> Explanation:
         "ended",
         f"{reason}; nobody knows whether {_named(run.unknown_effects)} happened",
         "never: it has ended; it can be restarted when a person has found out and says so",
-        _words(run.unknown_effects[0]),
+        _words(run.unknown_effects[0], goes_on=False),
     )
 
 
@@ -183,14 +187,18 @@ def _named(keys: tuple[str, ...]) -> str:
     return f"its effects {', '.join(keys)}{more}"
 
 
-def _words(key: str) -> tuple[str, ...]:
-    return tuple(f"pwf effects resolve {key} {word}" for word in ("happened", "not-happened"))
+def _words(key: str, *, goes_on: bool) -> tuple[str, ...]:
+    happened = "happened --output JSON" if goes_on else "happened"
+    return tuple(f"pwf effects resolve {key} {word}" for word in (happened, "not-happened"))
 
 
 def _after(run: RunFacts) -> tuple[str, ...]:
     if run.status == "completed":
         return ("pwf show {run}",)
-    return ("pwf show {run}", "pwf retry {run}", "pwf restart {run}")
+    if run.gone_on_as is not None:
+        return ("pwf show {run}", f"pwf explain {run.gone_on_as[0]}")
+    retry = () if run.retry is None else (run.retry,)
+    return ("pwf show {run}", *retry, "pwf restart {run}")
 
 
 def _because(detail: str | None) -> str:

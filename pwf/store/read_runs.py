@@ -24,6 +24,7 @@ from pwf.store import request_clock
 from pwf.store.effect_rows import effects_of_run
 from pwf.store.events import events_after
 from pwf.store.explain import NAMED_MAX, Load, OpenRequest, RunFacts, explain
+from pwf.store.fork import retry_words
 from pwf.store.queries import load_queries
 from pwf.store.requests import resolve_request
 from pwf.store.runs import RunEnvironment
@@ -200,6 +201,8 @@ def _standing(tx: Tx, run_id: str) -> RunFacts:
     runner = tx.one(Q.runner_state, {"run_id": run_id})
     active = tx.one(Q.active_since, {"run_id": run_id})
     request = tx.one(Q.open_request, {"run_id": run_id})
+    gone_on = tx.one(Q.gone_on_as, {"run_id": run_id}) if run.ended else None
+    may_retry = run.ended and run.status != "completed" and gone_on is None
     due_in_ms = None
     if queue is not None and queue[0] == "later":
         _state, due_wall, due_elapsed, due_boot = queue
@@ -226,6 +229,8 @@ def _standing(tx: Tx, run_id: str) -> RunFacts:
         active_since_ms=None if active is None else active[2],
         timeout_ms=_timeout_ms(tx, run) if run.status == "running" else None,
         unknown_effects=_unknown_effects(tx, run),
+        retry=retry_words(tx, run_id) if may_retry else None,
+        gone_on_as=None if gone_on is None else (gone_on[0], gone_on[1]),
     )
 
 

@@ -82,6 +82,10 @@ SELECT run_id FROM runs WHERE restarted_from = :run_id
 -- The newest runs that were forked from this run.
 SELECT run_id FROM runs WHERE forked_from = :run_id ORDER BY run_no DESC LIMIT 20
 
+-- name: gone_on_as
+-- The newest fork of a run.
+SELECT run_id, status FROM runs WHERE forked_from = :run_id ORDER BY run_no DESC LIMIT 1
+
 -- name: unknown_effects
 -- Effects of a run of which nobody knows whether they happened, and nothing will observe them.
 SELECT node, visit, part FROM effects WHERE entity_no = :run_no AND status = 'ambiguous' LIMIT :limit

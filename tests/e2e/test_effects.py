@@ -65,7 +65,7 @@ def test_a_killed_manual_effect_is_ambiguous_and_holds_its_run_until_a_person_sa
     refused = world.home.run("resume", run_id, code=4)
     assert "recover" in refused.stderr
     commands = world.home.json("explain", run_id)["explanation"]["commands"]
-    assert f"pwf recover {run_id} happened" in commands
+    assert f"pwf recover {run_id} happened --output JSON" in commands
 
     world.home.run("recover", run_id, "happened", "--output", '"seen on the statement"')
 
@@ -215,6 +215,8 @@ def pay(ctx) -> int:
     run_id = world.start("pays_typed", "")
     world.parked(run_id, "ambiguous")
     refused = world.home.run("recover", run_id, "happened", code=2)
+    assert "--output null where it gives nothing" in refused.stderr
+    refused = world.home.run("recover", run_id, "happened", "--output", "null", code=2)
     assert "does not fit the type of node 'pay'" in refused.stderr
     assert world.view(run_id).summary.status == "ambiguous"
     world.home.run("recover", run_id, "happened", "--output", "7")

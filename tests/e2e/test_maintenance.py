@@ -163,7 +163,7 @@ def test_an_interrupted_effect_of_a_restored_backup_is_never_repeated_blindly(
     assert home.json("show", run_id)["summary"]["hold"] == "effect_ambiguous"
     time.sleep(1)
     assert ledger.read_text() == "once\n"
-    home.run("recover", run_id, "happened")
+    home.run("recover", run_id, "happened", "--output", "null")
     home.wait_status(run_id, "completed")
     assert ledger.read_text() == "once\n"
 

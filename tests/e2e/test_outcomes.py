@@ -107,6 +107,6 @@ def test_an_effect_whose_outcome_nobody_knows_is_ambiguous_with_its_reason(world
     assert world.parked(run_id, "ambiguous").summary.hold == "effect_ambiguous"
     explanation = world.client.call("run.status", run_id=run_id).explanation
     assert explanation.code == "effect_ambiguous"
-    assert f"pwf recover {run_id} happened" in explanation.commands
+    assert f"pwf recover {run_id} happened --output JSON" in explanation.commands
     assert [effect.status for effect in world.view(run_id).effects] == ["ambiguous"]
     world.client.call("run.cancel", run_id=run_id)

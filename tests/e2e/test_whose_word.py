@@ -107,12 +107,12 @@ def test_a_step_settles_no_effect_and_is_told_why(world: World, way: str) -> Non
     held = world.start("word_pays")
     world.parked(held, "ambiguous")
 
-    step, code, said = typed_by_a_step(world, way, "recover", held, "happened")
+    step, code, said = typed_by_a_step(world, way, "recover", held, "happened", "--output", "null")
 
     assert code == 4, said
     assert f"a step of run {step}" in said
     assert world.view(held).summary.status == "ambiguous"
-    world.home.run("recover", held, "happened")
+    world.home.run("recover", held, "happened", "--output", "null")
     world.finish(held)
 
 

@@ -170,6 +170,17 @@ def test_a_default_that_stood_in_for_an_answer_is_nobodys_word_and_is_taken_over
     assert fork(world, runner.run_id).took_over == ("a", "q")
 
 
+def test_what_is_offered_for_a_run_that_has_failed_is_what_would_be_taken(world):
+    plain = failed(world)
+    assert f"pwf retry {plain}" in world.why(plain).commands
+    first = answered(world)
+    assert f"pwf retry {first} --keep-answers" in world.why(first).commands
+    second = fork(world, first, keep_answers=True).run_id
+    why = world.why(first)
+    assert f"it was gone on with as {second} (queued)" in why.reason
+    assert why.commands == (f"pwf show {first}", f"pwf explain {second}")
+
+
 def test_an_answer_that_was_taken_over_is_told_with_the_run_that_it_was_given_for(world):
     first = answered(world)
     second = fork(world, first, keep_answers=True).run_id
