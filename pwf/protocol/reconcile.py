@@ -27,6 +27,7 @@ T = TypeVar("T")
 STATUS_BYTES_MAX = 1024 * 1024  # of a manager's status, and of each patch to it
 CONDITIONS_MAX = 32
 FINALIZERS_MAX = 32
+SENT_BYTES_MAX = 4 * 1024 * 1024  # a value that the process sends whole: a child's input, an effect's result
 WATCHED_MAX = 64  # paths of one resource
 EVENTS_MAX = 64  # of one reconcile
 EVENT_BYTES_MAX = 16 * 1024  # of each
@@ -95,7 +96,7 @@ class SaidEvent(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 class Reconciled(_Message, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="reconciled"):
-    """How the reconcile ended. `failed` has an `error`, and changes nothing but conditions and events.
+    """How the reconcile ended. `failed` has an `error`, and adds nothing but its events.
 
     `status`: a merge patch (RFC 7386) of the status. `conditions` replace those of the same types, and leave others.
     `finalizers` None: as they are. `watch`: paths with their marks as of before it; None: as they are. `after_ms` None

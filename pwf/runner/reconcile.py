@@ -19,11 +19,12 @@ import msgspec
 from pwf.errors import Conflict, EffectUnknown, InvalidArgument, ProtocolError, PwfError, Rejected, by_code
 from pwf.protocol.frames import FrameSplitter
 from pwf.protocol.graph import EffectMode
-from pwf.protocol.reconcile import CancelRun, ChildAnswer, EnsureRun, Reconcile, Reconciled
+from pwf.protocol.reconcile import CancelRun, ChildAnswer, EnsureRun, Reconcile, Reconciled, SaidEvent
 from pwf.protocol.resources import ChildView
 from pwf.protocol.runner import (
     EXIT_UNFIT,
     PART_CHARS_MAX,
+    REF_CHARS_MAX,
     RUNNER_FRAME_BYTES_MAX,
     BeginPart,
     Leaving,
@@ -35,7 +36,7 @@ from pwf.protocol.runner import (
     encode_line,
 )
 from pwf.runner.base import descendants, forking, limits
-from pwf.runner.base.failure import step_error
+from pwf.runner.base.failure import bounded, leaves, step_error
 from pwf.runner.base.printed import Printed
 from pwf.runner.base.wire import RECEIVE_BYTES, DaemonGone, ValueReader
 from pwf.runner.hangup import HangUpWatcher, end_process
@@ -44,6 +45,8 @@ from pwf.watching.marks import mark_of_tree
 from pwf.workflow.reconcile_port import Reserved
 from pwf.workflow.reconciling import reconcile_once
 from pwf.workflow.resource_manager import ResourceManager
+
+ERROR_BYTES_MAX = 16 * 1024  # of what is kept of an effect's failure
 
 _told = msgspec.json.Decoder(Reconcile)
 _part = msgspec.json.Decoder(PartAnswer)
@@ -114,6 +117,7 @@ def _enter(told: Reconcile) -> None:
 
 def _reconcile(told: Reconcile, manager: ResourceManager[Any, Any], port: DaemonPort) -> Reconciled:
     pid = os.getpid()
+    events: list[SaidEvent] = []
     try:
         return reconcile_once(
             manager,
@@ -122,18 +126,24 @@ def _reconcile(told: Reconcile, manager: ResourceManager[Any, Any], port: Daemon
             read_value=partial(port.fetch, what="a value"),
             run_async=_run_async,
             mark=mark_of_tree,
+            told=events,
         )
     except DaemonGone:
         raise
-    except EffectUnknown as error:
-        code = StepError(code="effect_ambiguous", message=str(error), node="reconcile")
-        return Reconciled(outcome="failed", error=code)
     except BaseException as error:  # noqa: BLE001 - user code: sys.exit ends the reconcile, not the process
-        code_of = error.code if isinstance(error, PwfError) else "node_failed"
-        return Reconciled(outcome="failed", error=step_error(error, "reconcile", code=code_of))
+        return Reconciled(outcome="failed", error=_error_of(error), events=tuple(events))
     finally:
         if os.getpid() != pid:
             os._exit(1)  # a fork that it made and let return: only one process speaks for it
+
+
+def _error_of(error: BaseException) -> StepError:
+    """What the function raised. An effect that nobody can tell about counts before all else, also in a group."""
+    for leaf in leaves(error):
+        if isinstance(leaf, EffectUnknown):
+            return StepError(code="effect_ambiguous", message=leaf.message, node="reconcile")
+    code = error.code if isinstance(error, PwfError) else "node_failed"
+    return step_error(error, "reconcile", code=code)
 
 
 def _run_async(fn: Callable[..., Any], *arguments: Any) -> object:
@@ -183,6 +193,8 @@ class DaemonPort(ValueReader):
             case "apply" | "observe":
                 return Reserved(answer.verdict, whole_key)
             case "applied":
+                if answer.error is not None:
+                    return Reserved("applied", whole_key, error=answer.error.message)
                 output = b"null" if answer.output is None else self.fetch(answer.output, f"effect {key!r}")
                 return Reserved("applied", whole_key, output)
             case "abandoned":
@@ -208,7 +220,9 @@ class DaemonPort(ValueReader):
         error: str | None = None,
     ) -> None:
         """Commit what became of it."""
-        said = None if error is None else StepError(code="node_failed", message=error, node="reconcile")
+        ref = None if ref is None else bounded(str(ref), REF_CHARS_MAX)
+        why = None if error is None else bounded(error, ERROR_BYTES_MAX)
+        said = None if why is None else StepError(code="node_failed", message=why, node="reconcile")
         value = None if output is None else Value(json=msgspec.Raw(output), size=len(output))
         settle = SettlePart(
             attempt=self._told.lease_generation, part=key, status=settled, output=value, ref=ref, error=said

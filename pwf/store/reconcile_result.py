@@ -9,11 +9,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import msgspec
-
 from pwf.errors import InvalidValue
 from pwf.protocol.merge_patch import apply as merge
-from pwf.protocol.reconcile import STATUS_BYTES_MAX, Reconciled
+from pwf.protocol.reconcile import STATUS_BYTES_MAX, Reconciled, SaidEvent
 from pwf.protocol.runner import StepError
 from pwf.store import moves
 from pwf.store.resource_effects import after_reconcile
@@ -65,7 +63,7 @@ def finish(tx: Tx, resource: Resource, told: int, result: Reconciled, *, proved:
         error = result.error or StepError(
             code="node_failed", message="its manager failed and did not say why"
         )
-        failed(tx, resource, error, said=result)
+        failed(tx, resource, error, said=result.events)
         return
     events = _take(tx, resource, result)
     resource.failures, resource.error = 0, None
@@ -97,7 +95,13 @@ def _take(tx: Tx, resource: Resource, result: Reconciled) -> list[Event]:
     if result.finalizers is not None and list(result.finalizers) != resource.finalizers:
         set_finalizers(tx, resource, list(dict.fromkeys(result.finalizers)))
         events.append(Event("finalizers", "manager", {"finalizers": resource.finalizers}))
-    for said in result.events:
+    return events + _history(result.events)
+
+
+def _history(told: tuple[SaidEvent, ...]) -> list[Event]:
+    """What the manager tells."""
+    events: list[Event] = []
+    for said in told:
         facts: dict[str, Any] = {"reason": said.reason, "message": said.message}
         if said.data is not None:
             facts["data"] = parse(bytes(said.data), what="event")
@@ -159,15 +163,11 @@ def _leave(tx: Tx, resource: Resource, delay_ms: int | None, reasons: list[str])
 # --- failures -------------------------------------------------------------------------------------------------
 
 
-def failed(tx: Tx, resource: Resource, error: StepError, *, said: Reconciled | None = None) -> None:
+def failed(tx: Tx, resource: Resource, error: StepError, *, said: tuple[SaidEvent, ...] = ()) -> None:
     """Book a failure of a reconcile whose lease is ours: `Ready` says so, and the next one waits longer."""
     reason = REASONS.get(error.code, "ReconcileFailed")
     message = shortened(error.message, MESSAGE_MAX)
-    events: list[Event] = []
-    if said is not None:
-        told = msgspec.structs.replace(said, status=None, finalizers=None)
-        conditions = tuple(one for one in told.conditions if one.type != READY)
-        events = _said_while_failing(tx, resource, msgspec.structs.replace(told, conditions=conditions))
+    events = _history(said)
     is_hurried = resource.woken == HURRIED
     held = after_reconcile(tx, resource, error, lifted=is_hurried)
     if held:
@@ -188,15 +188,6 @@ def failed(tx: Tx, resource: Resource, error: StepError, *, said: Reconciled | N
     else:
         save_quietly(tx, resource)
         tx.changed(f"resource:{resource.uid}")
-
-
-def _said_while_failing(tx: Tx, resource: Resource, said: Reconciled) -> list[Event]:
-    before = resource.condition(READY)
-    events = _take(tx, resource, said)
-    kept = [event for event in events if event.payload.get("type") != READY]
-    if before is not None and resource.condition(READY) != before:
-        resource.conditions[resource.conditions.index(resource.condition(READY))] = before
-    return kept
 
 
 def backoff_ms(tx: Tx, failures: int) -> int:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from pwf.protocol.graph import DeclaredMode
+from pwf.protocol.graph import DeclaredMode, EffectMode
 
 
 class NotApplied(Exception):
@@ -14,6 +14,14 @@ class NotApplied(Exception):
 
     Settles the effect as rejected; the attempt has failed, so that `retry` and the `failed` way out apply.
     """
+
+
+def after_error(error: BaseException, mode: EffectMode) -> Literal["rejected", "unknown", "failed"]:
+    """What an effect in mid-step becomes whose `apply` has raised: it did not happen where all of the error says so."""
+    if mode == "idempotent":
+        return "failed"  # it is simply applied again
+    rest = error.split(NotApplied)[1] if isinstance(error, BaseExceptionGroup) else error
+    return "rejected" if rest is None or isinstance(rest, NotApplied) else "unknown"
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from pwf.errors import EffectAbandoned, EffectUnknown, InvalidArgument, Rejected
+from pwf.errors import EffectAbandoned, EffectUnknown, InvalidArgument, InvalidValue, PwfError, Rejected
 from pwf.ids import check_key
 from pwf.protocol.graph import EffectMode
 from pwf.protocol.reconcile import (
@@ -20,10 +20,11 @@ from pwf.protocol.reconcile import (
     EVENT_BYTES_MAX,
     EVENTS_MAX,
     FINALIZERS_MAX,
+    SENT_BYTES_MAX,
     SaidEvent,
 )
 from pwf.values import canonical
-from pwf.workflow.effects import NotApplied, Observation
+from pwf.workflow.effects import NotApplied, Observation, after_error
 from pwf.workflow.reconcile_port import ReconcilePort, Reserved
 from pwf.workflow.resource import (
     MESSAGE_CHARS_MAX,
@@ -64,10 +65,10 @@ class Outcome:
 class ReconcileContext:
     """What the function of a manager gets as `ctx`."""
 
-    def __init__(self, port: ReconcilePort, read_value: ReadValue) -> None:
+    def __init__(self, port: ReconcilePort, read_value: ReadValue, told: list[SaidEvent]) -> None:
         self.effects = Effects(port)
         self.workflows = Workflows(port, read_value)
-        self._told: list[SaidEvent] = []
+        self._told = told  # the caller's, who has it also when the function fails
 
     def settled(
         self,
@@ -107,11 +108,6 @@ class ReconcileContext:
         told = SaidEvent(reason=reason, message=message, data=None if body is None else msgspec.Raw(body))
         self._told.append(told)
 
-    @property
-    def events(self) -> tuple[SaidEvent, ...]:
-        """What was told so far."""
-        return tuple(self._told)
-
 
 class Effects:
     """`ctx.effects`."""
@@ -143,6 +139,7 @@ class Effects:
         a thread.
         """
         check_key(key, "the key of an effect")
+        check_text(kind, f"kind of effect {key!r}", NAME_CHARS_MAX, needed=True)
         apply, observe = _doers(key, request, apply, observe)
         body = canonical(request, limit=REQUEST_BYTES_MAX, what=f"the request of effect {key!r}")
         observable = observe is not None and mode == "manual"
@@ -163,16 +160,11 @@ class Effects:
     def _apply(self, key: str, request: Any, apply: Apply, reserved: Reserved, mode: EffectMode) -> Any:
         try:
             output = apply(request, reserved.effect_key)
-        except NotApplied as error:
-            self._port.settle_effect(key=key, settled="rejected", error=str(error))
-            raise
         except Exception as error:
-            settled: Literal["failed", "unknown"] = "failed" if mode == "idempotent" else "unknown"
-            self._port.settle_effect(key=key, settled=settled, error=f"{type(error).__name__}: {error}")
+            why = str(error) if isinstance(error, NotApplied) else f"{type(error).__name__}: {error}"
+            self._port.settle_effect(key=key, settled=after_error(error, mode), error=why)
             raise
-        stored = canonical(output, what=f"the result of effect {key!r}")
-        self._port.settle_effect(key=key, settled="applied", output=stored)
-        return msgspec.json.decode(stored)  # what every repeat gets
+        return msgspec.json.decode(self._happened(key, output))  # what every repeat gets
 
     def _observe(
         self, key: str, kind: str, request: Any, observe: Observe, reserved: Reserved
@@ -190,9 +182,18 @@ class Effects:
         if seen.verdict == "not_applied":
             self._port.settle_effect(key=key, settled="rejected", observed=True)
             return None
-        output = canonical(seen.output, what=f"the result of effect {key!r}")
-        self._port.settle_effect(key=key, settled="applied", observed=True, output=output, ref=seen.ref)
-        return output
+        return self._happened(key, seen.output, observed=True, ref=seen.ref)
+
+    def _happened(self, key: str, output: Any, *, observed: bool = False, ref: str | None = None) -> bytes:
+        """An output that can't be kept is told as the manager's fault, and does not undo that."""
+        applied: dict[str, Any] = {"key": key, "settled": "applied", "observed": observed, "ref": ref}
+        try:
+            stored = canonical(output, limit=SENT_BYTES_MAX, what=f"the result of effect {key!r}")
+        except PwfError as error:
+            self._port.settle_effect(**applied, error=error.message)
+            raise
+        self._port.settle_effect(**applied, output=stored)
+        return stored
 
 
 class Workflows:
@@ -208,7 +209,8 @@ class Workflows:
         The same key and input give the same child for as long as the resource lives; another input is a conflict.
         """
         check_key(request_key, "the key of a child run")
-        body = canonical(input, what=f"the input of child run {request_key!r}")
+        check_text(workflow, f"workflow of child run {request_key!r}", MESSAGE_CHARS_MAX, needed=True)
+        body = canonical(input, limit=SENT_BYTES_MAX, what=f"the input of child run {request_key!r}")
         seen = self._port.ensure_child(request_key=request_key, workflow=workflow, input=body)
         return Child.of(seen, self._read_value)
 
@@ -242,6 +244,8 @@ def _unknown(key: str, kind: str) -> EffectUnknown:
 
 def _stored(key: str, kind: str, reserved: Reserved) -> Any:
     """What became of a settled effect."""
+    if reserved.state == "applied" and reserved.error is not None:
+        raise InvalidValue(f"effect {key!r} happened, and its result could not be kept: {reserved.error}")
     if reserved.state == "applied":
         return msgspec.json.decode(reserved.output)
     if reserved.state == "abandoned":

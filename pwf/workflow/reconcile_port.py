@@ -15,12 +15,14 @@ class Reserved(NamedTuple):
     """How an effect stands. `apply`: it is on disk, go on. `observe`: an earlier try may have happened.
     `abandoned`: a person gave it up, and it may have happened.
 
-    `effect_key`: what outside systems get, the same in every try of this occasion. `output` is JSON.
+    `effect_key`: what outside systems get, the same in every try of this occasion. `output` is JSON. `applied` with an
+    `error`: it happened, and its output could not be kept.
     """
 
     state: Literal["apply", "observe", "applied", "abandoned", "ambiguous"]
     effect_key: str
     output: bytes = b"null"
+    error: str | None = None
 
 
 class ReconcilePort(Protocol):
@@ -45,7 +47,10 @@ class ReconcilePort(Protocol):
         ref: str | None = None,
         error: str | None = None,
     ) -> None:
-        """Commit what became of it. `failed`: of an idempotent effect, which may be applied again."""
+        """Commit what became of it. `failed`: of an idempotent effect, which may be applied again.
+
+        `applied` with an `error`: its output could not be kept.
+        """
         ...
 
     def ensure_child(self, *, request_key: str, workflow: str, input: bytes) -> ChildView:

@@ -10,7 +10,7 @@ import msgspec
 
 from pwf.errors import InvalidValue
 from pwf.protocol.merge_patch import apply, diff
-from pwf.protocol.reconcile import STATUS_BYTES_MAX, Reconcile, Reconciled
+from pwf.protocol.reconcile import STATUS_BYTES_MAX, Reconcile, Reconciled, SaidEvent
 from pwf.values import canonical
 from pwf.workflow.reconcile_context import Outcome, ReconcileContext
 from pwf.workflow.reconcile_port import ReconcilePort
@@ -29,9 +29,11 @@ def reconcile_once(
     read_value: ReadValue,
     run_async: RunAsync,
     mark: Callable[[str], str],
+    told: list[SaidEvent],
 ) -> Reconciled:
     """Call the manager's function. What it raises comes as it is, `EffectUnknown` included.
 
+    `told`: gets what the function tells in the history, also when it raises.
     `mark`: what a watched path is like now, relative to the project's root. It is asked before anything else.
 
     Raises `InvalidValue` where what it returned is no outcome, or its status is not what the manager declares.
@@ -39,7 +41,7 @@ def reconcile_once(
     status = read_value(given.status)
     resource = _resource(manager, given, status, read_value)
     watch = {} if given.deleting else {path: mark(path) for path in manager.watched(resource.spec)}
-    ctx = ReconcileContext(port, read_value)
+    ctx = ReconcileContext(port, read_value, told)
     assert manager.fn is not None, "it was checked when the file was loaded"
     call = manager.fn if not manager.is_async else partial(run_async, manager.fn)
     outcome = call(ctx, resource)
@@ -55,7 +57,7 @@ def reconcile_once(
         conditions=tuple(one.said() for one in outcome.conditions),
         finalizers=outcome.finalizers,
         watch=watch,
-        events=ctx.events,
+        events=tuple(told),
     )
 
 

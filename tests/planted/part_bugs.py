@@ -89,9 +89,9 @@ PART_BUGS = (
     Bug(
         "parts",
         "any error of apply means that it did not happen",
-        RUNNER,
-        "            did_not = manual and all(isinstance(leaf, NotApplied) for leaf in leaves(error))\n",
-        "            did_not = manual\n",
+        "pwf/workflow/effects.py",
+        '    return "rejected" if rest is None or isinstance(rest, NotApplied) else "unknown"\n',
+        '    return "rejected"\n',
         PART_TESTS,
     ),
     Bug(

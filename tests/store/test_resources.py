@@ -264,6 +264,12 @@ def test_ready_says_why_it_failed(resources, code, reason):
     assert "because" in resources.view(uid).explanation.reason
 
 
+def test_what_a_manager_tells_before_it_fails_is_kept(resources):
+    uid = resources.apply().uid
+    resources.launch(uid).fail(events=(told("Fetched", branches=3), told("Broke")))
+    assert resources.events(uid) == ["applied", "said", "said", "failed"]
+
+
 def test_a_new_spec_is_reconciled_at_once_whatever_the_back_off(resources):
     uid = resources.apply(spec={"a": 1}).uid
     for _ in range(4):

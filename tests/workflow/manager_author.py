@@ -11,7 +11,7 @@ import msgspec
 
 from pwf.errors import Conflict
 from pwf.protocol.graph import EffectMode
-from pwf.protocol.reconcile import Reconcile, Reconciled
+from pwf.protocol.reconcile import Reconcile, Reconciled, SaidEvent
 from pwf.protocol.resources import ChildView
 from pwf.protocol.runner import Value
 from pwf.values import canonical
@@ -66,7 +66,7 @@ class FakePort:
         if row.request != request:
             raise Conflict(f"effect {key!r} was asked for with another request")
         if row.status == "applied":
-            return Reserved("applied", outside, output=row.output)
+            return Reserved("applied", outside, output=row.output, error=row.error)
         if row.status in ("ambiguous", "abandoned"):
             return Reserved(row.status, outside)
         if row.status == "applying" and mode == "manual":
@@ -88,6 +88,8 @@ class FakePort:
         error: str | None = None,
     ) -> None:
         row = self.rows[key]
+        allowed = {"applied", "rejected", "unknown"} if row.mode == "manual" else {"applied", "failed"}
+        assert settled in allowed, f"the ledger refuses {settled} of what is {row.mode}"
         if settled == "unknown":
             row.status = "ambiguous" if observed or not row.observable else "applying"
         else:
@@ -132,7 +134,10 @@ def given(spec: object = None, status: object = None, **more: Any) -> Reconcile:
 
 
 def reconcile(
-    manager: ResourceManager[Any, Any], message: Reconcile, port: FakePort | None = None
+    manager: ResourceManager[Any, Any],
+    message: Reconcile,
+    port: FakePort | None = None,
+    told: list[SaidEvent] | None = None,
 ) -> Reconciled:
     """One reconcile in this process."""
 
@@ -146,5 +151,11 @@ def reconcile(
         return bytes(found.json)
 
     return reconcile_once(
-        manager, message, port or FakePort(), read_value=read, run_async=run_async, mark=str.upper
+        manager,
+        message,
+        port or FakePort(),
+        read_value=read,
+        run_async=run_async,
+        mark=str.upper,
+        told=[] if told is None else told,
     )

@@ -5,9 +5,18 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from pwf.errors import Conflict, EffectAbandoned, EffectUnknown, InvalidArgument, InvalidValue, Rejected
+from pwf.errors import (
+    Conflict,
+    EffectAbandoned,
+    EffectUnknown,
+    InvalidArgument,
+    InvalidValue,
+    Rejected,
+    ValueTooLarge,
+)
+from pwf.protocol.reconcile import SENT_BYTES_MAX
 from pwf.protocol.resources import Condition as KeptCondition
-from pwf.workflow.effects import NotApplied, Observation, applied, not_applied, unknown
+from pwf.workflow.effects import NotApplied, Observation, after_error, applied, not_applied, unknown
 from pwf.workflow.reconcile_context import Outcome, ReconcileContext
 from pwf.workflow.resource import Condition, Resource
 from pwf.workflow.resource_manager import ResourceManager
@@ -129,7 +138,7 @@ def test_conditions_and_events_are_told(manager: ResourceManager[Spec, Status]) 
 
 
 def test_what_a_manager_may_not_say_is_an_error_at_the_call() -> None:
-    ctx = ReconcileContext(FakePort(), lambda found: b"")
+    ctx = ReconcileContext(FakePort(), lambda found: b"", [])
 
     with pytest.raises(InvalidArgument, match="status 'yes'"):
         Condition("Ready", "yes")  # type: ignore[arg-type]
@@ -192,7 +201,7 @@ def port() -> FakePort:
 
 @pytest.fixture
 def ctx(port: FakePort) -> ReconcileContext:
-    return ReconcileContext(port, lambda found: bytes(found.json or b""))
+    return ReconcileContext(port, lambda found: bytes(found.json or b""), [])
 
 
 def test_an_effect_is_applied_once_and_a_repeat_gets_the_stored_result(ctx: Ctx) -> None:
@@ -296,6 +305,68 @@ def test_what_a_person_gave_up_is_told_as_that_and_never_as_what_did_not_happen(
             ctx.effects.ensure("a", "send", 1, sink.observe, sink.apply)
     assert sink.had == []
     assert not issubclass(EffectAbandoned, (NotApplied, EffectUnknown)), "neither is tried again nor holds it"
+
+
+@pytest.mark.parametrize("observed", [False, True])
+@pytest.mark.parametrize(
+    ("output", "said"), [(object(), "can not be written as JSON"), ("x" * SENT_BYTES_MAX, "the limit is")]
+)
+def test_an_effect_whose_result_can_not_be_kept_has_happened_and_every_repeat_says_so(
+    ctx: Ctx, port: FakePort, observed: bool, output: object, said: str
+) -> None:
+    sink = Sink()
+    if observed:
+        port.rows["a"] = LedgerRow("send", b"1", "manual", True)
+        sink.says = applied(output, ref="r")
+
+    def apply(request: object, key: str) -> object:
+        sink.apply(request, key)
+        return output
+
+    with pytest.raises((InvalidValue, ValueTooLarge), match=said):
+        ctx.effects.ensure("a", "send", 1, sink.observe, apply)
+    assert (port.rows["a"].status, port.rows["a"].ref) == ("applied", "r" if observed else None)
+    with pytest.raises(InvalidValue, match="happened, and its result could not be kept: .*" + said):
+        ctx.effects.ensure("a", "send", 1, sink.observe, apply)
+    assert len(sink.had) == (0 if observed else 1)
+
+
+@pytest.mark.parametrize(
+    ("error", "manual"),
+    [
+        (NotApplied("full"), "rejected"),
+        (ExceptionGroup("", [NotApplied("full"), NotApplied("shut")]), "rejected"),
+        (ExceptionGroup("", [NotApplied("full"), OSError("cut")]), "unknown"),
+        (OSError("cut"), "unknown"),
+    ],
+)
+def test_an_error_of_apply_settles_by_what_it_says_and_an_idempotent_effect_has_just_failed(
+    ctx: Ctx, port: FakePort, error: Exception, manual: str
+) -> None:
+    def breaks(request: object, key: str) -> None:
+        raise error
+
+    for mode in ("manual", "idempotent"):
+        with pytest.raises(type(error)) as raised:
+            ctx.effects.ensure(mode, "send", 1, not_seen, breaks, mode=mode)  # type: ignore[arg-type]
+        assert raised.value is error
+    assert after_error(error, "manual") == manual
+    assert port.rows["manual"].status == ("applying" if manual == "unknown" else manual)
+    assert port.rows["idempotent"].status == "failed"
+
+
+def not_seen(request: object, key: str) -> Observation:
+    return not_applied()
+
+
+def test_what_does_not_fit_into_a_message_is_refused_before_it_is_sent(ctx: Ctx, port: FakePort) -> None:
+    with pytest.raises(ValueTooLarge, match="the input of child run"):
+        ctx.workflows.ensure("build-1", "build", "x" * SENT_BYTES_MAX)
+    with pytest.raises(InvalidArgument, match="workflow of child run"):
+        ctx.workflows.ensure("build-1", "b" * 5_000)
+    with pytest.raises(InvalidArgument, match="kind of effect"):
+        ctx.effects.ensure("a", "k" * 1_000, 1, apply=Sink().apply)
+    assert (port.children, port.rows) == ({}, {})
 
 
 def test_an_effect_without_a_way_to_apply_it_is_refused(ctx: Ctx) -> None:

@@ -40,7 +40,7 @@ from pwf.runner.base.output import refuse_unrun
 from pwf.runner.base.wire import ValueReader
 from pwf.values import canonical, digest
 from pwf.workflow.callables import is_async, misfit
-from pwf.workflow.effects import NotApplied, Observation
+from pwf.workflow.effects import NotApplied, Observation, after_error
 
 Doer = Callable[[Any, str], Any]
 Steps = Generator[Doer, Any, bytes]  # what to call with request and key; gives the output as canonical JSON
@@ -168,10 +168,7 @@ class Parts:
         try:
             output = yield call.apply
         except Exception as error:
-            manual = call.mode == "manual"
-            did_not = manual and all(isinstance(leaf, NotApplied) for leaf in leaves(error))
-            status = "rejected" if did_not else "unknown" if manual else "failed"
-            self._settle(call, status, error=step_error(error, self._spec.id))
+            self._settle(call, after_error(error, call.mode), error=step_error(error, self._spec.id))
             raise
         return self._applied(call, output, None)
 
