@@ -12,7 +12,7 @@ from pwf.store.tx import Row, Tx
 Q = load_queries(__file__)
 
 PAGE_MAX = 1_000
-LOOKED = 10_000  # of the newest runs, for a list of the newest or of those settled in one way
+LOOKED = 10_000  # of the newest, for a list of those settled in one way
 UNSETTLED = frozenset({"applying", "ambiguous"})
 _NAMES = ("type", "mode", "status", "attempts", "ref", "settled_by", "note", "fingerprint")
 
@@ -42,7 +42,8 @@ def effect_list(tx: Tx, query: EffectListPayload) -> EffectList:
         if status in UNSETTLED:
             found += map(_effect, tx.all(Q.effects_unsettled, facts))
         else:
-            found += map(_effect, tx.all(Q.effects_newest, {**facts, "looked": LOOKED}))
+            looked = limit if status is None else LOOKED
+            found += map(_effect, tx.all(Q.effects_newest, {**facts, "looked": looked}))
     if query.statuses:
         found.sort(key=lambda effect: effect.reserved_ms)
     return EffectList(effects=tuple(found[:limit]))

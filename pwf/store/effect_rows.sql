@@ -22,10 +22,10 @@ FROM effects e JOIN entities n ON n.entity_no = e.entity_no LEFT JOIN runs r ON 
 WHERE e.status = :status AND e.status IN ('applying', 'ambiguous') ORDER BY e.reserved_wall_ms LIMIT :limit
 
 -- name: effects_newest
--- Rows among `looked` of the newest runs: the newest of all, or the oldest of one status.
+-- Rows among the `looked` newest: the newest of all, or the oldest of one status.
 SELECT n.name, r.outside_name, e.node, e.visit, e.part, e.type, e.mode, e.status, e.attempts, e.ref, e.settled_by, e.note,
   e.fingerprint, e.error, e.reserved_wall_ms, e.settled_wall_ms
-FROM (SELECT * FROM effects ORDER BY entity_no DESC LIMIT :looked) e
+FROM (SELECT * FROM effects ORDER BY reserved_wall_ms DESC LIMIT :looked) e
 JOIN entities n ON n.entity_no = e.entity_no LEFT JOIN runs r ON r.run_no = e.entity_no
 WHERE :status IS NULL OR e.status = :status ORDER BY iif(:status IS NULL, -1, 1) * e.reserved_wall_ms LIMIT :limit
 

@@ -105,7 +105,7 @@ class Admitted(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DueAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """`reconcile_waiting_ms`: how long the first reconcile has been due; None where none is."""
+    """`reconcile_waiting_ms`: how long the first reconcile has been due; None where none is, or may be admitted now."""
 
     due_now: bool
     next_in_ms: int | None
@@ -198,9 +198,10 @@ class _Ready(NamedTuple):
 
 
 def _alone(tx: Tx) -> list[_Ready] | None:
-    """Who is admitted while runs are suspected of killing the daemon: each is to be alone. None: whoever is next.
+    """Who is admitted while runs are suspected of killing the daemon: each is to be alone, beside no run or reconcile.
 
-    One that has been due for long keeps others back, so that what runs comes to an end and its turn comes.
+    None: whoever is next. One that has been due for long keeps others back, so that what goes on comes to an end and
+    its turn comes.
     """
     suspected = tx.all(Q.suspected)
     if not suspected:

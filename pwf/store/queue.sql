@@ -45,8 +45,8 @@ WHERE r.daemon_deaths > 0 AND r.daemon_deaths >= 2 AND q.state IN ('live', 'read
 ORDER BY q.due_wall_ms
 
 -- name: any_live
--- Whether any run has a runner, or gets one.
-SELECT 1 FROM runs WHERE status = 'running' LIMIT 1
+-- Whether any run or reconcile has a process, or gets one.
+SELECT 1 FROM runs WHERE status = 'running' UNION ALL SELECT 1 FROM reconcile_queue WHERE state = 'live' LIMIT 1
 
 -- name: new_starts
 -- The next runs that were never launched, and so have no process.

@@ -369,6 +369,7 @@ CREATE TABLE effects(
 CREATE INDEX effects_by_request ON effects(request_digest) WHERE request_digest IS NOT NULL;
 CREATE INDEX effects_by_output ON effects(output_digest) WHERE output_digest IS NOT NULL;
 CREATE INDEX effects_asked ON effects(asked_wall_ms) WHERE asked_wall_ms IS NOT NULL AND settled_wall_ms IS NOT NULL;
+CREATE INDEX effects_by_time ON effects(reserved_wall_ms);
 CREATE INDEX effects_unsettled ON effects(status, reserved_wall_ms) WHERE status IN ('applying', 'ambiguous');
 
 -- Custody: the one process that works for an entity's generation; gone only when it is proved dead.

@@ -6,6 +6,7 @@ from pwf.store.custody import runners_gone, standing_runners
 from pwf.store.daemon import ClaimEpoch
 from pwf.store.home import ClaimHome, claim_home
 from pwf.store.queue import ALONE_AFTER_MS, look
+from tests.store.resource_world import Resources
 from tests.store.world import MANUAL, OBSERVED, Runner, graph, linear, node
 
 AMONG, ALONE = 2, 5
@@ -104,6 +105,19 @@ def test_it_waits_for_what_runs_and_after_a_while_keeps_others_back(served):
     served.clock.forward(ALONE_AFTER_MS)
     assert admitted(served) == []
     assert long.finish() == "end"
+
+
+def test_alone_is_beside_no_reconcile_either(served):
+    resources = Resources(served)
+    runner = served.run(linear(1))
+    dies(served, runner)
+    dies(served, *admitted(served))
+    served.pause(runner.run_id)
+    reconcile = resources.launch(resources.apply().uid)
+    served.resume(runner.run_id)
+    assert admitted(served) == [], "the reconcile has to end first"
+    reconcile.end()
+    assert [one.run_id for one in admitted(served)] == [runner.run_id]
 
 
 def test_an_attempt_that_ends_clears_the_mark(served):

@@ -5,6 +5,9 @@ from __future__ import annotations
 import pytest
 
 from pwf.errors import Rejected
+from pwf.protocol.operations import EffectListPayload
+from pwf.store import effect_rows
+from pwf.store.effect_rows import effect_list
 from pwf.store.effects import ResolveEffect
 from pwf.store.resource_words import (
     ResolveResourceEffect,
@@ -81,6 +84,23 @@ def test_after_a_persons_word_nobody_reconciles_it_before_its_last_process_is_pr
     assert (resources.state(uid), resources.admit()) == ("queued", ())
     reconcile.die()
     assert resources.launch(uid).begins("one").verdict == "applied"
+
+
+def test_the_newest_effects_are_those_of_today_however_old_their_resource_is(resources, monkeypatch):
+    monkeypatch.setattr(effect_rows, "LOOKED", 2)
+    old = resources.apply("old").uid
+    resources.settle(old)
+    young = resources.apply("young").uid
+    for uid, count in ((young, 3), (old, 1)):
+        resources.control(reconcile_resource, uid)
+        reconcile = resources.launch(uid)
+        for number in range(count):
+            reconcile.begins(f"{number}")
+            reconcile.settles(f"{number}")
+            resources.world.clock.forward(1_000)
+        reconcile.end()
+    found = resources.world.read(effect_list, EffectListPayload(limit=2)).effects
+    assert [effect.effect_key for effect in found] == [f"{old}:reconcile:1/0", f"{young}:reconcile:1/2"]
 
 
 def ambiguous(resources: Resources, *, observable: bool = False) -> tuple[str, str]:

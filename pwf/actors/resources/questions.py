@@ -148,11 +148,14 @@ class Questions:
     ) -> ChildAnswer:
         command = CancelChild(fence=fence, key=question.request_key)
         try:
-            done = await world.write(fence.run_id, cancel_child, command, along=False)
+            with trio.CancelScope(
+                shield=True
+            ):  # what is committed is said to `stops`, whatever ends the reconcile
+                done = await world.write(fence.run_id, cancel_child, command, along=False)
+                if done.stop is not None:
+                    stops(done.stop)
         except PwfError as error:
             return ChildAnswer(code=error.code, message=error.message, hint=error.hint)
-        if done.stop is not None:
-            stops(done.stop)
         return ChildAnswer(child=done.child)
 
 

@@ -1,0 +1,44 @@
+"""What a reconciling process asks of the daemon, when the reconcile ends in the middle of a question."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import pytest
+import trio
+from trio.testing import memory_stream_pair
+
+from pwf.actors.code.schemas import Schemas
+from pwf.actors.resources.questions import Questions
+from pwf.protocol.reconcile import CancelRun
+from pwf.protocol.runner import encode_line
+from pwf.store.children import Cancelled, StopOf
+from pwf.store.runners import Fence
+
+pytestmark = pytest.mark.trio
+
+COMMIT_S = 3.0
+
+
+class SlowStore:
+    """A store that takes its time, and commits what it was given even if nobody waits for it any more."""
+
+    async def write(self, *_: Any, **__: Any) -> Cancelled:
+        await trio.sleep(COMMIT_S)
+        return Cancelled(child=None, stop=StopOf("child", 7))
+
+
+async def test_a_child_that_was_cancelled_is_told_to_stop_although_the_reconcile_ends_meanwhile(
+    autojump_clock: object,
+) -> None:
+    ours, theirs = memory_stream_pair()
+    questions = Questions(cast(Any, None), Schemas())
+    stops: list[StopOf] = []
+    fence = Fence(run_id="u", entity_no=1, generation=1, token="t")
+    await theirs.send_all(encode_line([CancelRun(request_key="k")]))
+    with trio.move_on_after(COMMIT_S / 2) as scope:
+        await questions.serve(
+            ours, fence, cast(Any, SlowStore()), cast(Any, None), stops.append, deleting=False
+        )
+    assert scope.cancelled_caught
+    assert stops == [StopOf("child", 7)]
