@@ -126,11 +126,14 @@ def answer(options: argparse.Namespace, out: Out) -> int:
     import msgspec
 
     from pwf.cli.reading import read_answer
+    from pwf.protocol.kinds import PLAIN
     from pwf.protocol.operations import AnswerPayload, RequestListPayload
     from pwf.values import canonical
 
     with client() as daemon:
-        asked = daemon.call("request.list", RequestListPayload(request=options.request_id)).requests[0]
+        asked = daemon.call(
+            "request.list", RequestListPayload(request=options.request_id, kinds=PLAIN)
+        ).requests[0]
         if not options.answer and not options.set:
             return _ask(daemon, asked, options, out)
         value = read_answer(options.answer, options.set, asked.schema)
@@ -147,11 +150,14 @@ def submit(options: argparse.Namespace, out: Out) -> int:
 
     from pwf.cli.ask import show_question
     from pwf.cli.reading import read_answer
+    from pwf.protocol.kinds import SUBMITTED
     from pwf.protocol.operations import RequestListPayload, SubmitPayload
     from pwf.values import canonical
 
     with client() as daemon:
-        asked = daemon.call("request.list", RequestListPayload(request=options.request_id)).requests[0]
+        asked = daemon.call(
+            "request.list", RequestListPayload(request=options.request_id, kinds=SUBMITTED)
+        ).requests[0]
         if not options.value and not options.set:
             if not out.as_json:
                 show_question(daemon, asked, out)

@@ -75,7 +75,6 @@ class DecidePayload(_Body, frozen=True, kw_only=True, forbid_unknown_fields=True
     choice: Name
     text: Words | None = None
     digest: Name
-    channel: Name = "terminal"
 
 
 class Decided(_Body, frozen=True, kw_only=True, forbid_unknown_fields=True):

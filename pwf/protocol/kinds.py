@@ -157,6 +157,11 @@ REQUESTS: dict[RequestKind, RequestFacts] = {
     ),
 }
 
+# The kinds that each operation takes.
+PLAIN: tuple[RequestKind, ...] = tuple(kind for kind, facts in REQUESTS.items() if facts.plain)
+SUBMITTED: tuple[RequestKind, ...] = tuple(kind for kind, facts in REQUESTS.items() if facts.submitted)
+DECIDED: tuple[RequestKind, ...] = tuple(kind for kind, facts in REQUESTS.items() if facts.decided)
+
 # What a runner asks at every step, without touching a row: a page that a runner touches first is copied.
 PURE_KINDS: frozenset[NodeKind] = frozenset(kind for kind, facts in KINDS.items() if facts.pure)
 PUBLISHING_KINDS: frozenset[NodeKind] = frozenset(kind for kind, facts in KINDS.items() if facts.publishes)

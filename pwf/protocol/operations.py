@@ -16,6 +16,7 @@ from pwf.protocol.decisions import Decided, DecidePayload, DecisionList, Decisio
 from pwf.protocol.effects import EffectDetail, EffectList, EffectListPayload, EffectRef, ResolvePayload
 from pwf.protocol.forks import ForkPayload
 from pwf.protocol.graph import WorkflowGraph
+from pwf.protocol.kinds import RequestKind
 from pwf.protocol.operation import Operation
 from pwf.protocol.origin import Origin
 from pwf.protocol.printed import Printed, PrintedPayload, PrintedPiece, ReadPrinted
@@ -276,9 +277,13 @@ class Explained(_Body, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class RequestListPayload(_Body, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Oldest first. `request`: only this one, whatever its status, as `AnswerPayload.request_id` names it."""
+    """Oldest first. `request`: only this one, whatever its status, as `AnswerPayload.request_id` names it.
+
+    `kinds`: which can be meant by that, where it could be several.
+    """
 
     request: Name | None = None
+    kinds: Annotated[tuple[RequestKind, ...], Filter] = ()
     statuses: Annotated[tuple[Literal["pending", "settled", "cancelled"], ...], Filter] = ("pending",)
     limit: int = LIST_PAGE
 

@@ -21,7 +21,7 @@ from pwf.protocol.decisions import (
     DecisionView,
     EarlierProposal,
 )
-from pwf.protocol.kinds import REQUESTS
+from pwf.protocol.kinds import DECIDED, REQUESTS
 from pwf.store.decision_rows import GivenAnswer, keep_answer
 from pwf.store.once import Done, known_answer, once
 from pwf.store.queries import load_queries
@@ -54,7 +54,7 @@ class Decide(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def decide(tx: Tx, command: Decide) -> Done[Decided]:
-    """Take the answer, or keep it as one that came to nothing. The same answer again is adopted."""
+    """Take the answer, or keep it as one that came to nothing. The same answer of the same person again is adopted."""
     known = known_answer(tx, command.receipt, Decided)
     if known is not None:
         return known
@@ -70,7 +70,7 @@ def _decide(tx: Tx, command: Decide) -> tuple[Decided, bool]:
     run = load_run(tx, asked.run_id)
     value = canonical(output_of(command.choice, command.text), what="the answer")
     if asked.status != "pending":
-        if not _is_the_same(tx, asked, run, value):
+        if not _is_repeated(tx, asked, run, value, command):
             raise _too_late(tx, asked, run)
         return _decided(asked, run, command.choice), True
     if command.digest != digest:
@@ -100,7 +100,7 @@ def _load(tx: Tx, ref: str) -> StoredRequest:
 def _resolve(tx: Tx, ref: str) -> str:
     """The request that is meant; of a run that asks nothing now its last decision: who comes late is told of it."""
     try:
-        return resolve_request(tx, ref)
+        return resolve_request(tx, ref, DECIDED)
     except NotFound as unknown:
         if ref.startswith("run:"):
             row = tx.one(Q.last_of_run, {"run_id": resolve_ref(tx, ref[4:])})
@@ -117,9 +117,13 @@ def _spec(tx: Tx, asked: StoredRequest) -> tuple[DecisionSpec, str]:
     return DecisionSpec(audience=row[1], choices=_choices.decode(row[2])), row[3]
 
 
-def _is_the_same(tx: Tx, asked: StoredRequest, run: RunState, value: bytes) -> bool:
-    """Whether this very answer has won, a person's or not."""
+def _is_repeated(tx: Tx, asked: StoredRequest, run: RunState, value: bytes, command: Decide) -> bool:
+    """Whether this very answer of this person has won. What others said, or nobody, is told as theirs."""
     if asked.status != "settled":
+        return False
+    won = tx.one(Q.winner, {"request_id": asked.request_id})
+    given = ("person", command.actor, command.channel)
+    if won is None or (won[0], won[2], won[3]) != given:
         return False
     try:
         return is_repeat(tx, asked, run, value, "decided")

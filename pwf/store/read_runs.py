@@ -434,7 +434,7 @@ def run_events(tx: Tx, query: EventsQuery) -> EventPage:
 def request_list(tx: Tx, query: RequestListPayload) -> RequestList:
     """Requests, oldest first; or the one that is named."""
     if query.request is not None:
-        return RequestList(requests=(request_view(tx, resolve_request(tx, query.request)),))
+        return RequestList(requests=(request_view(tx, resolve_request(tx, query.request, query.kinds)),))
     limit = max(1, min(query.limit, PAGE_MAX))
     rows = [
         row

@@ -5,12 +5,14 @@ The answer has been validated against the stored schema by the caller, who read 
 
 from __future__ import annotations
 
+import json
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import msgspec
 
 from pwf.errors import Ambiguous, Conflict, NotFound, Rejected
-from pwf.protocol.kinds import REQUESTS, RequestKind
+from pwf.protocol.kinds import PLAIN, REQUESTS, SUBMITTED, RequestKind
 from pwf.protocol.operations import Answered
 from pwf.store import moves, place, request_clock
 from pwf.store.change import changing
@@ -36,17 +38,29 @@ class RequestFacts(msgspec.Struct, frozen=True, kw_only=True):
 
 def request_facts(tx: Tx, ref: str) -> RequestFacts:
     """What must be known to validate an answer. `ref`: see `resolve_request`."""
-    request_id = resolve_request(tx, ref)
+    return _facts(tx, resolve_request(tx, ref, PLAIN))
+
+
+def submitted_facts(tx: Tx, ref: str) -> RequestFacts:
+    """The same of what is submitted."""
+    return _facts(tx, resolve_request(tx, ref, SUBMITTED))
+
+
+def _facts(tx: Tx, request_id: str) -> RequestFacts:
     row = tx.one(Q.request, {"request_id": request_id})
     assert row is not None
     schema = None if row[6] is None else msgspec.json.decode(row[6])
     return RequestFacts(request_id=row[0], run_id=row[1], kind=row[4], status=row[5], schema=schema)
 
 
-def resolve_request(tx: Tx, ref: str) -> str:
-    """The request's id. `ref`: an id, a unique prefix, `@last`, or `run:REF` for what a run asks."""
+def resolve_request(tx: Tx, ref: str, kinds: Sequence[RequestKind] = ()) -> str:
+    """The request's id. `ref`: an id, a unique prefix, `@last`, or `run:REF` for what a run asks.
+
+    `kinds`: those that can be meant; others are found only where none of these is.
+    """
+    meant = {"kinds": json.dumps(kinds)}
     if ref == "@last":
-        row = tx.one(Q.last_open)
+        row = tx.one(Q.last_open, meant)
         if row is None:
             raise NotFound("no question is open", hint="pwf requests --all lists those that were")
         return str(row[0])
@@ -59,7 +73,8 @@ def resolve_request(tx: Tx, ref: str) -> str:
     if ref and ref.isascii():
         if tx.one(Q.request, {"request_id": ref}) is not None:
             return ref
-        rows = tx.all(Q.by_prefix, {"low": ref, "high": ref + "\x7f"})
+        rows = tx.all(Q.by_prefix, {"low": ref, "high": ref + "\x7f", **meant})
+        rows = [row for row in rows if row[1]] or rows
         if len(rows) == 1:
             return str(rows[0][0])
         if rows:

@@ -1,8 +1,8 @@
 """Submissions: what an agent was asked for is handed in, judged, and becomes the output of the node that asked.
 
-The value has been checked against the request's stored schema by the caller, who read it in `request_facts`. Where the
-node has `validate=`, the submission is stored first, and an *errand* (a process that may give one verdict) judges it:
-its row is the errand's queue, and the entity that owns lease and custody. The run stands still meanwhile.
+The value has been checked against the request's stored schema by the caller, who read it in `submitted_facts`. Where
+the node has `validate=`, the submission is stored first, and an *errand* (a process that may give one verdict) judges
+it: its row is the errand's queue, and the entity that owns lease and custody. The run stands still meanwhile.
 """
 
 from __future__ import annotations

@@ -163,7 +163,13 @@ def test_what_the_type_has_no_room_for_is_refused_with_an_example(schema: Any, t
 
 def test_a_submission_is_for_the_revision_that_was_seen(pwf: Pwf, daemon: FakeDaemon) -> None:
     seen = samples.request(kind="agent", revision=3)
-    daemon.on("request.list", lambda request, payload: RequestList(requests=(seen,)))
+    meant = []
+
+    def find(_request: Any, payload: RequestListPayload) -> RequestList:
+        meant.append(payload.kinds)
+        return RequestList(requests=(seen,))
+
+    daemon.on("request.list", find)
     revisions = []
 
     def take(_request: Any, payload: Any) -> Submitted:
@@ -173,7 +179,7 @@ def test_a_submission_is_for_the_revision_that_was_seen(pwf: Pwf, daemon: FakeDa
     daemon.on("request.submit", take)
     assert pwf("submit", "q1", "1").code == exits.OK
     assert pwf("submit", "q1", "1", "--revision", "2").code == exits.OK
-    assert revisions == [3, 2]
+    assert (revisions, meant) == ([3, 2], [("agent",), ("agent",)])
 
 
 def test_an_answer_is_made_of_words_and_set_fields(pwf: Pwf, daemon: FakeDaemon, given: list[Any]) -> None:

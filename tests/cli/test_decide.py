@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import msgspec
 import pytest
 
 from pwf.cli import exits
 from pwf.errors import Conflict, InvalidAnswer
 from pwf.present.decision import decision_lines, winner_line
 from pwf.protocol.decision_spec import Bullets, Diff, Fields, Paragraph, Preformatted, Section, Shown
-from pwf.protocol.decisions import AnswerView, Decided, DecisionList, EarlierProposal
+from pwf.protocol.decisions import AnswerView, Decided, DecidePayload, DecisionList, EarlierProposal
 from tests.cli.conftest import Pwf
 from tests.client import samples
 from tests.client.fake_daemon import FakeDaemon
@@ -40,6 +41,13 @@ def test_a_choice_goes_with_the_digest_of_what_was_seen(pwf: Pwf, asked: list[An
     assert (payload.choice, payload.text, payload.digest) == ("fix", "the tests hang", "d" * 64)
     pwf("decide", DECISION, "ship", "--digest", "e" * 64)
     assert asked[-1].digest == "e" * 64
+
+
+def test_no_client_says_by_itself_where_an_answer_is_from() -> None:
+    facts = {"decision_id": DECISION, "choice": "ship", "digest": "d"}
+    assert msgspec.convert(facts, DecidePayload).choice == "ship"
+    with pytest.raises(msgspec.ValidationError, match="channel"):
+        msgspec.convert({**facts, "channel": "telegram"}, DecidePayload)
 
 
 @pytest.mark.parametrize("option", ["--text", "--digest"])

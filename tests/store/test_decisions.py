@@ -109,6 +109,18 @@ def test_the_same_answer_again_is_adopted_and_another_is_told_who_won(world):
     assert view.winner.choice == "ship"
 
 
+def test_the_same_answer_of_somebody_else_is_kept_as_theirs_and_told_who_won(world):
+    run_id = ask(world)
+    first, other = command(world, run_id, "ship"), command(world, run_id, "ship", actor="client:bob")
+    world.do(decide, first)
+    with pytest.raises(Conflict, match=r"was decided as 'ship' by client:ann \(terminal\)"):
+        world.do(decide, other)
+    assert [(one.who, one.won) for one in look(world, run_id).answers] == [
+        ("client:ann", True),
+        ("client:bob", False),
+    ]
+
+
 def test_a_repeat_of_a_late_answer_is_refused_again_and_kept_once(world):
     run_id = ask(world)
     late = command(world, run_id, "revise", "x", receipt=key("late", operation="decision.answer"))
@@ -221,6 +233,8 @@ def test_nobody_decides_in_time_and_the_default_is_the_choice(world):
     assert (winner.provenance, winner.choice, winner.who) == ("timeout", "ship", "pwf")
     with pytest.raises(Conflict, match="as 'ship', its default, since nobody decided in time"):
         world.do(decide, late)
+    with pytest.raises(Conflict, match="its default, since nobody decided in time"):
+        world.do(decide, command(world, run_id, "ship"))
     assert world.launch(run_id).launch.node == "done"
 
 
@@ -233,6 +247,16 @@ def test_who_comes_late_and_names_the_run_is_told_who_has_won(world):
     asked_again = ask(world, run_id)
     assert look(world, asked_again).winner is None
     assert look(world, run_id).request.request_id == world.request_of(run_id)
+
+
+def test_what_was_asked_last_is_the_last_decision_though_something_else_was_asked_since(world):
+    run_id = ask(world)
+    world.clock.forward(10)
+    other = world.run(graph(node("gate", "checkpoint", to="done"), node("done")))
+    other.ask("?")
+    assert decided(world, run_id, "ship", decision="@last").run_id == run_id
+    with pytest.raises(Rejected, match="of kind checkpoint, and no decision"):
+        decided(world, run_id, "ship", decision="@last")
 
 
 def test_a_run_that_never_asked_and_a_name_that_nobody_has_lead_to_the_list_of_decisions(world):

@@ -10,6 +10,10 @@ from pwf.actors.operations.services import Answer, Asked, OperationHandler, Serv
 from pwf.protocol.decisions import DecidePayload, DecisionListPayload
 from pwf.store.decisions import Decide, decide, decision_list
 
+CHANNEL = (
+    "terminal"  # of all that the user's own clients send: no client says by itself where an answer is from
+)
+
 
 async def list_decisions(services: Services, asked: Asked[DecisionListPayload]) -> Answer:
     """`decision.list`, oldest first."""
@@ -26,7 +30,7 @@ async def answer_decision(services: Services, asked: Asked[DecidePayload]) -> An
         text=payload.text,
         digest=payload.digest,
         actor=asked.actor,
-        channel=payload.channel,
+        channel=CHANNEL,
         receipt=await asked.make_receipt(),
     )
     done = await services.store.write(decide, command)

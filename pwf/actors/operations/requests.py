@@ -17,7 +17,7 @@ from pwf.actors.operations.services import Answer, Asked, OperationHandler, Serv
 from pwf.protocol.kinds import REQUESTS
 from pwf.protocol.operations import AnswerPayload, RequestListPayload, SubmitPayload, Submitted
 from pwf.store.read_runs import request_list
-from pwf.store.requests import AnswerRequest, RequestFacts, answer, request_facts
+from pwf.store.requests import AnswerRequest, RequestFacts, answer, request_facts, submitted_facts
 from pwf.store.submissions import Submit, submission_state, submit
 
 VERDICT_S = 30.0  # that a submission waits for its verdict
@@ -58,7 +58,7 @@ async def submit_value(services: Services, asked: Asked[SubmitPayload]) -> Answe
     await services.people.check(asked.caller, "submit for an agent")
     value = await value_of(services, asked, "value")
     receipt = await asked.make_receipt()
-    facts = await services.store.read(request_facts, payload.request_id)
+    facts = await services.store.read(submitted_facts, payload.request_id)
     checks = facts.status == "pending" and REQUESTS[facts.kind].submitted
     value = await apart(len(value), lambda: _kept(services, facts, value, checks=checks))
     command = Submit(
