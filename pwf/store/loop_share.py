@@ -42,6 +42,7 @@ from pwf.store.reconciles import reconcile_finished, reconcile_started, renew_re
 from pwf.store.request_clock import rebase_deadlines
 from pwf.store.requests import answer
 from pwf.store.resource_effects import reconcile_part
+from pwf.store.resource_retention import drop_old_effects, trim_events
 from pwf.store.resource_watch import wake_watching
 from pwf.store.resource_words import resolve_resource_effect
 from pwf.store.resources import (
@@ -130,7 +131,9 @@ LONG: frozenset[Callable[..., Any]] = frozenset(
         drop_values,
         last_owner,
         park_unreadable,
+        drop_old_effects,
         prune_tree,
+        trim_events,
         drop_uploads,
         put_chunk,
         put_upload,

@@ -141,4 +141,5 @@ def test_as_file_names_they_are_workflows_like_others(strings: World) -> None:
         assert strings.output(strings.start(f".pwf/workflows/{name}.py", 1, cwd=project))[0] == 1
         assert strings.output(strings.start(name, 2, cwd=project))[0] == 2
     listed = {found.name for found in list_workflow_files(project, strings.home.home)}
-    assert listed == names
+    assert listed - names == {"approve"}  # which is built in
+    assert names <= listed
