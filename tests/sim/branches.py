@@ -152,7 +152,7 @@ BRANCHES = (
     ),
     Branch(
         "an answer comes when its time is over",
-        "pwf.store.requests:is_repeat",
+        "pwf.store.requests:_refuse_late",
         'raise Conflict(f"the time to answer',
     ),
     Branch("a decision is made a second time", "pwf.store.decisions:_decide", "raise _too_late("),

@@ -347,7 +347,7 @@ def test_what_is_to_be_typed_names_each_effect_that_waits_for_a_word(world, runn
     held_for(runner, "a", "b")
     keys = [key_of(runner, part) for part in ("a", "b")]
     why = world.why(runner.run_id)
-    assert f"pwf effects resolve {keys[0]} happened" in why.commands
+    assert f"pwf effects resolve {keys[0]} happened --output JSON" in why.commands
     assert not any("recover" in command for command in why.commands)  # which is for a run's only one
     world.cancel(runner.run_id)
     why = world.why(runner.run_id)
