@@ -28,7 +28,7 @@ from tests.sim.mix import draw_mix
 from tests.sim.world import Result, run_seed
 from tests.store.support import make_spec, put, put_then_raise
 
-SAMPLE_S = 6
+SAMPLE_S = 4
 LONG_SAMPLE_S = 90
 SEEDS_TO_CATCH = 120
 

@@ -501,7 +501,7 @@ class RunsMachine(RuleBasedStateMachine):
 
 
 RunsMachine.TestCase.settings = settings(
-    max_examples=20 * max(1, FUZZ),
+    max_examples=14 * max(1, FUZZ),
     stateful_step_count=50,
     deadline=None,
     derandomize=not FUZZ,
