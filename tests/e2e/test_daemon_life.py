@@ -294,6 +294,7 @@ def test_a_removed_lock_file_and_a_second_daemon_do_not_fence_one_that_serves(ho
     assert home.json("status")["pid"] == first.pid
 
 
+@pytest.mark.rest
 def test_a_folder_at_the_sockets_path_ends_no_daemon_and_is_named_by_log_and_doctor(home: Home) -> None:
     daemon = home.daemon()
     path = Path(home.record.socket)

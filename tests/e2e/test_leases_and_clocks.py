@@ -228,7 +228,7 @@ def late_ms(world: World, timer: str) -> int:
     return int(pause.ended_ms - due)
 
 
-@pytest.mark.parametrize("days", [-1, 1])
+@pytest.mark.parametrize("days", [pytest.param(-1, marks=pytest.mark.rest), 1])
 def test_a_wall_clock_that_steps_a_day_and_is_corrected_takes_no_lease_repeats_nothing_and_delays_no_timer(
     short: Home, world: World, clock: SteppedClock, days: int
 ) -> None:

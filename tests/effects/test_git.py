@@ -64,6 +64,7 @@ def commit(work: Path, text: str = "1") -> str:
     return git(work, "rev-parse", "HEAD")
 
 
+@pytest.mark.rest
 def test_wherever_a_commit_is_killed_it_is_told_right_and_is_there_once(tmp_path: Path) -> None:
     given = repository(tmp_path / "given")
 
