@@ -111,11 +111,10 @@ def _change_each(operation: str, payload: msgspec.Struct, options: argparse.Name
 
 
 def _say_changed(reply: CallReply, out: Out) -> None:
-    import msgspec
 
     changed = reply.result
     if out.as_json:
-        out.emit({**msgspec.to_builtins(changed), "adopted": reply.outcome == "adopted"})
+        out.emit_reply(reply)
         return
     already = "already " if reply.outcome == "adopted" else ""
     note = f"  {text.line(changed.note)}" if changed.note else ""
@@ -123,7 +122,6 @@ def _say_changed(reply: CallReply, out: Out) -> None:
 
 
 def restart(options: argparse.Namespace, out: Out) -> int:
-    import msgspec
 
     run_id, revision = options.run_id, options.revision
     with client() as daemon:
@@ -133,14 +131,22 @@ def restart(options: argparse.Namespace, out: Out) -> int:
             out.note(f"restarting run {text.line(run_id)} at revision {revision}")
         reply = daemon.exchange("run.restart", run_id=run_id, expected_revision=revision)
     started = reply.result
+    where = f"restart {started.restart_no} of {text.line(started.restart_root or '')}"
+    say_new_run(reply, out, where, adopted="it was restarted before; this is that run")
+    return exits.OK
+
+
+def say_new_run(reply: CallReply, out: Out, where: str, *, adopted: str) -> None:
+    """A run that another one goes on as. `adopted`: what to say where it was there already."""
     if out.as_json:
-        out.emit({**msgspec.to_builtins(started), "adopted": reply.outcome == "adopted"})
-        return exits.OK
+        out.emit_reply(reply)
+        return
+    started = reply.result
     for warning in started.warnings:
         out.note(f"warning: {text.line(warning)}")
     if reply.outcome == "adopted":
-        out.note("it was restarted before; this is that run")
-    chain = f"restart {started.restart_no} of {text.line(started.restart_root or '')}"
-    out.print(f"{text.line(started.run_id)}  {out.status(started.status)}  {chain}")
+        out.note(adopted)
+    out.print(f"{text.line(started.run_id)}  {out.status(started.status)}  {where}")
+    if started.took_over:
+        out.note(f"taken over: {', '.join(map(text.line, started.took_over))}")
     out.note(f"watch it with:  pwf watch {text.line(started.run_id)}")
-    return exits.OK

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 from pwf.cli import exits
 from pwf.cli.commands import Commands, client, page_limit, say_where_a_list_ends
-from pwf.cli.out import Out, UsageError, print_error
-from pwf.errors import PwfError, Rejected
+from pwf.cli.out import Out, UsageError
+from pwf.cli.settling import say_settled, until_taken
+from pwf.errors import Rejected
 from pwf.present import form, text
 
 if TYPE_CHECKING:
@@ -155,35 +156,13 @@ def _ask(daemon: SyncClient, view: DecisionView, out: Out) -> int:
         raise Rejected(f"decision {decision_id} is closed", hint=f"pwf show {view.request.run_id}")
     if not (out.is_terminal and is_at_terminal()):
         raise UsageError("no choice was given", hint=f"pwf decide {decision_id} {view.choices[0].id}")
-    while typed := _line():
-        try:
-            reply = daemon.decide(view, *typed_choice(typed, view))
-        except PwfError as error:
-            if exits.of_error(error.code) != exits.USAGE:
-                raise
-            print_error(error, as_json=False)
-            continue
-        _say(reply, out)
-        return exits.OK
-    out.print(f"left open; decide it with:  pwf decide {decision_id}")
-    return exits.NEEDS_PERSON
-
-
-def _line() -> str:
-    """What was typed; nothing at the end of input."""
-    try:
-        return input("choice> ").strip()
-    except EOFError:
-        return ""
+    reply = until_taken("choice> ", lambda typed: daemon.decide(view, *typed_choice(typed, view)))
+    if reply is None:
+        out.print(f"left open; decide it with:  pwf decide {decision_id}")
+        return exits.NEEDS_PERSON
+    _say(reply, out)
+    return exits.OK
 
 
 def _say(reply: CallReply, out: Out) -> None:
-    import msgspec
-
-    decided = reply.result
-    if out.as_json:
-        out.emit({**msgspec.to_builtins(decided), "adopted": reply.outcome == "adopted"})
-        return
-    already = "already decided so" if reply.outcome == "adopted" else "decided"
-    run = f"run {text.line(decided.run_id)}  {out.status(decided.status)}"
-    out.print(f"{already}  {text.line(decided.decision_id)}  {text.line(decided.choice)}  {run}")
+    say_settled(reply, out, "decided", reply.result.decision_id, reply.result.choice)

@@ -6,6 +6,7 @@ import argparse
 
 from pwf.cli import exits
 from pwf.cli.commands import RUN_HELP, Commands, Parser, client
+from pwf.cli.control import say_new_run
 from pwf.cli.out import Out, UsageError
 from pwf.present import text
 
@@ -98,16 +99,6 @@ def _fork(options: argparse.Namespace, out: Out, node: str | None, visit: int | 
             "run.fork", payload, run_id=options.run_id, expected_revision=options.revision
         )
     started = reply.result
-    if out.as_json:
-        out.emit({**msgspec.to_builtins(started), "adopted": reply.outcome == "adopted"})
-        return exits.OK
-    for warning in started.warnings:
-        out.note(f"warning: {text.line(warning)}")
-    if reply.outcome == "adopted":
-        out.note("it was asked for before, and goes on; this is that run")
     where = f"goes on at {text.line(started.node or '')}, from run {text.line(started.forked_from or '')}"
-    out.print(f"{text.line(started.run_id)}  {out.status(started.status)}  {where}")
-    if started.took_over:
-        out.note(f"taken over: {', '.join(map(text.line, started.took_over))}")
-    out.note(f"watch it with:  pwf watch {text.line(started.run_id)}")
+    say_new_run(reply, out, where, adopted="it was asked for before, and goes on; this is that run")
     return exits.OK

@@ -9,13 +9,16 @@ from __future__ import annotations
 import os
 import sys
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from pwf.errors import PwfError
 from pwf.present import text
 from pwf.present.marks import STATUS_MARK, STATUS_STYLE
+
+if TYPE_CHECKING:
+    from pwf.client.core import CallReply
 
 ESC = "\x1b["
 STYLES = {
@@ -71,6 +74,10 @@ class Out:
     def emit(self, result: Any) -> None:
         """A result as one line of JSON."""
         self.print(text.json_line(msgspec.json.encode(result)))
+
+    def emit_reply(self, reply: CallReply) -> None:
+        """What a command that changes something was answered, and whether that was so before."""
+        self.emit({**msgspec.to_builtins(reply.result), "adopted": reply.outcome == "adopted"})
 
     def paint(self, words: str, style: str | None) -> str:
         """The words in a colour, where there are colours."""

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 from pwf.cli import exits
 from pwf.cli.commands import Commands, client, page_limit, say_where_a_list_ends
-from pwf.cli.out import Out, UsageError, print_error
-from pwf.errors import InvalidAnswer, PwfError, Rejected
+from pwf.cli.out import Out, UsageError
+from pwf.cli.settling import say_settled, until_taken
+from pwf.errors import InvalidAnswer, Rejected
 from pwf.present import form, text
 
 if TYPE_CHECKING:
@@ -201,37 +202,19 @@ def _ask(daemon: SyncClient, asked: RequestView, options: argparse.Namespace, ou
             show_question(daemon, asked, out)
         raise UsageError("no answer was given", hint=form.answer_lines(asked)[-1][1])
     show_question(daemon, asked, out)
-    while typed := _line():
-        try:
-            value = canonical(read_line(typed, asked.schema), what="the answer")
-            payload = AnswerPayload(request_id=asked.request_id, answer=msgspec.Raw(value))
-            reply = daemon.exchange("request.answer", payload, expected_revision=options.revision)
-        except PwfError as error:
-            if exits.of_error(error.code) != exits.USAGE:
-                raise
-            print_error(error, as_json=False)
-            continue
-        _say(reply, out)
-        return exits.OK
-    out.print(f"left open; answer it with:  pwf answer {request_id}")
-    return exits.NEEDS_PERSON
 
+    def send(typed: str) -> CallReply:
+        value = canonical(read_line(typed, asked.schema), what="the answer")
+        payload = AnswerPayload(request_id=asked.request_id, answer=msgspec.Raw(value))
+        return daemon.exchange("request.answer", payload, expected_revision=options.revision)
 
-def _line() -> str:
-    """What was typed; nothing at the end of input."""
-    try:
-        return input("answer> ").strip()
-    except EOFError:
-        return ""
+    reply = until_taken("answer> ", send)
+    if reply is None:
+        out.print(f"left open; answer it with:  pwf answer {request_id}")
+        return exits.NEEDS_PERSON
+    _say(reply, out)
+    return exits.OK
 
 
 def _say(reply: CallReply, out: Out, done: str = "answered") -> None:
-    import msgspec
-
-    answered = reply.result
-    if out.as_json:
-        out.emit({**msgspec.to_builtins(answered), "adopted": reply.outcome == "adopted"})
-        return
-    already = f"already {done} so" if reply.outcome == "adopted" else done
-    run = f"run {text.line(answered.run_id)}  {out.status(answered.status)}"
-    out.print(f"{already}  {text.line(answered.request_id)}  {run}")
+    say_settled(reply, out, done, reply.result.request_id)

@@ -270,7 +270,6 @@ def _act(
     until: Literal["settled", "gone"] = "settled",
     payload: ResourceRef | None = None,
 ) -> int:
-    import msgspec
 
     from pwf.protocol.resources import ResourceRef
 
@@ -279,7 +278,7 @@ def _act(
         reply = daemon.exchange(operation, payload or ResourceRef(**reference(options)))
         changed = reply.result
         if out.as_json:
-            out.emit({**msgspec.to_builtins(changed), "adopted": reply.outcome == "adopted"})
+            out.emit_reply(reply)
         else:
             already = "already " if reply.outcome == "adopted" else ""
             state = out.paint(changed.state, present.STATE_STYLE.get(changed.state))
