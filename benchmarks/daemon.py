@@ -27,6 +27,7 @@ from pwf.protocol.operations import DaemonStatus
 READY_S_MAX = 60.0
 STOP_S_MAX = 30.0
 POLL_S = 0.002
+CALM_S = 0.5
 
 _started: set[Daemon] = set()
 
@@ -155,6 +156,14 @@ class Daemon:
     def resident_mib(self) -> float:
         """Resident memory of the daemon's process."""
         return float(psutil.Process(self.pid).memory_info().rss) / 2**20
+
+    def processor_percent(self, seconds: float) -> float:
+        """Percent of a core that the daemon takes by itself for so long, once what came before has died away."""
+        process = psutil.Process(self.pid)
+        time.sleep(CALM_S)
+        begin, spent = time.perf_counter(), sum(process.cpu_times()[:2])
+        time.sleep(seconds)
+        return 100 * float(sum(process.cpu_times()[:2]) - spent) / (time.perf_counter() - begin)
 
     def workflow(self, text: str) -> str:
         """Write a workflow file; its path."""

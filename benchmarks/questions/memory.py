@@ -50,7 +50,7 @@ def _waiting(bench: Bench, runs: int) -> Iterator[Row]:
                 with daemon:
                     values.append(_looked_at(daemon))
                     if filled:
-                        shares.append(_processor_percent(daemon, 1.0 if bench.quick else 3.0))
+                        shares.append(daemon.processor_percent(bench.pick(3, 1)))
     base = Stat.of(empty)
     yield Row(
         question=QUESTION,
@@ -97,14 +97,6 @@ def _looked_at(daemon: Daemon) -> float:
         for operation in ("run.list", "request.list", "daemon.status"):
             client.call(operation)
     return daemon.resident_mib()
-
-
-def _processor_percent(daemon: Daemon, seconds: float) -> float:
-    process = psutil.Process(daemon.pid)
-    time.sleep(0.5)
-    begin, spent = time.perf_counter(), sum(process.cpu_times()[:2])
-    time.sleep(seconds)
-    return 100 * float(sum(process.cpu_times()[:2]) - spent) / (time.perf_counter() - begin)
 
 
 # --- runners --------------------------------------------------------------------------------------------------

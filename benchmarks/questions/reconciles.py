@@ -13,7 +13,6 @@ from pathlib import Path
 
 import apsw
 import msgspec
-import psutil
 
 from benchmarks.bench import Bench
 from benchmarks.cache import cache_folder, filled_database, put
@@ -212,11 +211,7 @@ def _looked_at(bench: Bench, database: Path, size: int) -> tuple[float, float, f
         daemon = Daemon(folder)
         put(database, daemon.home)
         with daemon:
-            process = psutil.Process(daemon.pid)
-            time.sleep(0.5)
-            begin, spent = time.perf_counter(), sum(process.cpu_times()[:2])
-            time.sleep(1.0 if bench.quick else 3.0)
-            share = 100 * float(sum(process.cpu_times()[:2]) - spent) / (time.perf_counter() - begin)
+            share = daemon.processor_percent(bench.pick(3, 1))
             resident = daemon.resident_mib()
             return resident, share, _one_ms(daemon, clone_id(size // 2 + 1))
 
