@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import os
 import socket
-import sys
 from collections.abc import Callable
 from typing import Any
 
 from pwf.protocol.crashlab import LAB_VARIABLE
-from pwf.protocol.runner import EXIT_UNFIT, WAITING_MARKER, Launch, Leaving
-from pwf.runner.base import descendants, forking, limits
+from pwf.protocol.runner import WAITING_MARKER, Launch, Leaving
+from pwf.runner.base import descendants
+from pwf.runner.base.entering import enter
 from pwf.runner.base.forking import reseed_all
 from pwf.runner.base.printed import Printed
 from pwf.runner.base.signals import Heard, watch_signals
@@ -93,7 +93,7 @@ class _Runner:
         keeping = self._keeping
         self._printed.enter(launch.output_folder, launch.output_bytes_max)
         self._printed.begin(launch.attempt)
-        _enter(launch)
+        enter(launch.root, launch.memory_bytes_max)
         self._watch(launch.output_folder)
         if launch.generation > 1:
             self._printed.forget_from(launch.attempt)
@@ -143,15 +143,3 @@ def _engine(
 
         return engine_of(wire, values, workflow, launch, printed)
     return Engine(wire, values, workflow, launch, printed, Survivors())
-
-
-def _enter(launch: Launch) -> None:
-    """Make this process the run's: its folder and its memory limit."""
-    forking.default_termination()
-    if launch.root:
-        try:
-            os.chdir(launch.root)
-        except OSError as error:
-            sys.stderr.write(f"the project's folder {launch.root!r} can not be entered: {error}\n")
-            raise SystemExit(EXIT_UNFIT) from error
-    limits.limit_memory(launch.memory_bytes_max)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import socket
-import sys
 from collections.abc import Callable
 from functools import partial
 from typing import Any, Literal
@@ -22,7 +21,6 @@ from pwf.protocol.graph import EffectMode
 from pwf.protocol.reconcile import CancelRun, ChildAnswer, EnsureRun, Reconcile, Reconciled, SaidEvent
 from pwf.protocol.resources import ChildView
 from pwf.protocol.runner import (
-    EXIT_UNFIT,
     PART_CHARS_MAX,
     REF_CHARS_MAX,
     RUNNER_FRAME_BYTES_MAX,
@@ -36,6 +34,7 @@ from pwf.protocol.runner import (
     encode_line,
 )
 from pwf.runner.base import descendants, forking, limits
+from pwf.runner.base.entering import enter
 from pwf.runner.base.failure import bounded, leaves, step_error
 from pwf.runner.base.printed import Printed
 from pwf.runner.base.wire import RECEIVE_BYTES, DaemonGone, ValueReader
@@ -68,7 +67,7 @@ def run_reconcile(
     become(told.marker)
     watcher = HangUpWatcher(messages, end_process, printed=Printed(ends))
     try:
-        _enter(told)
+        enter(told.root, told.memory_bytes_max)
         result = _reconcile(told, manager, DaemonPort(values, told))
         forking.flush()
         with limits.Lifted():
@@ -102,17 +101,6 @@ def _send(messages: socket.socket, message: Reconciled | Leaving) -> None:
         messages.sendall(encode_line([message]))
     except OSError as error:
         raise DaemonGone from error
-
-
-def _enter(told: Reconcile) -> None:
-    forking.default_termination()
-    if told.root:
-        try:
-            os.chdir(told.root)
-        except OSError as error:
-            sys.stderr.write(f"the project's folder {told.root!r} can not be entered: {error}\n")
-            raise SystemExit(EXIT_UNFIT) from error
-    limits.limit_memory(told.memory_bytes_max)
 
 
 def _reconcile(told: Reconcile, manager: ResourceManager[Any, Any], port: DaemonPort) -> Reconciled:
