@@ -6,18 +6,16 @@ leaves, and only the owner of the lease gets one that changes anything.
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable
 
-import msgspec
 import trio
 
 from pwf.actors.code.agents import agent_of
 from pwf.actors.code.definitions import DefinitionsHandle
 from pwf.actors.code.schemas import Schemas
 from pwf.actors.runs.launching import Launchable, Supervision
+from pwf.actors.runs.runner_calls import send_value, serve_lines
 from pwf.errors import PwfError
-from pwf.protocol.frames import FrameSplitter
 from pwf.protocol.origin import Origin
 from pwf.protocol.reconcile import CancelRun, ChildAnswer, EnsureRun, Question, decode_question
 from pwf.protocol.runner import (
@@ -25,7 +23,6 @@ from pwf.protocol.runner import (
     BeginPart,
     ReadValue,
     SettlePart,
-    ValueChunk,
     encode_line,
 )
 from pwf.store.children import (
@@ -41,10 +38,7 @@ from pwf.store.read_resources import OfResource, resource_refers
 from pwf.store.resource_effects import ReconcilePart, reconcile_part
 from pwf.store.runners import Fence
 from pwf.store.runs import StartRun
-from pwf.store.values import ReadValueChunk, read_chunk
 from pwf.values import canonical_texts, digest, parse_canonical
-
-RECEIVE_BYTES = 64 * 1024
 
 
 class Questions:
@@ -64,20 +58,16 @@ class Questions:
         *,
         deleting: bool,
     ) -> None:
-        """Answer until the process's end closes, or says something that is no question.
+        """Answer until the process's end closes, or says something that is no question (`serve_lines`).
 
         `deleting`: whether it was told that the resource is to go.
         `stops` is told of runs that were cancelled, and whose processes are still to be ended.
         """
-        splitter = FrameSplitter(RUNNER_FRAME_BYTES_MAX)
-        with contextlib.suppress(
-            trio.BrokenResourceError, trio.ClosedResourceError, msgspec.MsgspecError, PwfError
-        ):
-            while data := await stream.receive_some(RECEIVE_BYTES):
-                for line in splitter.feed(bytes(data)):
-                    question = decode_question(line)
-                    await self._answer(stream, fence, world, known, stops, question, deleting)
-        await stream.aclose()  # else a process whose question failed would wait for its answer for ever
+
+        async def answer(line: bytes) -> None:
+            await self._answer(stream, fence, world, known, stops, decode_question(line), deleting)
+
+        await serve_lines(stream, RUNNER_FRAME_BYTES_MAX, answer)
 
     async def _answer(
         self,
@@ -91,7 +81,9 @@ class Questions:
     ) -> None:
         match question:
             case ReadValue():
-                await _read_value(stream, fence, world, question.digest)
+                wanted = OfResource(resource_no=fence.entity_no, digest=question.digest)
+                may_read = await world.store.read(resource_refers, wanted)
+                await send_value(stream, world.store, question.digest if may_read else None)
             case EnsureRun():
                 child = await self._ensure(fence, world, known, question, deleting)
                 await stream.send_all(encode_line([child]))
@@ -157,15 +149,3 @@ class Questions:
         except PwfError as error:
             return ChildAnswer(code=error.code, message=error.message, hint=error.hint)
         return ChildAnswer(child=done.child)
-
-
-async def _read_value(stream: trio.abc.Stream, fence: Fence, world: Supervision, digest: str) -> None:
-    store = world.store
-    if not await store.read(resource_refers, OfResource(resource_no=fence.entity_no, digest=digest)):
-        await stream.send_all(encode_line([ValueChunk(missing=True, last=True)]))
-        return
-    index, last = 0, False
-    while not last:
-        chunk: ValueChunk = await store.read(read_chunk, ReadValueChunk(digest=digest, index=index))
-        await stream.send_all(encode_line([chunk]))
-        index, last = index + 1, chunk.last

@@ -105,24 +105,45 @@ def has_calls(launch: Launch) -> bool:
 async def serve_calls(
     stream: trio.abc.Stream, store: StoreHandle, run_id: str, secrets: SecretReads, answering: Answering
 ) -> None:
-    """Answer until the runner's end closes, or says something that is no call. Closes the stream then.
+    """As `serve_lines`. Cancelled, it leaves the stream open: the process may have a further run."""
 
-    Cancelled, it leaves the stream open: the process may have a further run.
-    """
-    splitter = FrameSplitter(CALL_BYTES_MAX)
+    async def answer(line: bytes) -> None:
+        call = decode_call(line)
+        if isinstance(call, ReadValue):
+            may_read = await store.read(refers, Refers(run_id=run_id, digest=call.digest))
+            await send_value(stream, store, call.digest if may_read else None)
+        elif isinstance(call, ReadSecret):
+            await stream.send_all(encode_line([await _secret(call.name, secrets)]))
+        elif (said := await answering(call)) is not None:
+            await stream.send_all(encode_line([said]))
+
+    await serve_lines(stream, CALL_BYTES_MAX, answer)
+
+
+async def serve_lines(
+    stream: trio.abc.Stream, line_bytes_max: int, answer: Callable[[bytes], Awaitable[None]]
+) -> None:
+    """`answer` line by line until the process's end closes, or says something that is no call. Closes it then."""
+    splitter = FrameSplitter(line_bytes_max)
     with contextlib.suppress(
         trio.BrokenResourceError, trio.ClosedResourceError, msgspec.MsgspecError, PwfError
     ):
         while data := await stream.receive_some(RECEIVE_BYTES):
             for line in splitter.feed(bytes(data)):
-                call = decode_call(line)
-                if isinstance(call, ReadValue):
-                    await _send_value(stream, store, run_id, call.digest)
-                elif isinstance(call, ReadSecret):
-                    await stream.send_all(encode_line([await _secret(call.name, secrets)]))
-                elif (answer := await answering(call)) is not None:
-                    await stream.send_all(encode_line([answer]))
-    await stream.aclose()  # else a runner whose call failed would wait for its answer for ever
+                await answer(line)
+    await stream.aclose()  # else a process whose call failed would wait for its answer for ever
+
+
+async def send_value(stream: trio.abc.Stream, store: StoreHandle, digest: str | None) -> None:
+    """A larger value in verified chunks; None: what was asked for may not be read."""
+    if digest is None:
+        await stream.send_all(encode_line([ValueChunk(missing=True, last=True)]))
+        return
+    index, last = 0, False
+    while not last:
+        chunk: ValueChunk = await store.read(read_chunk, ReadValueChunk(digest=digest, index=index))
+        await stream.send_all(encode_line([chunk]))
+        index, last = index + 1, chunk.last
 
 
 async def _secret(name: str, secrets: SecretReads) -> SecretAnswer:
@@ -135,14 +156,3 @@ async def _secret(name: str, secrets: SecretReads) -> SecretAnswer:
         return SecretAnswer(code=error.code, message=error.message, hint=error.hint)
     secrets.masks.add(value)
     return SecretAnswer(value=value)
-
-
-async def _send_value(stream: trio.abc.Stream, store: StoreHandle, run_id: str, digest: str) -> None:
-    if not await store.read(refers, Refers(run_id=run_id, digest=digest)):
-        await stream.send_all(encode_line([ValueChunk(missing=True, last=True)]))
-        return
-    index, last = 0, False
-    while not last:
-        chunk: ValueChunk = await store.read(read_chunk, ReadValueChunk(digest=digest, index=index))
-        await stream.send_all(encode_line([chunk]))
-        index, last = index + 1, chunk.last
