@@ -193,6 +193,22 @@ def end_attempt(
     )
 
 
+def end_unknown(
+    tx: Tx, run: RunState, message: Finish | None, error: StepError | None, facts: dict[str, object]
+) -> None:
+    """Close an attempt of which nobody knows what it did outside: by the runner's word, or since that is gone."""
+    end_attempt(
+        tx,
+        run,
+        "unknown",
+        error=None if error is None else encode(error),
+        active_ms=message.active_ms if message is not None else 0,
+        message=message,
+        verdict="park",
+    )
+    note(tx, run, "effect_unknown", "runner" if message else "daemon", facts)
+
+
 def progressed(tx: Tx, run: RunState) -> None:
     """An attempt has ended, or somebody resumes the run: nothing that happened before counts against it."""
     run.crashes = 0

@@ -14,7 +14,7 @@ from pwf.protocol.runner import UPDATE_BYTES_MAX, UPDATES_MAX, Finish, Publish, 
 from pwf.store import moves, place
 from pwf.store.custody_rows import holds_lease, runner_is_ending
 from pwf.store.queries import load_queries
-from pwf.store.state import RunState, encode, load_run
+from pwf.store.state import RunState, load_run
 from pwf.store.tx import Tx
 from pwf.values import CHUNK_BYTES, shortened
 
@@ -109,16 +109,7 @@ def leave_unknown(
         error = None  # what is to be reported is how the effect's own attempt ended
     elif not observed:
         run.observe = "run" if outcome == "interrupted" else outcome
-    moves.end_attempt(
-        tx,
-        run,
-        "unknown",
-        error=None if error is None else encode(error),
-        active_ms=message.active_ms if message is not None else 0,
-        message=message,
-        verdict="park",
-    )
-    moves.note(tx, run, "effect_unknown", "runner" if message else "daemon", facts)
+    moves.end_unknown(tx, run, message, error, facts)
     if node.effect.observable and not observed:
         moves.settle_effect(tx, run, "applying")
         return True

@@ -25,7 +25,7 @@ from pwf.store.effect_parts import (
     unknown_parts,
 )
 from pwf.store.runners import Fence, owned
-from pwf.store.state import RunState, encode, graph_of
+from pwf.store.state import RunState, graph_of
 from pwf.store.tx import Tx
 
 NAMED_MAX = 10  # effects in an event and in the reason of a hold
@@ -128,16 +128,7 @@ def leave_parts(tx: Tx, run: RunState, left: Left, message: Finish | None, error
     }
     if message is None and error is not None:
         facts |= {"code": error.code, "why": error.message}
-    moves.end_attempt(
-        tx,
-        run,
-        "unknown",
-        error=None if error is None else encode(error),
-        active_ms=message.active_ms if message is not None else 0,
-        message=message,
-        verdict="park",
-    )
-    moves.note(tx, run, "effect_unknown", "runner" if message else "daemon", facts)
+    moves.end_unknown(tx, run, message, error, facts)
     if left is Left.OBSERVE:
         return True
     leave_ambiguous(tx, occasion_of(run))
