@@ -20,7 +20,6 @@ from pwf.protocol.nesting import NESTING_MAX, is_too_deep
 from pwf.protocol.raw import OptionalRaw
 from pwf.protocol.resources import ChildView, Condition, ConditionStatus
 from pwf.protocol.runner import BeginPart, Leaving, ReadValue, SettlePart, StepError, Value
-from pwf.protocol.survivors import Survivor
 
 T = TypeVar("T")
 
@@ -70,11 +69,7 @@ class Reconcile(_Message, frozen=True, kw_only=True, forbid_unknown_fields=True,
     failures: int = 0  # reconciles that failed in a row before this one
     deadline_ms: int = 60_000
     root: str = ""
-    output_folder: str = ""
-    value_bytes_max: int = 64 * 1024 * 1024
-    output_bytes_max: int = 4 * 1024 * 1024
     memory_bytes_max: int | None = None
-    stop_grace_ms: int = 1_000
     marker: str = ""
 
 
@@ -111,7 +106,6 @@ class Reconciled(_Message, frozen=True, kw_only=True, forbid_unknown_fields=True
     watch: Annotated[dict[Message, Text], msgspec.Meta(max_length=WATCHED_MAX)] | None = None
     events: Annotated[tuple[SaidEvent, ...], msgspec.Meta(max_length=EVENTS_MAX)] = ()
     error: StepError | None = None
-    survivors: tuple[Survivor, ...] = ()
 
 
 # --- values socket --------------------------------------------------------------------------------------------
@@ -135,10 +129,9 @@ class CancelRun(_Message, frozen=True, kw_only=True, forbid_unknown_fields=True,
 
 
 class ChildAnswer(_Message, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="child_answer"):
-    """The child as it is now; or why not: an error's code, message and hint. `created`: by this call."""
+    """The child as it is now; or why not: an error's code, message and hint."""
 
     child: ChildView | None = None
-    created: bool = False
     code: str | None = None
     message: str = ""
     hint: str | None = None

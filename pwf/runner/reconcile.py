@@ -202,7 +202,6 @@ class DaemonPort(ValueReader):
         *,
         key: str,
         settled: Literal["applied", "rejected", "failed", "unknown"],
-        observed: bool = False,
         output: bytes | None = None,
         ref: str | None = None,
         error: str | None = None,

@@ -6,8 +6,6 @@ Promises: only whoever still owns the lease is told anything, or changes anythin
 
 from __future__ import annotations
 
-from typing import Any
-
 import msgspec
 
 from pwf.errors import ClaimLost
@@ -55,7 +53,6 @@ def reconcile_started(tx: Tx, command: ReconcileStarted) -> Reconcile | None:
     tx.run(Q.told, {"resource_no": resource.resource_no})
     resource.reconciles += 1
     save_quietly(tx, resource)
-    limits: dict[str, Any] = {k: v for k, v in command.terms.limits.items() if k != "runs_per_process"}
     return Reconcile(
         uid=resource.uid,
         manager=resource.manager,
@@ -75,7 +72,7 @@ def reconcile_started(tx: Tx, command: ReconcileStarted) -> Reconcile | None:
         deadline_ms=manager_of(tx, resource.definition_id).deadline_ms,
         root=resource.root,
         marker=command.terms.marker_of(resource.uid, resource.generation),
-        **limits,
+        memory_bytes_max=command.terms.limits.get("memory_bytes_max"),
     )
 
 

@@ -177,16 +177,16 @@ class Effects:
                 hint="return applied(output), not_applied() or unknown()",
             )
         if seen.verdict == "unknown":
-            self._port.settle_effect(key=key, settled="unknown", observed=True)
+            self._port.settle_effect(key=key, settled="unknown")
             raise _unknown(key, kind)
         if seen.verdict == "not_applied":
-            self._port.settle_effect(key=key, settled="rejected", observed=True)
+            self._port.settle_effect(key=key, settled="rejected")
             return None
-        return self._happened(key, seen.output, observed=True, ref=seen.ref)
+        return self._happened(key, seen.output, ref=seen.ref)
 
-    def _happened(self, key: str, output: Any, *, observed: bool = False, ref: str | None = None) -> bytes:
+    def _happened(self, key: str, output: Any, *, ref: str | None = None) -> bytes:
         """An output that can't be kept is told as the manager's fault, and does not undo that."""
-        applied: dict[str, Any] = {"key": key, "settled": "applied", "observed": observed, "ref": ref}
+        applied: dict[str, Any] = {"key": key, "settled": "applied", "ref": ref}
         try:
             stored = canonical(output, limit=SENT_BYTES_MAX, what=f"the result of effect {key!r}")
         except PwfError as error:

@@ -42,7 +42,6 @@ class ReconcilePort(Protocol):
         *,
         key: str,
         settled: Literal["applied", "rejected", "failed", "unknown"],
-        observed: bool = False,
         output: bytes | None = None,
         ref: str | None = None,
         error: str | None = None,

@@ -46,6 +46,7 @@ class LedgerRow:
     output: bytes = b"null"
     ref: str | None = None
     error: str | None = None
+    is_observed: bool = False  # an observer was asked for
 
 
 @dataclass
@@ -73,6 +74,7 @@ class FakePort:
             if not observable:
                 row.status = "ambiguous"
                 return Reserved("ambiguous", outside)
+            row.is_observed = True
             return Reserved("observe", outside)
         row.status = "applying"
         return Reserved("apply", outside)
@@ -82,7 +84,6 @@ class FakePort:
         *,
         key: str,
         settled: Literal["applied", "rejected", "failed", "unknown"],
-        observed: bool = False,
         output: bytes | None = None,
         ref: str | None = None,
         error: str | None = None,
@@ -91,7 +92,7 @@ class FakePort:
         allowed = {"applied", "rejected", "unknown"} if row.mode == "manual" else {"applied", "failed"}
         assert settled in allowed, f"the ledger refuses {settled} of what is {row.mode}"
         if settled == "unknown":
-            row.status = "ambiguous" if observed or not row.observable else "applying"
+            row.status = "ambiguous" if row.is_observed or not row.observable else "applying"
         else:
             row.status = settled
         row.output, row.ref, row.error = output or b"null", ref, error

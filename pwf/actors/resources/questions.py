@@ -112,7 +112,7 @@ class Questions:
             child = await world.write(fence.run_id, ensure_child, ensure, along=False)
         except PwfError as error:
             return ChildAnswer(code=error.code, message=error.message, hint=error.hint)
-        return ChildAnswer(child=child, created=True)
+        return ChildAnswer(child=child)
 
     async def _start(self, world: Supervision, known: Launchable, question: EnsureRun) -> StartRun:
         environment = known.environment
