@@ -51,9 +51,12 @@ def resolve(name: str, config: Path, environment: Mapping[str, str] | None = Non
     return _checked(name, data)
 
 
-def has_source(name: str, config: Path) -> bool:
-    """Whether it is said where the value is. Whether it can be had is only known when it is needed."""
-    return _source(name, config) is not None or os.path.lexists(default_file(name, config))
+def without_source(names: Sequence[str], config: Path) -> tuple[str, ...]:
+    """Those of which nothing says where they are. Whether one can be had is only known when it is needed."""
+    known = load_config(config).secrets
+    return tuple(
+        name for name in names if name not in known and not os.path.lexists(default_file(name, config))
+    )
 
 
 def default_file(name: str, config: Path) -> Path:

@@ -9,7 +9,7 @@ import pytest
 
 from pwf import secrets
 from pwf.errors import ConfigError, PwfError, SecretMissing
-from pwf.secrets import has_source, resolve
+from pwf.secrets import resolve, without_source
 
 CANARY = "canary-7f3a-value"
 
@@ -28,7 +28,7 @@ def kept(path: Path, value: str = CANARY + "\n", mode: int = 0o600) -> Path:
 
 
 def test_without_a_word_in_the_configuration_it_is_a_file_beside_that(config: Path) -> None:
-    assert not has_source("TOKEN", config)
+    assert without_source(["TOKEN"], config) == ("TOKEN",)
     with pytest.raises(SecretMissing, match="has no source") as caught:
         resolve("TOKEN", config)
     assert caught.value.hint is not None
@@ -36,7 +36,7 @@ def test_without_a_word_in_the_configuration_it_is_a_file_beside_that(config: Pa
 
     kept(config.parent / "secrets" / "TOKEN")
 
-    assert has_source("TOKEN", config)
+    assert without_source(["TOKEN"], config) == ()
     assert resolve("TOKEN", config) == CANARY
 
 

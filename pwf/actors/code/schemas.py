@@ -64,10 +64,6 @@ class Schemas:
                 hint=f"pwf {verb} {request_id} shows what is asked",
             )
 
-    def check_spec(self, manager: str, schema: dict[str, Any] | None, value: bytes) -> bytes:
-        """A resource's spec as it is kept. Raises `InvalidArgument` with every way in which it does not fit."""
-        return self.check_input(manager, schema, value)
-
     def check_output(self, node: str, schema: dict[str, Any] | None, value: bytes) -> bytes:
         """A node's output by a person's word, as it is kept. Raise `InvalidAnswer` that says where the fault is."""
         value = as_kept(schema, value)

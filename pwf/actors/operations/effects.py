@@ -6,14 +6,18 @@ none.
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from pwf.actors.base.apart import apart
 from pwf.actors.operations.contents import value_of
 from pwf.actors.operations.services import Answer, Asked, OperationHandler, Services
 from pwf.protocol.effects import EffectListPayload, EffectRef, ResolvePayload, read_effect_key
+from pwf.protocol.operations import RunChanged
 from pwf.store.at_run import AtRun, at_run
 from pwf.store.effect_detail import EffectQuery, effect_detail
 from pwf.store.effect_rows import effect_list
 from pwf.store.effects import OutputQuery, ResolveEffect, output_type, resolve_effect
+from pwf.store.once import Done
 from pwf.store.resource_words import (
     ResolveResourceEffect,
     ResourceEffectQuery,
@@ -45,47 +49,6 @@ async def resolve(services: Services, asked: Asked[ResolvePayload]) -> Answer:
     payload = asked.payload
     await services.people.check(asked.caller, "settle an effect")
     output = await value_of(services, asked, "output")
-    run_ref, checked_for = asked.run_ref, None
-    number = await services.store.read(resource_named, run_ref)
-    if number is not None:
-        return await _resolve_of_resource(services, asked, number, output)
-    if payload.verdict == "happened":
-        about = AtRun(
-            run_ref, output_type, lambda run_id: OutputQuery(run_id=run_id, effect_key=payload.effect_key)
-        )
-        wanted = await services.store.read(at_run, about)
-        run_ref, checked_for = wanted.run_id, wanted.node
-        output = await apart(
-            len(output), lambda: services.schemas.check_output(wanted.node, wanted.schema, output)
-        )
-    receipt = await asked.make_receipt()
-    done = await services.store.write(
-        at_run,
-        AtRun(
-            run_ref,
-            resolve_effect,
-            lambda run_id: ResolveEffect(
-                run_id=run_id,
-                verdict=payload.verdict,
-                effect_key=payload.effect_key,
-                output=output,
-                checked_for=checked_for,
-                ref=payload.ref,
-                note=payload.note,
-                expected_revision=asked.request.expected_revision,
-                actor=asked.actor,
-                receipt=receipt,
-            ),
-        ),
-    )
-    services.scheduler.wake()
-    return Answer(done.unwrap(), done.adopted)
-
-
-async def _resolve_of_resource(
-    services: Services, asked: Asked[ResolvePayload], number: int, output: bytes
-) -> Answer:
-    payload = asked.payload
     word = ResolveEffect(
         run_id="",
         verdict=payload.verdict,
@@ -97,10 +60,30 @@ async def _resolve_of_resource(
         actor=asked.actor,
         receipt=await asked.make_receipt(),
     )
-    command = ResolveResourceEffect(resource_no=number, word=word)
-    done = await services.store.write(resolve_resource_effect, command)
+    number = await services.store.read(resource_named, asked.run_ref)
+    if number is not None:
+        of_resource = ResolveResourceEffect(resource_no=number, word=word)
+        done = await services.store.write(resolve_resource_effect, of_resource)
+    else:
+        done = await _resolve_of_run(services, asked.run_ref, word)
     services.scheduler.wake()
     return Answer(done.unwrap(), done.adopted)
+
+
+async def _resolve_of_run(services: Services, run_ref: str, word: ResolveEffect) -> Done[RunChanged]:
+    """An output that a person gives is checked as the node's own would be."""
+    if word.verdict == "happened":
+        about = AtRun(
+            run_ref, output_type, lambda run_id: OutputQuery(run_id=run_id, effect_key=word.effect_key)
+        )
+        wanted = await services.store.read(at_run, about)
+        output = await apart(
+            len(word.output), lambda: services.schemas.check_output(wanted.node, wanted.schema, word.output)
+        )
+        run_ref = wanted.run_id
+        word = replace(word, output=output, checked_for=wanted.node)
+    command = AtRun(run_ref, resolve_effect, lambda run_id: replace(word, run_id=run_id))
+    return await services.store.write(at_run, command)
 
 
 HANDLERS: dict[str, OperationHandler] = {

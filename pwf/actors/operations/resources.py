@@ -6,7 +6,6 @@ refused when that code has changed meanwhile; only a person lets go of what was 
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,11 +14,12 @@ import msgspec
 import trio
 
 from pwf.actors.base.apart import apart
+from pwf.actors.base.changes import REREAD_S
 from pwf.actors.code.definitions import Known
 from pwf.actors.operations.contents import value_of
 from pwf.actors.operations.runs import with_newer_code
 from pwf.actors.operations.services import Answer, Asked, OperationHandler, Services
-from pwf.actors.operations.workflows import NO_WORKFLOW, RESOLVED_AT_ONCE
+from pwf.actors.operations.workflows import NO_WORKFLOW, lines_of
 from pwf.discovery import Found, list_manager_files, project_root
 from pwf.errors import Conflict, PwfError
 from pwf.protocol.origin import Origin
@@ -61,7 +61,6 @@ from pwf.store.resources import (
 )
 from pwf.store.tx import Tx
 
-REREAD_S = 5.0  # a lost wake-up costs a wait at most this
 WAIT_MS_MAX = 24 * 3_600_000
 
 #: States in which nothing goes on by itself.
@@ -77,7 +76,7 @@ async def apply(services: Services, asked: Asked[ApplyPayload]) -> Answer:
     graph = known.definition.graph
     assert graph.manager is not None, "a manager's file has a manager"
     schema, name = graph.manager.spec_schema, graph.name
-    spec = await apart(len(spec), lambda: services.schemas.check_spec(name, schema, spec))
+    spec = await apart(len(spec), lambda: services.schemas.check_input(name, schema, spec))
     await _refuse_changed(services, payload, known)
     command = ApplyResource(
         code=known.code,
@@ -219,19 +218,8 @@ async def managers(services: Services, asked: Asked[ManagerListPayload]) -> Answ
     files = await trio.to_thread.run_sync(list_manager_files, Path(origin.cwd), services.places.config.parent)
     root = str(project_root(Path(origin.cwd)))
     counts = await services.store.read(managed_counts, root)
-    lines: dict[int, ManagerLine] = {}
-    limit = trio.CapacityLimiter(RESOLVED_AT_ONCE)
-
-    async def look(number: int, found: Found) -> None:
-        async with limit:
-            line = await _line(services, found, origin, counts.get(found.name, 0))
-        if line is not None:
-            lines[number] = line
-
-    async with trio.open_nursery() as nursery:
-        for number, found in enumerate(files):
-            nursery.start_soon(functools.partial(look, number, found))
-    return Answer(ManagerList(root=root, managers=tuple(lines[number] for number in sorted(lines))))
+    lines = await lines_of(files, lambda found: _line(services, found, origin, counts.get(found.name, 0)))
+    return Answer(ManagerList(root=root, managers=lines))
 
 
 async def _line(services: Services, found: Found, origin: Origin, resources: int) -> ManagerLine | None:

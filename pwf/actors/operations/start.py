@@ -28,7 +28,7 @@ from pwf.errors import ContentWanted, PwfError, VariablesWanted
 from pwf.ids import check_id
 from pwf.protocol.operations import Nothing, RunStarted, StartPayload
 from pwf.protocol.origin import Origin
-from pwf.secrets import has_source, how_to_give
+from pwf.secrets import how_to_give, without_source
 from pwf.store.at_run import AtRun, at_run
 from pwf.store.once import REFUSALS, Done
 from pwf.store.receipts import ReceiptKey
@@ -142,12 +142,9 @@ async def _unsourced(services: Services, known: Known) -> tuple[str, ...]:
     if not names:
         return ()
 
-    def missing() -> tuple[str, ...]:
-        return tuple(name for name in names if not has_source(name, config))
-
     return tuple(
         f"the workflow declares the secret {name}, which has no source: {how_to_give(name, config)}"
-        for name in await trio.to_thread.run_sync(missing)
+        for name in await trio.to_thread.run_sync(without_source, names, config)
     )
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import functools
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypeVar
 
 import trio
 
@@ -19,6 +19,8 @@ from pwf.protocol.operations import (
     WorkflowRef,
 )
 from pwf.protocol.origin import Origin
+
+L = TypeVar("L")
 
 RESOLVED_AT_ONCE = 4
 NO_WORKFLOW = "no_workflow"  # the resolver's code for a file that only helps others
@@ -55,20 +57,27 @@ async def list_(services: Services, asked: Asked[WorkflowListPayload]) -> Answer
     files = await trio.to_thread.run_sync(
         list_workflow_files, Path(origin.cwd), services.places.config.parent
     )
-    lines: dict[int, WorkflowLine] = {}
+    root = str(project_root(Path(origin.cwd)))
+    return Answer(
+        WorkflowList(root=root, workflows=await lines_of(files, lambda found: _line(services, found, origin)))
+    )
+
+
+async def lines_of(files: Sequence[Found], line: Callable[[Found], Awaitable[L | None]]) -> tuple[L, ...]:
+    """A line for each file that has one, in the order of the files; some are resolved at once."""
+    lines: dict[int, L] = {}
     limit = trio.CapacityLimiter(RESOLVED_AT_ONCE)
 
     async def look(number: int, found: Found) -> None:
         async with limit:
-            line = await _line(services, found, origin)
-        if line is not None:
-            lines[number] = line
+            said = await line(found)
+        if said is not None:
+            lines[number] = said
 
     async with trio.open_nursery() as nursery:
         for number, found in enumerate(files):
-            nursery.start_soon(functools.partial(look, number, found))
-    root = str(project_root(Path(origin.cwd)))
-    return Answer(WorkflowList(root=root, workflows=tuple(lines[number] for number in sorted(lines))))
+            nursery.start_soon(look, number, found)
+    return tuple(lines[number] for number in sorted(lines))
 
 
 async def _line(services: Services, found: Found, origin: Origin) -> WorkflowLine | None:
