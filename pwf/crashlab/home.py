@@ -25,8 +25,8 @@ from pwf.protocol.views import Violation
 
 DIES_S_MAX = 10.0
 LEAVES_S_MAX = 10.0
-#: Settings that a lab takes over from the user's own configuration.
 SECRETS = "secrets"  # the folder of those of which the configuration says nothing (`pwf.secrets`)
+#: Settings that a lab takes over from the user's own configuration.
 TAKEN_OVER = (
     "interpreter",
     "trusted_folders",

@@ -36,6 +36,7 @@ from pwf.protocol.runner import (
 )
 from pwf.runner.base import limits
 from pwf.runner.base.failure import plain_error
+from pwf.runner.base.parts import Parts
 from pwf.runner.base.printed import Printed
 from pwf.runner.base.secrets import Secrets
 from pwf.runner.base.steps import End, Ended, Question, Step, Timer
@@ -48,7 +49,6 @@ from pwf.workflow.context import Context
 from pwf.workflow.workflow import Workflow
 
 if TYPE_CHECKING:
-    from pwf.runner.base.parts import Parts
     from pwf.runner.base.updates import Updates
 
 HELD_TIMEOUT_MS_MIN = 60_000
@@ -159,8 +159,6 @@ class Engine:
     def _parts(self, spec: NodeSpec) -> Parts | None:
         if spec.effect is None or spec.effect.mode != "parts":
             return None
-        from pwf.runner.base.parts import Parts  # which most nodes can do without
-
         key_of = functools.partial(effect_key, self._outside_name, spec.id, self._visit)
         return Parts(
             self._values, self._attempt, spec, key_of, self._launch.value_bytes_max, self._secrets.masks

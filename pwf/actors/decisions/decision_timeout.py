@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import trio
 
-from pwf.actors.base.changes import Changes, Watch
+from pwf.actors.base.changes import REREAD_S, Changes, Watch
 from pwf.actors.base.logging import Log
 from pwf.actors.base.store_actor import StoreHandle
 from pwf.actors.runs.unreadable import past_unreadable
@@ -21,7 +21,6 @@ from pwf.store.request_clock import rebase_deadlines
 
 # --- limits ---------------------------------------------------------------------------------------------------
 
-REREAD_S = 5.0  # a lost wake-up costs at most this
 UNAVAILABLE_S = 0.5  # pause after the store could not take it
 
 

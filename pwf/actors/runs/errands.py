@@ -41,6 +41,7 @@ from pwf.protocol.runner import (
     decode_from_runner,
     encode_line,
 )
+from pwf.store.daemon import owner_of
 from pwf.store.entity_kinds import RunnerGone
 from pwf.store.submission_kind import KIND
 from pwf.store.submissions import (
@@ -136,7 +137,7 @@ class Errands:
         begin = BeginErrand(
             submission_no=due.submission_no,
             generation=due.generation,
-            owner=f"daemon:{self._epoch}",
+            owner=owner_of(self._epoch),
             epoch=self._epoch,
             lease_ms=int(LEASE_S * 1000),
         )

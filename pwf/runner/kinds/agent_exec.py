@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import os
 import shlex
-from functools import partial
 
 from pwf.protocol.agents import AgentCommand
 from pwf.runner.base.steps import Step, StepTimedOut
-from pwf.runner.kinds.capture import Capture
+from pwf.runner.kinds.capture import Capture, kept
 from pwf.runner.kinds.command import Command, NotStarted, run_command
 from pwf.values import shortened
 
@@ -39,8 +38,8 @@ class ExecAgent:
             cwd=step.launch.root or os.getcwd(),
             environment=dict(os.environ),
             stdin=prompt.encode(),
-            stdout=Capture(cap, None, self._kept("out")),
-            stderr=Capture(cap, None, self._kept("err")),
+            stdout=Capture(cap, None, kept(self._step, "out")),
+            stderr=Capture(cap, None, kept(self._step, "err")),
             timeout_s=step.remaining_s,
             grace_s=step.launch.stop_grace_ms / 1000,
         )
@@ -62,10 +61,6 @@ class ExecAgent:
         if command.stdout.dropped:
             raise AgentFailed(f"the answer of agent {self._name!r} has more than the limit of {cap:,} bytes")
         return bytes(command.stdout.kept).decode("utf-8", "replace")
-
-    def _kept(self, stream: str) -> partial[None] | None:
-        printed = self._step.printed
-        return None if printed is None else partial(printed.write, stream)
 
 
 def _how(exit_code: int | None) -> str:

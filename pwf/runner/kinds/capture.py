@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
+
+from pwf.runner.base.steps import Step
 
 LINE_BYTES_MAX = 16 * 1024  # of one line as `on_line` sees it
 TAIL_BYTES = 4 * 1024
@@ -69,3 +72,8 @@ class Capture:
         else:
             text = line.decode("utf-8", "replace").removesuffix("\r")
         on_line(text)
+
+
+def kept(step: Step, stream: str) -> Callable[[bytes | bytearray], None] | None:
+    """A command's output is seen as that of any step, while it runs, too."""
+    return None if step.printed is None else partial(step.printed.write, stream)

@@ -11,7 +11,6 @@ import shlex
 import signal
 import sys
 from collections.abc import Callable
-from functools import partial
 from typing import TYPE_CHECKING
 
 from pwf.errors import InvalidValue, PwfError
@@ -31,7 +30,7 @@ from pwf.runner.base.steps import (
 )
 from pwf.runner.base.wire import DaemonGone
 from pwf.runner.kinds import action
-from pwf.runner.kinds.capture import Capture
+from pwf.runner.kinds.capture import Capture, kept
 from pwf.workflow.shell import Captured, ShellOptions
 
 if TYPE_CHECKING:
@@ -85,8 +84,8 @@ def command_of(step: Step, value: object) -> Command:
             cwd=os.path.join(root, options.folder(step.ctx) or ""),
             environment={**os.environ, **options.variables(step.ctx)},
             stdin=options.input_bytes(step.ctx),
-            stdout=Capture(cap, _line_updates(step, "stdout"), _kept(step, "out")),
-            stderr=Capture(cap, _line_updates(step, "stderr"), _kept(step, "err")),
+            stdout=Capture(cap, _line_updates(step, "stdout"), kept(step, "out")),
+            stderr=Capture(cap, _line_updates(step, "stderr"), kept(step, "err")),
             timeout_s=step.remaining_s,
             grace_s=step.launch.stop_grace_ms / 1000,
         )
@@ -141,11 +140,6 @@ def _line_updates(step: Step, stream: str) -> Callable[[str], None] | None:
                 print(f"pwf: {message}", file=sys.stderr)
 
     return on_line
-
-
-def _kept(step: Step, stream: str) -> Callable[[bytes | bytearray], None] | None:
-    """A command's output is seen as that of any step, while it runs, too."""
-    return None if step.printed is None else partial(step.printed.write, stream)
 
 
 def _failure(command: Command, end: CommandEnd) -> str:
