@@ -48,7 +48,6 @@ from pwf.workflow.resource_manager import ResourceManager
 ERROR_BYTES_MAX = 16 * 1024  # of what is kept of an effect's failure
 
 _told = msgspec.json.Decoder(Reconcile)
-_part = msgspec.json.Decoder(PartAnswer)
 _child = msgspec.json.Decoder(ChildAnswer)
 
 
@@ -175,7 +174,7 @@ class DaemonPort(ValueReader):
             request=value,
             observable=observable,
         )
-        answer = _part.decode(self._answer_to(begin))
+        answer = self.ask(begin)
         whole_key = effect_key(self._told.uid, "reconcile", 1, key)
         match answer.verdict:
             case "apply" | "observe":
@@ -214,23 +213,15 @@ class DaemonPort(ValueReader):
         settle = SettlePart(
             attempt=self._told.lease_generation, part=key, status=settled, output=value, ref=ref, error=said
         )
-        answer = _part.decode(self._answer_to(settle))
+        answer = self.ask(settle)
         if answer.verdict != "settled":
             raise _refusal(answer)
 
     def _ask_child(self, question: EnsureRun | CancelRun) -> ChildView | None:
-        answer = _child.decode(self._answer_to(question))
+        answer = _child.decode(self.exchange(question))
         if answer.code is not None:
             raise by_code(answer.code)(answer.message, hint=answer.hint)
         return answer.child
-
-    def _answer_to(self, question: EnsureRun | CancelRun | BeginPart | SettlePart) -> bytes:
-        with self._lock:
-            try:
-                self._socket.sendall(encode_line([question]))
-            except OSError as error:
-                raise DaemonGone from error
-            return self._line()
 
 
 def _refusal(answer: PartAnswer) -> Rejected:

@@ -32,7 +32,6 @@ from pwf.protocol.runner import (
     PutChunk,
     ReadSecret,
     ReadValue,
-    RunnerCall,
     SecretAnswer,
     SettlePart,
     StepReply,
@@ -269,12 +268,21 @@ class ValueReader:
             raise Rejected("a value was not taken" if answer.error is None else answer.error.message)
         return Value(digest=digest, size=len(data))
 
-    def _asked(self, message: BeginPart | SettlePart | PutChunk) -> PartAnswer:
+    def exchange(self, message: msgspec.Struct) -> bytes:
+        """The one line that answers a message. Raises `Rejected` after a call that was broken off."""
+        with self._lock:
+            return self._exchanged(message)
+
+    def _exchanged(self, message: msgspec.Struct) -> bytes:
         self._refuse_out_of_step()
         self.is_answered = False
         self._say(message)
-        answer = value_answer.decode(self._line())
+        line = self._line()
         self.is_answered = True
+        return line
+
+    def _asked(self, message: BeginPart | SettlePart | PutChunk) -> PartAnswer:
+        answer = value_answer.decode(self._exchanged(message))
         assert isinstance(answer, PartAnswer)
         return answer
 
@@ -285,7 +293,7 @@ class ValueReader:
                 "an earlier call to the daemon was broken off, so that none can follow in this attempt"
             )
 
-    def _say(self, message: RunnerCall) -> None:
+    def _say(self, message: msgspec.Struct) -> None:
         try:
             self._socket.sendall(encode_line([message]))
         except OSError as error:
