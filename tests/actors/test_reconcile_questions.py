@@ -21,11 +21,20 @@ COMMIT_S = 3.0
 
 
 class SlowStore:
-    """A store that takes its time, and commits what it was given even if nobody waits for it any more."""
+    """A store that takes its time, and commits what it was given even if nobody waits for it any more.
+
+    `stops`: of runs whose processes were to be ended.
+    """
+
+    def __init__(self) -> None:
+        self.stops: list[StopOf] = []
 
     async def write(self, *_: Any, **__: Any) -> Cancelled:
         await trio.sleep(COMMIT_S)
         return Cancelled(child=None, stop=StopOf("child", 7))
+
+    async def stop_run(self, run_id: str, revision: int) -> None:
+        self.stops.append(StopOf(run_id, revision))
 
 
 async def test_a_child_that_was_cancelled_is_told_to_stop_although_the_reconcile_ends_meanwhile(
@@ -33,12 +42,10 @@ async def test_a_child_that_was_cancelled_is_told_to_stop_although_the_reconcile
 ) -> None:
     ours, theirs = memory_stream_pair()
     questions = Questions(cast(Any, None), Schemas())
-    stops: list[StopOf] = []
+    world = SlowStore()
     fence = Fence(run_id="u", entity_no=1, generation=1, token="t")
     await theirs.send_all(encode_line([CancelRun(request_key="k")]))
     with trio.move_on_after(COMMIT_S / 2) as scope:
-        await questions.serve(
-            ours, fence, cast(Any, SlowStore()), cast(Any, None), stops.append, deleting=False
-        )
+        await questions.serve(ours, fence, cast(Any, world), cast(Any, None), deleting=False)
     assert scope.cancelled_caught
-    assert stops == [StopOf("child", 7)]
+    assert world.stops == [StopOf("child", 7)]

@@ -77,6 +77,10 @@ class Asks:
         await trio.sleep_forever()
 
 
+async def nobody(_run_id: str, _revision: int) -> None:
+    """No child is cancelled here."""
+
+
 class Reconciling:
     """A supervisor with its process, and what it wrote."""
 
@@ -97,6 +101,7 @@ class Reconciling:
             draining=lambda: False,
             deadlines=None,  # type: ignore[arg-type]
             wake=lambda _who: None,
+            stop_run=nobody,
         )
         admitted = AdmittedReconcile(
             uid="u", entity_no=1, generation=1, revision=1, token="t", definition_id="d", environment_id="e"

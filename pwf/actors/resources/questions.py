@@ -6,8 +6,6 @@ leaves, and only the owner of the lease gets one that changes anything.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import trio
 
 from pwf.actors.code.agents import agent_of
@@ -29,7 +27,6 @@ from pwf.store.children import (
     CancelChild,
     EnsureChild,
     FindChild,
-    StopOf,
     cancel_child,
     ensure_child,
     find_child,
@@ -54,18 +51,16 @@ class Questions:
         fence: Fence,
         world: Supervision,
         known: Launchable,
-        stops: Callable[[StopOf], None],
         *,
         deleting: bool,
     ) -> None:
         """Answer until the process's end closes, or says something that is no question (`serve_lines`).
 
         `deleting`: whether it was told that the resource is to go.
-        `stops` is told of runs that were cancelled, and whose processes are still to be ended.
         """
 
         async def answer(line: bytes) -> None:
-            await self._answer(stream, fence, world, known, stops, decode_question(line), deleting)
+            await self._answer(stream, fence, world, known, decode_question(line), deleting)
 
         await serve_lines(stream, RUNNER_FRAME_BYTES_MAX, answer)
 
@@ -75,7 +70,6 @@ class Questions:
         fence: Fence,
         world: Supervision,
         known: Launchable,
-        stops: Callable[[StopOf], None],
         question: Question,
         deleting: bool,
     ) -> None:
@@ -88,7 +82,7 @@ class Questions:
                 child = await self._ensure(fence, world, known, question, deleting)
                 await stream.send_all(encode_line([child]))
             case CancelRun():
-                await stream.send_all(encode_line([await self._cancel(fence, world, question, stops)]))
+                await stream.send_all(encode_line([await self._cancel(fence, world, question)]))
             case BeginPart() | SettlePart():
                 part = ReconcilePart(fence=fence, call=question)
                 answer = await world.write(fence.run_id, reconcile_part, part, along=False)
@@ -135,17 +129,13 @@ class Questions:
             state_bytes_max=world.config.max_state_size,
         )
 
-    async def _cancel(
-        self, fence: Fence, world: Supervision, question: CancelRun, stops: Callable[[StopOf], None]
-    ) -> ChildAnswer:
+    async def _cancel(self, fence: Fence, world: Supervision, question: CancelRun) -> ChildAnswer:
         command = CancelChild(fence=fence, key=question.request_key)
         try:
-            with trio.CancelScope(
-                shield=True
-            ):  # what is committed is said to `stops`, whatever ends the reconcile
+            with trio.CancelScope(shield=True):  # what is committed is told, whatever ends the reconcile
                 done = await world.write(fence.run_id, cancel_child, command, along=False)
                 if done.stop is not None:
-                    stops(done.stop)
+                    await world.stop_run(done.stop.run_id, done.stop.revision)
         except PwfError as error:
             return ChildAnswer(code=error.code, message=error.message, hint=error.hint)
         return ChildAnswer(child=done.child)

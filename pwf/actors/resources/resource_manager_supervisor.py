@@ -26,7 +26,6 @@ from pwf.errors import ClaimLost, OutcomeUnknown, ProtocolError, PwfError, Runne
 from pwf.protocol.frames import FrameSplitter
 from pwf.protocol.reconcile import Reconcile, Reconciled, decode_from_reconcile
 from pwf.protocol.runner import RUNNER_FRAME_BYTES_MAX, Leaving, StepError, encode_line
-from pwf.store.children import StopOf
 from pwf.store.custody import runner_gone
 from pwf.store.entity_kinds import RunnerGone
 from pwf.store.reconciles import (
@@ -72,7 +71,6 @@ class ReconcileSupervisorHandle:
         self.is_over = False
         self.has_failed = False
         self.launched_from: Launchable | None = None
-        self.stops: list[StopOf] = []  # runs that were cancelled meanwhile
 
     @property
     def is_gone(self) -> bool:
@@ -191,7 +189,7 @@ class ResourceManagerSupervisor:
                 nursery.start_soon(self._renew)
                 nursery.start_soon(self._hear_stop, scope)
                 serve = partial(self._questions.serve, deleting=told.deleting)
-                nursery.start_soon(serve, process.values, self._fence, self._world, known, self._note_stop)
+                nursery.start_soon(serve, process.values, self._fence, self._world, known)
                 await self._converse(process, told)
                 nursery.cancel_scope.cancel()
         self._late = scope.cancelled_caught and not self._stop_wanted and self._result is None
@@ -218,11 +216,6 @@ class ResourceManagerSupervisor:
             self._last_word = message
         elif self._result is None:  # the first counts
             self._result = message
-
-    def _note_stop(self, stop: StopOf) -> None:
-        """A child was cancelled: the Scheduler, who has its supervisor, is to end its process."""
-        self.handle.stops.append(stop)
-        self._wake()
 
     async def _renew(self) -> None:
         """Go on owning the resource. One that somebody else has by now is not ours to go on with."""

@@ -61,6 +61,7 @@ class Supervision:
     draining: Callable[[], bool]
     deadlines: Deadlines
     wake: Callable[[tuple[int, int]], None]  # the Scheduler: what is published of this generation has changed
+    stop_run: Callable[[str, int], Awaitable[None]]  # the Scheduler: as its handle's
 
     async def write(self, run_id: str, handler: Callable[[Tx, C], R], command: C, *, along: bool) -> R:
         """Write until the store takes it. `along`: nobody waits for it."""

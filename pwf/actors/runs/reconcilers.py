@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import Protocol
 
 from pwf.actors.runs.launching import Launchable, Supervision
-from pwf.store.children import StopOf
 from pwf.store.resource_queue import AdmittedReconcile
 
 
@@ -16,7 +15,6 @@ class ReconcileHandle(Protocol):
     is_over: bool  # the supervisor has ended
     has_failed: bool  # by a fault of our own
     launched_from: Launchable | None
-    stops: list[StopOf]  # runs that were cancelled in it: the reader takes them
 
     @property
     def is_gone(self) -> bool:

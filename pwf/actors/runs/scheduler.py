@@ -39,7 +39,6 @@ from pwf.errors import Unavailable
 from pwf.protocol.agents import AgentCommand
 from pwf.protocol.operations import RunStarted
 from pwf.store import queue
-from pwf.store.children import StopOf
 from pwf.store.explain import Load
 from pwf.store.launch import LaunchTerms
 from pwf.store.once import Done
@@ -202,7 +201,6 @@ class _Live:
         self.seat: Seat | None = seat
         self.known = known  # what it was launched from
         self.is_reconcile = isinstance(admission, AdmittedReconcile)
-        self.stops: list[StopOf] = getattr(handle, "stops", [])  # of runs that a reconcile has cancelled
 
 
 class Scheduler:
@@ -247,6 +245,7 @@ class Scheduler:
             deadlines=Deadlines(),
             draining=lambda: self._published.value.stopped is not None,
             wake=self._woken.wake,
+            stop_run=lambda name, revision: self._inbox.put_surely(StopRun(name=name, revision=revision)),
         )
         offers = Offers(
             store,
@@ -269,14 +268,9 @@ class Scheduler:
             live=lambda: frozenset(self._live) | self._errands.live,
             supervised=lambda: ask(self._inbox, WhoIsSupervised()),
         )
+        leases = MappingProxyType(self._leases)
         self.handle = SchedulerHandle(
-            store,
-            self._inbox,
-            offers,
-            self._published,
-            MappingProxyType(self._leases),
-            self._admission,
-            config.max_runners,
+            store, self._inbox, offers, self._published, leases, self._admission, config.max_runners
         )
 
     async def run(
@@ -426,9 +420,6 @@ class Scheduler:
             if live is None:
                 continue
             handle = live.handle
-            while live.stops:
-                stop = live.stops.pop()
-                self._handle_stop_run(StopRun(name=stop.run_id, revision=stop.revision))
             if live.seat is not None and (handle.is_gone or handle.is_over):
                 self._capacity.give_back([live.seat])
                 live.seat = None
