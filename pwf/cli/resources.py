@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from pwf.cli.resource_file import Wanted
     from pwf.client.core import CallReply
     from pwf.client.sync import SyncClient
+    from pwf.protocol.origin import Origin
     from pwf.protocol.resources import ApplyPayload, ResourceRef, ResourceSummary, ResourceWaited
 
 APPLY_EXAMPLE = """pwf resource apply note greeting --spec '{"path": "/tmp/hello.txt", "text": "Hello"}'
@@ -112,6 +113,8 @@ def _add_wait(parser: Parser, what: str) -> None:
 
 
 def apply(options: argparse.Namespace, out: Out) -> int:
+    from pwf.client.origin import origin
+
     wait_s = _wait_s(options)
     if options.file is not None:
         return _apply_file(options, wait_s, out)
@@ -119,7 +122,7 @@ def apply(options: argparse.Namespace, out: Out) -> int:
         raise UsageError("apply needs MANAGER and KEY, or -f FILE", hint=APPLY_EXAMPLE.splitlines()[0])
     with client() as daemon:
         wanted = _typed(daemon, options)
-        payload = _payload(daemon, wanted, dry_run=options.dry_run)
+        payload = _payload(wanted, origin(daemon.places), dry_run=options.dry_run)
         reply = daemon.exchange("resource.apply", payload, expected_revision=options.expected)
         _say_applied(reply, wanted, options.dry_run, out)
         if not options.wait or options.dry_run:
@@ -150,17 +153,16 @@ def spec_schema(daemon: SyncClient, manager: str) -> dict[str, Any] | None:
     return None if facts is None else facts.spec_schema
 
 
-def _payload(daemon: SyncClient, wanted: Wanted, *, dry_run: bool) -> ApplyPayload:
+def _payload(wanted: Wanted, origin: Origin, *, dry_run: bool) -> ApplyPayload:
     import msgspec
 
-    from pwf.client.origin import origin
     from pwf.protocol.resources import ApplyPayload
 
     return ApplyPayload(
         manager=wanted.manager,
         key=wanted.key,
         spec=msgspec.Raw(wanted.spec),
-        origin=origin(daemon.places),
+        origin=origin,
         dry_run=dry_run,
     )
 
@@ -168,6 +170,7 @@ def _payload(daemon: SyncClient, wanted: Wanted, *, dry_run: bool) -> ApplyPaylo
 def _apply_file(options: argparse.Namespace, wait_s: float | None, out: Out) -> int:
     """Each is checked first, so that a mistake in the last one changes nothing."""
     from pwf.cli.resource_file import read_resources
+    from pwf.client.origin import origin
 
     for name in ("manager", "key", "spec", "set", "expected"):
         if getattr(options, name):
@@ -176,7 +179,8 @@ def _apply_file(options: argparse.Namespace, wait_s: float | None, out: Out) -> 
             )
     wanted = read_resources(options.file)
     with client() as daemon:
-        checked = list(_checked(daemon, wanted, out))
+        here = origin(daemon.places)
+        checked = list(_checked(daemon, wanted, here, out))
         if len(checked) < len(wanted):
             out.note("nothing was applied")
             return exits.USAGE
@@ -184,7 +188,7 @@ def _apply_file(options: argparse.Namespace, wait_s: float | None, out: Out) -> 
         uids: list[str] = []
         for one, reply in zip(wanted, checked, strict=True):
             if not options.dry_run:
-                reply = daemon.exchange("resource.apply", _payload(daemon, one, dry_run=False))
+                reply = daemon.exchange("resource.apply", _payload(one, here, dry_run=False))
                 uids.append(reply.result.uid)
             counts[reply.result.change] = counts.get(reply.result.change, 0) + 1
             _say_applied(reply, one, options.dry_run, out)
@@ -195,11 +199,11 @@ def _apply_file(options: argparse.Namespace, wait_s: float | None, out: Out) -> 
         return exits.worst([wait_for(daemon, {"uid": uid}, "settled", wait_s, out) for uid in uids])
 
 
-def _checked(daemon: SyncClient, wanted: list[Wanted], out: Out) -> Iterator[CallReply]:
+def _checked(daemon: SyncClient, wanted: list[Wanted], here: Origin, out: Out) -> Iterator[CallReply]:
     """What applying each would do; what is wrong with one is printed."""
     for one in wanted:
         try:
-            yield daemon.exchange("resource.apply", _payload(daemon, one, dry_run=True))
+            yield daemon.exchange("resource.apply", _payload(one, here, dry_run=True))
         except PwfError as error:
             if exits.of_error(error.code) == exits.UNAVAILABLE:
                 raise
