@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from pwf.cli import exits, resource_look
 from pwf.cli.commands import Commands, Parser, client
@@ -127,30 +127,20 @@ def apply(options: argparse.Namespace, out: Out) -> int:
         _say_applied(reply, wanted, options.dry_run, out)
         if not options.wait or options.dry_run:
             return exits.OK
-        return wait_for(daemon, {"uid": reply.result.uid}, "settled", wait_s, out)
+        return wait_for(daemon, reply.result.uid, "settled", wait_s, out)
 
 
 def _typed(daemon: SyncClient, options: argparse.Namespace) -> Wanted:
     from pwf.cli.reading import run_input
     from pwf.cli.resource_file import Wanted
+    from pwf.cli.run import described_if_sound
     from pwf.values import canonical
 
-    schema = spec_schema(daemon, options.manager) if options.set else None
+    found = described_if_sound(daemon, options.manager, or_manager=True) if options.set else None
+    manager = None if found is None else found.graph.manager
+    schema = None if manager is None else manager.spec_schema
     spec = run_input(options.spec, options.set, schema, option="--spec")
     return Wanted(options.manager, options.key, canonical({} if spec is None else spec, what="the spec"))
-
-
-def spec_schema(daemon: SyncClient, manager: str) -> dict[str, Any] | None:
-    """The type that the manager declares; None where its file can't be loaded, which applying says."""
-    from pwf.cli.run import described
-
-    try:
-        facts = described(daemon, manager, or_manager=True).graph.manager
-    except PwfError as error:
-        if exits.of_error(error.code) in (exits.UNSOUND, exits.NOT_FOUND):
-            return None
-        raise
-    return None if facts is None else facts.spec_schema
 
 
 def _payload(wanted: Wanted, origin: Origin, *, dry_run: bool) -> ApplyPayload:
@@ -196,7 +186,7 @@ def _apply_file(options: argparse.Namespace, wait_s: float | None, out: Out) -> 
         out.note(", ".join(f"{count} {would}{change}" for change, count in sorted(counts.items())))
         if not options.wait or options.dry_run:
             return exits.OK
-        return exits.worst([wait_for(daemon, {"uid": uid}, "settled", wait_s, out) for uid in uids])
+        return exits.worst([wait_for(daemon, uid, "settled", wait_s, out) for uid in uids])
 
 
 def _checked(daemon: SyncClient, wanted: list[Wanted], here: Origin, out: Out) -> Iterator[CallReply]:
@@ -290,7 +280,7 @@ def _act(
             out.print(f"{text.line(changed.manager)}/{text.line(changed.key)}  {already}{state}{words}")
         if not getattr(options, "wait", False):
             return exits.OK
-        return wait_for(daemon, {"uid": changed.uid}, until, wait_s, out)
+        return wait_for(daemon, changed.uid, until, wait_s, out)
 
 
 # --- waiting --------------------------------------------------------------------------------------------------
@@ -309,7 +299,7 @@ def _wait_s(options: argparse.Namespace) -> float | None:
 
 def wait_for(
     daemon: SyncClient,
-    fields: dict[str, Any],
+    uid: str,
     until: Literal["settled", "gone"],
     wait_s: float | None,
     out: Out,
@@ -319,7 +309,7 @@ def wait_for(
     from pwf.protocol.resources import ResourceWaitPayload
 
     payload = ResourceWaitPayload(
-        **fields, until=until, timeout_ms=None if wait_s is None else int(wait_s * 1000)
+        uid=uid, until=until, timeout_ms=None if wait_s is None else int(wait_s * 1000)
     )
     patience_s = None if wait_s is None else wait_s + CALL_S_MAX
     try:

@@ -126,17 +126,18 @@ def _variables(texts: list[str]) -> dict[str, str]:
 def _input(daemon: SyncClient, options: argparse.Namespace) -> Any:
     from pwf.cli.reading import run_input
 
-    return run_input(
-        options.input, options.set, _input_schema(daemon, options.workflow) if options.set else None
-    )
+    found = described_if_sound(daemon, options.workflow) if options.set else None
+    return run_input(options.input, options.set, None if found is None else found.graph.input_schema)
 
 
-def _input_schema(daemon: SyncClient, workflow: str) -> dict[str, Any] | None:
-    """What the workflow declares. None where its file can't be loaded: the start says why, or is a repeat."""
+def described_if_sound(
+    daemon: SyncClient, workflow: str, *, or_manager: bool = False
+) -> WorkflowDescription | None:
+    """As `described`; None where its file can't be loaded: the start or the apply says why, or is a repeat."""
     from pwf.errors import PwfError
 
     try:
-        return described(daemon, workflow).graph.input_schema
+        return described(daemon, workflow, or_manager=or_manager)
     except PwfError as error:
         if exits.of_error(error.code) in (exits.UNSOUND, exits.NOT_FOUND):
             return None
