@@ -12,6 +12,7 @@ from pwf.cli.out import Out
 from pwf.cli.resource_name import add_reference, reference
 from pwf.present import resources as present
 from pwf.present import text
+from pwf.present.explained import why
 
 if TYPE_CHECKING:
     from pwf.protocol.resources import ResourceSummary, ResourceView
@@ -161,7 +162,7 @@ def explain(options: argparse.Namespace, out: Out) -> int:
         out.emit({"summary": view.summary, "explanation": view.explanation})
         return exits.OK
     _head(view, out)
-    for name, value in present.why(view, out.now_ms()):
+    for name, value in why(view.explanation, out.now_ms()):
         out.print(f"{name + ':':<9} {value}")
     return exits.OK
 
@@ -188,7 +189,7 @@ def print_resource(view: ResourceView, out: Out) -> None:
     for name, value in present.identity(view, now_ms):
         out.print(f"  {name:<12} {value}")
     _section("Now", out)
-    for name, value in present.why(view, now_ms):
+    for name, value in why(view.explanation, now_ms):
         out.print(f"  {name:<12} {value}")
     for title, kept in (("Spec", view.spec), ("Status", view.status)):
         if kept.json is not None and bytes(kept.json) != b"{}":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pwf.cli.out import Out
 from pwf.present import form, progress, text
+from pwf.present.explained import why
 from pwf.protocol.views import RunView
 
 VALUE_CELLS = 300
@@ -61,18 +62,11 @@ def _identity(view: RunView, now_ms: int, out: Out) -> None:
 
 
 def _why(view: RunView, now_ms: int, out: Out) -> None:
-    why = view.explanation
-    if why.code == "ended":
+    if view.explanation.code == "ended":
         return
     _section("Now", out)
-    _fact("why", text.line(why.reason), out)
-    if why.changes_when:
-        when = text.line(why.changes_when)
-        if why.changes_at_ms is not None:
-            when += f"  ({text.until(why.changes_at_ms, now_ms)})"
-        _fact("changes", when, out)
-    for command in why.commands:
-        _fact("type", text.line(command), out)
+    for name, value in why(view.explanation, now_ms, code=False):
+        _fact(name, value, out)
 
 
 def _steps(view: RunView, now_ms: int, out: Out) -> None:

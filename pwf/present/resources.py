@@ -8,9 +8,8 @@ from typing import Any
 import msgspec
 
 from pwf.present import text
+from pwf.present.explained import Fact
 from pwf.protocol.resources import ResourceSummary, ResourceView
-
-Fact = tuple[str, str]
 
 HEADS = ["MANAGER", "KEY", "STATUS", "READY", "GEN", "AGE", "NOTE"]
 VALUE_CELLS = 300
@@ -88,19 +87,6 @@ def identity(view: ResourceView, now_ms: int) -> Iterator[Fact]:
         yield "finalizers", ", ".join(text.line(name) for name in view.finalizers)
     if view.newer_code:
         yield "code", "its manager's file has newer code, which the next apply takes"
-
-
-def why(view: ResourceView, now_ms: int) -> Iterator[Fact]:
-    """Why it is where it is, what changes that, and what to type."""
-    found = view.explanation
-    yield "why", f"{text.line(found.reason)}  ({text.line(found.code)})"
-    if found.changes_when:
-        when = text.line(found.changes_when)
-        if found.changes_at_ms is not None:
-            when += f"  ({text.until(found.changes_at_ms, now_ms)})"
-        yield "changes", when
-    for command in found.commands:
-        yield "type", text.line(command)
 
 
 def changes(before: Any, after: Any) -> list[str]:
