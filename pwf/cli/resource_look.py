@@ -184,35 +184,31 @@ def _head(view: ResourceView, out: Out) -> None:
 
 def print_resource(view: ResourceView, out: Out) -> None:
     """Identity, why it is where it is, spec and status, conditions, children, effects."""
+    from pwf.cli.sections import fact, print_error_lines, section
+
     now_ms = out.now_ms()
     _head(view, out)
     for name, value in present.identity(view, now_ms):
-        out.print(f"  {name:<12} {value}")
-    _section("Now", out)
+        fact(name, value, out)
+    section("Now", out)
     for name, value in why(view.explanation, now_ms):
-        out.print(f"  {name:<12} {value}")
+        fact(name, value, out)
     for title, kept in (("Spec", view.spec), ("Status", view.status)):
         if kept.json is not None and bytes(kept.json) != b"{}":
-            _section(title, out)
+            section(title, out)
             for line in text.pretty(bytes(kept.json)).splitlines():
                 out.print(f"  {line}")
     _lists(view, now_ms, out)
     if view.error is not None:
-        from pwf.present.progress import error_lines
-
-        _section("Error of the last reconcile", out)
-        for pieces in error_lines(view.error):
-            out.print("  " + "".join(out.paint(piece.text, piece.style) for piece in pieces))
-
-
-def _section(title: str, out: Out) -> None:
-    out.print()
-    out.print(out.paint(title, "bold"))
+        section("Error of the last reconcile", out)
+        print_error_lines(view.error, out)
 
 
 def _lists(view: ResourceView, now_ms: int, out: Out) -> None:
+    from pwf.cli.sections import section
+
     if view.conditions:
-        _section("Conditions", out)
+        section("Conditions", out)
         rows = [
             [
                 text.line(one.type, 32),
@@ -226,7 +222,7 @@ def _lists(view: ResourceView, now_ms: int, out: Out) -> None:
         styles = [present.READY_STYLE.get(one.status) for one in view.conditions]
         out.table(["CONDITION", "STATUS", "SINCE", "REASON", "MESSAGE"], rows, styles)
     if view.children:
-        _section("Child runs", out)
+        section("Child runs", out)
         rows = [
             [
                 text.line(child.request_key, 32),
@@ -239,7 +235,7 @@ def _lists(view: ResourceView, now_ms: int, out: Out) -> None:
         ]
         out.table(["KEY", "RUN", "WORKFLOW", "STATUS", ""], rows)
     if view.effects:
-        _section("Effects", out)
+        section("Effects", out)
         rows = [
             [text.line(one.effect_key, 80), text.line(one.type, 32), one.status, text.line(one.ref or "", 80)]
             for one in view.effects

@@ -1,10 +1,11 @@
-"""`pwf show RUN`: the run in sections, the most wanted first."""
+"""`pwf show RUN`: the run in sections, the most wanted first; and how any page in sections is printed."""
 
 from __future__ import annotations
 
 from pwf.cli.out import Out
 from pwf.present import form, progress, text
 from pwf.present.explained import why
+from pwf.protocol.runner import StepError
 from pwf.protocol.views import RunView
 
 VALUE_CELLS = 300
@@ -23,50 +24,58 @@ def print_run(view: RunView, out: Out) -> None:
     _environment(view, out)
 
 
-def _section(title: str, out: Out) -> None:
+def section(title: str, out: Out) -> None:
+    """The title of what follows, below an empty line."""
     out.print()
     out.print(out.paint(title, "bold"))
 
 
-def _fact(name: str, value: str, out: Out) -> None:
+def fact(name: str, value: str, out: Out) -> None:
+    """A line of a name and a safe value."""
     out.print(f"  {name:<12} {value}")
+
+
+def print_error_lines(error: StepError, out: Out) -> None:
+    """What went wrong, with the traceback that there is."""
+    for line in progress.error_lines(error):
+        out.print("  " + "".join(out.paint(piece.text, piece.style) for piece in line))
 
 
 def _identity(view: RunView, now_ms: int, out: Out) -> None:
     summary = view.summary
     title = out.paint(text.line(summary.title or summary.workflow), "bold")
     out.print(f"{title}  {text.line(summary.run_id)}  {out.status(summary.status)}")
-    _fact("workflow", f"{text.line(summary.workflow)}  ({text.line(view.graph.file)})", out)
+    fact("workflow", f"{text.line(summary.workflow)}  ({text.line(view.graph.file)})", out)
     created = text.clock_time(summary.created_ms, now_ms)
-    _fact("created", f"{created}  ({text.ago(summary.created_ms, now_ms)})", out)
+    fact("created", f"{created}  ({text.ago(summary.created_ms, now_ms)})", out)
     if summary.started_ms is not None:
         took = text.duration((summary.ended_ms or now_ms) - summary.started_ms)
-        _fact("ran" if summary.ended_ms else "running", took, out)
+        fact("ran" if summary.ended_ms else "running", took, out)
     if summary.node is not None:
-        _fact("node", text.line(summary.node), out)
+        fact("node", text.line(summary.node), out)
     if summary.restarted_from is not None:
         chain = f"  (number {summary.restart_no} since {text.line(summary.restart_root or '')})"
-        _fact("restart of", text.line(summary.restarted_from) + chain, out)
+        fact("restart of", text.line(summary.restarted_from) + chain, out)
     if view.restarts:
-        _fact("restarted as", ", ".join(map(text.line, view.restarts)), out)
+        fact("restarted as", ", ".join(map(text.line, view.restarts)), out)
     if summary.forked_from is not None:
         at = f"{text.line(view.fork_node or '')}" + (f"#{view.fork_visit}" if view.fork_visit > 1 else "")
-        _fact("fork of", f"{text.line(summary.forked_from)}  (it goes on at {at})", out)
+        fact("fork of", f"{text.line(summary.forked_from)}  (it goes on at {at})", out)
     if view.forks:
-        _fact("forked as", ", ".join(map(text.line, view.forks)), out)
-    _fact("input", text.brief(view.input, min(VALUE_CELLS, out.width - 16)), out)
+        fact("forked as", ", ".join(map(text.line, view.forks)), out)
+    fact("input", text.brief(view.input, min(VALUE_CELLS, out.width - 16)), out)
     for warning in view.warnings:
-        _fact("warning", out.paint(text.line(warning), "yellow"), out)
+        fact("warning", out.paint(text.line(warning), "yellow"), out)
     if view.newer_code:
-        _fact("code", "the file has newer code; this run goes on with the code it started with", out)
+        fact("code", "the file has newer code; this run goes on with the code it started with", out)
 
 
 def _why(view: RunView, now_ms: int, out: Out) -> None:
     if view.explanation.code == "ended":
         return
-    _section("Now", out)
+    section("Now", out)
     for name, value in why(view.explanation, now_ms, code=False):
-        _fact(name, value, out)
+        fact(name, value, out)
 
 
 def _steps(view: RunView, now_ms: int, out: Out) -> None:
@@ -74,7 +83,7 @@ def _steps(view: RunView, now_ms: int, out: Out) -> None:
         return
     shown = len(view.steps)
     more = f" (the newest {shown} of {view.steps_total})" if view.steps_total > shown else ""
-    _section(f"Steps{more}", out)
+    section(f"Steps{more}", out)
     rows: list[list[str]] = []
     styles: list[str | None] = []
     for step in view.steps:
@@ -99,7 +108,7 @@ def _steps(view: RunView, now_ms: int, out: Out) -> None:
 def _updates(view: RunView, out: Out) -> None:
     if not view.updates:
         return
-    _section("Updates", out)
+    section("Updates", out)
     for line in progress.update_lines(view.updates, min(120, out.width)):
         out.print("".join(out.paint(piece.text, piece.style) for piece in line).rstrip())
 
@@ -108,19 +117,19 @@ def _request(view: RunView, now_ms: int, out: Out) -> None:
     request = view.request
     if request is None or request.status != "pending":
         return
-    _section("Question", out)
-    _fact("from", f"{text.line(request.node)} ({request.kind})", out)
-    _fact("asked", text.ago(request.created_ms, now_ms), out)
-    _fact("prompt", form.asked(request, min(VALUE_CELLS, out.width - 16)), out)
-    _fact("waits", form.waits(request, now_ms), out)
+    section("Question", out)
+    fact("from", f"{text.line(request.node)} ({request.kind})", out)
+    fact("asked", text.ago(request.created_ms, now_ms), out)
+    fact("prompt", form.asked(request, min(VALUE_CELLS, out.width - 16)), out)
+    fact("waits", form.waits(request, now_ms), out)
     for name, line in form.answer_lines(request):
-        _fact(name, line, out)
+        fact(name, line, out)
 
 
 def _effects(view: RunView, out: Out) -> None:
     if not view.effects:
         return
-    _section("Effects", out)
+    section("Effects", out)
     rows = [
         [
             text.line(effect.effect_key, 80),
@@ -138,25 +147,24 @@ def _effects(view: RunView, out: Out) -> None:
 
 def _result(view: RunView, out: Out) -> None:
     if view.output is not None:
-        _section("Output", out)
+        section("Output", out)
         out.print(f"  {text.brief(view.output, min(VALUE_CELLS, out.width - 4))}")
         if view.output.json is None or view.output.size > VALUE_CELLS:
             out.print(out.paint(f"  all of it: pwf output {text.line(view.summary.run_id)}", "dim"))
     if view.error is not None:
-        _section("Error", out)
-        for line in progress.error_lines(view.error):
-            out.print("  " + "".join(out.paint(piece.text, piece.style) for piece in line))
+        section("Error", out)
+        print_error_lines(view.error, out)
 
 
 def _environment(view: RunView, out: Out) -> None:
-    _section("Environment", out)
-    _fact("root", text.line(view.root), out)
-    _fact(
+    section("Environment", out)
+    fact("root", text.line(view.root), out)
+    fact(
         "interpreter",
         f"{text.line(view.interpreter)}  (Python {text.line(view.python)}, pwf {text.line(view.pwf)})",
         out,
     )
     if view.definition_id:
-        _fact("definition", text.line(view.definition_id[:16]), out)
+        fact("definition", text.line(view.definition_id[:16]), out)
     if view.controls:
-        _fact("possible", ", ".join(map(text.line, view.controls)), out)
+        fact("possible", ", ".join(map(text.line, view.controls)), out)

@@ -122,6 +122,8 @@ def _whole(view: RunView, wanted: StepView) -> Value:
 
 def show_step(run_id: str, node: str, out: Out) -> int:
     """All attempts of a node, and of the newest one everything."""
+    from pwf.cli.sections import print_error_lines, section
+
     with client() as daemon:
         view = steps_of(daemon, run_id, node)
         run_id = view.summary.run_id
@@ -135,13 +137,12 @@ def show_step(run_id: str, node: str, out: Out) -> int:
         _attempts(view, out)
         newest = view.steps[-1]
         if newest.error is not None:
-            _section("Error", out)
-            for line in progress.error_lines(newest.error):
-                out.print("  " + "".join(out.paint(piece.text, piece.style) for piece in line))
+            section("Error", out)
+            print_error_lines(newest.error, out)
         if newest.output is not None:
             _output(daemon, run_id, newest.output, node, out)
         for effect in effects:
-            _section("Effect", out)
+            section("Effect", out)
             visit = f", visit {effect.visit}" if effect.visit > 1 else ""
             ref = f"  {text.line(effect.ref)}" if effect.ref else ""
             tries = text.count(effect.attempts, "attempt")
@@ -150,11 +151,6 @@ def show_step(run_id: str, node: str, out: Out) -> int:
         for one in printed_of(daemon, run_id, newest.attempt):
             _printed(daemon, run_id, one, out)
     return exits.OK
-
-
-def _section(title: str, out: Out) -> None:
-    out.print()
-    out.print(out.paint(title, "bold"))
 
 
 def _attempts(view: RunView, out: Out) -> None:
@@ -180,7 +176,9 @@ def _attempts(view: RunView, out: Out) -> None:
 
 
 def _output(daemon: SyncClient, run_id: str, value: Value, node: str, out: Out) -> None:
-    _section("Output", out)
+    from pwf.cli.sections import section
+
+    section("Output", out)
     if value.size > OUTPUT_SHOWN:
         size = text.size(value.size)
         out.print(f"  {size}; see it with:  pwf output {text.line(run_id)} {text.line(node)}")
@@ -191,11 +189,13 @@ def _output(daemon: SyncClient, run_id: str, value: Value, node: str, out: Out) 
 
 def _printed(daemon: SyncClient, run_id: str, step: PrintedStep, out: Out) -> None:
     """The beginning of what the attempt printed to each stream."""
+    from pwf.cli.sections import section
+
     for stream, name in STREAM_NAMES.items():
         size = size_of(step, stream)
         if not size:
             continue
-        _section(name.capitalize(), out)
+        section(name.capitalize(), out)
         data = read_printed(daemon, run_id, step.attempt, stream).data
         words = data[:PRINTED_SHOWN].decode("utf-8", "replace")
         for line in text.block(words).splitlines():
