@@ -117,6 +117,17 @@ def say_where_a_list_ends(shown: int, limit: int, out: Out) -> None:
         out.note(f"only {shown:,} are shown; see more with --limit N")
 
 
+def add_cursor(parser: argparse.ArgumentParser) -> None:
+    """`--cursor`, of a list that comes in pages."""
+    parser.add_argument("--cursor", metavar="N", type=int, help="go on where a page ended, which has said so")
+
+
+def say_where_a_page_ends(next_cursor: int | None, out: Out) -> None:
+    """What to type for the next page, where there is one."""
+    if next_cursor is not None:
+        out.note(f"there are more; go on with --cursor {next_cursor}, or see more at once with --limit N")
+
+
 def command_names(parser: argparse.ArgumentParser) -> list[str]:
     """The names of a parser's commands; none when it has no commands."""
     for action in parser._actions:

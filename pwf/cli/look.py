@@ -6,7 +6,14 @@ import argparse
 from typing import TYPE_CHECKING, get_args
 
 from pwf.cli import exits
-from pwf.cli.commands import RUN_HELP, Commands, client, page_limit
+from pwf.cli.commands import (
+    RUN_HELP,
+    Commands,
+    add_cursor,
+    client,
+    page_limit,
+    say_where_a_page_ends,
+)
 from pwf.cli.history import print_event
 from pwf.cli.out import Out, UsageError
 from pwf.present import form, text
@@ -48,7 +55,7 @@ def add(commands: Commands) -> None:
     parser.add_argument(
         "--limit", metavar="N", type=page_limit, default=LIST_LIMIT, help="at most so many (20)"
     )
-    parser.add_argument("--cursor", metavar="N", type=int, help="go on where a page ended, which has said so")
+    add_cursor(parser)
 
     parser = commands.add(
         "show",
@@ -110,10 +117,7 @@ def ls(options: argparse.Namespace, out: Out) -> int:
     now_ms = out.now_ms()
     rows = [run_row(run, now_ms) for run in listed.runs]
     out.table(HEADS, rows, [STATUS_STYLE.get(run.status) for run in listed.runs])
-    if listed.next_cursor is not None:
-        out.note(
-            f"there are more; go on with --cursor {listed.next_cursor}, or see more at once with --limit N"
-        )
+    say_where_a_page_ends(listed.next_cursor, out)
     return exits.OK
 
 

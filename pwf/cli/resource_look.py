@@ -6,7 +6,7 @@ import argparse
 from typing import TYPE_CHECKING
 
 from pwf.cli import exits
-from pwf.cli.commands import Commands, client, page_limit
+from pwf.cli.commands import Commands, add_cursor, client, page_limit, say_where_a_page_ends
 from pwf.cli.history import print_event
 from pwf.cli.out import Out
 from pwf.cli.resource_name import add_reference, reference
@@ -46,7 +46,7 @@ def add_looks(group: Commands) -> None:
     parser.add_argument(
         "--limit", metavar="N", type=page_limit, default=LIST_LIMIT, help=f"at most so many ({LIST_LIMIT})"
     )
-    parser.add_argument("--cursor", metavar="N", type=int, help="go on where a page ended, which has said so")
+    add_cursor(parser)
     parser = group.add(
         "get",
         get,
@@ -140,10 +140,7 @@ def ls(options: argparse.Namespace, out: Out) -> int:
     now_ms = out.now_ms()
     rows = [present.row(one, now_ms) for one in listed.resources]
     out.table(present.HEADS, rows, [present.STATE_STYLE.get(one.state) for one in listed.resources])
-    if listed.next_cursor is not None:
-        out.note(
-            f"there are more; go on with --cursor {listed.next_cursor}, or see more at once with --limit N"
-        )
+    say_where_a_page_ends(listed.next_cursor, out)
     return exits.OK
 
 
