@@ -6,7 +6,7 @@ import argparse
 from typing import TYPE_CHECKING
 
 from pwf.cli import exits
-from pwf.cli.commands import Commands, client, page_limit, say_where_a_list_ends
+from pwf.cli.commands import Commands, Parser, client, page_limit, say_where_a_list_ends
 from pwf.cli.out import Out, UsageError
 from pwf.cli.settling import say_settled, until_taken
 from pwf.errors import InvalidAnswer, Rejected
@@ -15,6 +15,7 @@ from pwf.present import form, text
 if TYPE_CHECKING:
     from pwf.client.core import CallReply
     from pwf.client.sync import SyncClient
+    from pwf.protocol.kinds import RequestKind
     from pwf.protocol.views import RequestView
 
 EXAMPLE = """pwf answer q7f                            # shows the question and what it takes
@@ -47,18 +48,12 @@ def add(commands: Commands) -> None:
         "run:RUN for the open question of a run. The declared type says how the answer is read: plain words, yes and\n"
         "no, FIELD=VALUE for the fields of an object, or JSON.",
     )
-    parser.add_argument("request_id", metavar="REQUEST", help="the question")
-    parser.add_argument(
-        "answer", metavar="ANSWER", nargs="*", help="words, FIELD=VALUE, JSON, @FILE, or - for JSON on stdin"
-    )
-    parser.add_argument(
-        "--set", metavar="FIELD=VALUE", action="append", default=[], help="set a field of it; may be repeated"
-    )
-    parser.add_argument(
-        "--revision",
-        metavar="N",
-        type=int,
-        help="only if its run is still at this revision (pwf show --json)",
+    _value_arguments(
+        parser,
+        request="the question",
+        name="answer",
+        takes="words, FIELD=VALUE, JSON, @FILE, or - for JSON on stdin",
+        revision="only if its run is still at this revision (pwf show --json)",
     )
     parser = commands.add(
         "submit",
@@ -68,19 +63,23 @@ def add(commands: Commands) -> None:
         more="REQUEST is as for pwf answer, and what is typed is read alike. Only a value of the declared type is\n"
         "accepted; it becomes the output of the node that asked.",
     )
-    parser.add_argument("request_id", metavar="REQUEST", help="what the agent was asked")
-    parser.add_argument(
-        "value", metavar="VALUE", nargs="*", help="JSON, @FILE, FIELD=VALUE, words, or - for JSON on stdin"
+    _value_arguments(
+        parser,
+        request="what the agent was asked",
+        name="value",
+        takes="JSON, @FILE, FIELD=VALUE, words, or - for JSON on stdin",
+        revision="only if the request is still at this revision (pwf requests --json); else at the one it has now",
     )
+
+
+def _value_arguments(parser: Parser, *, request: str, name: str, takes: str, revision: str) -> None:
+    """What names a request and gives its value, with the help of each. `name`: the value's."""
+    parser.add_argument("request_id", metavar="REQUEST", help=request)
+    parser.add_argument(name, metavar=name.upper(), nargs="*", help=takes)
     parser.add_argument(
         "--set", metavar="FIELD=VALUE", action="append", default=[], help="set a field of it; may be repeated"
     )
-    parser.add_argument(
-        "--revision",
-        metavar="N",
-        type=int,
-        help="only if the request is still at this revision (pwf requests --json); else at the one it has now",
-    )
+    parser.add_argument("--revision", metavar="N", type=int, help=revision)
 
 
 def requests(options: argparse.Namespace, out: Out) -> int:
@@ -128,13 +127,11 @@ def answer(options: argparse.Namespace, out: Out) -> int:
 
     from pwf.cli.reading import read_answer
     from pwf.protocol.kinds import PLAIN
-    from pwf.protocol.operations import AnswerPayload, RequestListPayload
+    from pwf.protocol.operations import AnswerPayload
     from pwf.values import canonical
 
     with client() as daemon:
-        asked = daemon.call(
-            "request.list", RequestListPayload(request=options.request_id, kinds=PLAIN)
-        ).requests[0]
+        asked = _asked(daemon, options.request_id, PLAIN)
         if not options.answer and not options.set:
             return _ask(daemon, asked, options, out)
         value = read_answer(options.answer, options.set, asked.schema)
@@ -152,13 +149,11 @@ def submit(options: argparse.Namespace, out: Out) -> int:
     from pwf.cli.ask import show_question
     from pwf.cli.reading import read_answer
     from pwf.protocol.kinds import SUBMITTED
-    from pwf.protocol.operations import RequestListPayload, SubmitPayload
+    from pwf.protocol.operations import SubmitPayload
     from pwf.values import canonical
 
     with client() as daemon:
-        asked = daemon.call(
-            "request.list", RequestListPayload(request=options.request_id, kinds=SUBMITTED)
-        ).requests[0]
+        asked = _asked(daemon, options.request_id, SUBMITTED)
         if not options.value and not options.set:
             if not out.as_json:
                 show_question(daemon, asked, out)
@@ -176,6 +171,15 @@ def submit(options: argparse.Namespace, out: Out) -> int:
         )
     _say(reply, out, "accepted" if submitted.verdict == "accepted" else "being validated")
     return exits.OK
+
+
+def _asked(daemon: SyncClient, ref: str, kinds: tuple[RequestKind, ...]) -> RequestView:
+    """The request that is named; one of these kinds, where it could be several."""
+    from pwf.protocol.operations import RequestListPayload
+
+    payload = RequestListPayload(request=ref, kinds=kinds)
+    found: RequestView = daemon.call("request.list", payload).requests[0]
+    return found
 
 
 def _refuse_closed(asked: RequestView) -> None:
