@@ -12,7 +12,7 @@ import msgspec
 from pwf.client.asking import Asking
 from pwf.client.core import More
 from pwf.protocol.uploads import ContentTaken, PutContent
-from pwf.values import CHUNK_BYTES
+from pwf.values import CHUNK_BYTES, digest
 
 INLINE_BYTES_MAX = (
     512 * 1024
@@ -45,10 +45,8 @@ def large_values(payload: msgspec.Struct | None) -> Large | None:
     }
     if not values:
         return None
-    import hashlib  # which short commands can do without
-
     without: dict[str, Any] = dict.fromkeys(values, msgspec.Raw(b"null"))
-    contents = {name: hashlib.sha256(data).hexdigest() for name, data in values.items()}
+    contents = {name: digest(data) for name, data in values.items()}
     return Large(msgspec.structs.replace(payload, **without), values, contents)
 
 
