@@ -21,6 +21,9 @@ DEFAULT_BYTES_MAX = 4 * 1024  # it stands in the graph and in each request's row
 #: Where no default was given: None is one.
 NONE_GIVEN: Any = msgspec.UNSET
 
+#: (what is wrong, what to write)
+DEFAULT_FOR_EVER = "has a default, and waits for ever", "add timeout=hours(1), or remove default="
+
 
 class Deadline(msgspec.Struct, frozen=True, kw_only=True):
     """Of a question. `default`: canonical JSON, None where there is none."""
@@ -33,7 +36,7 @@ def deadline(timeout: Any, default: Any, fault: Fault) -> Deadline | None:
     """The same, checked as far as the node alone tells; None: it waits for ever."""
     if timeout is None:
         if default is not NONE_GIVEN:
-            fault.refuse("has a default, and waits for ever", "add timeout=hours(1), or remove default=")
+            fault.refuse(*DEFAULT_FOR_EVER)
         return None
     try:
         open_ms = to_ms(timeout, "timeout")

@@ -23,25 +23,19 @@ from pwf.protocol.decision_spec import (
     SUBJECT_BYTES_MAX,
     TEXT_CHARS_MAX,
     Block,
-    Bullets,
     ChoiceSpec,
     DecisionSpec,
-    Diff,
     Fields,
     Paragraph,
-    Preformatted,
-    Section,
     Shown,
     TextSpec,
     output_of,
 )
 from pwf.protocol.graph import NodeSpec
 from pwf.values import canonical
-from pwf.workflow.deadline import NONE_GIVEN, Deadline, unsettled
+from pwf.workflow.deadline import DEFAULT_FOR_EVER, NONE_GIVEN, Deadline, unsettled
 from pwf.workflow.faults import Fault
 from pwf.workflow.timing import to_ms
-
-BLOCKS = (Paragraph, Section, Bullets, Fields, Preformatted, Diff)
 
 
 class Chosen(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -100,7 +94,7 @@ def present(
     if len(found) > BLOCKS_MAX:
         raise InvalidValue(f"the presentation has {len(found)} blocks", hint=f"show at most {BLOCKS_MAX}")
     for number, block in enumerate(found, 1):
-        if not isinstance(block, BLOCKS):
+        if not isinstance(block, Block):
             raise InvalidValue(
                 f"block {number} of the presentation is {block!r:.60}",
                 hint="give texts, Paragraph, Section, Bullets, Fields, Preformatted or Diff",
@@ -215,7 +209,7 @@ def default_output(default: Any, spec: DecisionSpec, fault: Fault) -> Any:
     )
     if wrong is not None:
         fault.refuse(f"has default={default!r:.60}: {wrong[0]}", "name a choice that needs no text")
-    return {"choice": default, "text": None}
+    return output_of(default, None)
 
 
 def answer_schema(spec: DecisionSpec) -> dict[str, Any]:
@@ -265,7 +259,7 @@ def how_long_open(found: Presentation, spec: NodeSpec) -> tuple[int | None, str 
         outcomes: set[str] = {way.outcome for way in spec.ways}
         said = unsettled(Deadline(open_ms=open_ms, default=default), spec.id, outcomes)
     elif default is not None:
-        said = "has a default, and waits for ever", "add timeout=hours(1), or remove default="
+        said = DEFAULT_FOR_EVER
     if said is not None:
         raise InvalidValue(f"the presentation {said[0]}", hint=said[1])
     return open_ms, default
