@@ -71,7 +71,7 @@ class Presentation:
     `open_ms` and `default` (a choice) stand in place of what the node declares, where they are given.
     """
 
-    shown: Shown
+    shown: bytes  # canonical JSON of a `Shown`
     subject: bytes | None = None  # canonical JSON
     open_ms: int | None = NONE_GIVEN  # None: for ever
     default: str = NONE_GIVEN
@@ -102,10 +102,9 @@ def present(
     for name, text in (("title", title), ("summary", summary)):
         if not isinstance(text, str) or not text.strip() or (name == "title" and "\n" in text):
             raise InvalidValue(f"the {name} of the presentation is {text!r:.60}", hint="give a plain text")
-    shown = Shown(title=title, summary=summary, blocks=tuple(found))
-    plain = msgspec.to_builtins(shown)
+    plain = msgspec.to_builtins(Shown(title=title, summary=summary, blocks=tuple(found)))
     _check_texts(plain, "presentation")
-    canonical(plain, limit=PRESENTATION_BYTES_MAX, what="the presentation")
+    shown = canonical(plain, limit=PRESENTATION_BYTES_MAX, what="the presentation")
     data = None if subject is None else canonical(subject, limit=SUBJECT_BYTES_MAX, what="the subject")
     open_ms = timeout if timeout is None or timeout is NONE_GIVEN else to_ms(timeout, "timeout")
     return Presentation(shown, data, open_ms, default)

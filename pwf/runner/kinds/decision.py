@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import msgspec
-
 from pwf.errors import PwfError
 from pwf.protocol.kinds import NodeKind
 from pwf.runner.base.steps import Ended, Question, Step, StepRaised, StepTimedOut, call, failed, timed_out
-from pwf.values import canonical
 from pwf.workflow.decisions import how_long_open, presented
 
 KIND: NodeKind = "decision"
@@ -17,9 +14,6 @@ def run(step: Step) -> Ended | Question:
     """Ask the function for the presentation."""
     try:
         found = presented(call(step, step.node.fn, step.node.is_async), step.node.id)
-        prompt = canonical(
-            msgspec.to_builtins(found.shown), what=f"the presentation of node {step.node.id!r}"
-        )
         open_ms, default = how_long_open(found, step.node.spec)
     except StepRaised as raised:
         return failed(step, raised.error)
@@ -27,4 +21,4 @@ def run(step: Step) -> Ended | Question:
         return timed_out(step, late)
     except PwfError as error:
         return failed(step, error)
-    return Question(prompt, found.subject, open_ms, default)
+    return Question(found.shown, found.subject, open_ms, default)
