@@ -96,14 +96,15 @@ def _patch(manager: ResourceManager[Any, Any], before: bytes, said: Any) -> byte
     what = f"the status of manager {manager.name!r}"
     old = msgspec.json.decode(before)
     if isinstance(said, dict):
-        new = apply(old, msgspec.json.decode(canonical(said, limit=STATUS_BYTES_MAX, what=what)))
+        said_json = canonical(said, limit=STATUS_BYTES_MAX, what=what)
+        after = status_bytes(apply(old, msgspec.json.decode(said_json)), what)
     else:
-        new = msgspec.json.decode(status_bytes(said, what))
+        after = status_bytes(said, what)
+    new = msgspec.json.decode(after)
     if not isinstance(new, dict):
         raise InvalidValue(
             f"{what} is {said!r:.80}", hint="return its status type, or a dict to merge into it"
         )
-    after = status_bytes(new, what)
     try:
         manager.read_status(after)
     except msgspec.ValidationError as error:
@@ -111,4 +112,4 @@ def _patch(manager: ResourceManager[Any, Any], before: bytes, said: Any) -> byte
             f"{what} would not be what it declares: {error}",
             hint="a field that may be None needs that as its default",
         ) from error
-    return canonical(diff(old, msgspec.json.decode(after)), what=what)
+    return canonical(diff(old, new), what=what)
