@@ -11,7 +11,7 @@ import dataclasses
 from collections.abc import Callable, Collection, Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any, Generic, Literal, TypeVar, cast, overload
+from typing import Any, Literal, TypeVar, cast, overload
 
 import msgspec
 
@@ -161,7 +161,7 @@ def _named(flow: Workflow[Any], what: str, given: Mapping[str, T]) -> dict[str, 
     return dict(given)
 
 
-class _Given(Generic[T]):
+class _Given:
     """The test's secrets, in place of the daemon's."""
 
     def __init__(self, values: Mapping[str, str]) -> None:
@@ -199,10 +199,9 @@ class _Run:
 
     def run(self) -> Tested:
         at: str | None = self._graph.start
-        _ = self._context(
-            self._flow.nodes[self._graph.start], 1, 1
-        ).input  # else the first step that reads it fails
-        self._told.title = self._flow.title_of(self._context(self._flow.nodes[self._graph.start], 1, 1))
+        before = self._context(self._flow.nodes[self._graph.start], 1, 1)
+        _ = before.input  # else the first step that reads it fails
+        self._told.title = self._flow.title_of(before)
         while at is not None:
             if sum(self._visits.values()) >= self._graph.max_steps:
                 self._fail(plain_error("max_steps", f"more than {self._graph.max_steps} steps", at))

@@ -38,8 +38,8 @@ class Words(NamedTuple):
     options: tuple[tuple[str, str, tuple[str, ...]], ...]
     arguments: tuple[str, ...]
     files: bool
-    kind: str = ""
-    kinds: dict[str, str] = {}  # noqa: RUF012 - of a tuple, which nobody changes
+    kind: str
+    kinds: dict[str, str]
 
 
 def add(commands: Commands) -> None:

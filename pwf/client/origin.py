@@ -58,11 +58,8 @@ def with_wanted(
     details = wanted.details if isinstance(wanted.details, dict) else {}
     names = {str(name) for name in details.get("names", ())}
     found = client_environment({name: env[name] for name in names if name in env}, names)
-    whole = Origin(
-        cwd=payload.origin.cwd,
-        python=payload.origin.python,
-        environment={**found, **payload.origin.environment},
-        whole=True,
+    whole = msgspec.structs.replace(
+        payload.origin, environment={**found, **payload.origin.environment}, whole=True
     )
     return msgspec.structs.replace(payload, origin=whole)
 
