@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from pwf.errors import EnvironmentMissing, InvalidArgument, LoadFailed, NotFound
 from pwf.protocol.runner import MARKER_VARIABLE
@@ -23,10 +23,6 @@ Sort = Literal["workflows", "resources"]  # the folder's name
 
 BUILTIN_WORKFLOWS = Path(__file__).parent / "builtin_workflows"
 NAME_LENGTH_SHOWN_MAX = 200
-_WORDS: dict[Sort, re.Pattern[bytes]] = {
-    "workflows": re.compile(rb"\bWorkflow\b"),
-    "resources": re.compile(rb"\bResourceManager\b"),
-}
 _TEXT_BYTES_MAX = 1024 * 1024
 _INSTALLED_PWF = (
     "pwf_workflows-*.dist-info",
@@ -56,6 +52,20 @@ ALLOWED_VARIABLES = frozenset(
     | {"XDG_CONFIG_HOME", "XDG_CONFIG_DIRS", "XDG_DATA_HOME", "XDG_DATA_DIRS", "XDG_STATE_HOME"}
     | {"XDG_CACHE_HOME", "XDG_RUNTIME_DIR", "SSL_CERT_FILE", "SSL_CERT_DIR"}
 )
+
+
+class _SortFacts(NamedTuple):
+    """`word`: a file that has none in it is a helper. `command`: lists them."""
+
+    one: str
+    word: re.Pattern[bytes]
+    command: str
+
+
+_SORTS: dict[Sort, _SortFacts] = {
+    "workflows": _SortFacts("a workflow", re.compile(rb"\bWorkflow\b"), "workflows"),
+    "resources": _SortFacts("a resource manager", re.compile(rb"\bResourceManager\b"), "managers"),
+}
 
 
 @dataclass(frozen=True)
@@ -97,7 +107,7 @@ def project_of(name_or_path: str, cwd: Path, config_dir: Path) -> Path:
         real = Path(os.path.realpath(folder))
         if not any(
             real.is_relative_to(os.path.realpath(shared))
-            for sort in _WORDS
+            for sort in _SORTS
             for _, shared in _shared_folders(config_dir, sort)
         ):
             return project_root(folder)
@@ -135,7 +145,7 @@ def _find(name_or_path: str, cwd: Path, config_dir: Path, sort: Sort) -> Found:
         if fault := _path_fault(path):
             raise NotFound(
                 f"{_short(name_or_path)} {fault}",
-                hint=f"name {_ONE[sort]}'s .py file; `pwf {_COMMANDS[sort]}` lists names",
+                hint=f"name {_SORTS[sort].one}'s .py file; `pwf {_SORTS[sort].command}` lists names",
             )
         return Found(path.stem, path, "path", root)
     for scope, folder in _folders(root, config_dir, sort):
@@ -167,10 +177,6 @@ def _list(cwd: Path, config_dir: Path, sort: Sort) -> list[Found]:
             if path.stem not in found and _may_hold(path, sort):
                 found[path.stem] = Found(path.stem, path, scope, root)
     return sorted(found.values(), key=lambda one: one.name)
-
-
-_ONE: dict[Sort, str] = {"workflows": "a workflow", "resources": "a resource manager"}
-_COMMANDS: dict[Sort, str] = {"workflows": "workflows", "resources": "managers"}
 
 
 def _folders(root: Path, config_dir: Path, sort: Sort) -> Iterator[tuple[Scope, Path]]:
@@ -223,7 +229,7 @@ def _may_hold(path: Path, sort: Sort) -> bool:
         if not os.path.isfile(path):
             return False
         with open(path, "rb") as file:
-            return _WORDS[sort].search(file.read(_TEXT_BYTES_MAX)) is not None
+            return _SORTS[sort].word.search(file.read(_TEXT_BYTES_MAX)) is not None
     except OSError:
         return True  # the resolver says what is wrong with it
 
@@ -235,7 +241,7 @@ def _no_such_name(name: str, cwd: Path, config_dir: Path, root: Path, sort: Sort
     looked = ", ".join(str(folder) for folder in folders if os.path.isdir(folder))
     hint = f"did you mean {' or '.join(map(repr, near))}? " if near else ""
     hint += f"looked in {looked}" if looked else f"make {root / '.pwf' / sort} and put its file there"
-    what = _ONE[sort].removeprefix("a ")
+    what = _SORTS[sort].one.removeprefix("a ")
     return NotFound(f"there is no {what} named {_short(name)}", hint=hint, details={"near": near})
 
 
