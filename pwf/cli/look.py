@@ -176,7 +176,8 @@ def show(options: argparse.Namespace, out: Out) -> int:
     with client() as daemon:
         view = daemon.call("run.view", run_id=options.run_id)
         if options.part in ("output", "input"):
-            from pwf.cli.step import print_value, run_output
+            from pwf.cli.step import print_value
+            from pwf.client.asking import run_output
 
             value = run_output(view) if options.part == "output" else view.input
             print_value(daemon.read_value(view.summary.run_id, value), out)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
@@ -12,15 +12,16 @@ from pwf.cli import exits
 from pwf.cli.commands import RUN_HELP, Commands, client
 from pwf.cli.out import Out, UsageError
 from pwf.cli.printed import STREAM_NAMES, printed_of, read_printed, size_of
-from pwf.errors import NotFound
 from pwf.present import progress, text
 
 if TYPE_CHECKING:
+    from pwf.client.asking import Asking
     from pwf.client.sync import SyncClient
     from pwf.protocol.printed import PrintedStep
     from pwf.protocol.runner import Value
-    from pwf.protocol.views import RunView, StepView
+    from pwf.protocol.views import RunView
 
+T = TypeVar("T")
 PRINTED_SHOWN = 16 * 1024  # of each stream; pwf logs has all of it
 OUTPUT_SHOWN = 64 * 1024
 
@@ -40,27 +41,20 @@ def add(commands: Commands) -> None:
 
 
 def output(options: argparse.Namespace, out: Out) -> int:
+    from pwf.client.asking import output_value
+
     if options.raw and out.as_json:
         raise UsageError("--raw and --json exclude each other", hint="pwf output --help")
     with client() as daemon:
-        if options.node is None:
-            view = daemon.call("run.view", run_id=options.run_id)
-            value = run_output(view)
-        else:
-            view = steps_of(daemon, options.run_id, options.node)
-            value = _step_output(daemon, view, options.node)
-        print_value(daemon.read_value(view.summary.run_id, value), out, raw=options.raw)
+        run_id, value = _ask(daemon, output_value(options.run_id, options.node))
+        print_value(daemon.read_value(run_id, value), out, raw=options.raw)
     return exits.OK
 
 
-def run_output(view: RunView) -> Value:
-    """The run's output; `NotFound` says why there is none."""
-    if view.output is None:
-        run_id = view.summary.run_id
-        raise NotFound(
-            f"run {run_id} has no output: it is {view.summary.status}", hint=f"pwf explain {run_id}"
-        )
-    return view.output
+def _ask(daemon: SyncClient, asking: Asking[T]) -> T:
+    from pwf.client.asking import ask_all
+
+    return ask_all(asking, lambda operation, payload, run_id: daemon.call(operation, payload, run_id=run_id))
 
 
 def print_value(data: bytes, out: Out, *, raw: bool = False) -> None:
@@ -75,57 +69,16 @@ def print_value(data: bytes, out: Out, *, raw: bool = False) -> None:
         out.print(text.json_line(data) if out.as_json else text.pretty(data))
 
 
-def steps_of(daemon: SyncClient, run_id: str, node: str, before: int | None = None) -> RunView:
-    """The run with the newest page of steps of one node. `NotFound` where its graph has no such node."""
-    from pwf.protocol.operations import LIST_PAGE_MAX, StepsPayload
-
-    payload = StepsPayload(node=node, before_attempt=before, limit=LIST_PAGE_MAX)
-    view: RunView = daemon.call("run.view", payload, run_id=run_id)
-    nodes = [one.id for one in view.graph.nodes]
-    if node not in nodes:
-        import difflib  # only for a mistake
-
-        near = difflib.get_close_matches(node, nodes, n=1)
-        hint = f"did you mean {near[0]}?" if near else f"its nodes are: {', '.join(nodes)}"
-        raise NotFound(f"run {view.summary.run_id} has no node {node!r}", hint=hint)
-    return view
-
-
-def _step_output(daemon: SyncClient, view: RunView, node: str) -> Value:
-    """The output of the newest visit that completed, from page to page."""
-    run_id = view.summary.run_id
-    page = view.steps
-    while page:
-        for step in reversed(page):
-            if step.status != "completed":
-                continue
-            if step.output is not None:
-                return step.output
-            one = steps_of(daemon, run_id, node, before=step.attempt + 1)  # it was left out of a full page
-            return _whole(one, step)
-        page = steps_of(daemon, run_id, node, before=page[0].attempt).steps
-    how = view.steps[-1].status if view.steps else "not reached"
-    raise NotFound(
-        f"node {node!r} of run {run_id} has no output: it is {how}", hint=f"pwf show {run_id} {node}"
-    )
-
-
-def _whole(view: RunView, wanted: StepView) -> Value:
-    step = view.steps[-1]
-    assert step.attempt == wanted.attempt, "the page ends with it"
-    assert step.output is not None, "the newest of a page is whole"
-    return step.output
-
-
 # --- pwf show RUN NODE ----------------------------------------------------------------------------------------
 
 
 def show_step(run_id: str, node: str, out: Out) -> int:
     """All attempts of a node, and of the newest one everything."""
     from pwf.cli.sections import print_error_lines, section
+    from pwf.client.asking import steps_of
 
     with client() as daemon:
-        view = steps_of(daemon, run_id, node)
+        view = _ask(daemon, steps_of(run_id, node))
         run_id = view.summary.run_id
         effects = [effect for effect in view.effects if effect.node == node]
         if out.as_json:

@@ -21,7 +21,7 @@ from pwf.protocol.operations import (
     StepsPayload,
 )
 from pwf.protocol.runner import Value
-from pwf.protocol.views import EventView, RunSummary, RunView, Status
+from pwf.protocol.views import EventView, RunSummary, RunView, Status, StepView
 from pwf.values import canonical
 
 T = TypeVar("T")
@@ -87,22 +87,59 @@ def history(run_id: str, after_revision: int) -> Asking[tuple[EventView, ...]]:
 
 def output_value(run_id: str, node: str | None) -> Asking[tuple[str, Value]]:
     """The run, and its output or that of a node's newest visit that completed. `NotFound` says why there is none."""
-    before: int | None = None
-    while True:
-        payload = StepsPayload(node=node, before_attempt=before, limit=LIST_PAGE_MAX)
-        view: RunView = yield "run.view", payload, run_id
-        name = view.summary.run_id
-        if node is None:
-            if view.output is None:
-                status = view.summary.status
-                raise NotFound(f"run {name} has no output: it is {status}", hint=f"pwf explain {name}")
-            return name, view.output
-        for step in reversed(view.steps):
-            if step.status == "completed" and step.output is not None:
-                return name, step.output
-        if not view.steps:
-            raise NotFound(f"node {node!r} of run {name} has no output", hint=f"pwf show {name}")
-        before = view.steps[0].attempt
+    if node is None:
+        whole: RunView = yield "run.view", StepsPayload(), run_id
+        return whole.summary.run_id, run_output(whole)
+    view = yield from steps_of(run_id, node)
+    run_id = view.summary.run_id
+    page = view.steps
+    while page:
+        for step in reversed(page):
+            if step.status != "completed":
+                continue
+            if step.output is not None:
+                return run_id, step.output
+            one = yield from steps_of(run_id, node, before=step.attempt + 1)  # it was left out of a full page
+            return run_id, _whole(one, step)
+        page = (yield from steps_of(run_id, node, before=page[0].attempt)).steps
+    how = view.steps[-1].status if view.steps else "not reached"
+    raise NotFound(
+        f"node {node!r} of run {run_id} has no output: it is {how}", hint=f"pwf show {run_id} {node}"
+    )
+
+
+def run_output(view: RunView) -> Value:
+    """The run's output; `NotFound` says why there is none."""
+    if view.output is None:
+        run_id = view.summary.run_id
+        raise NotFound(
+            f"run {run_id} has no output: it is {view.summary.status}", hint=f"pwf explain {run_id}"
+        )
+    return view.output
+
+
+def steps_of(run_id: str, node: str, before: int | None = None) -> Asking[RunView]:
+    """The run with a page of steps of one node, the newest. `NotFound` where its graph has no such node."""
+    view: RunView = yield (
+        "run.view",
+        StepsPayload(node=node, before_attempt=before, limit=LIST_PAGE_MAX),
+        run_id,
+    )
+    nodes = [one.id for one in view.graph.nodes]
+    if node not in nodes:
+        import difflib  # only for a mistake
+
+        near = difflib.get_close_matches(node, nodes, n=1)
+        hint = f"did you mean {near[0]}?" if near else f"its nodes are: {', '.join(nodes)}"
+        raise NotFound(f"run {view.summary.run_id} has no node {node!r}", hint=hint)
+    return view
+
+
+def _whole(view: RunView, wanted: StepView) -> Value:
+    step = view.steps[-1]
+    assert step.attempt == wanted.attempt, "the page ends with it"
+    assert step.output is not None, "the newest of a page is whole"
+    return step.output
 
 
 def decoded(data: bytes, type: Any) -> Any:

@@ -89,13 +89,43 @@ def test_an_output_is_python_values_of_the_run_or_of_a_node(client: SyncClient, 
         output=samples.value({"a": [1]}),
         steps=(
             samples.step("collect", status="completed", output=samples.value(3)),
-            samples.step("collect", 2),
+            samples.step("collect", 2, status="failed"),
         ),
     )
     daemon.on("run.view", lambda request, payload: view)
     assert client.output("k3") == {"a": [1]}
     assert client.output("k3", type=dict[str, list[float]]) == {"a": [1.0]}
     assert client.output("k3", "collect") == 3
+
+
+def test_an_output_that_was_left_out_of_a_full_page_is_read_again(
+    client: SyncClient, daemon: FakeDaemon
+) -> None:
+    old, newest = (
+        samples.step("collect", attempt, status="completed", output=samples.value(attempt))
+        for attempt in (1, 2)
+    )
+    left_out = msgspec.structs.replace(newest, output=None)
+    failed = samples.step("collect", 3, status="failed")
+    asked: list[Any] = []
+
+    def view(request: Any, payload: Any) -> Any:
+        asked.append((request.run_id, payload.before_attempt))
+        steps = (old, left_out, failed) if payload.before_attempt is None else (old, newest)
+        return samples.run_view(steps=steps)
+
+    daemon.on("run.view", view)
+    assert client.output("@last", "collect") == 2, "and not the older one, which the page has"
+    assert asked == [("@last", None), (samples.RUN, 3)]
+
+
+def test_a_node_that_the_graph_does_not_have_is_named_with_the_nearest(
+    client: SyncClient, daemon: FakeDaemon
+) -> None:
+    daemon.on("run.view", lambda request, payload: samples.run_view(steps=()))
+    with pytest.raises(NotFound, match="has no node 'colect'") as refused:
+        client.output("k3", "colect")
+    assert refused.value.hint == "did you mean collect?"
 
 
 def test_a_run_without_an_output_says_what_it_is(client: SyncClient, daemon: FakeDaemon) -> None:
