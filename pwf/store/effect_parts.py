@@ -8,7 +8,8 @@ A run's parts belong to the node and the visit of its position. A managed resour
 `effects.ensure(key, kind, request, observe, apply)` in the same ledger: with `Occasion(entity_no=…, generation=…,
 node="reconcile", visit=1)`, and its key as the part. Its supervisor answers what the reconcile's process says, each
 message in one command that passes the fence and notes an event:
-1. `BeginPart`: `begin_part`. Once that is committed, the process does what the answer says.
+1. `BeginPart`: `look_at_part`, then `begin_part` if that says `apply`. Once that is committed, the process does what
+   the answer says.
 2. `SettlePart`: `settle_part`. After an observer's `not_applied()` this says `rejected`, and 1 comes again.
 3. The process has ended: `unknown_parts` lists what it may have left open. With an observer it is observed where the
    next reconcile asks for it. Without one, and where an observer can't tell, `leave_ambiguous` gives all to a person.
@@ -76,22 +77,18 @@ class _Row(NamedTuple):
 
 
 def begin_part(tx: Tx, occasion: Occasion, call: BeginPart) -> PartAnswer:
-    """What is to be done for a part: see `PartAnswer`. With `apply` its row says `applying`; else nothing is written.
+    """Have its row say `applying`, where `look_at_part` has just said `apply`. `refused` has written nothing.
 
     The caller has passed the entity's fence.
     """
-    answer = look_at_part(tx, occasion, call)
-    if answer.verdict != "apply":
-        return answer
     key = {**occasion.place, "part": call.part}
-    if tx.one(Q.part, key) is None:
-        return _add(tx, occasion, call, key)
-    tx.run(Q.begin_again, {**key, **_begun(occasion, call)})
-    return answer
+    if tx.run(Q.begin_again, {**key, **_begun(occasion, call)}):
+        return PartAnswer(verdict="apply")
+    return _add(tx, occasion, call, key)
 
 
 def look_at_part(tx: Tx, occasion: Occasion, call: BeginPart) -> PartAnswer:
-    """What `begin_part` would say now. Changes nothing."""
+    """What is to be done for a part: see `PartAnswer`. Changes nothing: after `apply`, `begin_part` begins it."""
     found = tx.one(Q.part, {**occasion.place, "part": call.part})
     if found is None:
         count = tx.one(Q.count_parts, occasion.place)

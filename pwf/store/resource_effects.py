@@ -13,6 +13,7 @@ from pwf.store.effect_parts import (
     Occasion,
     begin_part,
     leave_ambiguous,
+    look_at_part,
     note_end,
     settle_part,
     unknown_parts,
@@ -44,7 +45,9 @@ def reconcile_part(tx: Tx, command: ReconcilePart) -> PartAnswer:
     call = command.call
     if isinstance(call, BeginPart):
         kept = msgspec.structs.replace(call, request=_kept(tx, resource, call.request))
-        answer = begin_part(tx, occasion, kept)
+        answer = look_at_part(tx, occasion, kept)
+        if answer.verdict == "apply":
+            answer = begin_part(tx, occasion, kept)
         asked_for(tx, resource.resource_no, call.part)
     else:
         output = None if call.output is None else _kept(tx, resource, call.output)

@@ -10,6 +10,7 @@ from pwf.store.effect_parts import (
     Word,
     begin_part,
     leave_ambiguous,
+    look_at_part,
     note_end,
     observe_again,
     settle_by_word,
@@ -22,6 +23,12 @@ from tests.store.test_entity_kinds import boil, kettles, make
 from tests.store.world import error, value
 
 __all__ = ["kettles"]
+
+
+def look_and_begin(tx, occasion, call):
+    """As whoever answers a process does."""
+    answer = look_at_part(tx, occasion, call)
+    return begin_part(tx, occasion, call) if answer.verdict == "apply" else answer
 
 
 class Reconcile:
@@ -50,7 +57,7 @@ class Reconcile:
         call = BeginPart(
             attempt=1, part=part, kind="write", mode=mode, request=request, observable=observable
         )
-        return self.within(begin_part, call)
+        return self.within(look_and_begin, call)
 
     def settle(self, part="p", status="applied", **facts):
         return self.within(settle_part, SettlePart(attempt=1, part=part, status=status, **facts))
