@@ -324,9 +324,10 @@ def complete_parked(tx: Tx, run: RunState, output: bytes, *, actor: str) -> None
 
 
 def _next_in_ms(tx: Tx) -> int | None:
+    """How long until the nearest run or reconcile becomes due; None when none will by itself."""
     wall = tx.one(Q.next_by_wall)
     elapsed = tx.one(Q.next_by_elapsed)
-    left = [due for due in (resource_queue.next_in_ms(tx),) if due is not None]
+    left = []
     if wall is not None and wall[0] is not None:
         left.append(wall[0] - tx.now.wall_ms)
     if elapsed is not None and elapsed[0] is not None:

@@ -17,15 +17,20 @@ ORDER BY q.due_elapsed_ms LIMIT :limit
 UPDATE run_queue SET state = 'ready' WHERE run_no = :run_no
 
 -- name: next_by_wall
--- The nearest absolute time.
+-- The nearest absolute time, of a run or a reconcile.
 SELECT min(due_wall_ms) FROM (
   SELECT min(due_wall_ms) AS due_wall_ms FROM run_queue WHERE state = 'later' AND due_elapsed_ms IS NULL AND is_new = 0
   UNION ALL
-  SELECT min(due_wall_ms) FROM run_queue WHERE state = 'later' AND due_elapsed_ms IS NULL AND is_new = 1)
+  SELECT min(due_wall_ms) FROM run_queue WHERE state = 'later' AND due_elapsed_ms IS NULL AND is_new = 1
+  UNION ALL
+  SELECT min(due_wall_ms) FROM reconcile_queue WHERE state = 'later' AND due_elapsed_ms IS NULL)
 
 -- name: next_by_elapsed
--- The nearest relative time.
-SELECT min(due_elapsed_ms) FROM run_queue WHERE state = 'later' AND due_elapsed_ms IS NOT NULL
+-- The nearest relative time, of a run or a reconcile.
+SELECT min(due_elapsed_ms) FROM (
+  SELECT min(due_elapsed_ms) AS due_elapsed_ms FROM run_queue WHERE state = 'later' AND due_elapsed_ms IS NOT NULL
+  UNION ALL
+  SELECT min(due_elapsed_ms) FROM reconcile_queue WHERE state = 'later' AND due_elapsed_ms IS NOT NULL)
 
 -- name: going_on
 -- The next runs that go on; one whose old processes are not proved dead waits for that.

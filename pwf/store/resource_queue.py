@@ -67,17 +67,6 @@ def fire_due(tx: Tx) -> int:
     return tx.run(Q.fire_by_wall, facts) + tx.run(Q.fire_by_elapsed, facts)
 
 
-def next_in_ms(tx: Tx) -> int | None:
-    """How long until the nearest becomes due; None when none will by itself."""
-    wall, elapsed = tx.one(Q.next_by_wall), tx.one(Q.next_by_elapsed)
-    left = []
-    if wall is not None and wall[0] is not None:
-        left.append(wall[0] - tx.now.wall_ms)
-    if elapsed is not None and elapsed[0] is not None:
-        left.append(elapsed[0] - tx.now.elapsed_ms)
-    return max(0, min(left)) if left else None
-
-
 def waiting_ms(tx: Tx) -> int | None:
     """How long the first has been due that may be admitted; None: there is none."""
     row = tx.one(Q.first_ready)

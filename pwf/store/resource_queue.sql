@@ -15,14 +15,6 @@ UPDATE reconcile_queue SET state = 'ready' WHERE resource_no IN (SELECT resource
   WHERE state = 'later' AND due_elapsed_ms IS NOT NULL AND due_elapsed_ms <= :elapsed_ms
   ORDER BY due_elapsed_ms LIMIT :limit)
 
--- name: next_by_wall
--- The nearest time of an earlier boot.
-SELECT min(due_wall_ms) FROM reconcile_queue WHERE state = 'later' AND due_elapsed_ms IS NULL
-
--- name: next_by_elapsed
--- The nearest time of this boot.
-SELECT min(due_elapsed_ms) FROM reconcile_queue WHERE state = 'later' AND due_elapsed_ms IS NOT NULL
-
 -- name: first_ready
 -- Since when the first has been due: by the wall clock, and within this boot by the clock that counts sleep.
 SELECT q.due_wall_ms, q.due_elapsed_ms, q.due_boot_id FROM reconcile_queue q
