@@ -17,7 +17,7 @@ from pwf.protocol.resources import ChildView
 from pwf.protocol.views import ENDED
 from pwf.store.control import Control, cancel
 from pwf.store.queries import load_queries
-from pwf.store.resource_state import Event, Resource, owned, save
+from pwf.store.resource_state import Event, Resource, note, owned
 from pwf.store.runners import Fence
 from pwf.store.runs import Call, StartRun, start_run
 from pwf.store.state import shown_status
@@ -84,7 +84,7 @@ def ensure_child(tx: Tx, command: EnsureChild) -> ChildView:
     call = Call(resource_no=resource.resource_no, key=command.key, fingerprint=command.fingerprint)
     done = start_run(tx, msgspec.structs.replace(command.start, call=call))
     facts = {"key": command.key, "run": done.unwrap().run_id, "workflow": command.start.workflow}
-    save(tx, resource, [Event("child_started", "manager", facts)], generation=resource.generation)
+    note(tx, resource, [Event("child_started", "manager", facts)], generation=resource.generation)
     child = _newest(tx, resource.resource_no, command.key)
     assert child is not None, "it was started just now"
     return child

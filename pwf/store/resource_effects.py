@@ -19,7 +19,7 @@ from pwf.store.effect_parts import (
     unknown_parts,
 )
 from pwf.store.resource_retention import asked_for
-from pwf.store.resource_state import READY, Event, Resource, owned, save
+from pwf.store.resource_state import READY, Event, Resource, note, owned
 from pwf.store.runners import Fence
 from pwf.store.tx import Tx
 from pwf.store.values import keep_for
@@ -55,7 +55,7 @@ def reconcile_part(tx: Tx, command: ReconcilePart) -> PartAnswer:
     status = "applying" if isinstance(call, BeginPart) else call.status
     if answer.verdict in ("apply", "settled"):
         facts = {"effect": key_of(resource, call.part), "status": status}
-        save(tx, resource, [Event("effect", "manager", facts)], generation=resource.generation)
+        note(tx, resource, [Event("effect", "manager", facts)], generation=resource.generation)
     return answer
 
 

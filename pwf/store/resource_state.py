@@ -214,6 +214,20 @@ def save(
     expected_revision: int | None = None,
 ) -> None:
     """Write what has changed, one revision for each event. Raises what `Tx.fence` does, and then nothing is written."""
+    note(tx, resource, events, generation=generation, token=token, expected_revision=expected_revision)
+    save_quietly(tx, resource)
+
+
+def note(
+    tx: Tx,
+    resource: Resource,
+    events: Sequence[Event],
+    *,
+    generation: int | None = None,
+    token: str | None = None,
+    expected_revision: int | None = None,
+) -> None:
+    """The revisions and events of `save`, where nothing of the row itself has changed. Raises as that does."""
     number = resource.resource_no
     expected = resource.revision if expected_revision is None else expected_revision
     first = tx.fence(number, generation=generation, token=token, expected_revision=expected)
@@ -222,7 +236,6 @@ def save(
     if len(events) > 1:
         tx.count_writes(number, len(events) - 1)
     resource.revision = first + len(events) - 1
-    save_quietly(tx, resource)
     if resource.trim_wall_ms is None and resource.revision - resource.events_from >= EVENTS_KEPT:
         tx.run(Q.to_trim, {"resource_no": number, "events_from": resource.events_from})
     tx.changed(subject(KIND, resource.uid))
