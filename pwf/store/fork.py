@@ -147,25 +147,30 @@ def fork_run(tx: Tx, command: ForkRun) -> Done[RunStarted]:
     def act() -> tuple[RunStarted, bool]:
         fork = command.start.fork
         assert fork is not None
-        facts = _facts(tx, command.terms)
-        if facts.fork.before != fork.before:
+        found = _check(tx, command.terms)
+        if found.fork.before != fork.before:
             raise Conflict(f"run {fork.run_id} has gone on meanwhile", hint="repeat the command")
-        if facts.twin is not None:
-            return _going_on(tx, command.start, facts.twin), True
+        if found.twin is not None:
+            return _going_on(tx, command.start, found.twin), True
         done = start_run(tx, msgspec.structs.replace(command.start, receipt=None))
-        return msgspec.structs.replace(done.unwrap(), warnings=facts.warnings), False
+        return msgspec.structs.replace(done.unwrap(), warnings=found.warnings), False
 
     return once(tx, command.start.receipt, RunStarted, act)
 
 
 def retry_words(tx: Tx, run_id: str) -> str | None:
     """What to type so that a run which has ended goes on; None where a retry would be refused whatever is said."""
+    terms = Terms(run_id=run_id)
+    try:
+        found = _check_but_answers(tx, terms)
+    except REFUSALS:
+        return None
     for keep in (False, True):
         try:
-            _check(tx, Terms(run_id=run_id, keep_answers=keep))
+            _refuse_answers(tx, found, msgspec.structs.replace(terms, keep_answers=keep))
         except REFUSALS:
             continue
-        return f"pwf retry {run_id}" + (" --keep-answers" if keep else "")
+        return terms.typed + (" --keep-answers" if keep else "")
     return None
 
 
@@ -224,6 +229,13 @@ def _facts(tx: Tx, terms: Terms) -> ForkFacts:
 
 def _check(tx: Tx, terms: Terms) -> _Checked:
     """Raise why the run is not forked on these terms."""
+    found = _check_but_answers(tx, terms)
+    _refuse_answers(tx, found, terms)
+    return found
+
+
+def _check_but_answers(tx: Tx, terms: Terms) -> _Checked:
+    """Raise why the run is not forked, whatever is said of its answers."""
     row = tx.one(Q.facts, {"run_id": terms.run_id})
     if row is None:
         raise NotFound(f"there is no run {terms.run_id!r}")
@@ -249,11 +261,9 @@ def _check(tx: Tx, terms: Terms) -> _Checked:
             Q.results, {"run_no": old.run_no, "before": fork.before}
         )
     )
-    if twin is not None:  # nothing is made anew
-        return _Checked(old, fork, after, results, (), twin)
-    warnings = _repeated(tx, old, graph, fork, terms)
-    _refuse_answers(tx, graph, results, terms)
-    return _Checked(old, fork, after, results, warnings, None)
+    # A retry that goes on makes nothing anew.
+    warnings = _repeated(tx, old, graph, fork, terms) if twin is None else ()
+    return _Checked(old, fork, after, results, warnings, twin)
 
 
 # --- where it goes on -----------------------------------------------------------------------------------------
@@ -395,11 +405,14 @@ def _repeated(tx: Tx, old: _Old, graph: Graph, fork: Fork, terms: Terms) -> tupl
     )
 
 
-def _refuse_answers(tx: Tx, graph: Graph, results: tuple[Adopted, ...], terms: Terms) -> None:
+def _refuse_answers(tx: Tx, found: _Checked, terms: Terms) -> None:
     """A person's word was given to one run; another run has it only if a person says so, and an approval never."""
+    if found.twin is not None:  # which has them already
+        return
+    graph = graph_of(tx, found.old.definition_id)
     answered: dict[str, list[Adopted]] = {}  # by the run that it was answered for
     approved = False
-    for one in results:
+    for one in found.results:
         asks = None if one.output is None else _asks(graph, one.node)
         if asks is None or (asks != "person" and terms.keep_answers):
             continue
