@@ -22,7 +22,7 @@ from pwf.store.resource_queue import LEASE_MS
 from pwf.store.resource_state import manager_of, owned, save_quietly
 from pwf.store.runners import Fence
 from pwf.store.tx import Tx
-from pwf.store.values import value_of
+from pwf.store.values import stored_value
 
 Q = load_queries(__file__)
 
@@ -61,8 +61,8 @@ def reconcile_started(tx: Tx, command: ReconcileStarted) -> Reconcile | None:
         generation=resource.spec_generation,
         observed_generation=resource.observed_generation,
         resource_version=resource.revision,
-        spec=value_of(resource.spec, resource.spec_digest, _size(tx, resource.spec_digest)),
-        status=value_of(resource.status, resource.status_digest, _size(tx, resource.status_digest)),
+        spec=stored_value(tx, resource.spec, resource.spec_digest),
+        status=stored_value(tx, resource.status, resource.status_digest),
         conditions=tuple(resource.conditions),
         finalizers=tuple(resource.finalizers),
         children=children_of(tx, resource.resource_no),
@@ -123,8 +123,3 @@ def reconcile_finished(tx: Tx, command: ReconcileFinished) -> Finished:
             finish(tx, resource, command.generation, command.result, proved=command.gone.proved)
     runner_gone(tx, command.gone)
     return Finished(counted=counted)
-
-
-def _size(tx: Tx, digest: str | None) -> int:
-    row = None if digest is None else tx.one(Q.size, {"digest": digest})
-    return 0 if row is None else int(row[0])

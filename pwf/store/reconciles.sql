@@ -3,7 +3,3 @@
 -- name: told
 -- What has woken it is told; what wakes it from here on is another reconcile's.
 UPDATE reconcile_queue SET reasons = CAST('[]' AS BLOB), woken = 0 WHERE resource_no = :resource_no
-
--- name: size
--- Of a value that does not stand in its row.
-SELECT size FROM contents WHERE digest = :digest

@@ -29,7 +29,7 @@ from pwf.store.requests import StoredRequest, is_repeat, load_request, settle
 from pwf.store.state import RunState, graph_of, load_run
 from pwf.store.submission_kind import KIND, close, reject
 from pwf.store.tx import Tx
-from pwf.store.values import load_value, value_of
+from pwf.store.values import load_value, stored_value
 
 Q = load_queries(__file__)
 
@@ -197,7 +197,6 @@ def errand_started(tx: Tx, command: ErrandStarted) -> Launch | None:
     tx.run(Q.begin, {"submission_no": command.submission_no})
     _number, run_id, _request, _status, value, value_digest = row[:6]
     run = load_run(tx, run_id)
-    size = tx.one(Q.value_size, {"digest": value_digest}) if value_digest is not None else None
     return launch_of(
         tx,
         run,
@@ -205,7 +204,7 @@ def errand_started(tx: Tx, command: ErrandStarted) -> Launch | None:
         command.terms,
         past=past_of(tx, run),
         marker=command.terms.marker_of(command.name, command.generation),
-        judge=value_of(value, value_digest, None if size is None else size[0]),
+        judge=stored_value(tx, value, value_digest),
     )
 
 

@@ -36,7 +36,3 @@ ORDER BY s.submission_no LIMIT 1
 -- name: begin
 -- An errand more is told to begin.
 UPDATE submissions SET errands = errands + 1 WHERE submission_no = :submission_no
-
--- name: value_size
--- Of a value that is content-addressed.
-SELECT size FROM contents WHERE digest = :digest

@@ -141,6 +141,12 @@ def value_of(inline: bytes | None, name: str | None, size: int | None) -> Value:
     return Value(json=msgspec.Raw(data), size=len(data))
 
 
+def stored_value(tx: Tx, inline: bytes | None, name: str | None) -> Value:
+    """The wire form of a pair of columns, with the size that its content has here."""
+    row = None if name is None else tx.one(Q.content, {"digest": name})
+    return value_of(inline, name, None if row is None else int(row[0]))
+
+
 def value_size(tx: Tx, name: str) -> int:
     """The size in bytes of a stored value; `NotFound` when it is not here, whole."""
     size = _complete_size(tx, name)
