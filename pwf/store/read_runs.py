@@ -205,11 +205,7 @@ def _standing(tx: Tx, run_id: str) -> RunFacts:
     may_retry = run.ended and run.status != "completed" and gone_on is None
     due_in_ms = None
     if queue is not None and queue[0] == "later":
-        _state, due_wall, due_elapsed, due_boot = queue
-        if due_elapsed is not None and due_boot == tx.now.boot_id:
-            due_in_ms = due_elapsed - tx.now.elapsed_ms
-        else:
-            due_in_ms = due_wall - tx.now.wall_ms
+        due_in_ms = request_clock.left_ms(tx, *queue[1:])
     return RunFacts(
         run_id=run_id,
         status=run.status,

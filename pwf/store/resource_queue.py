@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import msgspec
 
+from pwf.store import request_clock
 from pwf.store.custody_rows import add_runner
 from pwf.store.queries import load_queries
 from pwf.store.resource_state import Resource
@@ -70,12 +71,8 @@ def fire_due(tx: Tx) -> int:
 def waiting_ms(tx: Tx) -> int | None:
     """How long the first has been due that may be admitted; None: there is none."""
     row = tx.one(Q.first_ready)
-    if row is None:
-        return None
-    due_wall_ms, due_elapsed_ms, boot_id = row
-    if boot_id != tx.now.boot_id:
-        return max(0, tx.now.wall_ms - int(due_wall_ms))
-    return max(0, tx.now.elapsed_ms - int(due_elapsed_ms))
+    left_ms = None if row is None else request_clock.left_ms(tx, *row)
+    return None if left_ms is None else max(0, -left_ms)
 
 
 def ready_numbers(tx: Tx, limit: int) -> list[int]:
