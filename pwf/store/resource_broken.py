@@ -8,6 +8,7 @@ from typing import TypeVar
 from pwf.errors import Unavailable
 from pwf.store.broken import DETAIL_CHARACTERS_MAX, UNHANDLED
 from pwf.store.queries import load_queries
+from pwf.store.resource_wake import take_from_queue
 from pwf.store.tx import Tx
 from pwf.values import shortened
 
@@ -30,10 +31,9 @@ def isolated_resource(tx: Tx, resource_no: int, act: Callable[[], R]) -> R | Non
 
 def _break(tx: Tx, resource_no: int, detail: str) -> None:
     """Without loading it: its row may be what can't be read."""
-    which = {"resource_no": resource_no}
-    tx.run(Q.dequeue, which)
+    take_from_queue(tx, resource_no)
     tx.release_lease(resource_no)
-    if tx.run(Q.break_resource, {**which, "detail": detail}):
+    if tx.run(Q.break_resource, {"resource_no": resource_no, "detail": detail}):
         revision = tx.fence(resource_no)
         tx.event(resource_no, revision, "held", "daemon", 0, {"hold": "broken", "detail": detail})
         tx.changed("resources")

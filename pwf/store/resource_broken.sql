@@ -3,7 +3,3 @@
 -- name: break_resource
 -- One whose rows can't be handled.
 UPDATE resources SET hold = 'broken', hold_detail = :detail WHERE resource_no = :resource_no AND gone_wall_ms IS NULL
-
--- name: dequeue
--- It is due no more.
-DELETE FROM reconcile_queue WHERE resource_no = :resource_no

@@ -23,9 +23,14 @@ def try_go(tx: Tx, resource: Resource, *, proved: bool) -> list[Event]:
         return []
     if resource.children == "cancel" and has_child(tx, resource.resource_no):
         return []  # those that were there were cancelled; this one was started to clean up
-    if tx.one(Q.effect_unsettled, {"resource_no": resource.resource_no}) is not None:
+    if has_unsettled(tx, resource.resource_no):
         return []
     return _go(tx, resource, "daemon", {})
+
+
+def has_unsettled(tx: Tx, resource_no: int) -> bool:
+    """Whether nobody knows yet of an effect of it whether that happened."""
+    return tx.one(Q.effect_unsettled, {"resource_no": resource_no}) is not None
 
 
 def abandon(tx: Tx, resource: Resource, actor: str, note: str | None) -> list[Event]:

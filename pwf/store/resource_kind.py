@@ -9,10 +9,11 @@ from pwf.store.entity_kinds import EntityKind, Retention, RunnerGone
 from pwf.store.queries import load_queries
 from pwf.store.reconcile_result import failed, hold_unreaped, put_back
 from pwf.store.resource_broken import isolated_resource
+from pwf.store.resource_end import has_unsettled
 from pwf.store.resource_queue import dequeue
 from pwf.store.resource_rules import RESOURCE_RULES
-from pwf.store.resource_state import Event, load_resource, save
-from pwf.store.resource_wake import KIND
+from pwf.store.resource_state import Event, drop_finalizers, load_resource, save
+from pwf.store.resource_wake import KIND, take_from_queue
 from pwf.store.tx import Tx
 
 Q = load_queries(__file__)
@@ -58,7 +59,7 @@ def _hold_one(tx: Tx, number: int) -> None:
 
 
 def _needed(tx: Tx, number: int, _uid: str) -> str | None:
-    if tx.one(Q.effect_unsettled, {"resource_no": number}) is not None:
+    if has_unsettled(tx, number):
         return "an effect is unsettled"
     if tx.one(Q.child, {"resource_no": number}) is not None:
         return "a run that it started is kept"
@@ -67,7 +68,9 @@ def _needed(tx: Tx, number: int, _uid: str) -> str | None:
 
 def _remove(tx: Tx, number: int, uid: str) -> None:
     which = {"resource_no": number}
-    for sql in (Q.drop_effects, Q.drop_finalizers, Q.drop_children, Q.dequeue):
+    drop_finalizers(tx, number)  # what is there all the same must not keep the walk from going on
+    take_from_queue(tx, number)
+    for sql in (Q.drop_effects, Q.drop_children):
         tx.run(sql, which)
     removed = tx.run(Q.drop_resource, which)
     assert removed == 1, f"resource {uid} is not gone"

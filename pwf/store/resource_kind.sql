@@ -11,10 +11,6 @@ WHERE q.state = 'live' AND NOT EXISTS (SELECT 1 FROM runners WHERE runners.entit
 SELECT resource_no FROM resources
 WHERE gone_wall_ms IS NULL AND (hold IS NULL OR hold NOT IN ('effect_ambiguous', 'broken', 'restored'))
 
--- name: dequeue
--- Nothing is due.
-DELETE FROM reconcile_queue WHERE resource_no = :resource_no
-
 -- name: ended_before
 -- Resources that are gone, in the order of their end, from a place on.
 SELECT gone_wall_ms, resource_no, resource_no FROM resources
@@ -24,10 +20,6 @@ ORDER BY gone_wall_ms, resource_no LIMIT :limit
 -- name: itself
 -- Each is a group of its own.
 SELECT resource_no, uid, gone_wall_ms FROM resources WHERE resource_no = :group
-
--- name: effect_unsettled
--- Nobody knows yet whether an effect of it happened.
-SELECT 1 FROM effects WHERE entity_no = :resource_no AND status IN ('applying', 'ambiguous') LIMIT 1
 
 -- name: child
 -- A run that it started is still there.
@@ -40,10 +32,6 @@ DELETE FROM effects WHERE entity_no = :resource_no
 -- name: drop_children
 -- What was left of its runs: nobody asks for them any more.
 DELETE FROM former_children WHERE resource_no = :resource_no
-
--- name: drop_finalizers
--- One that is gone has none; what is there all the same must not keep the walk from going on.
-DELETE FROM finalizers WHERE resource_no = :resource_no
 
 -- name: drop_resource
 -- The resource itself, if it is gone.

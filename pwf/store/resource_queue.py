@@ -11,7 +11,7 @@ from pwf.store import request_clock
 from pwf.store.custody_rows import add_runner
 from pwf.store.queries import load_queries
 from pwf.store.resource_state import Resource
-from pwf.store.resource_wake import KIND, merged, put_in_queue
+from pwf.store.resource_wake import KIND, merged, put_in_queue, take_from_queue
 from pwf.store.state import encode
 from pwf.store.tx import Tx, subject
 
@@ -55,7 +55,7 @@ def enqueue(tx: Tx, resource: Resource, reasons: list[str], delay_ms: int = 0) -
 
 def dequeue(tx: Tx, resource: Resource) -> None:
     """Nothing is due."""
-    tx.run(Q.dequeue, {"resource_no": resource.resource_no})
+    take_from_queue(tx, resource.resource_no)
     resource.queue_state = None
 
 

@@ -1,9 +1,5 @@
 -- The queue of reconciles: wake-ups, due times, admission.
 
--- name: dequeue
--- Nothing is due.
-DELETE FROM reconcile_queue WHERE resource_no = :resource_no
-
 -- name: fire_by_wall
 -- Rows of an earlier boot whose time has come.
 UPDATE reconcile_queue SET state = 'ready' WHERE resource_no IN (SELECT resource_no FROM reconcile_queue

@@ -283,10 +283,15 @@ _SAVED = (
 
 def set_finalizers(tx: Tx, resource: Resource, names: Sequence[str]) -> None:
     """All that are left."""
-    tx.run(Q.drop_finalizers, {"resource_no": resource.resource_no})
+    drop_finalizers(tx, resource.resource_no)
     for place, name in enumerate(names):
         tx.run(Q.add_finalizer, {"resource_no": resource.resource_no, "place": place, "name": name})
     resource.finalizers = list(names)
+
+
+def drop_finalizers(tx: Tx, resource_no: int) -> None:
+    """Leave none."""
+    tx.run(Q.drop_finalizers, {"resource_no": resource_no})
 
 
 def spec_of(tx: Tx, resource: Resource) -> bytes:

@@ -61,6 +61,11 @@ def put_in_queue(tx: Tx, resource_no: int, state: str, delay_ms: int, reasons: o
     tx.run(Q.enqueue, {"resource_no": resource_no, "state": state, "reasons": reasons, **facts})
 
 
+def take_from_queue(tx: Tx, resource_no: int) -> None:
+    """Drop its row: nothing is due."""
+    tx.run(Q.dequeue, {"resource_no": resource_no})
+
+
 def merged(reasons: list[str], *more: str) -> list[str]:
     """Each reason once, within a bound."""
     return list(dict.fromkeys([*reasons, *more]))[:REASONS_MAX]

@@ -20,3 +20,7 @@ INSERT INTO reconcile_queue(resource_no, state, due_wall_ms, due_elapsed_ms, due
 VALUES (:resource_no, :state, :due_wall_ms, :due_elapsed_ms, :due_boot_id, :reasons)
 ON CONFLICT (resource_no) DO UPDATE SET state = excluded.state, due_wall_ms = excluded.due_wall_ms,
   due_elapsed_ms = excluded.due_elapsed_ms, due_boot_id = excluded.due_boot_id, reasons = excluded.reasons, woken = 0
+
+-- name: dequeue
+-- Nothing is due.
+DELETE FROM reconcile_queue WHERE resource_no = :resource_no
