@@ -192,7 +192,7 @@ class Tx:
         and gets an event. Raises `ClaimLost` where the entity is missing or another owner's lease is live.
         """
         row = self.one(
-            Q.take_lease if counted else Q.take_lease_uncounted,
+            Q.take_lease,
             {
                 "entity_no": entity_no,
                 "token": token,
@@ -201,6 +201,7 @@ class Tx:
                 "boot_id": self.now.boot_id,
                 "awake_ms": self.now.awake_ms,
                 "dead_owner": dead_owner,
+                "counted": counted,
             },
         )
         if row is not None:

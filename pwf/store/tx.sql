@@ -36,25 +36,10 @@ VALUES (:entity_no, :kind, :name, 1, 0)
 
 -- name: take_lease
 -- The next owner, if no other owner's lease is live: ended by the awake clock, of another boot, or proved dead.
+-- `counted` 0: no revision, of an entity whose owners come and go without a change that anybody could see.
 UPDATE entities
-SET revision = revision + 1,
+SET revision = revision + :counted,
     generation = generation + 1,
-    lease_token = :token,
-    lease_owner = :owner,
-    lease_until_awake_ms = :until_awake_ms,
-    lease_boot_id = :boot_id
-WHERE entity_no = :entity_no
-  AND (lease_token IS NULL
-    OR lease_boot_id <> :boot_id
-    OR lease_until_awake_ms <= :awake_ms
-    OR lease_owner = :owner
-    OR lease_owner = :dead_owner)
-RETURNING revision, generation
-
--- name: take_lease_uncounted
--- The same without a revision: of an entity whose owners come and go without a change that anybody could see.
-UPDATE entities
-SET generation = generation + 1,
     lease_token = :token,
     lease_owner = :owner,
     lease_until_awake_ms = :until_awake_ms,
