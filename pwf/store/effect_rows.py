@@ -1,4 +1,4 @@
-"""The ledger's rows as views show them: of a run, of a status, the newest."""
+"""The ledger's rows as views show them: of a run or a resource, of a status, the newest."""
 
 from __future__ import annotations
 
@@ -15,11 +15,6 @@ PAGE_MAX = 1_000
 LOOKED = 10_000  # of the newest, for a list of those settled in one way
 UNSETTLED = frozenset({"applying", "ambiguous"})
 _NAMES = ("type", "mode", "status", "attempts", "ref", "settled_by", "note", "fingerprint")
-
-
-def effects_of_run(tx: Tx, run_id: str) -> tuple[EffectView, ...]:
-    """Those of one run, newest first."""
-    return tuple(map(_effect, tx.all(Q.effects, {"run_id": run_id})))
 
 
 def effects_of_entity(tx: Tx, entity_no: int) -> tuple[EffectView, ...]:

@@ -1,12 +1,5 @@
 -- Rows of the effect ledger, as lists and views show them.
 
--- name: effects
--- The ledger's rows of a run, newest first.
-SELECT n.name, r.outside_name, e.node, e.visit, e.part, e.type, e.mode, e.status, e.attempts, e.ref, e.settled_by, e.note,
-  e.fingerprint, e.error, e.reserved_wall_ms, e.settled_wall_ms
-FROM effects e JOIN entities n ON n.entity_no = e.entity_no LEFT JOIN runs r ON r.run_no = e.entity_no
-WHERE e.entity_no = (SELECT run_no FROM runs WHERE run_id = :run_id) ORDER BY e.reserved_wall_ms DESC LIMIT 100
-
 -- name: effects_of_entity
 -- The ledger's rows of whatever it is, newest first.
 SELECT n.name, r.outside_name, e.node, e.visit, e.part, e.type, e.mode, e.status, e.attempts, e.ref, e.settled_by, e.note,

@@ -17,10 +17,10 @@ from pwf.protocol.resources import (
     ResourceView,
 )
 from pwf.protocol.runner import Value
-from pwf.protocol.views import EventView
 from pwf.store import moves
 from pwf.store.children import children_of
 from pwf.store.effect_rows import effects_of_entity
+from pwf.store.events import events_of_entity
 from pwf.store.explain import Load
 from pwf.store.explain_resource import explain_resource
 from pwf.store.queries import load_queries
@@ -177,23 +177,7 @@ def resource_events(tx: Tx, query: ResourceEventsQuery) -> ResourceEventPage:
     """The history, oldest first."""
     resource = find_resource(tx, query.which)
     limit = max(1, min(query.payload.limit, PAGE_MAX))
-    facts = {
-        "resource_no": resource.resource_no,
-        "after": query.payload.after_revision,
-        "limit": limit,
-    }
-    rows = tx.all(Q.events, facts)
-    events = tuple(
-        EventView(
-            revision=revision,
-            kind=kind,
-            actor=actor,
-            generation=generation,
-            at_ms=at_ms,
-            payload=msgspec.Raw(payload),
-        )
-        for revision, kind, actor, generation, at_ms, payload in rows
-    )
+    events = events_of_entity(tx, resource.resource_no, query.payload.after_revision, limit)
     more = events[-1].revision if len(events) == limit else None
     return ResourceEventPage(uid=resource.uid, events=events, next_after=more)
 

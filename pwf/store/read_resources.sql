@@ -13,11 +13,6 @@ ORDER BY resource_no DESC LIMIT :limit
 -- A page of all, newest first.
 SELECT resource_no, manager, root FROM resources WHERE resource_no < :before ORDER BY resource_no DESC LIMIT :limit
 
--- name: events
--- A page of the history.
-SELECT revision, kind, actor, generation, at_wall_ms, payload FROM events
-WHERE entity_no = :resource_no AND revision > :after ORDER BY revision LIMIT :limit
-
 -- name: refers
 -- Whether a value belongs to the resource.
 SELECT 1 FROM resources WHERE resource_no = :resource_no AND :digest IN (spec_digest, status_digest)

@@ -21,7 +21,7 @@ from pwf.protocol.runner import StepError, Value, effect_key
 from pwf.protocol.survivors import Survivor
 from pwf.protocol.views import ENDED, RequestView, RunSummary, RunView, StepView, SubmissionView, UpdateView
 from pwf.store import request_clock
-from pwf.store.effect_rows import effects_of_run
+from pwf.store.effect_rows import effects_of_entity
 from pwf.store.events import events_after
 from pwf.store.explain import NAMED_MAX, Load, OpenRequest, RunFacts, explain
 from pwf.store.fork import retry_words
@@ -273,7 +273,7 @@ def run_view(tx: Tx, query: RunQuery) -> RunView:
     row = tx.one(Q.body, {"run_id": query.run_id})
     explained = run_summary(tx, query)
     assert row is not None
-    (definition_id, input_, input_digest, input_size, output, output_digest, output_size, error, root, _path,
+    (run_no, definition_id, input_, input_digest, input_size, output, output_digest, output_size, error, root, _path,
      body, max_steps, fork_node, fork_visit, agent) = row  # fmt: skip
     graph = graph_of(tx, definition_id).limited(max_steps)
     environment = _environment.decode(body)
@@ -294,7 +294,7 @@ def run_view(tx: Tx, query: RunQuery) -> RunView:
         steps_total=total[0] if total else 0,
         updates=_updates(tx, query.run_id),
         request=request,
-        effects=effects_of_run(tx, query.run_id),
+        effects=effects_of_entity(tx, run_no),
         restarts=tuple(r[0] for r in tx.all(Q.restarts, {"run_id": query.run_id})),
         forks=tuple(r[0] for r in tx.all(Q.forks, {"run_id": query.run_id})),
         fork_node=fork_node,

@@ -47,8 +47,9 @@ WHERE r.run_id = :run_id
 
 -- name: body
 -- The rest of a run's row, for its view.
-SELECT r.definition_id, r.input, r.input_digest, ci.size, r.output, r.output_digest, co.size, r.error, d.root, d.path,
-  v.body, r.max_steps, r.fork_node, r.fork_visit, r.agent FROM runs r JOIN definitions d ON d.definition_id = r.definition_id
+SELECT r.run_no, r.definition_id, r.input, r.input_digest, ci.size, r.output, r.output_digest, co.size, r.error, d.root,
+  d.path, v.body, r.max_steps, r.fork_node, r.fork_visit, r.agent
+FROM runs r JOIN definitions d ON d.definition_id = r.definition_id
 JOIN environments v ON v.environment_id = r.environment_id
 LEFT JOIN contents ci ON ci.digest = r.input_digest LEFT JOIN contents co ON co.digest = r.output_digest
 WHERE r.run_id = :run_id
