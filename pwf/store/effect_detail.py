@@ -9,7 +9,7 @@ import msgspec
 from pwf.errors import NotFound
 from pwf.protocol.effects import EffectDetail, Word, read_effect_key
 from pwf.protocol.graph import NodeSpec
-from pwf.protocol.runner import effect_key
+from pwf.protocol.runner import Value, effect_key
 from pwf.protocol.views import ENDED, EffectView, RunSummary, StepView
 from pwf.store.custody_rows import has_runner
 from pwf.store.effect_rows import one_effect
@@ -56,28 +56,46 @@ def effect_detail(tx: Tx, query: EffectQuery) -> EffectDetail:
     rows = tx.all(Q.steps, {"run_no": run.run_no, "node": node_id, "visit": visit})
     steps = tuple(step_view(row, kinds, whole=False) for row in reversed(rows))
     which = {"entity_no": run.run_no, "node": node_id, "visit": visit, "part": part}
-    request, request_digest, request_size, output, output_digest, output_size, observable = (
-        tx.one(Q.values_of, which) or (None,) * 7
-    )
-    gave = output is not None or output_digest is not None
+    kept = kept_of(tx, which)
     about = _About(
         effect,
         summary,
         node,
         is_part=bool(part),
-        observable=bool(observable) if part else node.effect is not None and node.effect.observable,
+        observable=kept.observable if part else node.effect is not None and node.effect.observable,
         is_last=tx.one(Q.others_ambiguous, which) is None,
     )
     return EffectDetail(
         effect=effect,
         run=summary,
         observable=about.observable,
-        request=value_of(request, request_digest, request_size) if part else None,
-        output=value_of(output, output_digest, output_size) if gave else None,
+        request=kept.request if part else None,
+        output=kept.output,
         made_at=f"{node.file}:{node.line}",
         steps=steps,
         known=_known(effect, summary, steps, has_runner(tx, run.run_no)),
         words=_words(about) if effect.status == "ambiguous" else (),
+    )
+
+
+class Kept(NamedTuple):
+    """What the ledger keeps of an effect, besides how it stands."""
+
+    request: Value
+    output: Value | None
+    observable: bool
+
+
+def kept_of(tx: Tx, which: dict[str, object]) -> Kept:
+    """Of the effect with these columns of its key, which is there."""
+    request, request_digest, request_size, output, output_digest, output_size, observable = (
+        tx.one(Q.values_of, which) or (None,) * 7
+    )
+    gave = output is not None or output_digest is not None
+    return Kept(
+        request=value_of(request, request_digest, request_size),
+        output=value_of(output, output_digest, output_size) if gave else None,
+        observable=bool(observable),
     )
 
 
@@ -111,29 +129,56 @@ class _About(NamedTuple):
 def _words(about: _About) -> tuple[Word, ...]:
     effect, run = about.effect, about.run
     ended = run.status in ENDED
-    says, seen = f"pwf effects resolve {effect.effect_key}", f" --revision {run.revision}"
+    observe = None
+    if not ended and about.observable:
+        observe = "the node's observe function is asked once more"
+        if about.is_part:
+            observe = f"its observe function is asked once more{_when_all(about)}, as node {about.node.id!r} runs again"
+    return words_of(
+        effect.effect_key,
+        run.revision,
+        happened=_then(about, "happened"),
+        not_happened=_then(about, "not_happened"),
+        observe=observe,
+        give_up=_then(about, "give_up"),
+        takes_output=not ended,
+    )
+
+
+def words_of(
+    key: str,
+    revision: int,
+    *,
+    happened: str,
+    not_happened: str,
+    observe: str | None,
+    give_up: str,
+    takes_output: bool = True,
+) -> tuple[Word, ...]:
+    """What a person may say, and type, of an effect that is ambiguous: by what follows from each word.
+
+    `observe` None: nobody can observe it. `takes_output`: somebody gets what is given as its output.
+    """
+    says, seen = f"pwf effects resolve {key}", f" --revision {revision}"
     words = [
         Word(
             verdict="happened",
-            does=f"it counts as applied, and {_then(about, 'happened')}",
-            command=f"{says} happened" + ("" if ended else " --output JSON") + seen,
+            does=f"it counts as applied, and {happened}",
+            command=f"{says} happened" + (" --output JSON" if takes_output else "") + seen,
         ),
         Word(
             verdict="not_happened",
-            does=f"it counts as rejected, and {_then(about, 'not_happened')}",
+            does=f"it counts as rejected, and {not_happened}",
             command=f"{says} not-happened{seen}",
         ),
         Word(
             verdict="give_up",
-            does=f"it counts as abandoned, and {_then(about, 'give_up')}",
+            does=f"it counts as abandoned, and {give_up}",
             command=f"{says} give-up --note TEXT{seen}",
         ),
     ]
-    if not ended and about.observable:
-        does = "the node's observe function is asked once more"
-        if about.is_part:
-            does = f"its observe function is asked once more{_when_all(about)}, as node {about.node.id!r} runs again"
-        words.insert(2, Word(verdict="observe", does=does, command=f"{says} observe{seen}"))
+    if observe is not None:
+        words.insert(2, Word(verdict="observe", does=observe, command=f"{says} observe{seen}"))
     return tuple(words)
 
 

@@ -167,6 +167,11 @@ def leave_ambiguous(tx: Tx, occasion: Occasion) -> int:
     return tx.run(Q.leave_ambiguous, occasion.place)
 
 
+def listed(keys: list[str], named: int) -> str:
+    """Keys in a message: so many of them by name, and how many more there are."""
+    return ", ".join(keys[:named]) + (f" and {len(keys) - named} more" if len(keys) > named else "")
+
+
 class Word(msgspec.Struct, frozen=True, kw_only=True):
     """A person's, on one effect: it happened (with canonical `output` and `ref`), did not happen, or is given up."""
 

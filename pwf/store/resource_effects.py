@@ -13,6 +13,7 @@ from pwf.store.effect_parts import (
     Occasion,
     begin_part,
     leave_ambiguous,
+    listed,
     look_at_part,
     note_end,
     settle_part,
@@ -41,7 +42,7 @@ class ReconcilePart(msgspec.Struct, frozen=True, kw_only=True):
 def reconcile_part(tx: Tx, command: ReconcilePart) -> PartAnswer:
     """Begin or settle it. Raises `ClaimLost` where the resource has another owner by now."""
     resource = owned(tx, command.fence)
-    occasion = _occasion(resource)
+    occasion = occasion_of(resource)
     call = command.call
     if isinstance(call, BeginPart):
         kept = msgspec.structs.replace(call, request=_kept(tx, resource, call.request))
@@ -73,7 +74,7 @@ def after_reconcile(
     since it began, or it did not come to its end; what earlier ones left ambiguous is the next one's to find, then.
     The caller saves the resource with these events.
     """
-    occasion = _occasion(resource)
+    occasion = occasion_of(resource)
     note_end(tx, occasion, error)
     open_ = unknown_parts(tx, occasion)
     weighed = [one for one in open_ if not lifted or one.generation == resource.generation]
@@ -84,7 +85,7 @@ def after_reconcile(
         return []
     leave_ambiguous(tx, occasion)
     keys = [key_of(resource, one.part) for one in open_]
-    named = ", ".join(keys[:NAMED_MAX]) + (f" and {len(keys) - NAMED_MAX} more" if keys[NAMED_MAX:] else "")
+    named = listed(keys, NAMED_MAX)
     resource.hold, resource.hold_detail = "effect_ambiguous", shortened(named, 1_000)
     message = f"nobody knows whether {named} happened"
     resource.say(READY, "False", "EffectAmbiguous", message, resource.spec_generation, tx.now.wall_ms)
@@ -96,7 +97,8 @@ def key_of(resource: Resource, part: str) -> str:
     return effect_key(resource.uid, NODE, VISIT, part)
 
 
-def _occasion(resource: Resource) -> Occasion:
+def occasion_of(resource: Resource) -> Occasion:
+    """Its reconciles, under the present generation."""
     return Occasion(
         entity_no=resource.resource_no,
         generation=resource.generation,

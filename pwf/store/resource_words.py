@@ -14,20 +14,18 @@ from pwf.protocol.operations import RunChanged
 from pwf.protocol.resources import ResourceState
 from pwf.protocol.views import EffectView, RunSummary, Status
 from pwf.store.custody_rows import has_runner
-from pwf.store.effect_detail import KNOWN
-from pwf.store.effect_detail import Q as DETAIL
+from pwf.store.effect_detail import KNOWN, kept_of, words_of
 from pwf.store.effect_parts import Word as Said
 from pwf.store.effect_parts import observe_again, settle_by_word
 from pwf.store.effect_rows import one_effect
 from pwf.store.effects import ResolveEffect
 from pwf.store.once import Done, once
 from pwf.store.queries import load_queries
-from pwf.store.resource_effects import key_of
+from pwf.store.resource_effects import key_of, occasion_of
 from pwf.store.resource_state import Event, Resource, load_resource, save
 from pwf.store.resource_wake import wake
 from pwf.store.state import graph_of
 from pwf.store.tx import Tx
-from pwf.store.values import value_of
 
 Q = load_queries(__file__)
 
@@ -62,24 +60,22 @@ def resource_effect_detail(tx: Tx, query: ResourceEffectQuery) -> EffectDetail:
     _, node, visit, part = read_effect_key(query.effect_key)
     which = {"entity_no": resource.resource_no, "node": node, "visit": visit, "part": part}
     effect = one_effect(tx, resource.resource_no, node, visit, part)
-    values = tx.one(DETAIL.values_of, which)
-    if effect is None or values is None:
+    if effect is None:
         raise NotFound(f"there is no effect {query.effect_key}", hint="pwf effects lists them")
-    request, request_digest, request_size, output, output_digest, output_size, observable = values
-    gave = output is not None or output_digest is not None
+    kept = kept_of(tx, which)
     graph = graph_of(tx, resource.definition_id).graph
     line = graph.manager.line if graph.manager is not None else 0
     known = KNOWN[effect.status] + (f": so {effect.settled_by} said" if effect.settled_by else "")
     return EffectDetail(
         effect=effect,
         run=as_run(resource),
-        observable=bool(observable),
-        request=value_of(request, request_digest, request_size),
-        output=value_of(output, output_digest, output_size) if gave else None,
+        observable=kept.observable,
+        request=kept.request,
+        output=kept.output,
         made_at=f"{graph.file}:{line}",
         steps=(),
         known=known,
-        words=_words(resource, effect, bool(observable)) if effect.status == "ambiguous" else (),
+        words=_words(resource, effect, kept.observable) if effect.status == "ambiguous" else (),
     )
 
 
@@ -98,29 +94,15 @@ def as_run(resource: Resource) -> RunSummary:
 
 
 def _words(resource: Resource, effect: EffectView, observable: bool) -> tuple[Word, ...]:
-    says, seen = f"pwf effects resolve {effect.effect_key}", f" --revision {resource.revision}"
     then = "its resource is reconciled"
-    words = [
-        Word(
-            verdict="happened",
-            does=f"it counts as applied, and {then}: its manager gets the output that you give",
-            command=f"{says} happened --output JSON{seen}",
-        ),
-        Word(
-            verdict="not_happened",
-            does=f"it counts as rejected, and {then}: where its manager asks for it, it is applied again",
-            command=f"{says} not-happened{seen}",
-        ),
-        Word(
-            verdict="give_up",
-            does=f"it counts as abandoned, and {then}: its manager is told that it may have happened",
-            command=f"{says} give-up --note TEXT{seen}",
-        ),
-    ]
-    if observable:
-        does = f"{then}, and its manager's observer is asked once more"
-        words.insert(2, Word(verdict="observe", does=does, command=f"{says} observe{seen}"))
-    return tuple(words)
+    return words_of(
+        effect.effect_key,
+        resource.revision,
+        happened=f"{then}: its manager gets the output that you give",
+        not_happened=f"{then}: where its manager asks for it, it is applied again",
+        observe=f"{then}, and its manager's observer is asked once more" if observable else None,
+        give_up=f"{then}: its manager is told that it may have happened",
+    )
 
 
 class ResolveResourceEffect(msgspec.Struct, frozen=True, kw_only=True):
@@ -143,12 +125,7 @@ def _resolve(tx: Tx, command: ResolveResourceEffect) -> RunChanged:
         raise Rejected(
             f"processes of resource {resource.label} are not proved dead yet, and {key} may still happen"
         )
-    place: dict[str, object] = {
-        "entity_no": resource.resource_no,
-        "node": "reconcile",
-        "visit": 1,
-        "part": part,
-    }
+    place = {**occasion_of(resource).place, "part": part}
     if word.verdict == "observe":
         settled = observe_again(tx, place)
     else:

@@ -19,6 +19,7 @@ from pwf.store.effect_parts import (
     Occasion,
     begin_part,
     leave_ambiguous,
+    listed,
     look_at_part,
     note_end,
     settle_part,
@@ -140,7 +141,6 @@ def hold_for_parts(tx: Tx, run: RunState) -> None:
     """Hold the run, and list the effects that a person must settle."""
     open_ = [one for one in unknown_parts(tx, occasion_of(run)) if one.status == "ambiguous"]
     keys = [effect_key(run.run_id, run.node, run.visit, one.part) for one in open_]
-    more = f" and {len(keys) - NAMED_MAX} more" if len(keys) > NAMED_MAX else ""
     which = "effect" if len(keys) == 1 else f"{len(keys)} effects:"
-    detail = f"the outcome of {which} {', '.join(keys[:NAMED_MAX])}{more} is unknown"
+    detail = f"the outcome of {which} {listed(keys, NAMED_MAX)} is unknown"
     place.hold(tx, run, "effect_ambiguous", detail)
