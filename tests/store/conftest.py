@@ -9,6 +9,7 @@ import pytest
 from pwf.store.batch import Writer
 from pwf.store.executor import StoreSpec
 from tests.store.faults import FaultyDisk
+from tests.store.resource_world import Resources
 from tests.store.support import HandClock, Warnings, make_spec
 from tests.store.world import World
 
@@ -45,3 +46,8 @@ def world(tmp_path, clock) -> Iterator[World]:
     opened = World(tmp_path, clock)
     yield opened
     opened.close()
+
+
+@pytest.fixture
+def resources(world) -> Resources:
+    return Resources(world)

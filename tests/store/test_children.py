@@ -21,11 +21,6 @@ DAY_MS = 24 * 3_600_000
 ASKS = graph(node("a", "checkpoint"))
 
 
-@pytest.fixture
-def resources(world) -> Resources:
-    return Resources(world)
-
-
 def ensure(reconcile: Reconciling, key: str = "k", fingerprint: str = "f", flow=None, **more) -> ChildView:
     start = reconcile.resources.world.start_command(flow or linear(1), **more)
     told = reconcile.told

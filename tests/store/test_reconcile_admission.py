@@ -11,11 +11,6 @@ from tests.store.resource_world import Resources, manager
 from tests.store.world import linear
 
 
-@pytest.fixture
-def resources(world) -> Resources:
-    return Resources(world)
-
-
 def admission(resources: Resources, limit: int, turn: str = "run", **more):
     owner = f"daemon:{resources.world.epoch}"
     command = Admit(limit=limit, epoch=resources.world.epoch, owner=owner, lease_ms=30_000, turn=turn, **more)

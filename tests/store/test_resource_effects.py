@@ -20,11 +20,6 @@ from pwf.store.resources import reconcile_resource
 from tests.store.resource_world import Resources, manager
 
 
-@pytest.fixture
-def resources(world) -> Resources:
-    return Resources(world)
-
-
 def test_an_effect_is_applied_once_under_its_key_and_another_request_is_a_conflict(resources):
     uid = resources.apply().uid
     reconcile = resources.launch(uid)

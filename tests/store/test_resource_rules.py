@@ -27,11 +27,6 @@ PLANTED = {
 }
 
 
-@pytest.fixture
-def resources(world) -> Resources:
-    return Resources(world)
-
-
 def prepare(resources: Resources) -> dict[str, int]:
     """One resource in each state, and a run that is the child of the settled one."""
     idle = resources.apply("idle").uid

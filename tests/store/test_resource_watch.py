@@ -2,16 +2,9 @@
 
 from __future__ import annotations
 
-import pytest
-
 from pwf.store.resource_watch import FilesChanged, Watching, wake_watching, watching
 from pwf.store.resources import pause_resource, resume_resource
 from tests.store.resource_world import Resources, manager
-
-
-@pytest.fixture
-def resources(world) -> Resources:
-    return Resources(world)
 
 
 def change(resources: Resources, marks: dict[str, str], *numbers: int) -> int:

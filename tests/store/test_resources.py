@@ -18,11 +18,6 @@ from tests.store.resource_world import Resources, manager, said, told
 from tests.store.world import ENVIRONMENT
 
 
-@pytest.fixture
-def resources(world) -> Resources:
-    return Resources(world)
-
-
 def forward(resources: Resources, ms: int) -> None:
     resources.world.clock.forward(ms)
 
