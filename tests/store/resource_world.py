@@ -15,7 +15,6 @@ from pwf.protocol.runner import BeginPart, PartAnswer, SettlePart, StepError, Va
 from pwf.protocol.spawn import Identity
 from pwf.store.custody import runner_gone
 from pwf.store.entity_kinds import RunnerGone
-from pwf.store.queue import Admit, admit
 from pwf.store.read_resources import ResourceEventsQuery, ResourceQuery, resource_events, resource_view
 from pwf.store.reconciles import ReconcileFinished, ReconcileStarted, reconcile_finished, reconcile_started
 from pwf.store.resource_effects import ReconcilePart, reconcile_part
@@ -96,11 +95,7 @@ class Resources:
 
     def admit(self, limit: int = 1) -> tuple[AdmittedReconcile, ...]:
         """Reconciles alone, whoever's turn it is."""
-        owner = f"daemon:{self.world.epoch}"
-        command = Admit(
-            limit=limit, epoch=self.world.epoch, owner=owner, lease_ms=30_000, reconciles_only=True
-        )
-        return self.world.do(admit, command).reconciles  # type: ignore[no-any-return]
+        return self.world.admission(limit, reconciles_only=True).reconciles
 
     def launch(self, uid: str | None = None) -> Reconciling:
         """Admit the next reconcile (`uid` says whose it must be), and tell its process."""

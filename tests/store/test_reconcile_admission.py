@@ -5,16 +5,14 @@ from __future__ import annotations
 import pytest
 
 from pwf.store.daemon import ClaimEpoch, claim
-from pwf.store.queue import Admit, admit, look
+from pwf.store.queue import look
 from pwf.store.resource_wake import wake
 from tests.store.resource_world import Resources, manager
 from tests.store.world import linear
 
 
 def admission(resources: Resources, limit: int, turn: str = "run", **more):
-    owner = f"daemon:{resources.world.epoch}"
-    command = Admit(limit=limit, epoch=resources.world.epoch, owner=owner, lease_ms=30_000, turn=turn, **more)
-    return resources.world.do(admit, command)
+    return resources.world.admission(limit, turn=turn, **more)
 
 
 def test_runs_and_reconciles_take_turns_while_both_have_work(resources):

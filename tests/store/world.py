@@ -201,9 +201,9 @@ class World:
     def admit(self, limit: int = 4) -> tuple[AdmittedRun, ...]:
         return self.admission(limit).runs
 
-    def admission(self, limit: int = 4) -> Admitted:
+    def admission(self, limit: int = 4, **more: Any) -> Admitted:
         owner = f"daemon:{self.epoch}"
-        command = Admit(limit=limit, epoch=self.epoch, owner=owner, lease_ms=30_000)
+        command = Admit(limit=limit, epoch=self.epoch, owner=owner, lease_ms=30_000, **more)
         return self.do(admit, command)  # type: ignore[no-any-return]
 
     def launch(self, run_id: str | None = None) -> Runner:
