@@ -21,10 +21,7 @@ NONE = graph(node("gate", "checkpoint", to="ship", open_ms=HOUR), node("ship"))
 
 
 def ask(world, flow=DEFAULT):
-    runner = world.run(flow)
-    assert runner.ask("ship it?", timeout_ms=HOUR) == "park"
-    runner.leave()
-    return runner.run_id
+    return world.asking(flow, "ship it?", timeout_ms=HOUR)
 
 
 def in_ms(world):

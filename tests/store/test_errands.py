@@ -25,6 +25,7 @@ from pwf.store.verify import verify
 from pwf.values import canonical
 from tests.store.test_home import ELSEWHERE, serve
 from tests.store.test_recovery import settle, take_over
+from tests.store.test_submissions import command
 from tests.store.world import graph, node
 
 TYPE = {"type": "string"}
@@ -38,16 +39,11 @@ FLOWS = {"judged": REVIEW, "agent": PLAIN, "checkpoint": GATE}
 
 
 def asking(world, flow=REVIEW):
-    runner = world.run(flow)
-    kind = "checkpoint" if flow is GATE else "agent"
-    assert runner.ask("Look at it.", kind=kind, schema=TYPE) == "park"
-    runner.leave()
-    return runner.run_id
+    return world.asking(flow, "Look at it.", schema=TYPE)
 
 
 def hand_in(world, run_id, data="ship", **more):
-    facts = {"actor": "client:ann", "request_id": world.request_of(run_id)} | more
-    return world.do(submit, Submit(value=canonical(data), **facts))
+    return world.do(submit, command(world, run_id, data, **more))
 
 
 class Errand:

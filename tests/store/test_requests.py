@@ -19,10 +19,7 @@ GATE = graph(
 
 
 def ask(world, flow=GATE, prompt="ship it?"):
-    runner = world.run(flow)
-    assert runner.ask(prompt, schema={"type": "string"}) == "park"
-    runner.leave()
-    return runner.run_id
+    return world.asking(flow, prompt, schema={"type": "string"})
 
 
 def test_a_waiting_run_holds_nothing_and_shows_its_question(world):
@@ -156,10 +153,7 @@ def other(request, world, monkeypatch):
     """A run that waits for a request of another kind. Its node's row says that it asks so."""
     asks = msgspec.structs.replace(KINDS["checkpoint"], asks=request.param)
     monkeypatch.setitem(KINDS, "checkpoint", asks)
-    runner = world.run(GATE)
-    assert runner.ask("ship it?", kind=request.param, schema={"type": "string"}, timeout_ms=60_000) == "park"
-    runner.leave()
-    return runner.run_id
+    return world.asking(GATE, "ship it?", schema={"type": "string"}, timeout_ms=60_000)
 
 
 def test_a_request_of_any_kind_parks_the_run_and_is_listed_with_deadline_and_schema(world, other):

@@ -16,11 +16,7 @@ QUESTION = graph(node("gate", "checkpoint", to="b"), node("b"))
 
 
 def ask(world, flow=REVIEW):
-    runner = world.run(flow)
-    kind = "agent" if flow is REVIEW else "checkpoint"
-    assert runner.ask("Look at it.", kind=kind, schema={"type": "string"}) == "park"
-    runner.leave()
-    return runner.run_id
+    return world.asking(flow, "Look at it.", schema={"type": "string"})
 
 
 def command(world, run_id, data="ship", **more):

@@ -219,6 +219,15 @@ class World:
         """Start and launch."""
         return self.launch(self.start(flow, **more))
 
+    def asking(self, flow: WorkflowGraph, prompt: object = "ok?", **more: Any) -> str:
+        """A run whose first node asks, and whose process has left; its id."""
+        runner = self.run(flow)
+        kind = KINDS[flow.nodes[0].kind].asks
+        assert kind is not None
+        assert runner.ask(prompt, kind, **more) == "park"
+        runner.leave()
+        return runner.run_id
+
     def rebase(self) -> int:
         return int(self.do(rebase, None))
 
