@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
-import itertools
 import os
 import signal
 import sys
@@ -18,23 +16,17 @@ from pwf.protocol.reconcile import Reconciled
 from pwf.protocol.resources import Condition
 from pwf.workflow.load import find_definition
 from pwf.workflow.resource_manager import ResourceManager
+from tests.workflow.author import executed
 from tests.workflow.manager_author import FakePort, given, reconcile
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "resources"
 REQUEUES_MAX = 50
-_count = itertools.count()
 #: What changes the world: before each of these a process may be killed.
 _DEEDS = frozenset({"subprocess.Popen", "os.rename", "os.remove", "os.rmdir", "os.mkdir", "shutil.rmtree"})
 
 
 def load(name: str) -> ResourceManager[Any, Any]:
-    spec = importlib.util.spec_from_file_location(f"example_{next(_count)}", EXAMPLES / f"{name}.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[module.__name__] = module  # msgspec looks there for the names in annotations
-    spec.loader.exec_module(module)
-    found = find_definition(vars(module))
+    found = find_definition(executed(EXAMPLES / f"{name}.py"))
     assert isinstance(found, ResourceManager)
     return found
 

@@ -33,6 +33,11 @@ def namespace_of(folder: Path, text: str, *, head: str = HEAD, name: str = "samp
     """Execute a workflow file and return its names."""
     file = folder / name
     file.write_text(head + textwrap.dedent(text))
+    return executed(file)
+
+
+def executed(file: Path) -> dict[str, Any]:
+    """Execute a file as a module of its own and return its names."""
     module = types.ModuleType(f"sample_{next(_count)}")
     module.__file__ = str(file)
     sys.modules[module.__name__] = module  # msgspec looks there for the names in annotations
