@@ -11,6 +11,7 @@ from pwf.protocol.reconcile import Reconciled
 from pwf.protocol.runner import Value
 from pwf.runner.reconcile import _reconcile
 from pwf.workflow.resource_manager import ResourceManager
+from tests.workflow.author import inline
 from tests.workflow.manager_author import FakePort, given
 
 
@@ -18,8 +19,7 @@ class Port(FakePort):
     """A daemon that also gives values."""
 
     def fetch(self, found: Value, what: str) -> bytes:
-        assert found.json is not None
-        return bytes(found.json)
+        return inline(found)
 
 
 def failing(error: BaseException) -> Reconciled:

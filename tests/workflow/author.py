@@ -66,6 +66,12 @@ def value(data: object) -> Value:
     return Value(json=msgspec.Raw(canonical(data)))
 
 
+def inline(found: Value) -> bytes:
+    """What an inline value is."""
+    assert found.json is not None
+    return bytes(found.json)
+
+
 def completed(node: str, output: object, visit: int = 1) -> PastStep:
     """A step that gave an output."""
     return PastStep(node=node, visit=visit, outcome="completed", output=value(output))
@@ -88,10 +94,6 @@ def context(
 ) -> Context[Any]:
     """What the function of `node` would get."""
 
-    def read_value(found: Value) -> bytes:
-        assert found.json is not None
-        return bytes(found.json)
-
     return Context(
         run_id="run1",
         node=node or flow.to_graph().start,
@@ -101,6 +103,6 @@ def context(
         input_type=flow.input_type,
         nodes=flow.nodes,
         past={step.node: step for step in past},
-        read_value=read_value,
+        read_value=inline,
         **more,
     )

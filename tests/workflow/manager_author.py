@@ -13,13 +13,11 @@ from pwf.errors import Conflict
 from pwf.protocol.graph import EffectMode
 from pwf.protocol.reconcile import Reconcile, Reconciled, SaidEvent
 from pwf.protocol.resources import ChildView
-from pwf.protocol.runner import Value
-from pwf.values import canonical
 from pwf.workflow.load import find_definition
 from pwf.workflow.reconcile_port import Reserved
 from pwf.workflow.reconciling import reconcile_once
 from pwf.workflow.resource_manager import ResourceManager
-from tests.workflow.author import namespace_of
+from tests.workflow.author import inline, namespace_of, value
 
 HEAD = """\
 from pwf import *
@@ -123,10 +121,6 @@ class FakePort:
         self.children[request_key] = (done, first)
 
 
-def value(data: object) -> Value:
-    return Value(json=msgspec.Raw(canonical(data)))
-
-
 def given(spec: object = None, status: object = None, **more: Any) -> Reconcile:
     """What the daemon tells a process that is to reconcile."""
     facts: dict[str, Any] = {"uid": "u1", "manager": "sample", "key": "k", "lease_generation": 1}
@@ -147,15 +141,11 @@ def reconcile(
 
         return trio.run(fn, *arguments)
 
-    def read(found: Value) -> bytes:
-        assert found.json is not None
-        return bytes(found.json)
-
     return reconcile_once(
         manager,
         message,
         port or FakePort(),
-        read_value=read,
+        read_value=inline,
         run_async=run_async,
         mark=str.upper,
         told=[] if told is None else told,

@@ -21,7 +21,8 @@ from pwf.workflow.reconcile_context import Outcome, ReconcileContext
 from pwf.workflow.resource import Condition, Resource
 from pwf.workflow.resource_manager import ResourceManager
 from pwf.workflow.timing import seconds
-from tests.workflow.manager_author import FakePort, LedgerRow, given, reconcile, value
+from tests.workflow.author import value
+from tests.workflow.manager_author import FakePort, LedgerRow, given, reconcile
 
 
 class Spec(msgspec.Struct):
