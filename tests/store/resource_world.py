@@ -11,7 +11,7 @@ import msgspec
 from pwf.protocol.graph import ManagerSpec, WorkflowGraph
 from pwf.protocol.reconcile import Reconcile, Reconciled, SaidCondition, SaidEvent
 from pwf.protocol.resources import Condition, DeletePayload, ResourceEventsPayload, ResourceView
-from pwf.protocol.runner import BeginPart, PartAnswer, SettlePart, StepError, Value
+from pwf.protocol.runner import BeginPart, PartAnswer, SettlePart, StepError
 from pwf.protocol.spawn import Identity
 from pwf.store.custody import runner_gone
 from pwf.store.entity_kinds import RunnerGone
@@ -22,7 +22,7 @@ from pwf.store.resource_queue import AdmittedReconcile
 from pwf.store.resources import ApplyResource, ControlResource, ResourceMeant, apply_resource
 from pwf.store.runners import Fence
 from pwf.values import canonical
-from tests.store.world import ENVIRONMENT, World
+from tests.store.world import ENVIRONMENT, World, value
 
 _pids = itertools.count(50_000)
 
@@ -167,14 +167,11 @@ class Reconciling:
         )
 
     def begins(self, part: str, request: object = None, **more: Any) -> PartAnswer:
-        value = Value(json=raw(request), size=len(canonical(request)))
         facts: dict[str, Any] = {"kind": "write", "mode": "manual", **more}
-        return self._ask(BeginPart(attempt=1, part=part, request=value, **facts))
+        return self._ask(BeginPart(attempt=1, part=part, request=value(request), **facts))
 
     def settles(self, part: str, status: Any = "applied", output: object = None) -> PartAnswer:
-        return self._ask(
-            SettlePart(attempt=1, part=part, status=status, output=Value(json=raw(output), size=4))
-        )
+        return self._ask(SettlePart(attempt=1, part=part, status=status, output=value(output)))
 
     def _ask(self, call: BeginPart | SettlePart) -> PartAnswer:
         command = ReconcilePart(fence=self.fence, call=call)
