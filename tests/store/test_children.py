@@ -11,13 +11,13 @@ from pwf.store.children import CancelChild, EnsureChild, cancel_child, ensure_ch
 from pwf.store.read_resources import OfResource, resource_refers
 from pwf.store.resources import reconcile_resource
 from pwf.store.restart import RestartRun, restart_run
-from pwf.store.retention import Place, PruneTree, prune_tree
+from pwf.store.retention import PruneTree, prune_tree
 from pwf.store.values import drop_values, keep_for, load_content
 from pwf.values import INLINE_BYTES_MAX, canonical
 from tests.store.resource_world import Reconciling, Resources
+from tests.store.test_retention import pass_days, prune
 from tests.store.world import graph, linear, node
 
-DAY_MS = 24 * 3_600_000
 ASKS = graph(node("a", "checkpoint"))
 
 
@@ -191,13 +191,11 @@ def test_after_delete_and_apply_old_children_do_not_count(resources):
     assert ensure(reconcile).run_id != run_id
 
 
-def prune(resources: Resources) -> None:
+def prune_and_drop(resources: Resources) -> None:
     """Everything that ended before now, and the values that nothing refers to any more."""
     world = resources.world
-    world.clock.forward(40 * DAY_MS)
-    place = Place()
-    while place is not None:
-        place = world.do(prune_tree, PruneTree(before_ms=world.clock.wall_ms, after=place)).after
+    pass_days(world, 40)
+    prune(world, days=0)
     world.do(drop_values, tuple(digest for (digest,) in world.sql("SELECT digest FROM contents")))
 
 
@@ -212,7 +210,7 @@ def test_a_child_that_was_pruned_is_never_started_again_while_its_resource_lives
     runner.gone()
     resources.settle(uid)
     before = resources.view(uid).children
-    prune(resources)
+    prune_and_drop(resources)
     assert resources.world.sql("SELECT count(*) FROM runs") == [(0,)]
 
     resources.control(reconcile_resource, uid)
@@ -236,7 +234,7 @@ def test_of_a_pruned_child_its_last_restart_is_what_counts(resources):
     runner = resources.world.launch(again)
     runner.finish()
     runner.gone()
-    prune(resources)
+    prune_and_drop(resources)
     resources.settle(uid)
     (child,) = resources.view(uid).children
     assert (child.run_id, child.status, child.attempts) == (again, "completed", 2)

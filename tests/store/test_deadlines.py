@@ -4,9 +4,8 @@ import pytest
 
 from pwf.errors import Conflict
 from pwf.store import request_clock
-from pwf.store.daemon import ClaimEpoch
 from pwf.store.deadlines import Q, next_deadline, time_out
-from pwf.store.home import ClaimHome, claim_home
+from tests.store.test_home import ELSEWHERE, serve
 from tests.store.world import graph, node
 
 HOUR = 3_600_000
@@ -210,11 +209,8 @@ def restored_after(world, ms):
     """A run whose question was asked, and so long later its home is a copy."""
     run_id = ask(world)
     world.clock.forward(ms)
-    claim = ClaimEpoch(token="t", lease_ms=30_000, pid=1, version="x")
-    world.do(claim_home, ClaimHome(claim=claim, device=1, inode=1, died=False))
-    world.epoch += 1
-    world.do(claim_home, ClaimHome(claim=claim, device=9, inode=9, died=False))
-    world.epoch += 1
+    serve(world)
+    serve(world, **ELSEWHERE)
     assert world.view(run_id).summary.hold == "restored"
     return run_id
 

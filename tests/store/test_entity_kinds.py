@@ -14,12 +14,12 @@ from pwf.store.custody import runners_gone, standing_runners
 from pwf.store.custody_rows import add_runner, runner_is_ending
 from pwf.store.daemon import ClaimEpoch, Renew, claim, renew
 from pwf.store.entity_kinds import EntityKind, Retention, Rule, RunnerGone
-from pwf.store.home import ClaimHome, claim_home
 from pwf.store.kinds import KINDS
 from pwf.store.retention import Place, PruneTree, plan_prune, prune_tree
 from pwf.store.values import PutValueChunk, UnusedValues, claim_value, put_chunk, unused_values
 from pwf.store.verify import verify
 from pwf.values import digest
+from tests.store.test_home import ELSEWHERE, serve
 from tests.store.world import linear
 
 TABLE = """CREATE TABLE kettles(entity_no INTEGER PRIMARY KEY REFERENCES entities(entity_no), state TEXT NOT NULL,
@@ -259,13 +259,12 @@ def test_verify_names_what_breaks_a_rule_of_its_kind_or_of_every_kind(kettles, r
 
 
 def test_a_copied_home_signals_nobody_and_holds_it_beside_the_runs(kettles):
-    kettles.sql("INSERT INTO meta VALUES ('home_place', '5 6 boot-1')")
+    serve(kettles)
     runner = kettles.run(linear(2))
     number = make(kettles)
     boil(kettles, number)
 
-    command = ClaimHome(claim=ClaimEpoch(token="n", lease_ms=30_000, pid=2, version="0"), device=9, inode=9)
-    kettles.do(claim_home, command)
+    serve(kettles, **ELSEWHERE)
 
     assert state(kettles, number) == "held"
     assert kettles.view(runner.run_id).summary.hold == "restored"

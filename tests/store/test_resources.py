@@ -9,12 +9,11 @@ import pytest
 
 from pwf.errors import Conflict, NotFound, Rejected
 from pwf.protocol.runner import StepError
-from pwf.store.daemon import ClaimEpoch
-from pwf.store.home import ClaimHome, claim_home
 from pwf.store.resource_wake import wake
 from pwf.store.resources import pause_resource, reconcile_resource, resume_resource
 from pwf.store.runs import environment_id_of
 from tests.store.resource_world import Resources, manager, said, told
+from tests.store.test_home import ELSEWHERE, serve
 from tests.store.world import ENVIRONMENT
 
 
@@ -403,12 +402,11 @@ def test_a_paused_resource_is_not_reconciled_and_its_wake_ups_are_owed(resources
 
 
 def test_a_copied_home_keeps_back_every_resource_until_it_is_resumed(resources):
-    resources.world.sql("INSERT INTO meta VALUES ('home_place', '5 6 boot-1')")
+    serve(resources.world)
     live, settled = resources.apply("a").uid, resources.apply("b").uid
     first = resources.launch()
     resources.settle(settled if first.fence.run_id == live else live)
-    command = ClaimHome(claim=ClaimEpoch(token="n", lease_ms=30_000, pid=2, version="0"), device=9, inode=9)
-    resources.world.do(claim_home, command)
+    serve(resources.world, **ELSEWHERE)
 
     assert {resources.view(uid).summary.hold for uid in (live, settled)} == {"restored"}
     assert resources.admit(4) == ()
