@@ -54,6 +54,13 @@ class Home:
         path.write_text("from pwf import *\n" + text)
         return path
 
+    def manager(self, name: str, text: str) -> Path:
+        """Write a resource manager of the project."""
+        path = self.project / ".pwf" / "resources" / f"{name}.py"
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text)
+        return path
+
     def config(self, text: str) -> None:
         """Write config.toml."""
         self.home.mkdir(mode=0o700, exist_ok=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import sys
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -12,9 +11,7 @@ import msgspec
 import psutil
 import pytest
 
-from pwf.protocol.origin import Origin
-from pwf.protocol.resources import Applied, ApplyPayload, ResourceRef, ResourceView, ResourceWaitPayload
-from pwf.values import canonical
+from pwf.protocol.resources import ResourceRef, ResourceView, ResourceWaitPayload
 from tests.e2e.home import Home, wait_for
 from tests.e2e.world import PATIENCE_S, World, lines
 
@@ -61,19 +58,13 @@ DAEMON_KILLS = 2
 
 
 def _apply(world: World, folder: Path, number: int, n: int) -> str:
-    origin = Origin(cwd=str(world.home.project), python=sys.executable)
-    spec = msgspec.Raw(canonical({"folder": str(folder), "n": n}))
-    payload = ApplyPayload(manager="watchman", key=f"r{number}", spec=spec, origin=origin)
-    applied: Applied = world.client.call("resource.apply", payload, timeout_s=PATIENCE_S)
-    return applied.uid
+    return world.apply("watchman", f"r{number}", {"folder": str(folder), "n": n})
 
 
 @pytest.mark.rest
 def test_in_a_storm_of_kills_every_resource_converges_and_no_two_processes_reconcile_one(home: Home) -> None:
     home.config("max_runners = 8\n")
-    folder = home.project / ".pwf" / "resources"
-    folder.mkdir(parents=True)
-    (folder / "watchman.py").write_text(WATCHMAN)
+    home.manager("watchman", WATCHMAN)
     world = World(home)
     chance = random.Random(5)
     outside = world.folder("storm")

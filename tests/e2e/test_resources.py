@@ -4,22 +4,15 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
-from typing import Any
 
-import msgspec
 import pytest
 
-from pwf.protocol.origin import Origin
 from pwf.protocol.resources import (
-    Applied,
-    ApplyPayload,
     DeletePayload,
     ResourceRef,
     ResourceView,
     ResourceWaitPayload,
 )
-from pwf.values import canonical
 from tests.e2e.home import wait_for
 from tests.e2e.world import PATIENCE_S, World, lines
 
@@ -86,13 +79,6 @@ def reconcile(ctx, resource):
 POINTS = ("before", "begun", "done", "after")
 
 
-def _apply(world: World, key: str, manager: str = "sink", **spec: Any) -> str:
-    origin = Origin(cwd=str(world.home.project), python=sys.executable)
-    payload = ApplyPayload(manager=manager, key=key, spec=msgspec.Raw(canonical(spec)), origin=origin)
-    applied: Applied = world.client.call("resource.apply", payload)
-    return applied.uid
-
-
 def _settled(world: World, uid: str) -> ResourceView:
     wait = ResourceWaitPayload(uid=uid, timeout_ms=int(PATIENCE_S * 1000))
     assert world.client.call("resource.wait", wait, timeout_s=PATIENCE_S).done
@@ -101,20 +87,15 @@ def _settled(world: World, uid: str) -> ResourceView:
     return view
 
 
-def _manager(world: World, name: str, text: str) -> None:
-    folder = world.home.project / ".pwf" / "resources"
-    folder.mkdir(exist_ok=True)
-    (folder / f"{name}.py").write_text(text)
-
-
 @pytest.mark.parametrize("victim", ["process", pytest.param("daemon", marks=pytest.mark.rest)])
 def test_an_observed_effect_happens_once_wherever_around_it_a_reconcile_is_killed(
     world: World, victim: str
 ) -> None:
-    _manager(world, "sink", SINK)
+    world.home.manager("sink", SINK)
     folders = {point: world.folder(f"resource_{victim}_{point}") for point in POINTS}
     uids = {
-        point: _apply(world, f"{victim}-{point}", folder=str(f), point=point) for point, f in folders.items()
+        point: world.apply("sink", f"{victim}-{point}", {"folder": str(folder), "point": point})
+        for point, folder in folders.items()
     }
     wait_for(lambda: all((folder / "reached").exists() for folder in folders.values()), PATIENCE_S)
     if victim == "daemon":
@@ -135,11 +116,11 @@ def test_an_observed_effect_happens_once_wherever_around_it_a_reconcile_is_kille
 
 
 def test_a_resource_says_that_its_manager_has_newer_code_and_the_next_apply_takes_it(world: World) -> None:
-    _manager(world, "versions", 'VERSION = "old"\n' + VERSIONS)
-    uid = _apply(world, "one", manager="versions")
+    world.home.manager("versions", 'VERSION = "old"\n' + VERSIONS)
+    uid = world.apply("versions", "one", {})
     assert not _settled(world, uid).newer_code
 
-    _manager(world, "versions", 'VERSION = "new"\n' + VERSIONS)
+    world.home.manager("versions", 'VERSION = "new"\n' + VERSIONS)
     world.kill_daemon()
     shown = world.home.run("resource", "get", "versions", "one").stdout
     world.client.call("resource.reconcile", ResourceRef(uid=uid))
@@ -147,6 +128,6 @@ def test_a_resource_says_that_its_manager_has_newer_code_and_the_next_apply_take
     assert (view.newer_code, bytes(view.status.json or b"")) == (True, b'{"version":"old"}')
     assert "newer code, which the next apply takes" in shown
 
-    _apply(world, "one", manager="versions")
+    world.apply("versions", "one", {})
     view = _settled(world, uid)
     assert (view.newer_code, bytes(view.status.json or b"")) == (False, b'{"version":"new"}')

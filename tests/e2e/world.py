@@ -28,6 +28,7 @@ from pwf.protocol.operations import (
     WaitResult,
 )
 from pwf.protocol.origin import Origin
+from pwf.protocol.resources import Applied, ApplyPayload
 from pwf.protocol.runner import MARKER_VARIABLE
 from pwf.protocol.views import EventView, RequestView, RunView, StepView
 from pwf.values import canonical
@@ -111,6 +112,13 @@ class World:
         )
         started: RunStarted = self.client.call("run.start", payload, key=key)
         return started.run_id
+
+    def apply(self, manager: str, key: str, spec: object) -> str:
+        """Apply a spec; the resource's uid."""
+        origin = Origin(cwd=str(self.home.project), python=sys.executable)
+        payload = ApplyPayload(manager=manager, key=key, spec=msgspec.Raw(canonical(spec)), origin=origin)
+        applied: Applied = self.client.call("resource.apply", payload, timeout_s=PATIENCE_S)
+        return applied.uid
 
     def finish(self, run_id: str, status: str = "completed") -> WaitResult:
         """Wait until the run has ended; it must be with this status."""
