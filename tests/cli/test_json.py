@@ -20,8 +20,6 @@ from pwf.protocol import effects, printed, resources
 from pwf.protocol import operations as ops
 from pwf.protocol.agents import AgentLine, AgentList
 from pwf.protocol.decisions import Decided, DecisionList
-from pwf.protocol.views import EventView
-from tests.cli import test_resources
 from tests.cli.conftest import Pwf, script_run
 from tests.cli.test_commands import detail, leaf_commands
 from tests.client import samples
@@ -108,9 +106,6 @@ def answering(daemon: FakeDaemon, monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
     run_id = samples.RUN
     summary = samples.summary(run_id=run_id, status="completed")
     done = samples.run_view(summary=summary, output=samples.value({"a": 1}))
-    event = EventView(
-        revision=1, kind="started", actor="client", generation=0, at_ms=1, payload=msgspec.Raw(b"{}")
-    )
     changed = ops.RunChanged(run_id=run_id, status="paused", revision=4, note="after the step")
     step = printed.PrintedStep(
         attempt=1, node="collect", visit=1, tries=1, status="completed", printed_bytes=3, out_bytes=3
@@ -125,7 +120,7 @@ def answering(daemon: FakeDaemon, monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
         "run.list": ops.RunList(runs=(summary,)),
         "run.status": ops.Explained(summary=summary, explanation=samples.explanation()),
         "run.view": done,
-        "run.events": ops.EventPage(run_id=run_id, events=(event,)),
+        "run.events": ops.EventPage(run_id=run_id, events=(samples.event(),)),
         "run.printed": printed.Printed(run_id=run_id, ended=True, steps=(step,)),
         "run.pause": changed,
         "run.resume": changed,
@@ -149,13 +144,13 @@ def answering(daemon: FakeDaemon, monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
         "state.backup": ops.BackupResult(path="/b", bytes=1, runs=1, at_ms=1, home_id="h", epoch=1),
         "state.prune": ops.PruneResult(before_ms=1),
         "manager.list": resources.ManagerList(root="/p", managers=()),
-        "resource.list": resources.ResourceList(resources=(test_resources.summary(),)),
-        "resource.get": test_resources.view(),
-        "resource.events": resources.ResourceEventPage(uid="u1", events=(event,)),
-        "resource.apply": test_resources.applied(before=samples.value({})),
-        "resource.wait": resources.ResourceWaited(summary=test_resources.summary(), done=True),
+        "resource.list": resources.ResourceList(resources=(samples.resource_summary(),)),
+        "resource.get": samples.resource_view(),
+        "resource.events": resources.ResourceEventPage(uid="u1", events=(samples.event(),)),
+        "resource.apply": samples.applied(before=samples.value({})),
+        "resource.wait": resources.ResourceWaited(summary=samples.resource_summary(), done=True),
         **{
-            f"resource.{word}": test_resources.changed()
+            f"resource.{word}": samples.resource_changed()
             for word in ("reconcile", "delete", "pause", "resume")
         },
     }

@@ -17,43 +17,11 @@ from pwf.present.resources import changes
 from pwf.protocol import resources as wire
 from pwf.protocol.graph import ManagerSpec, WorkflowGraph
 from pwf.protocol.operations import Nothing
-from pwf.protocol.views import EventView
 from tests.cli.conftest import Pwf
 from tests.client import samples
 from tests.client.fake_daemon import FakeDaemon
 
 SCHEMA = {"type": "object", "properties": {"size": {"type": "integer"}, "name": {"type": "string"}}}
-
-
-def summary(**changed: Any) -> wire.ResourceSummary:
-    facts: dict[str, Any] = {"uid": "u1", "manager": "disk", "key": "a", "root": "/p", "state": "settled"}
-    facts |= {"resource_version": 7, "generation": 2, "observed_generation": 2, "ready": "True"}
-    return wire.ResourceSummary(**{**facts, "created_ms": samples.NOW - 60_000, **changed})
-
-
-def view(**changed: Any) -> wire.ResourceView:
-    facts: dict[str, Any] = {
-        "summary": summary(),
-        "explanation": samples.explanation(),
-        "spec": samples.value({"size": 3}),
-        "status": samples.value({"made": 1}),
-        "conditions": (wire.Condition(type="Ready", status="True", reason="InSync", message="all there"),),
-        "finalizers": ("disk",),
-        "children": (wire.ChildView(request_key="build-1", run_id="r1", workflow="build", status="running"),),
-        "reconciles": 4,
-        "path": "/p/.pwf/resources/disk.py",
-    }
-    return wire.ResourceView(**{**facts, **changed})
-
-
-def applied(change: wire.Change = "changed", **more: Any) -> wire.Applied:
-    facts: dict[str, Any] = {"uid": "u1", "manager": "disk", "key": "a", "root": "/p", "state": "queued"}
-    return wire.Applied(**{**facts, "change": change, "resource_version": 8, "generation": 3, **more})
-
-
-def changed(**more: Any) -> wire.ResourceChanged:
-    facts: dict[str, Any] = {"uid": "u1", "manager": "disk", "key": "a", "state": "queued"}
-    return wire.ResourceChanged(**{**facts, "resource_version": 8, "generation": 3, **more})
 
 
 class Script:
@@ -76,14 +44,22 @@ class Script:
                 ),
             ),
             "workflow.describe": msgspec.structs.replace(samples.described(), graph=graph, warnings=()),
-            "resource.apply": applied(before=samples.value({"size": 3, "name": "x"})),
+            "resource.apply": samples.applied(before=samples.value({"size": 3, "name": "x"})),
             "resource.list": wire.ResourceList(
-                resources=(summary(), summary(key="b", state="held", ready="False"))
+                resources=(
+                    samples.resource_summary(),
+                    samples.resource_summary(key="b", state="held", ready="False"),
+                )
             ),
-            "resource.get": view(),
-            "resource.events": wire.ResourceEventPage(uid="u1", events=(event(3),)),
-            "resource.wait": wire.ResourceWaited(summary=summary(), done=True),
-            **{f"resource.{word}": changed() for word in ("reconcile", "pause", "resume", "delete")},
+            "resource.get": samples.resource_view(),
+            "resource.events": wire.ResourceEventPage(
+                uid="u1", events=(samples.event(revision=3, kind="applied"),)
+            ),
+            "resource.wait": wire.ResourceWaited(summary=samples.resource_summary(), done=True),
+            **{
+                f"resource.{word}": samples.resource_changed()
+                for word in ("reconcile", "pause", "resume", "delete")
+            },
         }
         for operation in self.answers:
             daemon.on(operation, lambda request, payload, op=operation: self._answer(op, request, payload))
@@ -95,12 +71,6 @@ class Script:
 
     def payload(self, operation: str) -> Any:
         return next(payload for asked, payload in reversed(self.asked) if asked == operation)
-
-
-def event(revision: int) -> EventView:
-    return EventView(
-        revision=revision, kind="applied", actor="client", generation=0, at_ms=1, payload=msgspec.Raw(b"{}")
-    )
 
 
 @pytest.fixture
@@ -149,10 +119,12 @@ def test_apply_can_wait_and_tells_how_it_went_by_its_exit_code(pwf: Pwf, script:
         ("gone", "False", exits.NO),
     ):
         script.answers["resource.wait"] = wire.ResourceWaited(
-            summary=summary(state=state, ready=ready, message="why"), done=True
+            summary=samples.resource_summary(state=state, ready=ready, message="why"), done=True
         )
         assert pwf("resource", "apply", "disk", "a", "--wait", "--timeout", "5s").code == code
-    script.answers["resource.wait"] = wire.ResourceWaited(summary=summary(state="queued"), done=False)
+    script.answers["resource.wait"] = wire.ResourceWaited(
+        summary=samples.resource_summary(state="queued"), done=False
+    )
     result = pwf("resource", "apply", "disk", "a", "--wait", "--timeout", "5s")
     assert (result.code, script.payload("resource.wait").timeout_ms) == (exits.TIME_OUT, 5_000)
     assert "pwf resource explain u1" in result.err
@@ -198,9 +170,9 @@ def test_a_file_is_checked_whole_and_then_applied_in_its_order(
 ) -> None:
     (tmp_path / "r.toml").write_text(TOML)
     script.answers["resource.apply"] = lambda payload: (
-        applied(key=payload.key, before=samples.value({"size": 3}))
+        samples.applied(key=payload.key, before=samples.value({"size": 3}))
         if payload.key == "a"
-        else applied("unchanged", key=payload.key)
+        else samples.applied("unchanged", key=payload.key)
     )
 
     result = pwf("resource", "apply", "-f", "r.toml")
@@ -220,7 +192,7 @@ def test_one_mistake_in_a_file_is_named_and_nothing_is_applied(
     script.answers["resource.apply"] = lambda payload: (
         InvalidInput("the spec does not fit: 4 is not a string", hint="pwf managers disk")
         if payload.key == "a"
-        else applied()
+        else samples.applied()
     )
 
     result = pwf("resource", "apply", "-f", "r.toml")
@@ -311,7 +283,7 @@ def test_ls_lists_resources_with_what_matters(pwf: Pwf, script: Script) -> None:
 
 
 def test_one_that_is_gone_says_how_to_see_its_history(pwf: Pwf, script: Script) -> None:
-    gone = summary(state="gone", deleting_ms=samples.NOW, gone_ms=samples.NOW)
+    gone = samples.resource_summary(state="gone", deleting_ms=samples.NOW, gone_ms=samples.NOW)
     script.answers["resource.list"] = wire.ResourceList(resources=(gone,))
 
     assert "its history: pwf resource events u1" in pwf("resource", "ls", "--state", "gone").out
@@ -362,7 +334,7 @@ def test_explain_says_why_and_what_to_type(pwf: Pwf, script: Script) -> None:
 def test_events_are_read_to_the_last_page(pwf: Pwf, script: Script) -> None:
     script.answers["resource.events"] = lambda payload: wire.ResourceEventPage(
         uid="u1",
-        events=(event(payload.after_revision + 1),),
+        events=(samples.event(revision=payload.after_revision + 1, kind="applied"),),
         next_after=None if payload.after_revision else 1,
     )
 
@@ -393,8 +365,13 @@ def follow(daemon: FakeDaemon, *states: Any) -> None:
 def test_watch_prints_a_line_for_each_change_until_the_resource_is_gone(
     pwf: Pwf, script: Script, daemon: FakeDaemon
 ) -> None:
-    states = [summary(), summary(), summary(state="queued", resource_version=8), summary(state="gone")]
-    follow(daemon, *(view(summary=state) for state in states))
+    states = [
+        samples.resource_summary(),
+        samples.resource_summary(),
+        samples.resource_summary(state="queued", resource_version=8),
+        samples.resource_summary(state="gone"),
+    ]
+    follow(daemon, *(samples.resource_view(summary=state) for state in states))
 
     result = pwf("resource", "watch", "disk", "a")
 
@@ -408,7 +385,7 @@ def test_watch_prints_a_line_for_each_change_until_the_resource_is_gone(
 
 @pytest.mark.parametrize("word", ["reconcile", "pause", "resume"])
 def test_a_persons_word_is_sent_and_its_answer_said(pwf: Pwf, script: Script, word: str) -> None:
-    script.answers[f"resource.{word}"] = changed(note="after the running one")
+    script.answers[f"resource.{word}"] = samples.resource_changed(note="after the running one")
 
     result = pwf("resource", word, "disk", "a")
 
@@ -417,7 +394,9 @@ def test_a_persons_word_is_sent_and_its_answer_said(pwf: Pwf, script: Script, wo
 
 
 def test_delete_can_wait_abandon_and_leave_children(pwf: Pwf, script: Script) -> None:
-    script.answers["resource.wait"] = wire.ResourceWaited(summary=summary(state="gone"), done=True)
+    script.answers["resource.wait"] = wire.ResourceWaited(
+        summary=samples.resource_summary(state="gone"), done=True
+    )
 
     result = pwf(
         "resource", "delete", "disk", "a", "--wait", "--abandon", "--note", "why", "--leave-children"
@@ -430,7 +409,9 @@ def test_delete_can_wait_abandon_and_leave_children(pwf: Pwf, script: Script) ->
 
 @pytest.mark.parametrize("state", ["paused", "held", "ambiguous"])
 def test_a_delete_that_waits_says_when_it_needs_a_person(pwf: Pwf, script: Script, state: Any) -> None:
-    waited = wire.ResourceWaited(summary=summary(state=state, deleting_ms=samples.NOW), done=True)
+    waited = wire.ResourceWaited(
+        summary=samples.resource_summary(state=state, deleting_ms=samples.NOW), done=True
+    )
     script.answers["resource.wait"] = waited
 
     result = pwf("resource", "delete", "disk", "a", "--wait")
@@ -444,7 +425,7 @@ def test_apply_says_which_part_besides_the_spec_is_another(pwf: Pwf, script: Scr
         ({"new_code": True}, "with its manager's newer code"),
         ({"new_environment": True}, "in another environment"),
     ):
-        script.answers["resource.apply"] = applied(before=samples.value({"size": 3}), **facts)
+        script.answers["resource.apply"] = samples.applied(before=samples.value({"size": 3}), **facts)
         assert said in pwf("resource", "apply", "disk", "a", "--spec", '{"size": 3}').out
 
 

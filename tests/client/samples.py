@@ -7,12 +7,13 @@ from typing import Any
 
 import msgspec
 
+from pwf.protocol import resources
 from pwf.protocol.decision_spec import ChoiceSpec, TextSpec
 from pwf.protocol.decisions import DecisionView
 from pwf.protocol.graph import Case, EffectSpec, NodeSpec, Way, WorkflowGraph
 from pwf.protocol.operations import DaemonStatus, RunStarted, StateStatus, WorkflowDescription
 from pwf.protocol.runner import Value
-from pwf.protocol.views import EffectView, Explanation, RequestView, RunSummary, RunView, StepView
+from pwf.protocol.views import EffectView, EventView, Explanation, RequestView, RunSummary, RunView, StepView
 
 RUN = "k3v9x2m4p7qa"
 NOW = int(time.time() * 1000)
@@ -175,6 +176,46 @@ def run_view(**changes: Any) -> RunView:
         "pwf": "0.1.0",
     }
     return RunView(**{**facts, **changes})
+
+
+def event(**changes: Any) -> EventView:
+    facts: dict[str, Any] = {"revision": 1, "kind": "started", "actor": "client", "generation": 0, "at_ms": 1}
+    return EventView(**{**facts, "payload": msgspec.Raw(b"{}"), **changes})
+
+
+def resource_summary(state: Any = "settled", **changes: Any) -> resources.ResourceSummary:
+    facts: dict[str, Any] = {"uid": "u1", "manager": "disk", "key": "a", "root": "/p", "state": state}
+    facts |= {"resource_version": 7, "generation": 2, "observed_generation": 2, "ready": "True"}
+    return resources.ResourceSummary(**{**facts, "created_ms": NOW - 60_000, **changes})
+
+
+def resource_view(**changes: Any) -> resources.ResourceView:
+    facts: dict[str, Any] = {
+        "summary": resource_summary(),
+        "explanation": explanation(),
+        "spec": value({"size": 3}),
+        "status": value({"made": 1}),
+        "conditions": (
+            resources.Condition(type="Ready", status="True", reason="InSync", message="all there"),
+        ),
+        "finalizers": ("disk",),
+        "children": (
+            resources.ChildView(request_key="build-1", run_id="r1", workflow="build", status="running"),
+        ),
+        "reconciles": 4,
+        "path": "/p/.pwf/resources/disk.py",
+    }
+    return resources.ResourceView(**{**facts, **changes})
+
+
+def applied(change: resources.Change = "changed", **changes: Any) -> resources.Applied:
+    facts: dict[str, Any] = {"uid": "u1", "manager": "disk", "key": "a", "root": "/p", "state": "queued"}
+    return resources.Applied(**{**facts, "change": change, "resource_version": 8, "generation": 3, **changes})
+
+
+def resource_changed(**changes: Any) -> resources.ResourceChanged:
+    facts: dict[str, Any] = {"uid": "u1", "manager": "disk", "key": "a", "state": "queued"}
+    return resources.ResourceChanged(**{**facts, "resource_version": 8, "generation": 3, **changes})
 
 
 def started(**changes: Any) -> RunStarted:

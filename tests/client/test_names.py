@@ -5,14 +5,12 @@ from __future__ import annotations
 import inspect
 from typing import Any
 
-import msgspec
 import pytest
 
 from pwf.client.aio import Client
 from pwf.client.sync import SyncClient, connect_sync
 from pwf.errors import NotFound
 from pwf.protocol import operations as ops
-from pwf.protocol.views import EventView
 from tests.client import samples
 from tests.client.fake_daemon import FakeDaemon
 
@@ -75,10 +73,11 @@ def test_a_list_goes_from_page_to_page_as_far_as_it_is_asked_for(
 def test_a_history_is_whole(client: SyncClient, daemon: FakeDaemon) -> None:
     def events(request: Any, payload: Any) -> Any:
         revision = payload.after_revision + 1
-        event = EventView(
-            revision=revision, kind="x", actor="runner", generation=1, at_ms=1, payload=msgspec.Raw(b"1")
+        return ops.EventPage(
+            run_id="r",
+            events=(samples.event(revision=revision),),
+            next_after=revision if revision < 5 else None,
         )
-        return ops.EventPage(run_id="r", events=(event,), next_after=revision if revision < 5 else None)
 
     daemon.on("run.events", events)
     assert [event.revision for event in client.events("r", after_revision=2)] == [3, 4, 5]
