@@ -110,6 +110,19 @@ class SimClient:
             return None
         return msgspec.json.decode(response.result, type=kind)
 
+    async def read_all(self, operation: str, limit: int, kind: Any, items: str) -> list[Any] | None:
+        """Every page of a list, of `limit` each: what stands in their `items`. None when one did not come."""
+        found: list[Any] = []
+        cursor = None
+        while True:
+            page = await self.read(operation, {"limit": limit, "cursor": cursor}, kind)
+            if page is None:
+                return None
+            found += getattr(page, items)
+            cursor = page.next_cursor
+            if cursor is None:
+                return found
+
     # --- what a client does -------------------------------------------------------------------------------
 
     async def run(self) -> None:
@@ -333,16 +346,9 @@ class SimClient:
 
     async def tidy(self) -> bool:
         """One round after the faults; whether every run has ended."""
-        runs: list[Any] = []
-        cursor = None
-        while True:
-            page = await self.read("run.list", {"limit": 100, "cursor": cursor}, RunList)
-            if page is None:
-                return False
-            runs += page.runs
-            cursor = page.next_cursor
-            if cursor is None:
-                break
+        runs = await self.read_all("run.list", 100, RunList, "runs")
+        if runs is None:
+            return False
         self._world.auditor.waits.none_is_late(self._world.auditor.runs)
         self._world.auditor.questions.none_is_late()
         await self._recover()

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from pwf.protocol.effects import EffectList
-from pwf.protocol.graph import ManagerSpec, SourceFile, WorkflowDefinition, WorkflowGraph
+from pwf.protocol.graph import ManagerSpec, WorkflowDefinition, WorkflowGraph
 from pwf.protocol.reconcile import Reconcile, Reconciled
 from pwf.protocol.resources import ResourceList, ResourceSummary
 from pwf.protocol.runner import (
@@ -30,6 +30,7 @@ from pwf.protocol.runner import (
 from pwf.values import canonical, digest
 from tests.sim.clients import ORIGIN, SimClient
 from tests.sim.virtual_time import sleep
+from tests.sim.workload import root_source
 
 SHARE = 0.4  # of the seeds have managers
 NAME = "m0"
@@ -75,9 +76,7 @@ class Managers:
         graph = WorkflowGraph(
             name=NAME, start="", nodes=(), file=self.path, manager=ManagerSpec(deadline_ms=DEADLINE_MS)
         )
-        text = b"# a manager\n"
-        source = SourceFile(path=f"{NAME}.py", digest=digest(text), size=len(text), kind="root")
-        self.texts = {source.digest: text}
+        source, self.texts = root_source(NAME, b"# a manager\n")
         self.definition = WorkflowDefinition(
             definition_id=digest(f"{NAME}:{world.seed}".encode()), graph=graph, root="/", sources=(source,)
         )
@@ -126,7 +125,8 @@ class Managers:
 
     async def tidy(self, client: SimClient) -> bool:
         """One round of a patient person after the faults; whether every resource is at rest."""
-        found = await self._all(client)
+        found: list[ResourceSummary] | None
+        found = await client.read_all("resource.list", PAGE, ResourceList, "resources")
         if found is None:
             return False
         await self._say_what_happened(client, {one.uid for one in found})
@@ -134,18 +134,6 @@ class Managers:
             if one.hold not in (None, "effect_ambiguous"):
                 await client.send(client.request("resource.resume", {"uid": one.uid}))
         return all(one.state in SETTLED and one.deleting_ms is None for one in found)
-
-    async def _all(self, client: SimClient) -> list[ResourceSummary] | None:
-        found: list[ResourceSummary] = []
-        cursor = None
-        while True:
-            page = await client.read("resource.list", {"limit": PAGE, "cursor": cursor}, ResourceList)
-            if page is None:
-                return None
-            found += page.resources
-            cursor = page.next_cursor
-            if cursor is None:
-                return found
 
     async def _say_what_happened(self, client: SimClient, uids: set[str]) -> None:
         """Of what nobody inside can tell: a person looks at the outside world once the processes are dead."""

@@ -152,7 +152,9 @@ def draw_workflow(name: str, seed: int, chance: random.Random, edition: int = 0)
         max_steps=max_steps,
         input_schema={"type": "object", "required": ["n"]},
     )
-    source, texts = _source(name, f"# {name} of seed {seed}{f', {edition}' if edition else ''}\n".encode())
+    source, texts = root_source(
+        name, f"# {name} of seed {seed}{f', {edition}' if edition else ''}\n".encode()
+    )
     definition = WorkflowDefinition(
         definition_id=digest(repr((seed, graph, edition) if edition else (seed, graph)).encode()),
         graph=graph,
@@ -164,7 +166,7 @@ def draw_workflow(name: str, seed: int, chance: random.Random, edition: int = 0)
 
 def with_text(model: WorkflowModel, text: bytes) -> WorkflowModel:
     """The same workflow after an edit of a comment."""
-    source, texts = _source(model.name, text)
+    source, texts = root_source(model.name, text)
     definition = msgspec.structs.replace(
         model.definition,
         definition_id=digest(repr((model.definition.graph, text)).encode()),
@@ -173,7 +175,8 @@ def with_text(model: WorkflowModel, text: bytes) -> WorkflowModel:
     return replace(model, definition=definition, texts=texts)
 
 
-def _source(name: str, text: bytes) -> tuple[SourceFile, dict[str, bytes]]:
+def root_source(name: str, text: bytes) -> tuple[SourceFile, dict[str, bytes]]:
+    """The one file of a definition, and its text by digest."""
     source = SourceFile(path=f"{name}.py", digest=digest(text), size=len(text), kind="root")
     return source, {source.digest: text}
 
