@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from typing import Any
 
+import msgspec
 import pytest
 
 from pwf.client.aio import Client
