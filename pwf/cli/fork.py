@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import argparse
+from typing import TYPE_CHECKING
 
 from pwf.cli import exits
 from pwf.cli.commands import RUN_HELP, Commands, Parser, client
 from pwf.cli.control import say_new_run
 from pwf.cli.out import Out, UsageError
 from pwf.present import text
+
+if TYPE_CHECKING:
+    import msgspec
+
+    from pwf.client.sync import SyncClient
+    from pwf.protocol.graph import Graph
+    from pwf.protocol.views import RunView
 
 
 def add(commands: Commands) -> None:
@@ -26,7 +34,7 @@ def add(commands: Commands) -> None:
         fork,
         "go on from a step of a run, in a new run",
         example="pwf fork @last --from deploy\npwf fork 3kq --from 'review#2' --code stored\n"
-        "pwf fork 3kq --from build --input @other.json --repeat-effects",
+        "pwf fork 3kq --from build --set version=1.5 --repeat-effects",
         more="The new run takes over the outputs of the steps before NODE (its newest visit, or NODE#VISIT) and runs\n"
         "NODE and what follows. The old run stays as it is: one that goes on does so.",
     )
@@ -35,6 +43,13 @@ def add(commands: Commands) -> None:
         "--from", dest="node", metavar="NODE[#VISIT]", required=True, help="the step to go on with"
     )
     parser.add_argument("--input", metavar="JSON|@FILE|-", help="another input than the run's own")
+    parser.add_argument(
+        "--set",
+        metavar="KEY=VALUE",
+        action="append",
+        default=[],
+        help="set a part of the input (a.b=VALUE): of the run's own, or of --input; may be repeated",
+    )
 
 
 def _arguments(parser: Parser) -> None:
@@ -77,24 +92,18 @@ def fork(options: argparse.Namespace, out: Out) -> int:
 
 
 def _fork(options: argparse.Namespace, out: Out, node: str | None, visit: int | None) -> int:
-    import msgspec
-
-    from pwf.cli.typed import json_argument
     from pwf.protocol.forks import ForkPayload
-    from pwf.values import canonical
 
-    typed = getattr(options, "input", None)
-    given = None if typed is None else msgspec.Raw(canonical(json_argument(typed, "--input"), what="input"))
-    payload = ForkPayload(
-        node=node,
-        visit=visit,
-        input=given,
-        code=options.code,
-        max_steps=options.max_steps,
-        repeat_effects=options.repeat_effects,
-        keep_answers=options.keep_answers,
-    )
     with client() as daemon:
+        payload = ForkPayload(
+            node=node,
+            visit=visit,
+            input=_input(daemon, options),
+            code=options.code,
+            max_steps=options.max_steps,
+            repeat_effects=options.repeat_effects,
+            keep_answers=options.keep_answers,
+        )
         reply = daemon.exchange(
             "run.fork", payload, run_id=options.run_id, expected_revision=options.revision
         )
@@ -102,3 +111,31 @@ def _fork(options: argparse.Namespace, out: Out, node: str | None, visit: int | 
     where = f"goes on at {text.line(started.node or '')}, from run {text.line(started.forked_from or '')}"
     say_new_run(reply, out, where, adopted="it was asked for before, and goes on; this is that run")
     return exits.OK
+
+
+def _input(daemon: SyncClient, options: argparse.Namespace) -> msgspec.Raw | None:
+    """The new run's input; None where it is the old one's. `options.run_id` is the run's own id from then on."""
+    import msgspec
+
+    from pwf.cli.reading import run_input
+    from pwf.values import canonical
+
+    typed, sets = getattr(options, "input", None), getattr(options, "set", [])
+    if typed is None and not sets:
+        return None
+    base, schema = None, None
+    if sets:
+        view = daemon.call("run.view", run_id=options.run_id)
+        options.run_id = view.summary.run_id  # the run whose input is read is the one that is forked
+        schema = _graph(daemon, view, options.code).input_schema
+        if typed is None:
+            base = msgspec.json.decode(daemon.read_value(options.run_id, view.input))
+    return msgspec.Raw(canonical(run_input(typed, sets, schema, base=base), what="input"))
+
+
+def _graph(daemon: SyncClient, view: RunView, code: str) -> Graph:
+    """The graph that the new run will have; where the file is gone, that of the old one: the daemon says why."""
+    from pwf.cli.run import described_if_sound
+
+    found = None if code == "stored" else described_if_sound(daemon, view.graph.file)
+    return view.graph if found is None else found.graph

@@ -41,9 +41,11 @@ _PYTHON: dict[str, tuple[type, ...]] = {
 }
 
 
-def run_input(typed: str | None, sets: list[str], schema: Schema = None, *, option: str = "--input") -> Any:
-    """The input of a run, or a spec: what `option` gave, with each `--set` put into it in order."""
-    value = None if typed is None else json_argument(typed, option)
+def run_input(
+    typed: str | None, sets: list[str], schema: Schema = None, *, option: str = "--input", base: Any = None
+) -> Any:
+    """The input of a run, or a spec: what `option` gave, else `base`, with each `--set` put into it in order."""
+    value = base if typed is None else json_argument(typed, option)
     return _with_sets(value, sets, schema)
 
 

@@ -54,6 +54,12 @@ def add(commands: Commands) -> None:
         metavar="NAME",
         help="who does the steps of agents: one of `pwf agents`, or person (they wait for `pwf submit`)",
     )
+    parser.add_argument(
+        "--max-steps",
+        metavar="N",
+        type=int,
+        help="how many steps it may take, in place of the workflow's own",
+    )
     parser.add_argument("--id", metavar="ID", help="the run's id; an equal run that has it is adopted")
     parser.add_argument("--key", metavar="IDEMPOTENCY_KEY", help="the same key never starts a second run")
     parser.add_argument("--at", metavar="TIME", help="start later: ISO 8601, or +10m, 2h30m")
@@ -100,6 +106,7 @@ def _start(daemon: SyncClient, options: argparse.Namespace, out: Out) -> CallRep
         run_id=options.id,
         at_ms=at_ms,
         agent=options.agent,
+        max_steps=options.max_steps,
     )
     try:
         return daemon.begin(payload, key=options.key)

@@ -157,10 +157,11 @@ class Client:
         at_ms: int | None = None,
         environment: Mapping[str, str] | None = None,
         agent: str | None = None,
+        max_steps: int | None = None,
     ) -> RunStarted:
         """Start a workflow by name or path, seen from the working folder. `input` is any JSON value or
         struct. `environment`: variables for the run, beside those that are passed on from here. `agent`: who does
-        the steps of agents.
+        the steps of agents. `max_steps`: in place of the workflow's.
         """
         seen_from = await anyio.to_thread.run_sync(partial(origin, self.places, workflow, more=environment))
         payload = StartPayload(
@@ -170,6 +171,7 @@ class Client:
             run_id=run_id,
             at_ms=at_ms,
             agent=agent,
+            max_steps=max_steps,
         )
         started: RunStarted = (await self.begin(payload, key=key)).result
         return started

@@ -217,10 +217,11 @@ class SyncClient:
         at_ms: int | None = None,
         environment: Mapping[str, str] | None = None,
         agent: str | None = None,
+        max_steps: int | None = None,
     ) -> RunStarted:
         """Start a workflow by name or path, seen from the working folder. `input` is any JSON value or
         struct. `environment`: variables for the run, beside those that are passed on from here. `agent`: who does
-        the steps of agents.
+        the steps of agents. `max_steps`: in place of the workflow's.
         """
         from pwf.client.origin import origin  # reads the configuration, which other calls don't need
 
@@ -231,6 +232,7 @@ class SyncClient:
             run_id=run_id,
             at_ms=at_ms,
             agent=agent,
+            max_steps=max_steps,
         )
         started: RunStarted = self.begin(payload, key=key).result
         return started

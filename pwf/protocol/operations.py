@@ -161,7 +161,8 @@ class WorkflowDescription(_Body, frozen=True, kw_only=True, forbid_unknown_field
 
 
 class StartPayload(_Body, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """`at_ms`: wall time of the first step. `run_id` and the frame's key make the start safe to repeat.
+    """`at_ms`: wall time of the first step. `run_id` and the frame's key make the start safe to repeat. `max_steps`: in
+    place of the workflow's.
 
     `agent`: who does the steps of agents: a configured one, or `person` (they wait for `request.submit`). None: as
     configured.
@@ -174,6 +175,7 @@ class StartPayload(_Body, frozen=True, kw_only=True, forbid_unknown_fields=True)
     at_ms: int | None = None
     priority: int = 0
     agent: Name | None = None
+    max_steps: int | None = None
 
 
 class RunStarted(_Body, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -38,6 +38,7 @@ class RestartFacts(msgspec.Struct, frozen=True, kw_only=True):
     restart_root: str
     restart_no: int
     priority: int
+    max_steps: int | None
     existing: RunStarted | None = None
 
 
@@ -100,9 +101,8 @@ def _facts(tx: Tx, run_id: str, expected_revision: int | None) -> RestartFacts:
     row = tx.one(Q.facts, {"run_id": run_id})
     if row is None:
         raise NotFound(f"there is no run {run_id!r}")
-    workflow, inline, input_digest, status, restart_root, restart_no, priority, path, root, revision, body = (
-        row
-    )
+    (workflow, inline, input_digest, status, restart_root, restart_no, priority, path, root, revision,
+     body, max_steps) = row  # fmt: skip
     if status not in ENDED:
         raise Rejected(f"run {run_id} has not ended", hint=f"pwf cancel {run_id}, then restart it")
     _check_revision(run_id, revision, expected_revision)
@@ -116,6 +116,7 @@ def _facts(tx: Tx, run_id: str, expected_revision: int | None) -> RestartFacts:
         restart_root=restart_root or run_id,
         restart_no=restart_no + 1,
         priority=priority,
+        max_steps=max_steps,
         existing=_existing(tx, run_id),
     )
 

@@ -3,7 +3,7 @@
 -- name: facts
 -- What a restart takes from the old run.
 SELECT r.workflow, r.input, r.input_digest, r.status, r.restart_root, r.restart_no, r.priority, d.path, d.root,
-  e.revision, v.body
+  e.revision, v.body, r.max_steps
 FROM runs r JOIN definitions d ON d.definition_id = r.definition_id
 JOIN entities e ON e.entity_no = r.run_no JOIN environments v ON v.environment_id = r.environment_id
 WHERE r.run_id = :run_id

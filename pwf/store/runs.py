@@ -271,6 +271,8 @@ def _differs(tx: Tx, command: StartRun, row: Row) -> str | None:
         return f"it is a restart of {restarted_from}" if restarted_from else "it is no restart"
     if row[11] != command.agent and restarted_from is None:
         return f"its agent is {row[11] or PERSON}, not {command.agent or PERSON}"
+    if row[12] != command.max_steps and restarted_from is None:
+        return f"its max_steps is {row[12] or 'as written'}, not {command.max_steps or 'as written'}"
     return None
 
 
@@ -303,6 +305,7 @@ def _adopt(tx: Tx, command: StartRun, row: Row) -> RunStarted:
         _forked_from,
         revision,
         _agent,
+        _max_steps,
     ) = row
     differs = _differs(tx, command, row)
     if differs is not None:

@@ -14,7 +14,7 @@ VALUES (:run_no, :run_id, :workflow, :definition_id, :environment_id, 'queued', 
 -- name: facts
 -- What decides whether a start adopts an existing run.
 SELECT r.run_id, r.workflow, r.input, r.input_digest, r.definition_id, r.status, r.hold, r.restarted_from, r.environment_id,
-  r.forked_from, e.revision, r.agent
+  r.forked_from, e.revision, r.agent, r.max_steps
 FROM runs r JOIN entities e ON e.entity_no = r.run_no WHERE r.run_id = :run_id
 
 -- name: started_by

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from pwf.cli import exits
@@ -50,6 +51,21 @@ def test_a_fork_names_a_step_and_if_need_be_its_visit(
     assert (revision, payload.node, payload.visit) == (7, node, visit)
     assert bytes(payload.input) == b'{"n":1}'
     assert not payload.repeat_effects
+
+
+def test_set_changes_a_part_of_the_input_that_the_run_had_read_as_the_new_code_declares_it(
+    pwf: Pwf, daemon: FakeDaemon, sent: list[Any]
+) -> None:
+    schema = {"type": "object", "properties": {"version": {"type": "string"}, "n": {"type": "integer"}}}
+    daemon.on("workflow.describe", lambda request, payload: samples.described(input_schema=schema))
+    old = samples.run_view(input=samples.value({"version": "1.3", "n": 1, "kept": True}))
+    daemon.on("run.view", lambda request, payload: old)
+    pwf("fork", "@last", "--from", "deploy", "--set", "version=1.4", "--set", "n=2")
+    ((run_id, _, payload),) = sent
+    assert run_id == old.summary.run_id, "the run whose input was read, whatever @last means by now"
+    assert msgspec.json.decode(payload.input) == {"version": "1.4", "n": 2, "kept": True}
+    pwf("fork", "@last", "--from", "deploy", "--code", "stored", "--input", "{}", "--set", "version=1.40")
+    assert msgspec.json.decode(sent[-1][2].input) == {"version": "1.40"}
 
 
 @pytest.mark.parametrize("typed", ["", "#2", "deploy#", "deploy#x", "deploy#0"])

@@ -129,9 +129,12 @@ def test_input_id_key_and_time_reach_the_daemon(pwf: Pwf, daemon: FakeDaemon) ->
         "k 1",
         "--at",
         "2030-01-31T08:00Z",
+        "--max-steps",
+        "500",
         "--detach",
     )
     payload = started_with(daemon)
+    assert payload.max_steps == 500
     assert bytes(payload.input) == b'{"a":2,"b":1}'
     assert (payload.run_id, payload.at_ms) == ("mine", 1_896_076_800_000)
     assert daemon.of("run.start")[-1].idempotency_key == "k 1"

@@ -97,9 +97,10 @@ def refused(world, run_id, said, hint):
 
 def test_a_restart_has_the_input_and_the_launch_options_of_the_old_run(world):
     environment = msgspec.structs.replace(ENVIRONMENT, variables={"TZ": "UTC"})
-    first = ended(world, priority=5, environment=environment)
+    first = ended(world, priority=5, max_steps=70, environment=environment)
     facts = look(world, first)
     assert (facts.input, facts.priority, facts.environment) == (b'{"n":1}', 5, environment)
+    assert facts.max_steps == 70
     second = restart(world, first)
     assert bytes(world.view(second.run_id).input.json) == b'{"n":1}'
 

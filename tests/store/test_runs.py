@@ -61,6 +61,7 @@ def test_adoption_says_when_the_code_is_older(world):
         (OTHER, {"input": 9}, "its workflow is 'flow', not 'other'"),
         (linear(2), {"input": 1, "environment": ELSEWHERE}, "its project is '/project', not '/elsewhere'"),
         (linear(2), {"input": 2}, "its input is another"),
+        (linear(2), {"input": 1, "max_steps": 7}, "its max_steps is as written, not 7"),
         (
             linear(2),
             {"input": 1, "restarted_from": "p", "restart_root": "p", "restart_no": 1},

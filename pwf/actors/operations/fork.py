@@ -14,10 +14,17 @@ from pwf.actors.base.apart import apart
 from pwf.actors.code.definitions import Known
 from pwf.actors.operations.contents import read_whole, value_of
 from pwf.actors.operations.services import Answer, Asked, OperationHandler, Services, kept_refusal
-from pwf.actors.operations.start import check_input, missing, origin_of, present_code, started
-from pwf.errors import InvalidArgument, Rejected
+from pwf.actors.operations.start import (
+    check_input,
+    check_max_steps,
+    missing,
+    origin_of,
+    present_code,
+    started,
+)
+from pwf.errors import Rejected
 from pwf.protocol.forks import ForkPayload
-from pwf.protocol.graph import MAX_STEPS_LIMIT, RoutingFailed, WorkflowGraph, route
+from pwf.protocol.graph import RoutingFailed, WorkflowGraph, route
 from pwf.protocol.operations import RunStarted
 from pwf.protocol.runner import Value
 from pwf.store.adoption import Fork, visit_name
@@ -154,8 +161,7 @@ def where(facts: ForkFacts, graph: WorkflowGraph) -> Fork:
 
 def refuse_too_many_steps(facts: ForkFacts, place: Fork, limit: int) -> None:
     """The steps that are taken over count."""
-    if not 1 <= limit <= MAX_STEPS_LIMIT:
-        raise InvalidArgument(f"max_steps is {limit:,}", hint=f"give a number from 1 to {MAX_STEPS_LIMIT:,}")
+    check_max_steps(limit)
     visits = {one.node: one.visit for one in facts.results} | {place.node: place.visit}
     steps = sum(visits.values())
     if steps > limit:

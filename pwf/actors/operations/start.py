@@ -24,8 +24,9 @@ from pwf.actors.operations.services import (
     kept_refusal,
 )
 from pwf.discovery import Found
-from pwf.errors import ContentWanted, PwfError, VariablesWanted
+from pwf.errors import ContentWanted, InvalidArgument, PwfError, VariablesWanted
 from pwf.ids import check_id
+from pwf.protocol.graph import MAX_STEPS_LIMIT
 from pwf.protocol.operations import Nothing, RunStarted, StartPayload
 from pwf.protocol.origin import Origin
 from pwf.secrets import how_to_give, without_source
@@ -54,6 +55,8 @@ async def start(services: Services, asked: Asked[StartPayload]) -> Answer:
         warnings = await missing(services, known, payload.origin)
         value = await check_input(services, payload.workflow, known, value)
         agent = agent_of(services.config, known.definition.graph, payload.agent)
+        if payload.max_steps is not None:
+            check_max_steps(payload.max_steps)
     except PwfError as error:
         # A repeat gets its first answer even when the file no longer loads.
         return await first_answer(services.store, receipt, RunStarted, error)
@@ -65,6 +68,7 @@ async def start(services: Services, asked: Asked[StartPayload]) -> Answer:
         at_ms=payload.at_ms,
         priority=payload.priority,
         agent=agent,
+        max_steps=payload.max_steps,
         receipt=receipt,
         actor=asked.actor,
         state_bytes_max=services.config.max_state_size,
@@ -111,6 +115,12 @@ async def _asked_before(services: Services, asked: Asked[StartPayload], error: C
     return await first_answer(services.store, receipt, RunStarted, error)
 
 
+def check_max_steps(limit: int) -> None:
+    """Raises `InvalidArgument` for a number of steps that no workflow may have."""
+    if not 1 <= limit <= MAX_STEPS_LIMIT:
+        raise InvalidArgument(f"max_steps is {limit:,}", hint=f"give a number from 1 to {MAX_STEPS_LIMIT:,}")
+
+
 def start_receipt(asked: Asked[StartPayload], name: str, root: Path) -> ReceiptKey:
     """What makes a start the same start: project, workflow, input (its digest) and id, not when it was typed."""
     facts = [
@@ -119,6 +129,7 @@ def start_receipt(asked: Asked[StartPayload], name: str, root: Path) -> ReceiptK
         name,
         asked.payload.run_id,
         asked.payload.agent,
+        asked.payload.max_steps,
     ]
     assert asked.scope_key is not None  # a start changes something
     return ReceiptKey(
@@ -184,6 +195,7 @@ async def restart(services: Services, asked: Asked[Nothing]) -> Answer:
         environment=known.environment,
         input=value,
         priority=facts.priority,
+        max_steps=facts.max_steps,
         restarted_from=run_id,
         restart_root=facts.restart_root,
         restart_no=facts.restart_no,
