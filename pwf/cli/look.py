@@ -155,6 +155,9 @@ def run_row(run: RunSummary, now_ms: int) -> list[str]:
     if run.forked_from is not None:
         fork = f"fork of {text.line(run.forked_from, ID_CELLS)}"
         note = f"{fork}; {note}" if note else fork
+    if run.gone_on_as is not None:
+        later = f"gone on as {text.line(run.gone_on_as, ID_CELLS)}"
+        note = f"{later}; {note}" if note else later
     name = text.line(run.workflow, 24)
     if run.title:
         name += f" ({text.line(run.title, 32)})" if run.title != run.workflow else ""

@@ -35,9 +35,9 @@ def fact(name: str, value: str, out: Out) -> None:
     out.print(f"  {name:<12} {value}")
 
 
-def print_error_lines(error: StepError, out: Out) -> None:
-    """What went wrong, with the traceback that there is."""
-    for line in progress.error_lines(error):
+def print_error_lines(error: StepError, out: Out, run_id: str | None = None) -> None:
+    """What went wrong, with the traceback that there is; of a run's page cut where it is long."""
+    for line in progress.error_lines(error, run_id):
         out.print("  " + "".join(out.paint(piece.text, piece.style) for piece in line))
 
 
@@ -153,7 +153,7 @@ def _result(view: RunView, out: Out) -> None:
             out.print(out.paint(f"  all of it: pwf output {text.line(view.summary.run_id)}", "dim"))
     if view.error is not None:
         section("Error", out)
-        print_error_lines(view.error, out)
+        print_error_lines(view.error, out, view.summary.run_id)
 
 
 def _environment(view: RunView, out: Out) -> None:

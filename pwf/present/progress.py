@@ -22,6 +22,7 @@ SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 SPIN_MS = 120
 UPDATES_SHOWN = 5
 BAR_CELLS = 24
+ERROR_LINES, TRACEBACK_LINES, ERROR_CELLS = 12, 30, 500  # of an error on a run's page
 
 
 class Piece(NamedTuple):
@@ -144,17 +145,29 @@ def reason_lines(view: RunView, now_ms: int) -> list[Line]:
     return lines + [[Piece("  type: ", "dim"), Piece(text.line(command))] for command in why.commands]
 
 
-def error_lines(error: StepError) -> list[Line]:
-    """Why a step failed: node, type and message, line by line, then the traceback without saying all that again."""
+def error_lines(error: StepError, run_id: str | None = None) -> list[Line]:
+    """Why a step failed: node, type and message, line by line, then the traceback without saying all that again.
+
+    With `run_id` what is long is cut: the last line then says how all of it is seen.
+    """
     kind = f"{text.line(error.type)}: " if error.type else ""
     where = f"{text.line(error.node)}: " if error.node else ""
-    first, *more = text.block(error.message).splitlines() or [""]
+    traceback = error.traceback.rstrip().removesuffix(f"{error.type}: {error.message}".rstrip()).rstrip()
+    said, told = text.block(error.message).splitlines() or [""], text.block(traceback).splitlines()
+    cut: list[Line] = []
+    if run_id is not None and error.node:
+        whole = said, told
+        said = [text.cut(line, ERROR_CELLS) for line in said[:ERROR_LINES]]
+        told = [text.cut(line, ERROR_CELLS) for line in told[-TRACEBACK_LINES:]]
+        if (said, told) != whole:
+            command = f"pwf show {text.line(run_id)} {text.line(error.node)}"
+            cut = [[Piece("the error is cut here; all of it: ", "dim"), Piece(command)]]
+    first, *more = said
     lines: list[Line] = [
         [Piece(f"{where}{kind}{first}", "red"), Piece(f"  ({text.line(error.code)})", "dim")]
     ]
     lines += [[Piece(line, "red")] for line in more]
-    traceback = error.traceback.rstrip().removesuffix(f"{error.type}: {error.message}".rstrip()).rstrip()
-    return lines + [[Piece(line, "dim")] for line in text.block(traceback).splitlines()]
+    return lines + [[Piece(line, "dim")] for line in told] + cut
 
 
 def printed_line(view: RunView) -> Line:

@@ -48,6 +48,6 @@ def final_lines(view: RunView, now_ms: int) -> list[progress.Line]:
     if error is None:
         reason = view.summary.reason
         return [[progress.Piece(text.line(reason), STATUS_STYLE[view.summary.status])]] if reason else []
-    lines = progress.error_lines(error)
+    lines = progress.error_lines(error, view.summary.run_id)
     printed = progress.printed_line(view)
     return [*lines, printed] if printed else lines

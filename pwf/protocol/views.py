@@ -84,6 +84,7 @@ class RunSummary(_View, frozen=True, kw_only=True, forbid_unknown_fields=True):
     restart_root: str | None = None  # the first run of that chain
     restart_no: int = 0  # in the chain; 0: no restart
     forked_from: str | None = None  # the run whose outputs this one took over
+    gone_on_as: str | None = None  # the newest run that is a restart, a retry or a fork of this one
 
 
 class StepView(_View, frozen=True, kw_only=True, forbid_unknown_fields=True):

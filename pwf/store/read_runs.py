@@ -132,7 +132,8 @@ def _wanted(row: Row, query: RunListPayload) -> bool:
 
 def _summary(row: Row) -> RunSummary:
     (_no, run_id, workflow, title, status, hold, detail, node, created, started, ended, due, reason, steps,
-     restarted_from, restart_root, restart_no, forked_from, revision, generation, request_id) = row  # fmt: skip
+     restarted_from, restart_root, restart_no, forked_from, revision, generation, request_id,
+     gone_on_as) = row  # fmt: skip
     return RunSummary(
         run_id=run_id,
         workflow=workflow,
@@ -153,6 +154,7 @@ def _summary(row: Row) -> RunSummary:
         restart_root=restart_root,
         restart_no=restart_no,
         forked_from=forked_from,
+        gone_on_as=gone_on_as,
     )
 
 

@@ -5,7 +5,10 @@
 SELECT r.run_no, r.run_id, r.workflow, r.title, r.status, r.hold, r.hold_detail, r.node, r.created_wall_ms,
   r.started_wall_ms, r.ended_wall_ms, r.due_wall_ms, r.reason, r.steps, r.restarted_from, r.restart_root, r.restart_no, r.forked_from,
   e.revision, e.generation,
-  (SELECT q.request_id FROM requests q WHERE q.run_id = r.run_id AND q.status = 'pending')
+  (SELECT q.request_id FROM requests q WHERE q.run_id = r.run_id AND q.status = 'pending'),
+  (SELECT n.run_id FROM runs n WHERE n.run_no = max(
+    coalesce((SELECT run_no FROM runs WHERE restarted_from = r.run_id), 0),
+    coalesce((SELECT max(run_no) FROM runs WHERE forked_from = r.run_id), 0)))
 FROM runs r JOIN entities e ON e.entity_no = r.run_no
 WHERE r.run_no < :before ORDER BY r.run_no DESC LIMIT :limit
 
@@ -14,7 +17,10 @@ WHERE r.run_no < :before ORDER BY r.run_no DESC LIMIT :limit
 SELECT r.run_no, r.run_id, r.workflow, r.title, r.status, r.hold, r.hold_detail, r.node, r.created_wall_ms,
   r.started_wall_ms, r.ended_wall_ms, r.due_wall_ms, r.reason, r.steps, r.restarted_from, r.restart_root, r.restart_no, r.forked_from,
   e.revision, e.generation,
-  (SELECT q.request_id FROM requests q WHERE q.run_id = r.run_id AND q.status = 'pending')
+  (SELECT q.request_id FROM requests q WHERE q.run_id = r.run_id AND q.status = 'pending'),
+  (SELECT n.run_id FROM runs n WHERE n.run_no = max(
+    coalesce((SELECT run_no FROM runs WHERE restarted_from = r.run_id), 0),
+    coalesce((SELECT max(run_no) FROM runs WHERE forked_from = r.run_id), 0)))
 FROM runs r JOIN entities e ON e.entity_no = r.run_no
 WHERE r.workflow = :workflow AND r.run_no < :before ORDER BY r.run_no DESC LIMIT :limit
 
@@ -23,7 +29,10 @@ WHERE r.workflow = :workflow AND r.run_no < :before ORDER BY r.run_no DESC LIMIT
 SELECT r.run_no, r.run_id, r.workflow, r.title, r.status, r.hold, r.hold_detail, r.node, r.created_wall_ms,
   r.started_wall_ms, r.ended_wall_ms, r.due_wall_ms, r.reason, r.steps, r.restarted_from, r.restart_root, r.restart_no, r.forked_from,
   e.revision, e.generation,
-  (SELECT q.request_id FROM requests q WHERE q.run_id = r.run_id AND q.status = 'pending')
+  (SELECT q.request_id FROM requests q WHERE q.run_id = r.run_id AND q.status = 'pending'),
+  (SELECT n.run_id FROM runs n WHERE n.run_no = max(
+    coalesce((SELECT run_no FROM runs WHERE restarted_from = r.run_id), 0),
+    coalesce((SELECT max(run_no) FROM runs WHERE forked_from = r.run_id), 0)))
 FROM runs r JOIN entities e ON e.entity_no = r.run_no
 WHERE r.status = :status AND r.run_no < :before ORDER BY r.run_no DESC LIMIT :limit
 
@@ -32,7 +41,10 @@ WHERE r.status = :status AND r.run_no < :before ORDER BY r.run_no DESC LIMIT :li
 SELECT r.run_no, r.run_id, r.workflow, r.title, r.status, r.hold, r.hold_detail, r.node, r.created_wall_ms,
   r.started_wall_ms, r.ended_wall_ms, r.due_wall_ms, r.reason, r.steps, r.restarted_from, r.restart_root, r.restart_no, r.forked_from,
   e.revision, e.generation,
-  (SELECT q.request_id FROM requests q WHERE q.run_id = r.run_id AND q.status = 'pending')
+  (SELECT q.request_id FROM requests q WHERE q.run_id = r.run_id AND q.status = 'pending'),
+  (SELECT n.run_id FROM runs n WHERE n.run_no = max(
+    coalesce((SELECT run_no FROM runs WHERE restarted_from = r.run_id), 0),
+    coalesce((SELECT max(run_no) FROM runs WHERE forked_from = r.run_id), 0)))
 FROM runs r JOIN entities e ON e.entity_no = r.run_no
 WHERE r.hold = :hold AND r.run_no < :before ORDER BY r.run_no DESC LIMIT :limit
 
@@ -41,7 +53,10 @@ WHERE r.hold = :hold AND r.run_no < :before ORDER BY r.run_no DESC LIMIT :limit
 SELECT r.run_no, r.run_id, r.workflow, r.title, r.status, r.hold, r.hold_detail, r.node, r.created_wall_ms,
   r.started_wall_ms, r.ended_wall_ms, r.due_wall_ms, r.reason, r.steps, r.restarted_from, r.restart_root, r.restart_no, r.forked_from,
   e.revision, e.generation,
-  (SELECT q.request_id FROM requests q WHERE q.run_id = r.run_id AND q.status = 'pending')
+  (SELECT q.request_id FROM requests q WHERE q.run_id = r.run_id AND q.status = 'pending'),
+  (SELECT n.run_id FROM runs n WHERE n.run_no = max(
+    coalesce((SELECT run_no FROM runs WHERE restarted_from = r.run_id), 0),
+    coalesce((SELECT max(run_no) FROM runs WHERE forked_from = r.run_id), 0)))
 FROM runs r JOIN entities e ON e.entity_no = r.run_no
 WHERE r.run_id = :run_id
 

@@ -96,6 +96,9 @@ def test_lists_and_views_say_what_a_run_is_forked_from_and_what_was_taken_over(
     line = samples.summary(run_id="k3", forked_from="k2")
     daemon.on("run.list", lambda request, payload: RunList(runs=(line,)))
     assert "fork of k2" in pwf("ls").out
+    retried = samples.summary(run_id="k2", status="failed", reason="a: boom", gone_on_as="k3")
+    daemon.on("run.list", lambda request, payload: RunList(runs=(line, retried)))
+    assert "gone on as k3; a: boom" in pwf("ls").out
     view = samples.run_view(
         summary=line,
         fork_node="collect",

@@ -144,6 +144,24 @@ def test_an_error_is_told_line_by_line_with_its_type_and_once() -> None:
     ]
 
 
+def test_a_long_error_is_cut_on_a_runs_page_with_how_to_see_the_whole_and_never_in_json(
+    pwf: Pwf, daemon: FakeDaemon
+) -> None:
+    message = "\n".join(["x" * 9_000, *(f"line {n}" for n in range(50))])
+    error = StepError(code="node_failed", message=message, node="collect", traceback="Traceback …")
+    view = samples.run_view(summary=samples.summary(status="failed"), error=error)
+    daemon.on("run.view", lambda request, payload: view)
+    shown = pwf("show", samples.RUN).out
+    assert "line 10\n" in shown
+    assert "line 11" not in shown
+    assert max(map(len, shown.splitlines())) < 600
+    assert f"the error is cut here; all of it: pwf show {samples.RUN} collect\n" in shown
+    assert pwf("show", samples.RUN, "--json").json["error"]["message"] == message
+    whole = [plain(line) for line in error_lines(error)]
+    assert (len(whole), len(whole[0])) == (52, len("collect: ") + 9_000 + len("  (node_failed)"))
+    assert error_lines(ERROR, "k3") == error_lines(ERROR), "what is short is not cut"
+
+
 def test_a_text_of_several_lines_has_a_headline() -> None:
     assert headline("first\nsecond") == "first …"
     assert headline("one\n") == "one"

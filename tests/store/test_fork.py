@@ -80,6 +80,7 @@ def test_lineage_and_what_was_taken_over_are_shown(world):
     assert (view.summary.forked_from, view.fork_node, view.fork_visit) == (old, "b", 1)
     assert [(step.node, step.adopted) for step in view.steps] == [("a", 1)]
     assert world.view(old).forks == (new,)
+    assert (world.view(old).summary.gone_on_as, view.summary.gone_on_as) == (new, None)
     assert view.summary.restarted_from is None
 
 
