@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import msgspec
 
     from pwf.client.sync import SyncClient
-    from pwf.protocol.graph import Graph
+    from pwf.protocol.graph import WorkflowGraph
     from pwf.protocol.views import RunView
 
 
@@ -133,7 +133,7 @@ def _input(daemon: SyncClient, options: argparse.Namespace) -> msgspec.Raw | Non
     return msgspec.Raw(canonical(run_input(typed, sets, schema, base=base), what="input"))
 
 
-def _graph(daemon: SyncClient, view: RunView, code: str) -> Graph:
+def _graph(daemon: SyncClient, view: RunView, code: str) -> WorkflowGraph:
     """The graph that the new run will have; where the file is gone, that of the old one: the daemon says why."""
     from pwf.cli.run import described_if_sound
 

@@ -129,7 +129,7 @@ def start_receipt(asked: Asked[StartPayload], name: str, root: Path) -> ReceiptK
         name,
         asked.payload.run_id,
         asked.payload.agent,
-        asked.payload.max_steps,
+        None if asked.payload.max_steps is None else str(asked.payload.max_steps),
     ]
     assert asked.scope_key is not None  # a start changes something
     return ReceiptKey(
