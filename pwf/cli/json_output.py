@@ -208,6 +208,15 @@ class NewDatabase(_Line, frozen=True, kw_only=True, forbid_unknown_fields=True):
     database: str
 
 
+class McpEntry(_Line, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`text` belongs into `file`, and has been put there where it was `written`."""
+
+    host: str
+    file: str
+    text: str
+    written: bool
+
+
 class Checks(_Line, frozen=True, kw_only=True, forbid_unknown_fields=True):
     checks: tuple[Check, ...]
 
@@ -264,6 +273,8 @@ PRINTED: dict[str, Lines] = {
     "answer": Lines((Answered,)),
     "submit": Lines((Submitted,)),
     "agents": Lines((AgentList,)),
+    "mcp install": Lines((McpEntry,)),
+    "mcp serve": Lines((Any,), "messages of the protocol, a line each; also without `--json`"),
     "decisions": Lines((decisions.DecisionList,)),
     "decide": Lines(
         (Decided, decisions.DecisionView, decisions.DecisionList),

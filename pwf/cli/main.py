@@ -28,6 +28,7 @@ FAMILIES = {
     "fork": ("retry", "fork"),
     "requests": ("requests", "answer", "submit"),
     "agents": ("agents",),
+    "mcp": ("mcp",),
     "decide": ("decisions", "decide"),
     "effects": ("effects", "recover"),
     "workflows": ("workflows", "check", "graph"),

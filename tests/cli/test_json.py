@@ -48,6 +48,7 @@ TYPED: dict[str, tuple[str, ...]] = {
     "answer": ("q1", "1"),
     "submit": ("q1", "1"),
     "agents": (),
+    "mcp install": ("codex",),
     "decisions": (),
     "decide": ("q1", "ship"),
     "effects": (),
@@ -83,7 +84,7 @@ TYPED: dict[str, tuple[str, ...]] = {
     "version": (),
 }
 #: What needs more than a daemon's answers; other tests run them.
-ELSEWHERE = {"resource watch", "crashlab", "daemon", "state restore", "state new"}
+ELSEWHERE = {"mcp serve", "resource watch", "crashlab", "daemon", "state restore", "state new"}
 
 
 def lines_of(schema: dict[str, Any], text: str) -> Iterator[dict[str, Any]]:

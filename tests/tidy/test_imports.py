@@ -37,10 +37,11 @@ MAY_IMPORT: dict[str, set[str]] = {
     "client": BASE | {"protocol", "host", "config", "discovery", "watch", "version"},
     "crashlab": BASE | {"protocol", "client", "config", "host", "discovery"},
     "present": BASE | {"protocol"},
+    "mcp": BASE | {"protocol", "client"},
     "testing": BASE | {"protocol", "workflow", "runner"},
     "__main__": {"cli"},
     "cli": BASE
-    | {"protocol", "client", "present", "crashlab", "config", "host", "discovery", "watch", "version"},
+    | {"protocol", "client", "present", "mcp", "crashlab", "config", "host", "discovery", "watch", "version"},
 }
 #: The rooms of a part in order of rank: a room uses itself and those before it. Names without a folder are files that
 #: stand beside the rooms.

@@ -1,0 +1,1 @@
+"""`pwf mcp`: the tools behind the official client, against a daemon that the test writes."""

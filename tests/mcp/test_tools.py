@@ -1,0 +1,166 @@
+"""What a host is offered, and what each tool asks of the daemon."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import anyio
+import pytest
+
+from pwf.errors import Rejected
+from pwf.mcp import server
+from pwf.mcp.tools import TOOLS
+from pwf.protocol import operations as ops
+from pwf.protocol.views import SubmissionView
+from tests.client import samples
+from tests.client.fake_daemon import FakeDaemon
+from tests.mcp.conftest import Open
+
+pytestmark = pytest.mark.anyio
+
+WORKER = {"my_step", "submit", "status", "explain"}
+OPERATOR = {"workflows", "runs", "start", "pause", "resume", "cancel", "restart"}
+#: What no model may say, by the words of its operations.
+PEOPLES = ("decision", "answer", "effect", "recover", "resolve", "budget", "fork", "retry", "stop", "prune")
+
+
+def asked(**changes: Any) -> Any:
+    return samples.request(kind="agent", node="review", schema={"type": "object"}, **changes)
+
+
+def submitted(**changes: Any) -> ops.Submitted:
+    facts = {"request_id": "q1", "run_id": samples.RUN, "status": "queued", "revision": 4}
+    return ops.Submitted(**{**facts, **changes})
+
+
+async def test_each_grant_offers_its_tools_and_no_word_that_is_a_persons(mcp: Open) -> None:
+    async with mcp("worker") as client:
+        assert {tool.name for tool in (await client.list_tools()).tools} == WORKER
+    async with mcp("operator") as client:
+        assert {tool.name for tool in (await client.list_tools()).tools} == WORKER | OPERATOR
+    assert not [name for name in TOOLS for word in PEOPLES if word in name]
+
+
+async def test_a_tool_of_another_grant_is_refused_and_asks_nothing_of_the_daemon(
+    mcp: Open, daemon: FakeDaemon
+) -> None:
+    async with mcp("worker") as client:
+        for name in OPERATOR:
+            assert (await client.call_tool(name, {"run": "k3"})).is_error, name
+    assert daemon.requests == []
+
+
+async def test_schemas_are_plain_objects(mcp: Open) -> None:
+    async with mcp("operator") as client:
+        for tool in (await client.list_tools()).tools:
+            assert tool.input_schema["type"] == "object"
+            for name, part in tool.input_schema["properties"].items():
+                assert isinstance(part["type"], str), (tool.name, name)
+                assert not {"$ref", "oneOf", "anyOf", "allOf", "not"} & set(part), (tool.name, name)
+
+
+async def test_a_step_says_what_to_do_what_it_returns_and_what_was_wrong_before(
+    mcp: Open, daemon: FakeDaemon
+) -> None:
+    rejected = SubmissionView(status="rejected", reason="no date")
+    listed = ops.RequestList(requests=(asked(submission=rejected, revision=3),))
+    daemon.on("request.list", lambda request, payload: listed)
+    async with mcp() as client:
+        said = await client.call_tool("my_step", {})
+    assert said.structured_content is not None
+    assert said.structured_content["prompt"] == "Ship it?"
+    assert said.structured_content["revision"] == 3
+    assert "Ship it?" in said.content[0].text  # type: ignore[union-attr]
+    assert "no date" in said.content[0].text  # type: ignore[union-attr]
+
+
+async def test_a_wait_comes_back_within_the_bound_and_says_ask_again(mcp: Open, daemon: FakeDaemon) -> None:
+    daemon.on("request.list", lambda request, payload: ops.RequestList(requests=()))
+    with anyio.fail_after(10):
+        async with mcp(wait_s_max=0.05) as client:
+            said = await client.call_tool("my_step", {"wait_s": 3600})
+    assert said.structured_content == {"state": "nothing", "ask_again": True}
+
+
+async def test_while_a_call_waits_a_host_that_asked_for_it_hears_so(
+    mcp: Open, daemon: FakeDaemon, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server, "PROGRESS_S", 0.01)
+    daemon.on("request.list", lambda request, payload: ops.RequestList(requests=()))
+    heard = anyio.Event()
+
+    async def hear(progress: float, total: float | None, message: str | None) -> None:
+        heard.set()
+
+    async with mcp(wait_s_max=30) as client, anyio.create_task_group() as tasks:
+        with anyio.fail_after(10):
+            tasks.start_soon(lambda: client.call_tool("my_step", {"wait_s": 30}, progress_callback=hear))
+            await heard.wait()
+        tasks.cancel_scope.cancel()
+
+
+async def test_a_submission_that_is_judged_too_long_says_ask_again_and_the_repeat_is_the_same(
+    mcp: Open, daemon: FakeDaemon
+) -> None:
+    words = {"request": "q1", "revision": 1, "value": {"verdict": "ship"}}
+    daemon.on("request.submit", lambda request, payload: None)
+    for _ in range(2):
+        async with mcp(wait_s_max=0.05) as client:
+            said = await client.call_tool("submit", words)
+        assert said.structured_content == {"verdict": "validating", "ask_again": True}
+    first, second = daemon.wait_for("request.submit", 2)
+    assert first.idempotency_key == second.idempotency_key
+    assert bytes(first.payload) == bytes(second.payload)
+
+
+async def test_a_value_that_was_rejected_is_judged_anew_when_it_is_submitted_again(
+    mcp: Open, daemon: FakeDaemon
+) -> None:
+    words = {"request": "q1", "revision": 1, "json": '"done"'}
+    daemon.on("request.submit", lambda request, payload: submitted(verdict="rejected", reason="no file"))
+    async with mcp() as client:
+        assert "no file" in (await client.call_tool("submit", words)).content[0].text  # type: ignore[union-attr]
+        await client.call_tool("submit", words)
+    assert len({request.idempotency_key for request in daemon.of("request.submit")}) == 2
+
+
+async def test_the_same_start_is_made_once_and_another_key_begins_another(
+    mcp: Open, daemon: FakeDaemon
+) -> None:
+    daemon.on("run.start", lambda request, payload: samples.started())
+    async with mcp("operator") as client:
+        for key in ("", "", "again"):
+            await client.call_tool("start", {"workflow": "release", "key": key})
+    async with mcp("operator", session="s2") as client:
+        await client.call_tool("start", {"workflow": "release"})
+    keys = [request.idempotency_key for request in daemon.of("run.start")]
+    assert keys[0] == keys[1]
+    assert len(set(keys)) == 3
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "says"),
+    [
+        ("my_step", {"wait": 1}, "unknown field"),
+        ("submit", {"request": "q1", "revision": 1}, "either value"),
+        ("submit", {"request": "q1", "revision": 1, "json": "{"}, "json"),
+        ("status", {"run": 3}, "`str`"),
+        ("nothing", {}, "no tool"),
+    ],
+)
+async def test_wrong_arguments_are_an_error_that_a_model_can_read(
+    mcp: Open, name: str, given: dict[str, Any], says: str
+) -> None:
+    async with mcp() as client:
+        said = await client.call_tool(name, given)
+    assert said.is_error
+    assert says in said.content[0].text  # type: ignore[union-attr]
+
+
+async def test_a_refusal_is_told_without_what_a_person_would_type(mcp: Open, daemon: FakeDaemon) -> None:
+    refusal = Rejected("the run waits for a decision", hint="pwf decide q1 ship")
+    daemon.on("run.resume", lambda request, payload: refusal)
+    async with mcp("operator") as client:
+        said = await client.call_tool("resume", {"run": "k3"})
+    assert said.is_error
+    assert said.structured_content == {"error": "rejected", "message": "the run waits for a decision"}
