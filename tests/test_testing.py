@@ -131,12 +131,12 @@ def test_secrets_are_given_and_masked_and_updates_are_kept() -> None:
     def call(ctx: Any) -> str:
         with pytest.raises(Rejected):
             ctx.secret("OTHER")
-        ctx.publish("progress", "half", {"token": ctx.secret("TOKEN")})
+        ctx.publish("note", "half", {"token": ctx.secret("TOKEN")})
         return f"used {ctx.secret('TOKEN')}"
 
     done = run(flow, real=["call"], secrets={"TOKEN": "abcd-1234"})
     assert done.output == "used ***"
-    assert done.updates == {("progress", "half"): {"token": "***"}}
+    assert done.updates == {("note", "half"): {"token": "***"}}
 
 
 def test_timers_with_a_date_move_the_clock_there_and_never_back() -> None:

@@ -83,7 +83,7 @@ def pack(ctx: Context[Release]) -> Archive:
             tar.add(path, arcname=str(path.relative_to(ctx.input.source)))
     os.replace(unfinished, target)
     data = target.read_bytes()
-    ctx.publish("progress", "pack", {"label": f"packed {len(data):,} bytes"})
+    ctx.progress(label=f"packed {len(data):,} bytes")
     return Archive(str(target), hashlib.sha256(data).hexdigest(), len(data))
 
 

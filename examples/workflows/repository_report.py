@@ -66,7 +66,7 @@ def measure(ctx: Context[ReportInput]) -> list[dict[str, Any]]:
         if path.is_file():
             data = path.read_bytes()
             found.append({"path": name, "bytes": len(data), "lines": data.count(b"\n")})
-        ctx.publish("progress", "measure", {"label": "files read", "completed": done, "total": len(names)})
+        ctx.progress(done, len(names), "files", label="files read")
     return found
 
 
@@ -116,9 +116,7 @@ def compiles(ctx: Context[ReportInput]) -> list[str]:
                 compile(path.read_bytes(), name, "exec")
             except (SyntaxError, ValueError) as error:
                 broken.append(f"{name}: {error}")
-        ctx.publish(
-            "progress", "compiles", {"label": "modules compiled", "completed": done, "total": len(modules)}
-        )
+        ctx.progress(done, len(modules), "modules", label="modules compiled")
     return broken
 
 

@@ -14,7 +14,7 @@ from pwf.cli.out import Out
 from pwf.cli.patience import Followed, Patience
 from pwf.errors import Unavailable
 from pwf.present import form, progress, text
-from pwf.protocol.views import RunView, StepView
+from pwf.protocol.views import RunView, StepView, UpdateView
 
 if TYPE_CHECKING:
     from pwf.client.sync import SyncClient
@@ -127,16 +127,15 @@ class PlainScreen:
         self._out = out
         self._said: dict[int, str] = {}
         self._position = ""
-        self._updates: dict[tuple[str, str], bytes] = {}
+        self._updates: dict[tuple[str, str], UpdateView] = {}  # as they were said
 
     def show(self, view: RunView, now_ms: int) -> None:
         for step in sorted(view.steps, key=lambda step: step.attempt):
             self._step(view, step, now_ms)
         for update in view.updates:
-            data = bytes(update.data)
-            if self._updates.get((update.kind, update.key)) != data:
-                self._updates[update.kind, update.key] = data
-                self._out.print(progress.plain(progress.update_lines((update,), 100)[0]))
+            if progress.is_news(update, self._updates.get((update.kind, update.key))):
+                self._updates[update.kind, update.key] = update
+                self._out.print(progress.plain(progress.update_lines((update,), 120, now_ms)[0]))
         self._where(view, now_ms)
 
     def tick_s(self, view: RunView) -> float | None:

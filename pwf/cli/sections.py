@@ -109,7 +109,7 @@ def _updates(view: RunView, out: Out) -> None:
     if not view.updates:
         return
     section("Updates", out)
-    for line in progress.update_lines(view.updates, min(120, out.width)):
+    for line in progress.update_lines(view.updates, min(120, out.width), out.now_ms()):
         out.print("".join(out.paint(piece.text, piece.style) for piece in line).rstrip())
 
 

@@ -13,6 +13,7 @@ from pwf.present import text
 from pwf.present.marks import STATUS_MARK, STATUS_STYLE
 from pwf.present.outline import OutlineLine
 from pwf.protocol.kinds import KINDS, REQUESTS
+from pwf.protocol.progress import PROGRESS, Estimate
 from pwf.protocol.runner import StepError
 from pwf.protocol.views import ENDED, RunView, StepView, UpdateView
 
@@ -23,6 +24,9 @@ SPIN_MS = 120
 UPDATES_SHOWN = 5
 BAR_CELLS = 24
 ERROR_LINES, TRACEBACK_LINES, ERROR_CELLS = 12, 30, 500  # of an error on a run's page
+SAID_AGAIN_MS = 10_000  # where lines are not drawn over
+DAY_S = 24 * 3_600
+PERIODS = (("s", 1), ("min", 60), ("h", 3_600), ("day", DAY_S))
 
 
 class Piece(NamedTuple):
@@ -181,25 +185,54 @@ def printed_line(view: RunView) -> Line:
     return []
 
 
-def update_lines(updates: tuple[UpdateView, ...], cells: int) -> list[Line]:
+def update_lines(updates: tuple[UpdateView, ...], cells: int, now_ms: int) -> list[Line]:
     """The newest updates; progress as a bar."""
     newest = sorted(updates, key=lambda update: update.updated_ms)[-UPDATES_SHOWN:]
-    return [_update(update, cells) for update in newest]
+    return [_update(update, cells, now_ms) for update in newest]
 
 
-def _update(update: UpdateView, cells: int) -> Line:
+def is_news(update: UpdateView, said: UpdateView | None) -> bool:
+    """Whether a log should have a line of it: for progress a tenth more, other words, or some time since the last."""
+    if said is None:
+        return True
+    if bytes(update.data) == bytes(said.data):
+        return False
+    now, before = _fields(update), _fields(said)
+    if now is None or before is None or update.updated_ms - said.updated_ms >= SAID_AGAIN_MS:
+        return True
+    words = ("label", "phase", "status", "total", "unit")
+    return _tenth(now) != _tenth(before) or any(now.get(name) != before.get(name) for name in words)
+
+
+def _tenth(data: dict[str, Any]) -> int | None:
+    done, total = _number(data.get("completed")), _number(data.get("total"))
+    return int(10 * min(1.0, done / total)) if done is not None and total else None
+
+
+def _fields(update: UpdateView) -> dict[str, Any] | None:
+    """Of progress; None for any other update."""
+    if update.kind != PROGRESS:
+        return None
+    try:
+        data = msgspec.json.decode(update.data)
+    except msgspec.MsgspecError:
+        return None
+    return data if isinstance(data, dict) else None
+
+
+def _update(update: UpdateView, cells: int, now_ms: int) -> Line:
     name = text.line(update.key or update.kind, 32)
+    if (fields := _fields(update)) is not None:
+        return _progress(name, fields, update.estimate, now_ms)
     try:
         data: Any = msgspec.json.decode(update.data)
     except msgspec.MsgspecError:
         data = None
-    if update.kind == "progress" and isinstance(data, dict):
-        return _progress(name, data)
     shown = data if isinstance(data, str) else text.json_line(bytes(update.data))
     return [Piece(f"  {name}: ", "dim"), Piece(text.line(shown, max(10, cells - len(name) - 4)))]
 
 
-def _progress(name: str, data: dict[str, Any]) -> Line:
+def _progress(name: str, data: dict[str, Any], estimate: Estimate | None, now_ms: int) -> Line:
     label = text.line(str(data.get("label") or name), 32)
     pieces = [Piece(f"  {label}  ", "dim")]
     done, total = _number(data.get("completed")), _number(data.get("total"))
@@ -212,10 +245,34 @@ def _progress(name: str, data: dict[str, Any]) -> Line:
         pieces.append(Piece(f"  {text.number(done)}/{text.number(total)} {unit}".rstrip() + f"  {share:.0%}"))
     elif done is not None:
         pieces.append(Piece(f"{text.number(done)} {unit}".rstrip()))
+    if estimate is not None:
+        pieces.append(Piece(f"  {_estimated(estimate, unit, now_ms)}", "dim"))
     for key in ("phase", "status"):
         if data.get(key):
             pieces.append(Piece(f"  {text.line(str(data[key]), 40)}", "dim"))
     return pieces
+
+
+def _estimated(estimate: Estimate, unit: str, now_ms: int) -> str:
+    """Rate and time left, no more exactly than is known: `12/s  about 3m20s left`, or from … to …."""
+    age_ms = now_ms - estimate.at_ms
+    if age_ms > estimate.fresh_ms:
+        return f"nothing new for {text.duration(age_ms)}"
+    per, rate = next(
+        ((name, estimate.rate * s) for name, s in PERIODS if estimate.rate * s >= 1),
+        ("day", estimate.rate * DAY_S),
+    )
+    shown = f"{rate:,.0f}" if rate >= 10 else f"{rate:.1f}".removesuffix(".0")
+    words = f"{shown}{' ' if unit.isalpha() else ''}{unit}/{per}"
+    if estimate.left_ms is None or not estimate.left_ms:
+        return words
+    if estimate.confidence != "low":
+        return f"{words}  about {text.duration(max(0, estimate.left_ms - age_ms))} left"
+    low, high = estimate.left_ms_low, estimate.left_ms_high
+    if low is None or high is None:
+        return words
+    soon, late = (text.duration(max(0, ms - age_ms)) for ms in (low, high))
+    return f"{words}  {soon} to {late} left" if soon != late else f"{words}  perhaps {soon} left"
 
 
 def _number(value: Any) -> float | None:

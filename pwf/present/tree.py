@@ -13,7 +13,7 @@ def tree(
 ) -> list[progress.Line]:
     """All lines of the live tree, cut to the terminal's height around the current node."""
     nodes = [progress.node_line(at, view, steps, now_ms, cells) for at in lines]
-    tail = progress.update_lines(view.updates, cells) + progress.reason_lines(view, now_ms)
+    tail = progress.update_lines(view.updates, cells, now_ms) + progress.reason_lines(view, now_ms)
     room = max(3, rows - 4 - len(tail))
     if len(nodes) > room:
         at = next(

@@ -11,6 +11,7 @@ import msgspec
 
 from pwf.protocol.graph import WorkflowGraph
 from pwf.protocol.kinds import NodeKind, RequestKind
+from pwf.protocol.progress import Estimate
 from pwf.protocol.runner import StepError, Value
 from pwf.protocol.survivors import Survivor
 
@@ -110,12 +111,13 @@ class StepView(_View, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class UpdateView(_View, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A durable update."""
+    """A durable update. `estimate`: of progress that is under way, where enough is known."""
 
     kind: str
     key: str
     data: msgspec.Raw
     updated_ms: int
+    estimate: Estimate | None = None
 
 
 class SubmissionView(_View, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -54,13 +54,13 @@ from pwf.store.resources import (
 )
 from pwf.store.restart import look_restart, restart_run
 from pwf.store.retention import drop_definitions, drop_environments, prune_tree, record_prune
-from pwf.store.runners import publish_updates
 from pwf.store.runs import start_run
 from pwf.store.space import compact
 from pwf.store.step_parts import part_call
 from pwf.store.submissions import begin_errand, end_errand, errand_started, submit
 from pwf.store.transitions import apply_messages
 from pwf.store.unreadable import park_unreadable
+from pwf.store.updates import publish_updates
 from pwf.store.uploads import drop_uploads, put_upload
 from pwf.store.values import drop_values, put_chunk
 

@@ -19,7 +19,7 @@ from pwf.protocol.operations import (
 )
 from pwf.protocol.runner import StepError, Value, effect_key
 from pwf.protocol.survivors import Survivor
-from pwf.protocol.views import ENDED, RequestView, RunSummary, RunView, StepView, SubmissionView, UpdateView
+from pwf.protocol.views import ENDED, RequestView, RunSummary, RunView, StepView, SubmissionView
 from pwf.store import request_clock
 from pwf.store.effect_rows import effects_of_entity
 from pwf.store.events import events_after
@@ -30,6 +30,7 @@ from pwf.store.requests import resolve_request
 from pwf.store.runs import RunEnvironment
 from pwf.store.state import RunState, graph_of, load_run, shown_status
 from pwf.store.tx import Row, Tx
+from pwf.store.updates import current_updates
 from pwf.store.values import value_of
 from pwf.values import shortened
 
@@ -43,7 +44,6 @@ SUMMARY_CHARS = 200
 DEFAULT_CHARS = 100
 ERROR_CHARS = 1_000  # of a message, on a page that holds no more
 PAGE_BYTES = 400 * 1024  # of a frame's 1 MiB
-UPDATES_BYTES = 200 * 1024
 NO_CURSOR = 2**62
 
 T = TypeVar("T")
@@ -294,7 +294,9 @@ def run_view(tx: Tx, query: RunQuery) -> RunView:
         error=None if error is None else _error.decode(error),
         steps=_steps(tx, query, {node.id: node.kind for node in graph.graph.nodes}),
         steps_total=total[0] if total else 0,
-        updates=_updates(tx, query.run_id),
+        updates=current_updates(
+            tx, query.run_id, total[0] if total and explained.summary.status == "running" else 0
+        ),
         request=request,
         effects=effects_of_entity(tx, run_no),
         restarts=tuple(r[0] for r in tx.all(Q.restarts, {"run_id": query.run_id})),
@@ -308,17 +310,6 @@ def run_view(tx: Tx, query: RunQuery) -> RunView:
         python=environment.python,
         pwf=environment.pwf,
     )
-
-
-def _updates(tx: Tx, run_id: str) -> tuple[UpdateView, ...]:
-    """The current items by kind and key. The oldest say only their size when all would not fit into a frame."""
-    left = UPDATES_BYTES
-    found = []
-    for kind, key, data, at in tx.all(Q.updates, {"run_id": run_id}):
-        left -= len(data)
-        shown = data if left >= 0 else _encode({"omitted_bytes": len(data)})
-        found.append(UpdateView(kind=kind, key=key, data=msgspec.Raw(shown), updated_ms=at))
-    return tuple(sorted(found, key=lambda update: (update.kind, update.key)))
 
 
 def _warnings(summary: RunSummary, graph: WorkflowGraph) -> tuple[str, ...]:

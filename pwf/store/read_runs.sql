@@ -86,10 +86,6 @@ WHERE a.run_no = (SELECT run_no FROM runs WHERE run_id = :run_id) AND a.attempt 
 -- How many attempts a run has had.
 SELECT attempts FROM runs WHERE run_id = :run_id
 
--- name: updates
--- The current items of a run.
-SELECT kind, key, data, updated_wall_ms FROM updates WHERE run_id = :run_id ORDER BY updated_wall_ms DESC LIMIT 64
-
 -- name: restarts
 -- Runs that this run was restarted as.
 SELECT run_id FROM runs WHERE restarted_from = :run_id

@@ -1,4 +1,4 @@
-"""Between a run and its runner: who owns it, its updates, and what becomes of an effect of unknown outcome.
+"""Between a run and its runner: who owns it, and what becomes of an effect of unknown outcome.
 
 A runner's launch is in `launch`, what it says is decided in `transitions`, its end in `runner_end`.
 """
@@ -10,17 +10,14 @@ import msgspec
 from pwf.errors import ClaimLost
 from pwf.protocol.graph import NodeSpec
 from pwf.protocol.kinds import KINDS
-from pwf.protocol.runner import UPDATE_BYTES_MAX, UPDATES_MAX, Finish, Publish, StepError
+from pwf.protocol.runner import Finish, StepError
 from pwf.store import moves, place
-from pwf.store.custody_rows import holds_lease, runner_is_ending
+from pwf.store.custody_rows import runner_is_ending
 from pwf.store.queries import load_queries
 from pwf.store.state import RunState, load_run
 from pwf.store.tx import Tx
-from pwf.values import CHUNK_BYTES, shortened
 
 Q = load_queries(__file__)
-
-TITLE_MAX = 200  # characters
 
 
 class Fence(msgspec.Struct, frozen=True, kw_only=True):
@@ -117,41 +114,3 @@ def leave_unknown(
     what = "observe() could not tell" if observed else "the node has no observe function"
     place.hold(tx, run, "effect_ambiguous", f"the outcome of effect {run.effect_key} is unknown: {what}")
     return False
-
-
-# --- updates --------------------------------------------------------------------------------------------------
-
-
-class PublishUpdates(msgspec.Struct, frozen=True, kw_only=True):
-    """`title`: of the run, where its runner has made one."""
-
-    fence: Fence
-    updates: tuple[Publish, ...]
-    title: str | None = None
-
-
-def publish_updates(tx: Tx, command: PublishUpdates) -> int:
-    """Keep the newest record per kind and key, at most `UPDATES_MAX` a run, each of at most `UPDATE_BYTES_MAX`;
-    returns how many were dropped. The runner has refused them to its author with a clear error.
-
-    Updates count no revision: they are no step of the run, and views read them from their rows.
-    """
-    fence = command.fence
-    if not holds_lease(tx, fence.entity_no, fence.generation, fence.token):
-        raise ClaimLost(f"run {fence.run_id} has another owner by now")
-    if sum(len(bytes(update.data)) for update in command.updates) > CHUNK_BYTES:
-        tx.lengthy()
-    if command.title is not None:
-        tx.run(Q.put_title, {"run_no": fence.entity_no, "title": shortened(command.title, TITLE_MAX)})
-    dropped = 0
-    for update in command.updates:
-        params = {"run_id": fence.run_id, "kind": update.kind, "key": update.key}
-        count = tx.one(Q.count_updates, {"run_id": fence.run_id})
-        known = tx.one(Q.update_known, params)
-        too_many = known is None and count is not None and count[0] >= UPDATES_MAX
-        if too_many or len(bytes(update.data)) > UPDATE_BYTES_MAX:
-            dropped += 1
-            continue
-        tx.run(Q.put_update, {**params, "data": bytes(update.data), "now": tx.now.wall_ms})
-    tx.changed("run:" + fence.run_id)
-    return dropped

@@ -390,6 +390,8 @@ CREATE TABLE updates(
   key TEXT NOT NULL,
   data BLOB NOT NULL,
   updated_wall_ms INTEGER NOT NULL,
+  attempt INTEGER NOT NULL,                       -- which wrote it
+  samples BLOB CHECK (samples IS NULL OR kind = 'progress'), -- of that attempt: JSON, [[wall ms, completed], …]
   PRIMARY KEY (run_id, kind, key)
 ) STRICT, WITHOUT ROWID;
 

@@ -25,6 +25,7 @@ from pwf.protocol.resources import Condition
 from pwf.protocol.runner import StepError
 from pwf.protocol.survivors import Survivor
 from pwf.protocol.views import Violation
+from pwf.store.estimate import Sample
 from pwf.store.migrate import create_schema
 from pwf.store.queries import load_queries
 from pwf.store.runs import RunEnvironment
@@ -84,6 +85,7 @@ ENCODED: dict[tuple[str, str], Any] = {
     ("decisions", "subject"): Any,
     ("decisions", "choices"): tuple[ChoiceSpec, ...],
     ("updates", "data"): Any,
+    ("updates", "samples"): tuple[Sample, ...],
 }
 #: Read chunk by chunk, each with its checksum, and all of a value with its digest.
 COMPARED = "content_chunks"

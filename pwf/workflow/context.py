@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any, Generic, TypeVar, overload
 
 import msgspec
@@ -17,6 +17,7 @@ from pwf.errors import InvalidArgument, InvalidInput, InvalidValue, Rejected
 from pwf.protocol.decision_spec import Block
 from pwf.protocol.graph import EffectMode
 from pwf.protocol.kinds import Outcome
+from pwf.protocol.progress import PROGRESS, Progress
 from pwf.protocol.runner import UPDATE_BYTES_MAX, PastStep, StepError, Value
 from pwf.values import canonical
 from pwf.workflow.deadline import NONE_GIVEN
@@ -35,6 +36,9 @@ PublishUpdate = Callable[[str, str, bytes], None]  # type, key, canonical JSON
 ReadFile = Callable[[str], bytes]  # a pinned data file, by its path relative to the root
 ReadSecret = Callable[[str], str]
 MakeEffect = Callable[..., Any]  # the arguments of `Context.effect`
+
+
+_progress = msgspec.json.Decoder(Progress)
 
 
 class NotCompleted(Rejected, LookupError):
@@ -180,7 +184,8 @@ class Context(Generic[InputT_co]):
         """Write a durable update, at most 64 KiB of JSON: it replaces the run's current item of (`type`,
         `key`).
 
-        Not in compute, wait and checkpoint nodes, which must be free of effects.
+        Not in compute, wait and checkpoint nodes, which must be free of effects. `"progress"` has a fixed shape, which
+        `ctx.progress` writes.
         """
         if self._publish is None:
             raise Rejected(
@@ -192,7 +197,42 @@ class Context(Generic[InputT_co]):
                 raise InvalidArgument(
                     f"the update's {what} must be a text of 1 to {UPDATE_NAME_MAX} characters"
                 )
-        self._publish(type, key, canonical(data, limit=UPDATE_BYTES_MAX, what=f"update {type}/{key}"))
+        written = canonical(data, limit=UPDATE_BYTES_MAX, what=f"update {type}/{key}")
+        if type == PROGRESS:
+            _check_progress(written, key)
+        self._publish(type, key, written)
+
+    def progress(
+        self,
+        completed: float | None = None,
+        total: float | None = None,
+        unit: str | None = None,
+        *,
+        label: str | None = None,
+        phase: str | None = None,
+        status: str | None = None,
+        key: str | None = None,
+        started: datetime | None = None,
+        at: datetime | None = None,
+    ) -> None:
+        """Say how far this step is: `completed` of `total`, shown as a bar with rate and time left.
+
+        `key` names the bar where a step has several (else the node's id names it). `started` and `at` say when the work
+        began and when this was measured, where somebody else measured it. As often as you like: what comes faster than
+        20 times a second is thinned to the newest.
+        """
+        given = {
+            "label": label,
+            "phase": phase,
+            "status": status,
+            "completed": completed,
+            "total": total,
+            "unit": unit,
+            "started_ms": _wall_ms(started),
+            "at_ms": _wall_ms(at),
+        }
+        data = {name: value for name, value in given.items() if value is not None}
+        self.publish(PROGRESS, self.node if key is None else key, data)
 
     def effect(
         self,
@@ -371,3 +411,17 @@ def _decode(
         return decode(data)
     except msgspec.ValidationError as fault:
         raise error(f"{what} is not what its type says: {fault}") from fault
+
+
+def _check_progress(written: bytes, key: str) -> None:
+    try:
+        _progress.decode(written)
+    except msgspec.MsgspecError as error:
+        raise InvalidArgument(
+            f"the progress {key!r} has not the shape of progress: {error}",
+            hint="say ctx.progress(completed, total, unit, label=…), or publish under another type",
+        ) from None
+
+
+def _wall_ms(moment: datetime | None) -> int | None:
+    return None if moment is None else round(moment.timestamp() * 1000)

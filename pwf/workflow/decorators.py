@@ -17,7 +17,7 @@ from pwf.workflow.decisions import Choice, Chosen, Presentation
 from pwf.workflow.effects import Effect
 from pwf.workflow.nodes import Node, Waited
 from pwf.workflow.register import DEFAULT_TIMEOUT, NodeOptions, make_node, one_of
-from pwf.workflow.shell import MAX_OUTPUT_DEFAULT, Folder, OnLine, Parse, ShellResult, Stdin, Variables
+from pwf.workflow.shell import MAX_OUTPUT_DEFAULT, Folder, LineParser, Parse, ShellResult, Stdin, Variables
 from pwf.workflow.source import Place
 from pwf.workflow.timing import Retry
 from pwf.workflow.written import Written
@@ -149,7 +149,7 @@ class Decorators(Generic[InputT]):
         shell: str | Sequence[str] | None = None,
         ok_exit_codes: Sequence[int] = (0,),
         parse: Parse | None = None,
-        on_line: OnLine | None = None,
+        on_line: LineParser | None = None,
         max_output: int = MAX_OUTPUT_DEFAULT,
         id: str | None = None,
     ) -> ShellDecorator[InputT]:
@@ -158,7 +158,8 @@ class Decorators(Generic[InputT]):
         `cwd` is relative to the project root, `env` adds variables, `stdin` is empty unless given (each may
         be a function of ctx). An exit code outside `ok_exit_codes` fails the attempt. `max_output` bytes of
         stdout and of stderr are kept. `parse`: "json", "lines" or a function of the result gives
-        `ctx[node].parsed`. `on_line(ctx, line, stream)` may return a dict to publish as an update.
+        `ctx[node].parsed`. `on_line(ctx, line, stream)` may return a dict to publish as an update; a
+        regular expression in its place makes progress of its groups.
         """
         shell_options = {
             "cwd": cwd,

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import os
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -20,6 +21,7 @@ MAX_OUTPUT_DEFAULT = 4 * 1024 * 1024  # bytes, for stdout and stderr each
 
 Parse = Callable[["ShellResult"], Any] | Literal["json", "lines"]
 OnLine = Callable[[Any, str, str], Mapping[str, Any] | None]  # ctx, line, "stdout" or "stderr"
+LineParser = OnLine | str | re.Pattern[str]  # a regular expression has groups that are fields of progress
 Stdin = str | bytes | Callable[[Any], str | bytes]
 Folder = str | os.PathLike[str] | Callable[[Any], "str | os.PathLike[str]"]
 Variables = Mapping[str, str] | Callable[[Any], Mapping[str, str]]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Mapping, Sequence
 from os import PathLike
 from typing import Any
@@ -21,7 +22,7 @@ _MAY_BE_FUNCTIONS: dict[str, tuple[tuple[str, ...], tuple[type, ...], str]] = {
     "env": (("ctx",), (Mapping,), "a dict of texts"),
     "stdin": (("ctx",), (str, bytes), "text, bytes"),
     "parse": (("result",), (), '"json", "lines"'),
-    "on_line": (("ctx", "line", "stream"), (), ""),
+    "on_line": (("ctx", "line", "stream"), (str, re.Pattern), "a regular expression"),
 }
 
 
@@ -39,7 +40,10 @@ def shell_options(given: Mapping[str, Any], fault: Fault) -> ShellOptions:
             _check_function(name, given[name], arguments, wanted, fault)
     if isinstance(given["env"], Mapping):
         _check_variables(given["env"], fault)
-    return ShellOptions(node=fault.id, **{**given, "shell": shell, "ok_exit_codes": codes})
+    on_line = _on_line(given["on_line"], fault)
+    return ShellOptions(
+        node=fault.id, **{**given, "shell": shell, "ok_exit_codes": codes, "on_line": on_line}
+    )
 
 
 def _shell(shell: Any, fault: Fault) -> tuple[str, ...] | None:
@@ -49,6 +53,17 @@ def _shell(shell: Any, fault: Fault) -> tuple[str, ...] | None:
     if not words or not all(isinstance(word, str) and word for word in words):
         fault.refuse(f"has shell={shell!r:.60}", 'write shell="/bin/sh", or shell=["/bin/bash", "-euc"]')
     return words
+
+
+def _on_line(given: Any, fault: Fault) -> Any:
+    if not isinstance(given, str | re.Pattern):
+        return given
+    from pwf.workflow.lines import LinePattern
+
+    try:
+        return LinePattern(given)
+    except InvalidValue as error:
+        fault.refuse(f"has on_line={given!r:.60}: {error.message}", error.hint or "give a regular expression")
 
 
 def _codes(given: Any, fault: Fault) -> tuple[int, ...]:

@@ -460,13 +460,13 @@ def test_ctx_publish_sends_the_newest_of_each_key_before_the_transition() -> Non
     @flow.action(effect=idempotent("x"))
     def act(ctx: Any) -> None:
         for n in range(1_000):
-            ctx.publish("progress", "main", {"n": n})
-        ctx.publish("progress", "other", {"n": 0})
+            ctx.publish("note", "main", {"n": n})
+        ctx.publish("note", "other", {"n": 0})
 
     run = run_inline(flow, memory_run(flow))
     assert len(run.updates) < 30
-    assert ("progress", "main", {"n": 999}) in run.updates
-    assert ("progress", "other", {"n": 0}) in run.updates
+    assert ("note", "main", {"n": 999}) in run.updates
+    assert ("note", "other", {"n": 0}) in run.updates
     assert isinstance(run.received[-1], Finish)
 
 
@@ -476,16 +476,16 @@ def test_one_current_update_too_many_is_an_error_at_the_call_and_known_ones_stil
     @flow.action(effect=idempotent("x"))
     def act(ctx: Any) -> str:
         for n in range(UPDATES_MAX - 2):
-            ctx.publish("progress", f"k{n}", n)
-        ctx.publish("progress", "earlier", 1)
+            ctx.publish("note", f"k{n}", n)
+        ctx.publish("note", "earlier", 1)
         with pytest.raises(Rejected, match="one more than the 64 current ones") as refused:
-            ctx.publish("progress", "more", 1)
+            ctx.publish("note", "more", 1)
         return str(refused.value.hint)
 
-    run = memory_run(flow, updates=(("progress", "earlier"), ("status", "earlier")))
+    run = memory_run(flow, updates=(("note", "earlier"), ("status", "earlier")))
     assert "type and key that are there already" in run.read(run_inline(flow, run).last.output)
     assert len({(kind, key) for kind, key, _ in run.updates}) == UPDATES_MAX - 1
-    assert ("progress", "earlier", 1) in run.updates
+    assert ("note", "earlier", 1) in run.updates
 
 
 def test_a_step_that_published_leaves_no_thread_behind() -> None:
@@ -496,7 +496,7 @@ def test_a_step_that_published_leaves_no_thread_behind() -> None:
     def act(ctx: Any) -> None:
         threads.append(kernel_threads())
         for n in range(100):
-            ctx.publish("progress", "main", {"n": n})
+            ctx.publish("note", "main", {"n": n})
         threads.append(kernel_threads())
 
     run_inline(flow, memory_run(flow))
@@ -513,8 +513,8 @@ def test_an_update_that_waits_goes_out_while_the_step_still_runs() -> None:
 
     @flow.action(effect=idempotent("x"))
     def act(ctx: Any) -> None:
-        ctx.publish("progress", "main", {"n": 1})
-        ctx.publish("progress", "main", {"n": 2})
+        ctx.publish("note", "main", {"n": 1})
+        ctx.publish("note", "main", {"n": 2})
         deadline = time.monotonic() + 5
         while len(run.updates) < 2 and time.monotonic() < deadline:
             time.sleep(0.01)

@@ -191,22 +191,22 @@ def test_output_is_parsed_and_a_bad_parse_fails_the_step() -> None:
 
 def test_each_line_can_become_an_update() -> None:
     def on_line(ctx: Any, line: str, stream: str) -> dict[str, Any] | None:
-        return {"key": line, "stream": stream} if line.startswith("p") else None
+        return {"type": "note", "key": line, "stream": stream} if line.startswith("p") else None
 
     run = shell(["sh", "-c", "echo p1; echo q; printf 'p2\\r\\n' >&2; printf p3"], on_line=on_line)
     assert sorted(run.updates) == [
-        ("progress", "p1", {"stream": "stdout"}),
-        ("progress", "p2", {"stream": "stderr"}),
-        ("progress", "p3", {"stream": "stdout"}),
+        ("note", "p1", {"stream": "stdout"}),
+        ("note", "p2", {"stream": "stderr"}),
+        ("note", "p3", {"stream": "stdout"}),
     ]
 
 
 def test_a_line_is_bounded_for_on_line_and_bad_bytes_are_replaced() -> None:
     def on_line(ctx: Any, line: str, stream: str) -> dict[str, Any]:
-        return {"key": "k", "length": len(line), "start": line[:2]}
+        return {"type": "note", "key": "k", "length": len(line), "start": line[:2]}
 
     run = shell(python("import os; os.write(1, b'\\xff' + b'x' * 3_000_000)"), on_line=on_line)
-    assert run.updates == [("progress", "k", {"length": 16 * 1024 + 1, "start": "\ufffdx"})]
+    assert run.updates == [("note", "k", {"length": 16 * 1024 + 1, "start": "\ufffdx"})]
 
 
 def test_an_option_that_calls_exit_fails_the_step_and_not_the_runner() -> None:

@@ -441,10 +441,8 @@ class SimRunner:
     async def _step(self, node: NodeModel) -> Ended:
         self._world.auditor.step_begins(self._process, self._node, self._visit, self._attempt)
         if node.effect is not None and self._happens("publish"):
-            key = self._chance.choice(["a", "b"])
-            await self._send(
-                Publish(attempt=self._attempt, kind="progress", key=key, data=msgspec.Raw(b'{"n":1}'))
-            )
+            key, told = self._chance.choice(["a", "b"]), b'{"completed":%d,"total":9}' % self._attempt
+            await self._send(Publish(attempt=self._attempt, kind="progress", key=key, data=msgspec.Raw(told)))
         await self._pass()
         if node.timeout_ms is not None and self._happens("step_hangs"):
             ended = await self._hang(node)

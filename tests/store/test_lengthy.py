@@ -8,9 +8,9 @@ from pwf.protocol.spawn import Identity
 from pwf.store.batch import Job
 from pwf.store.launch import LENGTHY_ATTEMPTS, RunnerStarted, runner_started
 from pwf.store.queue import LENGTHY_ROWS, LENGTHY_RUNS, Admit, admit
-from pwf.store.runners import PublishUpdates, publish_updates
 from pwf.store.runs import start_run
 from pwf.store.transitions import LENGTHY_MESSAGES, RunnerMessages, apply_messages
+from pwf.store.updates import PublishUpdates, publish_updates
 from pwf.values import CHUNK_BYTES
 from tests.store.world import Runner, graph, linear, node
 

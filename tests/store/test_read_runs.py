@@ -18,7 +18,7 @@ from pwf.store.read_runs import (
     run_summary,
     run_view,
 )
-from pwf.store.runners import PublishUpdates, publish_updates
+from pwf.store.updates import PublishUpdates, publish_updates
 from tests.store.test_control import (
     ambiguous,
     due_later,
@@ -326,6 +326,42 @@ def test_a_runner_is_told_which_updates_are_current_where_a_node_may_publish(wor
     runner.gone()
     world.clock.forward(1_000)
     assert world.launch(runner.run_id).launch.updates == (("p", "k"),)
+
+
+def progress_each_second(world, runner, counts, **more):
+    for count in counts:
+        world.clock.forward(1_000)
+        publish(world, runner, ("progress", "files", msgspec.json.encode({"completed": count, **more})))
+
+
+def test_progress_that_is_under_way_is_shown_with_rate_and_time_left(world):
+    runner = world.run(linear(2))
+    progress_each_second(world, runner, range(0, 60, 5), total=155)
+    [shown] = world.view(runner.run_id).updates
+    assert (shown.estimate.rate, shown.estimate.left_ms, shown.estimate.confidence) == (5, 20_000, "high")
+    assert runner.finish(to="b") == "go"
+    assert world.view(runner.run_id).updates[0].estimate is None  # of a step that has ended
+
+
+def test_a_count_that_begins_again_and_another_attempt_begin_new_samples(world):
+    runner = world.run(linear(2))
+    progress_each_second(world, runner, range(0, 60, 5))
+    publish(world, runner, ("progress", "files", b'{"completed":1}'))
+    assert world.view(runner.run_id).updates[0].estimate is None
+    progress_each_second(world, runner, range(5, 60, 5))
+    publish(world, runner, ("progress", "files", b'{"phase":"no count"}'))
+    assert world.view(runner.run_id).updates[0].estimate is not None
+    assert runner.finish(to="b") == "go"
+    progress_each_second(world, runner, [60])
+    assert world.view(runner.run_id).updates[0].estimate is None
+
+
+@pytest.mark.parametrize("data", [b"3", b'{"completed":"x"}', b'{"completed":-1}', b"[]"])
+def test_what_is_no_count_is_kept_and_never_sampled(world, data):
+    runner = world.run(linear(1))
+    assert publish(world, runner, ("progress", "k", data)) == 0
+    assert world.sql("SELECT samples FROM updates") == [(None,)]
+    world.view(runner.run_id)
 
 
 def test_a_stale_runner_publishes_nothing(world):

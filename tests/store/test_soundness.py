@@ -129,7 +129,7 @@ OF_RESOURCES = {
 @pytest.mark.parametrize(("table", "column"), sorted(one for one in ENCODED if one[0] not in OF_RESOURCES))
 def test_a_column_that_does_not_decode_is_named_with_its_row_and_run(world, table, column):
     run_id = full(world)
-    world.sql("INSERT INTO updates VALUES (:run, 'k', 'x', x'7b7d', 1)", {"run": run_id})
+    world.sql("INSERT INTO updates VALUES (:run, 'k', 'x', x'7b7d', 1, 1, NULL)", {"run": run_id})
     world.sql(
         "INSERT INTO receipts VALUES (1, 'k', 'run.start', 'd', 'accepted', x'7b7d', :run, 1)",
         {"run": run_id},

@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from pwf.protocol.runner import Ask, Finish, Value, WaitUntil
-from pwf.store.runners import PublishUpdates, publish_updates
+from pwf.store.updates import PublishUpdates, publish_updates
 from pwf.store.values import PutValueChunk, put_chunk
 from pwf.values import digest
 from tests.store.world import IDEMPOTENT, MANUAL, error, graph, linear, node, retry, value

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from pwf.errors import InvalidArgument, InvalidInput, InvalidValue, PwfError, Rejected, ValueTooLarge
@@ -164,16 +166,49 @@ def test_updates_are_canonical_json_within_bounds(flow: Workflow[Any]) -> None:
     ctx.publish("progress", "build", {"total": 4, "completed": 2})
     assert sent == [("progress", "build", b'{"completed":2,"total":4}')]
     with pytest.raises(ValueTooLarge, match="65,536"):
-        ctx.publish("progress", "build", "x" * 65_536)
+        ctx.publish("note", "build", "x" * 65_536)
     for wrong in ("", "x" * 129, 3):
         with pytest.raises(InvalidArgument):
             ctx.publish("progress", wrong, 1)  # type: ignore[arg-type]
     assert len(sent) == 1
 
 
+def test_progress_is_an_update_of_one_shape(flow: Workflow[Any]) -> None:
+    sent: list[tuple[str, str, bytes]] = []
+    ctx = context(flow, "test", publish=lambda *update: sent.append(update))
+    ctx.progress(3, 12, "files", label="copying", started=datetime(2030, 1, 1, tzinfo=UTC))
+    ctx.progress(0.5, key="other")
+    ctx.publish("progress", "free", {"phase": "linking"})
+    assert [(kind, key, msgspec.json.decode(data)) for kind, key, data in sent] == [
+        (
+            "progress",
+            "test",
+            {
+                "completed": 3,
+                "total": 12,
+                "unit": "files",
+                "label": "copying",
+                "started_ms": 1_893_456_000_000,
+            },
+        ),
+        ("progress", "other", {"completed": 0.5}),
+        ("progress", "free", {"phase": "linking"}),
+    ]
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"done": 3}, "half", {"completed": -1}, {"total": True}, {"label": "x" * 201}]
+)
+def test_progress_of_another_shape_is_an_error_of_the_call(flow: Workflow[Any], wrong: Any) -> None:
+    ctx = context(flow, "test", publish=lambda *update: None)
+    with pytest.raises(InvalidArgument, match="the progress 'build' has not the shape") as caught:
+        ctx.publish("progress", "build", wrong)
+    assert "ctx.progress(" in (caught.value.hint or "")
+
+
 def test_a_node_without_effects_can_not_publish(flow: Workflow[Any]) -> None:
     with pytest.raises(Rejected, match="'review' can not publish") as caught:
-        context(flow, "review").publish("progress", "x", 1)
+        context(flow, "review").publish("note", "x", 1)
     assert "@flow.action" in (caught.value.hint or "")
 
 

@@ -57,9 +57,10 @@ from pwf.store.entity_kinds import RunnerGone
 from pwf.store.launch import Launched, Parked, RunnerStarted, runner_started
 from pwf.store.queue import AdmittedRun
 from pwf.store.run_kind import RUN
-from pwf.store.runners import Current, Fence, PublishUpdates, publish_updates
+from pwf.store.runners import Current, Fence
 from pwf.store.transitions import RunnerMessages, apply_messages
 from pwf.store.tx import Tx
+from pwf.store.updates import PublishUpdates, publish_updates
 
 C = TypeVar("C")
 R = TypeVar("R")

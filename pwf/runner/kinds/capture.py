@@ -24,6 +24,7 @@ class Capture:
         self._on_line = on_line
         self._keep = keep
         self._line = bytearray()
+        self._after_return = False  # the newest byte is a carriage return, which has ended a line
         self._tail = b""
         self.kept = bytearray()
         self.total = 0
@@ -43,7 +44,7 @@ class Capture:
         self.total += len(data)
         self._tail = (self._tail + data[-TAIL_BYTES:])[-TAIL_BYTES:]
         if self._on_line is not None:
-            *lines, rest = data.split(b"\n")
+            *lines, rest = self._plain(data).split(b"\n")
             for line in lines:
                 self._extend(line)
                 self._emit(self._on_line)
@@ -61,6 +62,15 @@ class Capture:
             text = text[cut + 1 :]
         return text.decode("utf-8", "replace").strip("\r\n")
 
+    def _plain(self, data: bytes | bytearray) -> bytes | bytearray:
+        """With newlines alone: what draws over its own line ends it by a carriage return."""
+        if self._after_return and data[:1] == b"\n":
+            data = data[1:]
+            self._after_return = False
+        if data:
+            self._after_return = data.endswith(b"\r")
+        return data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+
     def _extend(self, piece: bytes | bytearray) -> None:
         # One byte more than is shown, so that a cut line can be told from one that just fits.
         self._line += piece[: LINE_BYTES_MAX + 1 - len(self._line)]
@@ -70,7 +80,7 @@ class Capture:
         if len(line) > LINE_BYTES_MAX:
             text = line[:LINE_BYTES_MAX].decode("utf-8", "replace") + "…"
         else:
-            text = line.decode("utf-8", "replace").removesuffix("\r")
+            text = line.decode("utf-8", "replace")
         on_line(text)
 
 

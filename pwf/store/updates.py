@@ -1,0 +1,121 @@
+"""The updates that a run's steps publish: the current item of each kind and key, and samples of its progress.
+
+Owns the table `updates`. Promises: a run has at most `UPDATES_MAX` of them, of at most `UPDATE_BYTES_MAX` each.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+
+from pwf.errors import ClaimLost
+from pwf.protocol.progress import PROGRESS, Estimate, Moment
+from pwf.protocol.runner import UPDATE_BYTES_MAX, UPDATES_MAX, Publish
+from pwf.protocol.views import UpdateView
+from pwf.store.custody_rows import holds_lease
+from pwf.store.estimate import Sample, estimate, with_sample
+from pwf.store.queries import load_queries
+from pwf.store.runners import Fence
+from pwf.store.tx import Row, Tx
+from pwf.values import CHUNK_BYTES, shortened
+
+Q = load_queries(__file__)
+
+TITLE_MAX = 200  # characters
+UPDATES_BYTES = 200 * 1024  # of all in one view
+
+
+class _Counted(msgspec.Struct, frozen=True):
+    """What is counted of progress, whoever wrote it."""
+
+    completed: Annotated[float, msgspec.Meta(ge=0)] | None = None
+    total: float | None = None
+    at_ms: Moment | None = None
+
+
+_counted = msgspec.json.Decoder(_Counted)
+_samples = msgspec.json.Decoder(tuple[Sample, ...])
+
+
+class PublishUpdates(msgspec.Struct, frozen=True, kw_only=True):
+    """`title`: of the run, where its runner has made one."""
+
+    fence: Fence
+    updates: tuple[Publish, ...]
+    title: str | None = None
+
+
+def publish_updates(tx: Tx, command: PublishUpdates) -> int:
+    """Keep the newest record per kind and key, at most `UPDATES_MAX` a run, each of at most `UPDATE_BYTES_MAX`;
+    returns how many were dropped. The runner has refused them to its author with a clear error.
+
+    Updates count no revision: they are no step of the run, and views read them from their rows.
+    """
+    fence = command.fence
+    if not holds_lease(tx, fence.entity_no, fence.generation, fence.token):
+        raise ClaimLost(f"run {fence.run_id} has another owner by now")
+    if sum(len(bytes(update.data)) for update in command.updates) > CHUNK_BYTES:
+        tx.lengthy()
+    if command.title is not None:
+        tx.run(Q.put_title, {"run_no": fence.entity_no, "title": shortened(command.title, TITLE_MAX)})
+    dropped = 0
+    for update in command.updates:
+        params = {"run_id": fence.run_id, "kind": update.kind, "key": update.key}
+        count = tx.one(Q.count_updates, {"run_id": fence.run_id})
+        known = tx.one(Q.update_known, params)
+        too_many = known is None and count is not None and count[0] >= UPDATES_MAX
+        if too_many or len(bytes(update.data)) > UPDATE_BYTES_MAX:
+            dropped += 1
+            continue
+        sampled = _sampled(update, known, tx.now.wall_ms)
+        written = {"data": bytes(update.data), "now": tx.now.wall_ms, "attempt": update.attempt}
+        tx.run(Q.put_update, {**params, **written, "samples": sampled})
+    tx.changed("run:" + fence.run_id)
+    return dropped
+
+
+def _sampled(update: Publish, known: Row | None, now_ms: int) -> bytes | None:
+    """The samples of this progress, with what it tells now; None where it tells no number."""
+    if update.kind != PROGRESS:
+        return None
+    try:
+        counted = _counted.decode(bytes(update.data))
+    except msgspec.MsgspecError:
+        return None
+    before = None if known is None or known[0] != update.attempt else known[1]
+    if counted.completed is None:
+        return before
+    at_ms = now_ms if counted.at_ms is None else counted.at_ms
+    return msgspec.json.encode(with_sample(_samples_of(before), (at_ms, counted.completed)))
+
+
+def _samples_of(kept: bytes | None) -> tuple[Sample, ...]:
+    """Samples that a damaged file has made unreadable are as good as none."""
+    try:
+        return () if kept is None else _samples.decode(kept)
+    except msgspec.MsgspecError:
+        return ()
+
+
+def current_updates(tx: Tx, run_id: str, attempt: int) -> tuple[UpdateView, ...]:
+    """The current items by kind and key. The oldest say only their size when all would not fit into a frame.
+
+    Of the progress that `attempt` makes, which is under way, rate and time left are estimated.
+    """
+    left = UPDATES_BYTES
+    found = []
+    for kind, key, data, at, made_by, samples in tx.all(Q.updates, {"run_id": run_id}):
+        left -= len(data)
+        shown = data if left >= 0 else msgspec.json.encode({"omitted_bytes": len(data)})
+        guess = _estimate(data, samples) if samples is not None and made_by == attempt else None
+        found.append(UpdateView(kind=kind, key=key, data=msgspec.Raw(shown), updated_ms=at, estimate=guess))
+    return tuple(sorted(found, key=lambda update: (update.kind, update.key)))
+
+
+def _estimate(data: bytes, samples: bytes) -> Estimate | None:
+    try:
+        total = _counted.decode(data).total
+    except msgspec.MsgspecError:  # not by `ctx.progress`
+        total = None
+    return estimate(_samples_of(samples), total)
