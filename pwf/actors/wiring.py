@@ -35,6 +35,7 @@ from pwf.actors.resources.resource_manager_supervisor import make_reconciler
 from pwf.actors.resources.watcher_process import open_watcher_process
 from pwf.actors.runs.clock_watch import ClockWatch
 from pwf.actors.runs.scheduler import Scheduler, SchedulerHandle
+from pwf.actors.sessions.session_coordinator import Attached
 from pwf.actors.upkeep.backup import Backups
 from pwf.actors.upkeep.pruner import Pruner
 from pwf.clock import Clock
@@ -132,6 +133,7 @@ def wire(
     pruner = _pruner(store, scheduler.handle, claim.epoch, config, clock, log, at)
     backups = Backups(at.database, claim.epoch, clock, log)
     newer_code = NewerCode(store)
+    attached = Attached()
     views = Views(changes, log)
     door: Door
     services = Services(
@@ -152,7 +154,13 @@ def wire(
         runners=ports.pool.runners,
         kept=ports.pool.kept,
         user=ports.user,
-        people=People(ports.lineage, ports.pool.runners, steps_may_answer=config.people.steps_may_answer),
+        people=People(
+            ports.lineage,
+            ports.pool.runners,
+            attached.processes,
+            steps_may_answer=config.people.steps_may_answer,
+        ),
+        attached=attached,
         pruner=pruner.handle,
         backups=backups.handle,
     )

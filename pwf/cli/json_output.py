@@ -18,6 +18,7 @@ from pwf.protocol import decisions, effects, operations, resources, views
 from pwf.protocol.agents import AgentList
 from pwf.protocol.graph import WorkflowGraph
 from pwf.protocol.operations import RunChanged, RunStarted
+from pwf.protocol.sessions import SessionList
 
 
 class _Line(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -275,6 +276,7 @@ PRINTED: dict[str, Lines] = {
     "agents": Lines((AgentList,)),
     "mcp install": Lines((McpEntry,)),
     "mcp serve": Lines((Any,), "messages of the protocol, a line each; also without `--json`"),
+    "sessions": Lines((SessionList,)),
     "decisions": Lines((decisions.DecisionList,)),
     "decide": Lines(
         (Decided, decisions.DecisionView, decisions.DecisionList),

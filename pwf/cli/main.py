@@ -29,6 +29,7 @@ FAMILIES = {
     "requests": ("requests", "answer", "submit"),
     "agents": ("agents",),
     "mcp": ("mcp",),
+    "sessions": ("sessions",),
     "decide": ("decisions", "decide"),
     "effects": ("effects", "recover"),
     "workflows": ("workflows", "check", "graph"),

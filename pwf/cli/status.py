@@ -64,7 +64,8 @@ def _print(found: DaemonStatus, out: Out) -> None:
     facts["store"] = f"{text.size(found.store_bytes)}, log {text.size(found.wal_bytes)}"
     runners_bytes = sum(runner.memory_bytes for runner in found.live)
     facts["memory"] = f"{text.size(found.memory_bytes)}, runners {text.size(runners_bytes)}"
-    facts["clients"] = f"{found.clients}, {text.count(found.open_descriptors, 'open descriptor')}"
+    attached = f", {text.count(found.sessions, 'session')} of agents (pwf sessions)" if found.sessions else ""
+    facts["clients"] = f"{found.clients}{attached}, {text.count(found.open_descriptors, 'open descriptor')}"
     for name, value in facts.items():
         out.print(f"{name:<10}{value}")
     if found.disk_full:

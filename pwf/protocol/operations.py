@@ -29,6 +29,7 @@ from pwf.protocol.resources import (
     ResourceView,
 )
 from pwf.protocol.runner import Value
+from pwf.protocol.sessions import SESSION_OPERATIONS
 from pwf.protocol.uploads import ContentTaken, PutContent
 from pwf.protocol.views import (
     EventView,
@@ -75,6 +76,7 @@ class DaemonStatus(_Body, frozen=True, kw_only=True, forbid_unknown_fields=True)
     renewed_ms: int
     lease_left_ms: int
     clients: int
+    sessions: int = 0  # that are attached now
     runs: dict[str, int]  # by status, ended ones included
     held: dict[str, int]  # by hold
     requests_open: int
@@ -477,6 +479,7 @@ OPERATIONS: dict[str, Operation] = {
     "effect.list": Operation(EffectListPayload, EffectList),
     "effect.get": Operation(EffectRef, EffectDetail),
     "effect.resolve": Operation(ResolvePayload, RunChanged, needs_run=True, changes=True, guarded=True),
+    **SESSION_OPERATIONS,
     **RESOURCE_OPERATIONS,
     "state.status": Operation(Nothing, StateStatus),
     "state.verify": Operation(Nothing, VerifyResult),

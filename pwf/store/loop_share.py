@@ -55,6 +55,7 @@ from pwf.store.resources import (
 from pwf.store.restart import look_restart, restart_run
 from pwf.store.retention import drop_definitions, drop_environments, prune_tree, record_prune
 from pwf.store.runs import start_run
+from pwf.store.sessions import attach, detach
 from pwf.store.space import compact
 from pwf.store.step_parts import part_call
 from pwf.store.submissions import begin_errand, end_errand, errand_started, submit
@@ -79,9 +80,11 @@ SHORT: frozenset[Callable[..., Any]] = frozenset(
         answer,
         apply_messages,
         apply_resource,
+        attach,
         cancel,
         cancel_child,
         delete_resource,
+        detach,
         ensure_child,
         find_child,
         fork_run,

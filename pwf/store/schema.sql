@@ -108,6 +108,22 @@ CREATE TABLE environments(
   body BLOB NOT NULL
 ) STRICT, WITHOUT ROWID;
 
+-- Sessions of agents: each an entity, whose generation is the session's epoch. It has no lease: an attach takes it over.
+CREATE TABLE sessions(
+  session_no INTEGER PRIMARY KEY REFERENCES entities(entity_no),
+  session_id TEXT NOT NULL UNIQUE,                -- the name of its entity
+  client TEXT NOT NULL,                           -- what attached last, for people
+  connected INTEGER NOT NULL CHECK (connected IN (0, 1)),
+  reported INTEGER NOT NULL DEFAULT 0 CHECK (reported IN (0, 1)),  -- since it was attached
+  idle INTEGER NOT NULL DEFAULT 0 CHECK (idle IN (0, 1)),          -- as it said last
+  created_wall_ms INTEGER NOT NULL,
+  seen_wall_ms INTEGER NOT NULL,                  -- attached, detached or heard of
+  CHECK (reported <= connected),
+  CHECK (idle <= reported)
+) STRICT;
+CREATE INDEX sessions_by_seen ON sessions(seen_wall_ms);
+CREATE INDEX sessions_connected ON sessions(session_no) WHERE connected = 1;
+
 CREATE TABLE runs(
   run_no INTEGER PRIMARY KEY REFERENCES entities(entity_no), -- the number of its entity: the order of creation
   run_id TEXT NOT NULL UNIQUE,

@@ -128,8 +128,10 @@ def test_a_marker_names_its_run(marker: str, run_id: str | None) -> None:
     assert marked_run(marker) == run_id
 
 
-def people(lineage: Lineage, *, steps_may_answer: bool = False) -> People:
-    return People(lineage, list, steps_may_answer=steps_may_answer)
+def people(
+    lineage: Lineage, *, steps_may_answer: bool = False, sessions: tuple[tuple[str, Identity], ...] = ()
+) -> People:
+    return People(lineage, list, lambda: list(sessions), steps_may_answer=steps_may_answer)
 
 
 def caller(peer: Identity | None) -> Caller:
@@ -158,6 +160,23 @@ async def test_a_step_settles_no_effect_and_answers_only_where_it_may_and_under_
         await people(a_step).who_answers(caller(PEER), "client:ann")
     assert "steps_may_answer" in (caught.value.hint or "")
     assert await people(a_step, steps_may_answer=True).who_answers(caller(PEER), "client:ann") == "run:r:1"
+
+
+@pytest.mark.trio
+async def test_what_descends_from_an_attached_sessions_process_is_no_person_but_may_attach_one_itself() -> (
+    None
+):
+    async def an_agents_shell(peer: Identity) -> list[Relative] | None:
+        return [Relative(peer, None), Relative(identity(70), None), Relative(identity(1), None)]
+
+    for session in (identity(70), PEER):
+        who = people(an_agents_shell, sessions=(("chat", session),))
+        with pytest.raises(PersonNeeded, match="the agent of session chat"):
+            await who.check(caller(PEER), "decide")
+        await who.check_no_run(caller(PEER), "attach a session")
+    await people(an_agents_shell, sessions=(("chat", identity(71)),)).check(caller(PEER), "decide")
+    with pytest.raises(PersonNeeded, match="no step of a run may attach a session"):
+        await people(a_step).check_no_run(caller(PEER), "attach a session")
 
 
 @pytest.mark.trio

@@ -20,6 +20,7 @@ from pwf.protocol import effects, printed, resources
 from pwf.protocol import operations as ops
 from pwf.protocol.agents import AgentLine, AgentList
 from pwf.protocol.decisions import Decided, DecisionList
+from pwf.protocol.sessions import SessionLine, SessionList
 from tests.cli.conftest import Pwf, script_run
 from tests.cli.test_commands import detail, leaf_commands
 from tests.client import samples
@@ -49,6 +50,7 @@ TYPED: dict[str, tuple[str, ...]] = {
     "submit": ("q1", "1"),
     "agents": (),
     "mcp install": ("codex",),
+    "sessions": (),
     "decisions": (),
     "decide": ("q1", "ship"),
     "effects": (),
@@ -132,6 +134,9 @@ def answering(daemon: FakeDaemon, monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
         "request.list": ops.RequestList(requests=(samples.request(),)),
         "request.answer": ops.Answered(request_id="q1", run_id=run_id, status="queued", revision=4),
         "agent.list": AgentList(agents=(AgentLine(name="coder", adapter="exec", command=("x",)),)),
+        "session.list": SessionList(
+            sessions=(SessionLine(session_id="chat", epoch=2, connected=True, created_ms=1, seen_ms=2),)
+        ),
         "request.submit": ops.Submitted(request_id="q1", run_id=run_id, status="queued", revision=4),
         "decision.list": DecisionList(decisions=(samples.decision(),)),
         "decision.answer": Decided(

@@ -53,6 +53,7 @@ RANKS = {
         "claim",
         "runs",
         "resources",
+        "sessions",
         "decisions",
         "upkeep",
         "operations",

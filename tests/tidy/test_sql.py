@@ -26,6 +26,7 @@ SMALL = {
     "one_active_attempt": "one row per live run or open request",
     "entities_leased": "one row per live run",
     "one_validating": "one row per submission that is being judged",
+    "sessions_connected": "one row per session that is attached",
     "submissions_by_age": "one row per submission that is being judged",
     "effects_open": "what is being applied, and what waits for a person",
 }
@@ -45,6 +46,7 @@ ALLOWED = {
     "fork_effects.going_on": "the same",
     "fork_effects.made": "the same",
     "run_rules": "reads everything by purpose, when a person asks, on the reader",
+    "session_rules": "reads everything by purpose, when a person asks, on the reader",
     "submission_kind.lost": "reads everything by purpose, when a person asks, on the reader",
     "soundness": "reads everything by purpose, when a person asks, on the reader",
     "verify": "reads everything by purpose, when a person asks, on the reader",

@@ -98,6 +98,7 @@ class Connection:
             try:
                 with self._share, self._scope:
                     async with trio.open_nursery() as nursery:
+                        self.caller.begin = nursery.start_soon
                         await self._serve(nursery)
                         nursery.cancel_scope.cancel()
             except* (trio.BrokenResourceError, trio.ClosedResourceError):

@@ -6,19 +6,25 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+from pwf.actors.sessions.session_coordinator import SessionHandle
 from pwf.host.identity import Identity
 from pwf.protocol.frames import Event, Request, Response
 
 
 @dataclass(eq=False)
 class Caller:
-    """The client of one connection, and the way to send it events. Only the connection changes its facts."""
+    """The client of one connection, and the way to send it events. Only the connection changes its facts; `session` is
+    set by the operation that attaches one.
+    """
 
     number: int
     send_event: Callable[[Event], Awaitable[None]]
     client_id: str = ""
     peer: Identity | None = None  # the process that connected; None where it could not be told
-    session: str | None = None  # the id of the session that has attached here
+    session: SessionHandle | None = None  # that has attached here
+    begin: Callable[[Callable[[], Awaitable[None]]], None] | None = (
+        None  # a task that ends with the connection
+    )
     received_ns: int | None = None  # by `time.monotonic_ns`: all its requests so far had come by then
     is_gone: bool = False
     _wakes: set[Callable[[], None]] = field(default_factory=set)

@@ -59,6 +59,7 @@ async def status(services: Services, asked: Asked[Nothing]) -> Answer:
             renewed_ms=claim.renewed.wall_ms,
             lease_left_ms=claim.renewed.until_awake_ms - now.awake_ms,
             clients=services.clients(),
+            sessions=services.attached.count,
             runs=counts.runs,
             held=counts.held,
             requests_open=counts.requests_open,

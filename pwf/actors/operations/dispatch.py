@@ -24,6 +24,7 @@ from pwf.actors.operations import (
     requests,
     resources,
     runs,
+    sessions,
     start,
     state,
     views,
@@ -32,6 +33,7 @@ from pwf.actors.operations import (
 from pwf.actors.operations.caller import Caller
 from pwf.actors.operations.contents import check_contents
 from pwf.actors.operations.services import Answer, Asked, OperationHandler, Services, first_answer, scope_key
+from pwf.actors.operations.sessions import check_session
 from pwf.errors import (
     ClaimLost,
     Conflict,
@@ -60,6 +62,7 @@ HANDLERS: dict[str, OperationHandler] = {
     **effects.HANDLERS,
     **resources.HANDLERS,
     **agents.HANDLERS,
+    **sessions.HANDLERS,
     **views.HANDLERS,
 }
 
@@ -123,11 +126,15 @@ class Operations:
         check_numbers(payload)
         _check_number("expected_revision", request.expected_revision)
         check_origin(getattr(payload, "origin", None))
+        session = None
+        if caller.session is not None:
+            session = caller.session.session_id
+            check_session(caller.session, request.operation)
         return Asked(
             request=request,
             payload=payload,
             caller=caller,
-            scope_key=scope_key(request, caller.session) if operation.changes else None,
+            scope_key=scope_key(request, session) if operation.changes else None,
             actor=f"client:{self._services.user}",
         )
 

@@ -1,8 +1,10 @@
-"""Whose word a request is: a person's, or that of a run's step. The one check for all that only a person may say.
+"""Whose word a request is: a person's, a session's, or that of a run's step. The one check for all that only a person
+may say.
 
 Owns nothing: it asks the system which processes stand behind the one that connected. Promises: a process that bears a
-run's marker, or that descends from a runner or from this daemon, is never taken for a person; a process that can not
-be looked at (it has ended, its pid is another's by now) isn't either. One user id is no wall (docs/security.md).
+run's marker, or that descends from a runner, from the process that has attached a session or from this daemon, is never
+taken for a person; a process that can not be looked at (it has ended, its pid is another's by now) isn't either. One
+user id is no wall (docs/security.md).
 """
 
 from __future__ import annotations
@@ -44,52 +46,83 @@ Runners = Callable[[], list[tuple[str, Identity]]]
 
 
 class People:
-    """Tells people from steps. `runners`: marker and process of each that has a run."""
+    """Tells people from steps and sessions. `runners`: marker and process of each that has a run; `sessions`: session
+    and process of each that is attached.
+    """
 
-    def __init__(self, lineage: Lineage, runners: Runners, *, steps_may_answer: bool) -> None:
+    def __init__(
+        self, lineage: Lineage, runners: Runners, sessions: Runners, *, steps_may_answer: bool
+    ) -> None:
         self._lineage = lineage
         self._runners = runners
+        self._sessions = sessions
         self._steps_may_answer = steps_may_answer
 
     async def check(self, caller: Caller, what: str) -> None:
         """Raise `PersonNeeded` unless a person may be at the other end. `what` only a person may do."""
-        run = await self._run_behind(caller, what)
-        if run is not None:
+        await self._refuse(caller, what, "only a person may", session_may=False)
+
+    async def check_no_run(self, caller: Caller, what: str) -> None:
+        """The same for what an agent may do as well, but no step of a run."""
+        await self._refuse(caller, what, "no step of a run may", session_may=True)
+
+    async def _refuse(self, caller: Caller, what: str, who: str, *, session_may: bool) -> None:
+        behind = await self._behind(caller, what)
+        if isinstance(behind, _Session) and session_may:
+            return
+        if behind is not None:
             raise PersonNeeded(
-                f"only a person may {what}; this comes from {run}",
-                hint="type it in a terminal that no run has started",
+                f"{who} {what}; this comes from {behind}",
+                hint="type it in a terminal that no run and no agent has started",
             )
 
     async def who_answers(self, caller: Caller, person: str) -> str:
         """Who the history shall say has answered: the person, or `run:ID` where steps may."""
-        run = await self._run_behind(caller, "answer a checkpoint")
-        if run is None:
+        behind = await self._behind(caller, "answer a checkpoint")
+        if behind is None:
             return person
         if not self._steps_may_answer:
             raise PersonNeeded(
-                f"only a person may answer a checkpoint; this comes from {run}",
-                hint="type it in a terminal that no run has started, or set steps_may_answer = true in the section "
-                "[people] of the configuration",
+                f"only a person may answer a checkpoint; this comes from {behind}",
+                hint="type it in a terminal that no run and no agent has started, or set steps_may_answer = true in "
+                "the section [people] of the configuration",
             )
-        return f"run:{run.run_id}"
+        return behind.actor
 
-    async def _run_behind(self, caller: Caller, what: str) -> _Run | None:
+    async def _behind(self, caller: Caller, what: str) -> _Run | _Session | None:
         family = None if caller.peer is None else await self._lineage(caller.peer)
         if not family:
             raise PersonNeeded(
                 f"only a person may {what}, and the process that asks for it can not be looked at any more",
                 hint="it must live until it is answered",
             )
-        return run_behind(family, self._runners(), os.getpid())
+        run = run_behind(family, self._runners(), os.getpid())
+        return run or session_behind(family, self._sessions())
 
 
 class _Run(NamedTuple):
     run_id: str
     pid: int
 
+    @property
+    def actor(self) -> str:
+        return f"run:{self.run_id}"
+
     def __str__(self) -> str:
         of = "code of a workflow" if self.run_id == UNKNOWN else f"a step of run {self.run_id}"
         return f"{of} (pid {self.pid})"
+
+
+class _Session(NamedTuple):
+    session_id: str
+    pid: int
+
+    @property
+    def actor(self) -> str:
+        return f"session:{self.session_id}"
+
+    def __str__(self) -> str:
+        return f"the agent of session {self.session_id} (pid {self.pid})"
 
 
 UNKNOWN = "unknown"  # code that runs while a file is loaded, for no run yet
@@ -106,6 +139,16 @@ def run_behind(family: list[Relative], runners: list[tuple[str, Identity]], daem
             return _Run(marked_run(marker) or UNKNOWN, speaker)
     if any(relative.identity.pid == daemon_pid for relative in family[1:]):
         return _Run(UNKNOWN, speaker)
+    return None
+
+
+def session_behind(family: list[Relative], sessions: list[tuple[str, Identity]]) -> _Session | None:
+    """The session that a process belongs to: it has attached it, or descends from what has."""
+    known = {(identity.pid, identity.start_tick): session_id for session_id, identity in sessions}
+    for relative in family:
+        session_id = known.get((relative.identity.pid, relative.identity.start_tick))
+        if session_id is not None:
+            return _Session(session_id, family[0].identity.pid)
     return None
 
 

@@ -24,6 +24,7 @@ from pwf.actors.operations.caller import Caller
 from pwf.actors.operations.people import People
 from pwf.actors.processes.kept import Kept
 from pwf.actors.runs.scheduler import SchedulerHandle
+from pwf.actors.sessions.session_coordinator import Attached
 from pwf.actors.upkeep.backup import BackupsHandle
 from pwf.actors.upkeep.pruner import PrunerHandle
 from pwf.clock import Clock
@@ -95,6 +96,7 @@ class Services:
     kept: Kept
     user: str  # of the operating system: who all clients are
     people: People
+    attached: Attached
     pruner: PrunerHandle
     backups: BackupsHandle
 
