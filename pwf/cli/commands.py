@@ -90,7 +90,7 @@ class Commands:
 
 
 FOLDER_OPTION = ("-C", "--folder")  # before or after the command
-RUN_HELP = "a run's id, a unique prefix of it, @last or @last-failed"
+RUN_HELP = "a run's id, a unique prefix of it, @last or @last-failed (of this project)"
 
 
 def client(*, autostart: bool | None = None, reconnect: bool = True) -> SyncClient:

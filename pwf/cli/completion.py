@@ -106,7 +106,7 @@ def _workflows() -> Iterator[tuple[str, str]]:
 def _runs() -> Iterator[tuple[str, str]]:
     from pwf.protocol.operations import RunListPayload
 
-    yield from (("@last", "the newest run"), ("@last-failed", "the newest that failed"))
+    yield from (("@last", "the newest run here"), ("@last-failed", "the newest that failed here"))
     with client(autostart=False, reconnect=False) as daemon:
         listed = daemon.call("run.list", RunListPayload(limit=LOOKED_UP_MAX), timeout_s=LOOK_S_MAX)
     for run in listed.runs:

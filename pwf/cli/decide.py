@@ -39,9 +39,9 @@ def add(commands: Commands) -> None:
         decide,
         "decide what a run asks",
         example=EXAMPLE,
-        more="DECISION is an id, a unique prefix of one, @last for what was asked last, or run:RUN for what a run\n"
-        "asks. Only a person may decide: it is refused to a process of a run. The first answer counts; whoever comes\n"
-        "later is told what was decided, and by whom.",
+        more="DECISION is an id, a unique prefix of one, @last for the newest of this project, or run:RUN for what a\n"
+        "run asks. Only a person may decide: it is refused to a process of a run. The first answer counts; whoever\n"
+        "comes later is told what was decided, and by whom.",
     )
     parser.add_argument("decision_id", metavar="DECISION", nargs="?", help="what is to be decided")
     parser.add_argument("choice", metavar="CHOICE", nargs="?", help="one of its choices")

@@ -89,6 +89,8 @@ def build_parser(command: str | None = None) -> Parser:
     return parser
 
 
+#: The arguments that name a run or a question.
+_NAMES = ("run_id", "run_ids", "request_id", "decision_id")
 #: Their values may begin with a minus, which argparse takes for an option.
 _TIMES = frozenset({"--at", "--before", "--since", "--timeout", "--drain"})
 
@@ -122,6 +124,7 @@ def _run(words: list[str]) -> int:
         return exits.USAGE
     _check_named(options)
     with _in_folder(options.folder):
+        _stay_in_the_project(options)
         code: int = options.run(options, out)
     return code
 
@@ -134,6 +137,28 @@ def _check_named(options: argparse.Namespace) -> None:
             "RUN is empty",
             hint="name a run: pwf ls lists them, @last is the newest",
         )
+
+
+def _stay_in_the_project(options: argparse.Namespace) -> None:
+    """What `@last` means is of the project that one is in; in no project, of all."""
+    named = {name: value for name, value in vars(options).items() if name in _NAMES and "@last" in str(value)}
+    if not named:
+        return
+    from pathlib import Path
+
+    from pwf.discovery import project_root
+
+    root = project_root(Path())
+    if not any((root / mark).exists() for mark in (".pwf", ".git")):
+        return
+    for name, value in named.items():
+        setattr(
+            options, name, [_of(one, root) for one in value] if isinstance(value, list) else _of(value, root)
+        )
+
+
+def _of(reference: str, root: object) -> str:
+    return f"{reference}:{root}" if reference.removeprefix("run:") in ("@last", "@last-failed") else reference
 
 
 def _in_folder(folder: str | None) -> contextlib.AbstractContextManager[object]:

@@ -44,7 +44,7 @@ def add(commands: Commands) -> None:
         answer,
         "answer a question",
         example=EXAMPLE,
-        more="REQUEST is a request's id, a unique prefix of it, @last for the question that was asked last, or\n"
+        more="REQUEST is a request's id, a unique prefix of it, @last for the newest question of this project, or\n"
         "run:RUN for the open question of a run. The declared type says how the answer is read: plain words, yes and\n"
         "no, FIELD=VALUE for the fields of an object, or JSON.",
     )

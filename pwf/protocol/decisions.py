@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from pwf.protocol.bounds import Filter, Name, Words
+from pwf.protocol.bounds import Filter, Name, PathText, Words
 from pwf.protocol.decision_spec import ChoiceSpec
 from pwf.protocol.runner import Value
 from pwf.protocol.views import RequestView, Status
@@ -59,7 +59,7 @@ class DecisionView(_Body, frozen=True, kw_only=True, forbid_unknown_fields=True)
 class DecisionListPayload(_Body, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Oldest first. `decision_id`: only this one, whatever its status: an id, a unique prefix, `@last`, `run:ID`."""
 
-    decision_id: Name | None = None
+    decision_id: PathText | None = None
     statuses: Annotated[tuple[Literal["pending", "settled", "cancelled"], ...], Filter] = ("pending",)
     limit: int = 100
 
@@ -71,7 +71,7 @@ class DecisionList(_Body, frozen=True, kw_only=True, forbid_unknown_fields=True)
 class DecidePayload(_Body, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """`digest`: of what was seen; another proposal since makes the answer stale. `decision_id` as in the list."""
 
-    decision_id: Name
+    decision_id: PathText
     choice: Name
     text: Words | None = None
     digest: Name

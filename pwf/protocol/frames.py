@@ -13,7 +13,7 @@ from typing import Literal, NamedTuple
 import msgspec
 
 from pwf.errors import FrameTooLarge, ProtocolError, PwfError
-from pwf.protocol.bounds import Name
+from pwf.protocol.bounds import Name, PathText
 from pwf.protocol.nesting import NESTING_MAX, is_too_deep
 from pwf.protocol.raw import OptionalRaw, empty
 from pwf.protocol.uploads import Contents
@@ -54,7 +54,7 @@ class Request(
 ):
     """One operation. What is as by default isn't sent, so that a daemon from before a field was made understands it.
 
-    `run_id` may be an id, a unique prefix, `@last` or `@last-failed`.
+    `run_id` may be an id, a unique prefix, `@last` or `@last-failed`; `@last:ROOT` is that of a project.
 
     `contents`: fields of the payload whose values were sent before, by digest (`pwf/protocol/uploads.py`).
     """
@@ -62,7 +62,7 @@ class Request(
     request_id: Name
     client_id: Name
     operation: Name
-    run_id: Name | None = None
+    run_id: PathText | None = None
     expected_revision: int | None = None
     idempotency_key: Name | None = None
     payload: msgspec.Raw = msgspec.field(default_factory=empty)

@@ -286,7 +286,7 @@ class RequestListPayload(_Body, frozen=True, kw_only=True, forbid_unknown_fields
     `kinds`: which can be meant by that, where it could be several.
     """
 
-    request: Name | None = None
+    request: PathText | None = None
     kinds: Annotated[tuple[RequestKind, ...], Filter] = ()
     statuses: Annotated[tuple[Literal["pending", "settled", "cancelled"], ...], Filter] = ("pending",)
     limit: int = LIST_PAGE
@@ -301,7 +301,7 @@ class AnswerPayload(_Body, frozen=True, kw_only=True, forbid_unknown_fields=True
     request (`run:ID`).
     """
 
-    request_id: Name
+    request_id: PathText
     answer: msgspec.Raw
 
 
@@ -317,7 +317,7 @@ class SubmitPayload(_Body, frozen=True, kw_only=True, forbid_unknown_fields=True
     still at this one.
     """
 
-    request_id: Name
+    request_id: PathText
     value: msgspec.Raw
     revision: int | None = None
 

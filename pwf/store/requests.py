@@ -54,15 +54,17 @@ def _facts(tx: Tx, request_id: str) -> RequestFacts:
 
 
 def resolve_request(tx: Tx, ref: str, kinds: Sequence[RequestKind] = ()) -> str:
-    """The request's id. `ref`: an id, a unique prefix, `@last`, or `run:REF` for what a run asks.
+    """The request's id. `ref`: an id, a unique prefix, `@last`, `@last:ROOT` of a project, or `run:REF` of a run.
 
     `kinds`: those that can be meant; others are found only where none of these is.
     """
     meant = {"kinds": json.dumps(kinds)}
-    if ref == "@last":
-        row = tx.one(Q.last_open, meant)
+    name, _, root = ref.partition(":")
+    if name == "@last":
+        row = tx.one(Q.last_open, {**meant, "root": root or None})
         if row is None:
-            raise NotFound("no question is open", hint="pwf requests --all lists those that were")
+            where = f" in the project {root}" if root else ""
+            raise NotFound(f"no question is open{where}", hint="pwf requests --all lists those that were")
         return str(row[0])
     if ref.startswith("run:"):
         run_id = resolve_ref(tx, ref[4:])

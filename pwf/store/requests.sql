@@ -16,8 +16,9 @@ WHERE request_id >= :low AND request_id < :high ORDER BY fits DESC, request_id L
 SELECT request_id FROM requests WHERE run_id = :run_id AND status = 'pending'
 
 -- name: last_open
--- The open question that was asked last; one of the kinds, if there is any.
-SELECT request_id FROM requests WHERE status = 'pending'
+-- The open question that was asked last, in a project or in any; one of the kinds, if there is any.
+SELECT request_id FROM requests q WHERE status = 'pending' AND (:root IS NULL OR :root = (
+  SELECT v.root FROM runs r JOIN environments v ON v.environment_id = r.environment_id WHERE r.run_id = q.run_id))
 ORDER BY kind IN (SELECT value FROM json_each(:kinds)) DESC, created_wall_ms DESC LIMIT 1
 
 -- name: settle

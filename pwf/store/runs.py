@@ -224,7 +224,7 @@ def _surroundings(tx: Tx, command: StartRun) -> tuple[str, bool]:
     if not has_definition:
         save_definition(tx, command.code)
     if not has_environment:
-        tx.run(Q.add_environment, {"environment_id": environment_id, "body": body})
+        _add(tx, command.environment, environment_id, body)
     return environment_id, not another_is_next
 
 
@@ -237,8 +237,12 @@ def save_environment(tx: Tx, environment: RunEnvironment) -> str:
     """Keep an environment, unless it is known; its id."""
     body, environment_id = _encoded(environment)
     if tx.one(Q.environment, {"environment_id": environment_id}) is None:
-        tx.run(Q.add_environment, {"environment_id": environment_id, "body": body})
+        _add(tx, environment, environment_id, body)
     return environment_id
+
+
+def _add(tx: Tx, environment: RunEnvironment, environment_id: str, body: bytes) -> None:
+    tx.run(Q.add_environment, {"environment_id": environment_id, "root": environment.root, "body": body})
 
 
 _last_encoded: tuple[RunEnvironment, bytes, str] | None = (
@@ -325,7 +329,7 @@ def _adopt(tx: Tx, command: StartRun, row: Row) -> RunStarted:
 
 
 def resolve_ref(tx: Tx, ref: str) -> str:
-    """The run id that a person means: an id, a unique prefix, `@last` or `@last-failed`.
+    """The run id that a person means: an id, a unique prefix, `@last` or `@last-failed`; of a project, `@last:ROOT`.
 
     Raises `NotFound`, or `Ambiguous` with the first matches.
     """
@@ -345,16 +349,28 @@ def resolve_ref(tx: Tx, ref: str) -> str:
 
 
 def _special(tx: Tx, ref: str) -> str:
-    if ref == "@last":
-        row = tx.one(Q.last)
-    elif ref == "@last-failed":
-        ends = [tx.one(Q.last_of_status, {"status": status}) for status in ("failed", "timed_out")]
-        row = max((end for end in ends if end is not None), key=lambda end: end[1], default=None)
-    else:
+    name, _, root = ref.partition(":")
+    if name not in ("@last", "@last-failed"):
         raise NotFound(f"{ref!r} means nothing", hint="use a run id, a prefix of one, @last or @last-failed")
-    if row is None:
-        raise NotFound(f"there is no run for {ref}", hint="pwf ls lists the runs")
-    return str(row[0])
+    row = _newest(tx, name, root or None)
+    if row is not None:
+        return str(row[0])
+    elsewhere = _newest(tx, name, None) if root else None
+    where = f" in the project {root}" if root else ""
+    also = "" if elsewhere is None else f"; the newest of all projects is {elsewhere[0]}"
+    raise NotFound(f"there is no run for {name}{where}", hint=f"pwf ls lists the runs{also}")
+
+
+def _newest(tx: Tx, name: str, root: str | None) -> Row | None:
+    if name == "@last":
+        return tx.one(Q.last) if root is None else tx.one(Q.last_of_project, {"root": root})
+    found = [
+        tx.one(Q.last_of_status, {"status": status})
+        if root is None
+        else tx.one(Q.last_of_status_of_project, {"status": status, "root": root})
+        for status in ("failed", "timed_out")
+    ]
+    return max((row for row in found if row is not None), key=lambda row: int(row[1]), default=None)
 
 
 def environment_of(tx: Tx, environment_id: str) -> RunEnvironment:

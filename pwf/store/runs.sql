@@ -23,7 +23,7 @@ SELECT run_id FROM receipts WHERE scope_key = :scope_key AND operation = 'run.st
 
 -- name: add_environment
 -- Runs with the same environment share its row.
-INSERT INTO environments(environment_id, body) VALUES (:environment_id, :body)
+INSERT INTO environments(environment_id, root, body) VALUES (:environment_id, :root, :body)
 
 -- name: environment
 -- The recorded environment of a run.
@@ -55,6 +55,18 @@ SELECT run_id FROM runs ORDER BY run_no DESC LIMIT 1
 -- name: last_of_status
 -- The newest run that ended in one way.
 SELECT run_id, run_no FROM runs WHERE status = :status ORDER BY run_no DESC LIMIT 1
+
+-- name: last_of_project
+-- The newest run of a project.
+SELECT run_id FROM runs WHERE run_no = (
+  SELECT max((SELECT max(r.run_no) FROM runs r WHERE r.environment_id = v.environment_id))
+  FROM environments v WHERE v.root = :root)
+
+-- name: last_of_status_of_project
+-- The newest run of a project that ended in one way.
+SELECT run_id, run_no FROM runs WHERE status = :status AND environment_id IN (
+  SELECT v.environment_id FROM environments v WHERE v.root = :root)
+ORDER BY run_no DESC LIMIT 1
 
 -- name: called
 -- Which managed resource wants a run, and how; one that is gone wants nothing any more.

@@ -105,8 +105,10 @@ CREATE INDEX definition_sources_by_digest ON definition_sources(digest);
 -- Root, interpreter, versions and allow-listed variables; shared by the runs that have the same.
 CREATE TABLE environments(
   environment_id TEXT PRIMARY KEY,
+  root TEXT NOT NULL,                             -- of the body: the project
   body BLOB NOT NULL
 ) STRICT, WITHOUT ROWID;
+CREATE INDEX environments_by_root ON environments(root);
 
 -- Sessions of agents: each an entity, whose generation is the session's epoch. It has no lease: an attach takes it over.
 CREATE TABLE sessions(

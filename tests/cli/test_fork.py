@@ -1,5 +1,7 @@
 """`pwf retry` and `pwf fork`: what is sent, what is said, and what is refused before anything is sent."""
 
+import os
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -76,6 +78,18 @@ def test_what_names_no_visit_is_refused_before_anything_is_sent(
     assert result.code == exits.USAGE
     assert "NODE#2" in result.err
     assert sent == []
+
+
+def test_last_is_that_of_the_project_that_one_is_in_and_in_no_project_of_all(
+    pwf: Pwf, sent: list[Any], tmp_path: Path
+) -> None:
+    pwf("retry", "@last")
+    (tmp_path / "project/.pwf").mkdir(parents=True)
+    (tmp_path / "project/below").mkdir()
+    pwf("-C", "project/below", "retry", "@last-failed")
+    pwf("-C", "project", "retry", "k3")
+    root = os.path.realpath(tmp_path / "project")
+    assert [run_id for run_id, *_ in sent] == ["@last", f"@last-failed:{root}", "k3"]
 
 
 def test_a_refusal_says_what_to_type(pwf: Pwf, daemon: FakeDaemon) -> None:

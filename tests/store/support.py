@@ -97,7 +97,9 @@ def insert_run(tx, run_id, **columns):
         "INSERT INTO definitions (definition_id, workflow, root, path, graph, packages, warnings, created_wall_ms)"
         " VALUES ('d', 'w', '/', '/w.py', x'7b7d', x'7b7d', x'5b5d', 0) ON CONFLICT DO NOTHING"
     )
-    tx.run("INSERT INTO environments (environment_id, body) VALUES ('e', x'7b7d') ON CONFLICT DO NOTHING")
+    tx.run(
+        "INSERT INTO environments (environment_id, root, body) VALUES ('e', '/', x'7b7d') ON CONFLICT DO NOTHING"
+    )
     facts = {
         "run_id": run_id,
         "workflow": "w",

@@ -10,7 +10,7 @@ from pwf.protocol.runner import Ask
 from pwf.store.read_runs import request_list
 from pwf.store.requests import answer, request_facts
 from pwf.store.verify import verify
-from tests.store.world import IDEMPOTENT, graph, key, node, value
+from tests.store.world import ENVIRONMENT, IDEMPOTENT, graph, key, node, value
 
 GATE = graph(
     node("gate", "checkpoint", cases={"ship": "ship", "revise": "gate"}, returns={"type": "string"}),
@@ -73,6 +73,9 @@ def test_a_question_is_found_by_prefix_by_run_and_as_the_last_that_is_open(world
         (found,) = world.read(request_list, RequestListPayload(request=ref)).requests
         assert (found.request_id, found.run_id) == (asked[run_id], run_id)
         assert request_facts_of(world, ref).request_id == asked[run_id]
+    assert request_facts_of(world, f"@last:{ENVIRONMENT.root}").request_id == asked[second]
+    with pytest.raises(NotFound, match="no question is open in the project /new"):
+        request_facts_of(world, "@last:/new")
     world.answer(second, "ship")
     assert request_facts_of(world, "@last").request_id == asked[first]
     (settled,) = world.read(request_list, RequestListPayload(request=asked[second])).requests

@@ -228,6 +228,20 @@ def test_last_is_the_newest_run_and_last_failed_the_newest_that_failed(world):
     assert resolve(world, "@last-failed") == late.run_id != failed
 
 
+def test_last_of_a_project_is_never_that_of_another_and_where_there_is_none_the_newest_of_all_is_named(world):
+    def failed_run(root):
+        runner = world.run(linear(1), environment=msgspec.structs.replace(ENVIRONMENT, root=root))
+        runner.fail()
+        return runner.run_id
+
+    here, there = failed_run("/here"), failed_run("/there")
+    for name in ("@last", "@last-failed"):
+        assert (resolve(world, f"{name}:/here"), resolve(world, f"{name}:/there")) == (here, there)
+        with pytest.raises(NotFound, match=f"no run for {name} in the project /new") as none:
+            resolve(world, f"{name}:/new")
+        assert none.value.hint == f"pwf ls lists the runs; the newest of all projects is {there}"
+
+
 def test_the_environment_of_a_run_is_recorded_once_for_all_that_share_it(world):
     for _ in range(3):
         world.start(linear(1))
