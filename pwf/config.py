@@ -24,6 +24,7 @@ from pwf.ownership import stranger_on_way
 
 MIB = 1024 * 1024
 CONFIG_BYTES_MAX = 256 * 1024
+LOOPBACK = ("127.0.0.1", "::1", "localhost")
 PERSON = "person"  # in place of an agent's name: none (pwf/protocol/agents.py)
 
 C = TypeVar("C", bound=msgspec.Struct)
@@ -63,6 +64,40 @@ class Agent(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     adapter: Literal["exec"] = "exec"
 
 
+class Web(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The answer pages: where `pwf web` listens, and how others reach it. `serve`: the daemon keeps it running."""
+
+    serve: bool = False
+    host: str = "127.0.0.1"
+    port: Annotated[int, msgspec.Meta(ge=1, le=65_535)] = 7930
+    public_url: Annotated[str, msgspec.Meta(pattern=r"^https?://[A-Za-z0-9.:\[\]-]+/?$")] | None = None
+
+    @property
+    def is_loopback(self) -> bool:
+        """Whether it listens to this machine alone."""
+        return self.host in LOOPBACK
+
+    @property
+    def urls(self) -> list[str]:
+        """All under which the pages are reached; the one for links first."""
+        names = ("127.0.0.1", "localhost", "[::1]")
+        own = [f"http://{name}:{self.port}" for name in names]
+        return own if self.public_url is None else [self.public_url.rstrip("/"), *own]
+
+    @property
+    def is_encrypted(self) -> bool:
+        """Whether others reach the pages by https."""
+        return self.public_url is not None and self.public_url.startswith("https://")
+
+    def is_public_host(self, host: str) -> bool:
+        """Whether a request came under the public name."""
+        return self.public_url is not None and self.public_url.rstrip("/").partition("//")[2] == host.lower()
+
+    def url(self, path: str) -> str:
+        """What is sent to people."""
+        return self.urls[0] + path
+
+
 class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """All settings, with their defaults and bounds (docs/operations.md lists them).
 
@@ -88,6 +123,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     retention_days: Annotated[int, msgspec.Meta(ge=0, le=36_500)] = 30  # 0 keeps everything
     max_state_size: Annotated[int, msgspec.Meta(ge=16 * MIB)] | None = None  # bytes; then nothing starts
     people: People = People()
+    web: Web = Web()
     environment: Environment = Environment()
     secrets: dict[str, SecretSource] = {}
     default_agent: str | None = None  # of runs that name none
@@ -186,6 +222,12 @@ def _check_together(config: Config, text: str, file: str) -> Config:
                 f"{' and '.join(given) or 'nothing'}: exactly one says where the value is",
                 hint="environment, file, command or keyring",
             )
+    if not config.web.is_loopback and config.web.public_url is None:
+        raise ConfigError(
+            f"{file}:{_line_of(('web', 'host'), text)}: host in [web] is {config.web.host!r}, which others reach, and "
+            "no public_url says under which name",
+            hint='set public_url = "https://…", or leave host out',
+        )
     if PERSON in config.agents:
         raise ConfigError(
             f"{file}:{_line_of(('agents', PERSON), text)}: an agent can not be called {PERSON!r}, which is the word "

@@ -147,6 +147,12 @@ class PersonNeeded(Rejected):
     code = "person_needed"
 
 
+class TokenRefused(PwfError):
+    """The link or the sign-in is unknown, was used, or is over."""
+
+    code = "token_refused"
+
+
 class ClaimLost(PwfError):
     """The writer no longer owns what it wants to write."""
 

@@ -22,7 +22,8 @@ EXAMPLE = """pwf decide                                # lists what is open
 pwf decide q7f                            # shows it, and asks
 pwf decide q7f ship
 pwf decide run:@last fix --text 'the tests hang'
-pwf decide q7f fix --text - < notes.txt"""
+pwf decide q7f fix --text - < notes.txt
+pwf decide q7f --link                     # a link that decides it in a browser, once"""
 
 
 def add(commands: Commands) -> None:
@@ -48,6 +49,11 @@ def add(commands: Commands) -> None:
     parser.add_argument("--text", metavar="TEXT", help="what the choice asks for; - reads it from stdin")
     parser.add_argument(
         "--digest", metavar="DIGEST", help="only if it still proposes what had this digest (--json shows it)"
+    )
+    parser.add_argument(
+        "--link",
+        action="store_true",
+        help="print a link to it: whoever opens it in a browser may decide, once",
     )
 
 
@@ -104,6 +110,8 @@ def decide(options: argparse.Namespace, out: Out) -> int:
     if options.decision_id is None:
         options.all, options.limit = False, 100
         return decisions(options, out)
+    if options.link:
+        return _link(options, out)
     with client() as daemon:
         view = find_decision(daemon, options.decision_id)
         if options.choice is None:
@@ -111,6 +119,27 @@ def decide(options: argparse.Namespace, out: Out) -> int:
         words = sys.stdin.read().strip() if options.text == "-" else options.text
         reply = daemon.decide(view, options.choice, words, digest=options.digest)
     _say(reply, out)
+    return exits.OK
+
+
+def _link(options: argparse.Namespace, out: Out) -> int:
+    """The token is made here: the daemon gets its hash alone."""
+    from pwf.config import load_config
+    from pwf.protocol.web import LinkPayload, hash_of, new_token
+
+    if options.choice is not None:
+        raise UsageError(
+            "--link goes without a choice", hint=f"pwf decide {text.line(options.decision_id)} --link"
+        )
+    token = new_token()
+    with client() as daemon:
+        payload = LinkPayload(decision_id=options.decision_id, token_hash=hash_of(token))
+        made = daemon.call("decision.link", payload)
+        url = load_config(daemon.places.config).web.url(f"/answer/{token}")
+    if out.as_json:
+        out.emit({"decision_id": made.decision_id, "run_id": made.run_id, "url": url})
+    else:
+        out.print(url)
     return exits.OK
 
 

@@ -29,6 +29,7 @@ BY_ERROR_CODE = {
     "conflict": REFUSED,
     "rejected": REFUSED,
     "person_needed": REFUSED,
+    "token_refused": REFUSED,
     "claim_lost": REFUSED,
     "already_serving": REFUSED,
     "unavailable": UNAVAILABLE,

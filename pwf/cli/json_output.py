@@ -14,7 +14,7 @@ import msgspec
 
 from pwf.client.diagnosis import Check
 from pwf.crashlab.report import Report
-from pwf.protocol import decisions, effects, operations, resources, views
+from pwf.protocol import decisions, effects, operations, resources, views, web
 from pwf.protocol.agents import AgentList
 from pwf.protocol.graph import WorkflowGraph
 from pwf.protocol.operations import RunChanged, RunStarted
@@ -64,6 +64,21 @@ class Decided(decisions.Decided, frozen=True, kw_only=True, forbid_unknown_field
     """`adopted`: it was decided so before."""
 
     adopted: bool
+
+
+class DecisionLink(_Line, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`decide --link`."""
+
+    decision_id: str
+    run_id: str
+    url: str
+
+
+class SignInLink(_Line, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`web --link`. It works once, until then."""
+
+    url: str
+    expires_ms: int
 
 
 class Waited(_Line, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -279,8 +294,8 @@ PRINTED: dict[str, Lines] = {
     "sessions": Lines((SessionList,)),
     "decisions": Lines((decisions.DecisionList,)),
     "decide": Lines(
-        (Decided, decisions.DecisionView, decisions.DecisionList),
-        "`DECISION CHOICE`; `DECISION`: what is proposed; nothing: what is open",
+        (Decided, decisions.DecisionView, decisions.DecisionList, DecisionLink),
+        "`DECISION CHOICE`; `DECISION`: what is proposed; nothing: what is open; `--link`",
     ),
     "effects": Lines((effects.EffectList,)),
     "effects show": Lines((effects.EffectDetail,)),
@@ -304,6 +319,7 @@ PRINTED: dict[str, Lines] = {
     "daemon": Lines((LogRecord,), "its log, a record a line, on stderr; also without `--json`"),
     "start": Lines((DaemonStarted,)),
     "stop": Lines((DaemonStopped,)),
+    "web": Lines((SignInLink, web.Left), "`--link`; `--sign-out`"),
     "service install": Lines((ServiceUnit,)),
     "service uninstall": Lines((ServiceRemoved,)),
     "service status": Lines((ServiceStatus,)),

@@ -37,6 +37,7 @@ FAMILIES = {
     "managers": ("managers",),
     "crashlab": ("crashlab",),
     "daemon": ("daemon", "start", "stop"),
+    "web": ("web",),
     "service": ("service",),
     "logs": ("logs",),
     "status": ("status",),

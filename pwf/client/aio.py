@@ -90,6 +90,7 @@ class Client:
         self._news: dict[int, anyio.Event] = {}  # by id() of the live subscription object
         self._to_send = anyio.Event()
         self._failed: PwfError | None = None
+        self._lost = anyio.Event()
 
     # --- calls ----------------------------------------------------------------------------------------------
 
@@ -326,6 +327,12 @@ class Client:
         """A list of runs and its changes, without end."""
         return RunsStream(self._core.subscribe("runs", query=query), self._next, self._stop)
 
+    async def lost(self) -> PwfError:
+        """Wait until the daemon is gone for good: why. It may come back for a while first."""
+        await self._lost.wait()
+        assert self._failed is not None, "that is what it waits for"
+        return self._failed
+
     # --- inside ---------------------------------------------------------------------------------------------
 
     async def _open(self) -> Connection:
@@ -382,6 +389,7 @@ class Client:
                 stream = await self._reopen()
         except PwfError as error:
             self._failed = error
+            self._lost.set()
             self._dispatch(self._core.fail_all(error))
 
     async def _converse(self, stream: Connection) -> None:

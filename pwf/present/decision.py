@@ -38,7 +38,7 @@ def decision_lines(view: DecisionView, shown: Shown, earlier: Shown | None, now_
         lines += [*([] if under_heading else [("", None)]), *block_lines(block)]
         under_heading = isinstance(block, Section)
     if view.earlier is not None and earlier is not None:
-        lines += [("", None), *_changes(view, earlier, shown)]
+        lines += [("", None), *changes(view, earlier, shown)]
     lines.append(("", None))
     if view.request.status == "pending":
         lines += [(f"  {line}", "bold") for line in choice_lines(view)]
@@ -99,7 +99,8 @@ def winner_line(winner: AnswerView, now_ms: int) -> str:
     return f"{choice}{words}, by {text.line(winner.who)} ({text.line(winner.channel)}), {when}"
 
 
-def _changes(view: DecisionView, earlier: Shown, now: Shown) -> Iterator[StyledLine]:
+def changes(view: DecisionView, earlier: Shown, now: Shown) -> Iterator[StyledLine]:
+    """What was answered to the last proposal, and how this one differs from it."""
     before = view.earlier
     assert before is not None
     answer = before.winner

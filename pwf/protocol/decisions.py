@@ -69,12 +69,16 @@ class DecisionList(_Body, frozen=True, kw_only=True, forbid_unknown_fields=True)
 
 
 class DecidePayload(_Body, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """`digest`: of what was seen; another proposal since makes the answer stale. `decision_id` as in the list."""
+    """`digest`: of what was seen; another proposal since makes the answer stale. `decision_id` as in the list.
+
+    `token`: of who answers on a page: a link to this decision, or a browser that has signed in.
+    """
 
     decision_id: PathText
     choice: Name
     text: Words | None = None
     digest: Name
+    token: Name | None = None
 
 
 class Decided(_Body, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -41,6 +41,7 @@ from pwf.protocol.views import (
     Status,
     Violation,
 )
+from pwf.protocol.web import WEB_OPERATIONS
 
 LIST_PAGE = 100
 LIST_PAGE_MAX = 1_000
@@ -476,6 +477,7 @@ OPERATIONS: dict[str, Operation] = {
     "agent.list": Operation(Nothing, AgentList),
     "decision.list": Operation(DecisionListPayload, DecisionList),
     "decision.answer": Operation(DecidePayload, Decided, changes=True),
+    **WEB_OPERATIONS,
     "effect.list": Operation(EffectListPayload, EffectList),
     "effect.get": Operation(EffectRef, EffectDetail),
     "effect.resolve": Operation(ResolvePayload, RunChanged, needs_run=True, changes=True, guarded=True),

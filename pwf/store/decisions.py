@@ -31,9 +31,12 @@ from pwf.store.requests import StoredRequest, is_repeat, load_request, resolve_r
 from pwf.store.runs import resolve_ref
 from pwf.store.state import RunState, load_run
 from pwf.store.tx import Row, Tx
+from pwf.store.web_tokens import Token, deciding_token, spend
 from pwf.values import canonical
 
 Q = load_queries(__file__)
+
+WEB = "web"  # the channel of what was answered on a page
 
 _choices = msgspec.json.Decoder(tuple[ChoiceSpec, ...])
 
@@ -42,7 +45,10 @@ _choices = msgspec.json.Decoder(tuple[ChoiceSpec, ...])
 
 
 class Decide(msgspec.Struct, frozen=True, kw_only=True):
-    """A person's answer. `decision`: how the person names it. `digest`: of what the person has seen."""
+    """A person's answer. `decision`: how the person names it. `digest`: of what the person has seen.
+
+    `token`: of a page. Then the answer is its holder's, and comes from the web.
+    """
 
     decision: str
     choice: str
@@ -50,21 +56,29 @@ class Decide(msgspec.Struct, frozen=True, kw_only=True):
     digest: str
     actor: str
     channel: str
+    token: str | None = None
     receipt: ReceiptKey | None = None
 
 
 def decide(tx: Tx, command: Decide) -> Done[Decided]:
-    """Take the answer, or keep it as one that came to nothing. The same answer of the same person again is adopted."""
+    """Take the answer, or keep it as one that came to nothing. The same answer of the same person again is adopted.
+
+    Raises `TokenRefused`, and then nothing is kept.
+    """
     known = known_answer(tx, command.receipt, Decided)
     if known is not None:
         return known
-    done = once(tx, command.receipt, Decided, lambda: _decide(tx, command))
+    token = None
+    if command.token is not None:
+        token = deciding_token(tx, command.token, _resolve(tx, command.decision))
+        command = msgspec.structs.replace(command, actor=token.made_by, channel=WEB)
+    done = once(tx, command.receipt, Decided, lambda: _decide(tx, command, token))
     if isinstance(done.refusal, Conflict):
         _keep_refused(tx, command, done.refusal.message)
     return done
 
 
-def _decide(tx: Tx, command: Decide) -> tuple[Decided, bool]:
+def _decide(tx: Tx, command: Decide, token: Token | None) -> tuple[Decided, bool]:
     asked = _load(tx, command.decision)
     spec, digest = _spec(tx, asked)
     run = load_run(tx, asked.run_id)
@@ -84,6 +98,8 @@ def _decide(tx: Tx, command: Decide) -> tuple[Decided, bool]:
     is_repeat(tx, asked, run, value, "decided")
     settle(tx, asked, run, value, command.actor)
     keep_answer(tx, _given(asked.request_id, command))
+    if token is not None:
+        spend(tx, token)
     return _decided(asked, run, command.choice), False
 
 

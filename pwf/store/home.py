@@ -1,8 +1,8 @@
 """The home id: which home a database belongs to, and what happens to a copy or a restored backup.
 
 The id is bound to the folder's inode (and, within a boot, to its device). In another folder the database is
-a copy: it gets a new id, all leases and runner rows are voided without a signal to anybody, and every run
-that would go on is held as `restored`, since what happened after the copy was made is unknown. The same holds
+a copy: it gets a new id, all leases, runner rows and tokens of pages are voided without a signal to anybody, and every
+run that would go on is held as `restored`, since what happened after the copy was made is unknown. The same holds
 for an older copy that was put back in its own place: the folder has seen later daemons than it has.
 """
 
@@ -100,5 +100,6 @@ def _is_older(tx: Tx, command: ClaimHome) -> bool:
 
 def _hold_all(tx: Tx) -> None:
     void_custody(tx)
+    tx.run(Q.void_tokens)
     for kind in KINDS.values():
         kind.hold_copied(tx)

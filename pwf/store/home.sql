@@ -14,6 +14,10 @@ UPDATE entities
 SET lease_owner = NULL, lease_token = NULL, lease_boot_id = NULL, lease_until_awake_ms = NULL
 WHERE lease_owner IS NOT NULL
 
+-- name: void_tokens
+-- Whoever holds a link or is signed in got that of the home from which the copy was made.
+DELETE FROM web_tokens
+
 -- name: last_epoch
 -- The number of the last daemon that the database knows.
 SELECT generation FROM entities WHERE entity_no = 0

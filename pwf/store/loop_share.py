@@ -64,6 +64,7 @@ from pwf.store.unreadable import park_unreadable
 from pwf.store.updates import publish_updates
 from pwf.store.uploads import drop_uploads, put_upload
 from pwf.store.values import drop_values, put_chunk
+from pwf.store.web_tokens import enter, invite, leave, make_link
 
 TURN_S = 0.002  # that the loop gives to the commands of one batch: as long as four fast COMMITs
 COMMITS_SEEN = 16  # the last ones, by which the disk is judged
@@ -86,13 +87,17 @@ SHORT: frozenset[Callable[..., Any]] = frozenset(
         delete_resource,
         detach,
         ensure_child,
+        enter,
         find_child,
         fork_run,
         decide,
         hold_run,
+        invite,
         keep_refusal,
+        leave,
         look_fork,
         look_restart,
+        make_link,
         part_call,
         pause,
         pause_resource,

@@ -59,6 +59,10 @@ DELETE FROM entities WHERE entity_no = :submission_no
 -- Every answer to its decisions.
 DELETE FROM answers WHERE request_id IN (SELECT request_id FROM requests WHERE run_id = :run_id)
 
+-- name: drop_links
+-- Links to its decisions.
+DELETE FROM web_tokens WHERE request_id IN (SELECT request_id FROM requests WHERE run_id = :run_id)
+
 -- name: drop_decisions
 -- What people were asked to decide.
 DELETE FROM decisions WHERE request_id IN (SELECT request_id FROM requests WHERE run_id = :run_id)

@@ -26,6 +26,10 @@ _RULES: dict[str, tuple[str, str]] = {
     "answer_lost": ("a request was settled, but its step has not ended with that answer", _SHOW),
     "decision_unwon": ("a decision is closed and has no winner, or is open and has one", _SHOW),
     "decision_misled": ("the run went on with another choice than the one that has won", _SHOW),
+    "link_misled": (
+        "a link to a decision is to another proposal, or has decided what somebody else has",
+        _SHOW,
+    ),
     "clock_misplaced": (
         "the run is held and the time of its request passes, or it is not and the time stands still",
         "pwf pause {name}, then pwf resume {name}",

@@ -72,6 +72,13 @@ SELECT q.run_id FROM answers a JOIN requests q ON q.request_id = a.request_id WH
   AND q.status <> 'pending' AND ((q.status = 'settled') <> (a.choice IS NOT NULL)
     OR (q.answer IS NOT NULL AND json_extract(CAST(q.answer AS TEXT), '$.choice') IS NOT a.choice))
 
+-- name: link_misled
+-- A link is to what its decision proposes; one that has decided has won, on a page.
+SELECT q.run_id FROM web_tokens t JOIN decisions d ON d.request_id = t.request_id
+  JOIN requests q ON q.request_id = t.request_id
+WHERE t.digest <> d.digest OR (t.used_wall_ms IS NOT NULL AND NOT EXISTS (SELECT 1 FROM answers a
+  WHERE a.request_id = t.request_id AND a.won = 1 AND a.provenance = 'person' AND a.channel = 'web'))
+
 -- name: clock_misplaced
 -- The time of an open request passes while its run is not held, and only then.
 SELECT q.run_id FROM requests q JOIN runs r ON r.run_id = q.run_id

@@ -351,6 +351,26 @@ CREATE TABLE answers(
 ) STRICT, WITHOUT ROWID;
 CREATE UNIQUE INDEX one_winner_per_decision ON answers(request_id) WHERE won = 1;
 
+-- What a person holds who answers on a page: a link to one decision, a link to sign in once, a browser that has. Only
+-- hashes are here: nobody gets in with what stands in a backup.
+CREATE TABLE web_tokens(
+  token_hash TEXT PRIMARY KEY CHECK (length(token_hash) = 64),
+  purpose TEXT NOT NULL CHECK (purpose IN ('answer', 'sign_in', 'browser')),
+  request_id TEXT REFERENCES decisions(request_id),
+  digest TEXT,                                    -- of what was proposed when the link was made
+  made_by TEXT NOT NULL,
+  made_wall_ms INTEGER NOT NULL,
+  expires_wall_ms INTEGER,                        -- of a link to a decision NULL: that is over with its decision
+  used_wall_ms INTEGER,                           -- when it has decided
+  CHECK ((purpose = 'answer') = (request_id IS NOT NULL)),
+  CHECK ((request_id IS NULL) = (digest IS NULL)),
+  CHECK ((request_id IS NULL) = (expires_wall_ms IS NOT NULL)),
+  CHECK (used_wall_ms IS NULL OR request_id IS NOT NULL)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX web_tokens_of_decision ON web_tokens(request_id) WHERE request_id IS NOT NULL;
+CREATE INDEX web_tokens_by_end ON web_tokens(expires_wall_ms) WHERE expires_wall_ms IS NOT NULL;
+CREATE UNIQUE INDEX one_link_decides ON web_tokens(request_id) WHERE used_wall_ms IS NOT NULL;
+
 -- The ledger of outside effects: reserved before, settled after. One row per visit that declares its effect, or one for each
 -- part that the code names; a part alone has request, fingerprint and output of its own.
 CREATE TABLE effects(

@@ -21,6 +21,7 @@ from pwf.protocol import operations as ops
 from pwf.protocol.agents import AgentLine, AgentList
 from pwf.protocol.decisions import Decided, DecisionList
 from pwf.protocol.sessions import SessionLine, SessionList
+from pwf.protocol.web import SignIn
 from tests.cli.conftest import Pwf, script_run
 from tests.cli.test_commands import detail, leaf_commands
 from tests.client import samples
@@ -72,6 +73,7 @@ TYPED: dict[str, tuple[str, ...]] = {
     "managers": (),
     "start": (),
     "stop": (),
+    "web": ("--link",),
     "service install": ("--print",),
     "service uninstall": (),
     "service status": (),
@@ -142,6 +144,7 @@ def answering(daemon: FakeDaemon, monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
         "decision.answer": Decided(
             decision_id="q1", run_id=run_id, status="queued", revision=4, choice="ship"
         ),
+        "web.invite": SignIn(expires_ms=1),
         "effect.list": effects.EffectList(effects=(samples.effect(),)),
         "effect.get": detail("k3:ship:1"),
         "effect.resolve": changed,

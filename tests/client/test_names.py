@@ -27,6 +27,7 @@ OWN = {
     "unsubscribe": "as above",
     "next_news": "as above",
     "runs": "a list and its changes, without end",
+    "lost": "to be waited for while others are served",
 }
 
 

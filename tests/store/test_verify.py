@@ -2,12 +2,14 @@
 
 import pytest
 
+from pwf.protocol.web import hash_of
 from pwf.store import run_rules
 from pwf.store import verify as verify_module
 from pwf.store.kinds import KINDS
 from pwf.store.queries import load_queries
 from pwf.store.run_rules import RUN_RULES
 from pwf.store.verify import FURTHER, RULES, cheap_violations, verify
+from pwf.store.web_tokens import MakeLink, make_link
 from tests.store import test_decisions
 from tests.store.test_control import (
     ambiguous,
@@ -48,6 +50,14 @@ def asked_to_decide(world):
 def decided(world):
     run_id = test_decisions.ask(world)
     test_decisions.decided(world, run_id, "ship")
+    return run_id
+
+
+def decided_by_link(world):
+    run_id = test_decisions.ask(world)
+    command = MakeLink(decision=world.request_of(run_id), token_hash=hash_of("t"), actor="client:ann")
+    world.do(make_link, command)
+    test_decisions.decided(world, run_id, "ship", token="t")
     return run_id
 
 
@@ -148,6 +158,8 @@ PLANTED = [
         " FROM requests WHERE run_id = :run",
     ),
     ("decision_misled", decided, "UPDATE answers SET choice = 'revise'"),
+    ("link_misled", decided_by_link, "UPDATE web_tokens SET digest = 'other'"),
+    ("link_misled", decided_by_link, "UPDATE answers SET channel = 'terminal'"),
     ("clock_misplaced", waiting, "UPDATE requests SET left_ms = 5 WHERE run_id = :run"),
     (
         "clock_misplaced",

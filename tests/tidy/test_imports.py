@@ -39,9 +39,22 @@ MAY_IMPORT: dict[str, set[str]] = {
     "present": BASE | {"protocol"},
     "mcp": BASE | {"protocol", "client"},
     "testing": BASE | {"protocol", "workflow", "runner"},
+    "web": BASE | {"protocol", "client", "present", "config"},
     "__main__": {"cli"},
     "cli": BASE
-    | {"protocol", "client", "present", "mcp", "crashlab", "config", "host", "discovery", "watch", "version"},
+    | {
+        "protocol",
+        "client",
+        "present",
+        "mcp",
+        "web",
+        "crashlab",
+        "config",
+        "host",
+        "discovery",
+        "watch",
+        "version",
+    },
 }
 #: The rooms of a part in order of rank: a room uses itself and those before it. Names without a folder are files that
 #: stand beside the rooms.

@@ -10,9 +10,7 @@ from pwf.actors.operations.services import Answer, Asked, OperationHandler, Serv
 from pwf.protocol.decisions import DecidePayload, DecisionListPayload
 from pwf.store.decisions import Decide, decide, decision_list
 
-CHANNEL = (
-    "terminal"  # of all that the user's own clients send: no client says by itself where an answer is from
-)
+CHANNEL = "terminal"  # of all that comes without a token: no client says by itself where an answer is from
 
 
 async def list_decisions(services: Services, asked: Asked[DecisionListPayload]) -> Answer:
@@ -31,6 +29,7 @@ async def answer_decision(services: Services, asked: Asked[DecidePayload]) -> An
         digest=payload.digest,
         actor=asked.actor,
         channel=CHANNEL,
+        token=payload.token,
         receipt=await asked.make_receipt(),
     )
     done = await services.store.write(decide, command)

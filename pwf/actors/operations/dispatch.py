@@ -28,6 +28,7 @@ from pwf.actors.operations import (
     start,
     state,
     views,
+    web,
     workflows,
 )
 from pwf.actors.operations.caller import Caller
@@ -59,6 +60,7 @@ HANDLERS: dict[str, OperationHandler] = {
     **printed.HANDLERS,
     **requests.HANDLERS,
     **decisions.HANDLERS,
+    **web.HANDLERS,
     **effects.HANDLERS,
     **resources.HANDLERS,
     **agents.HANDLERS,

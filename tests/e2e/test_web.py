@@ -1,0 +1,107 @@
+"""`pwf web` with a real daemon and a real port: a link that is looked at and then pressed, and nobody else gets in."""
+
+from __future__ import annotations
+
+import http.client
+import re
+import signal
+import socket
+import subprocess
+from collections.abc import Iterator
+from typing import NamedTuple
+from urllib.parse import urlencode, urlsplit
+
+import pytest
+
+from tests.e2e.home import Home, wait_for
+from tests.e2e.test_decisions import RELEASE
+from tests.e2e.world import PATIENCE_S
+
+
+class Page(NamedTuple):
+    status: int
+    headers: dict[str, str]
+    text: str
+
+
+def ask(url: str, method: str = "GET", form: dict[str, str] | None = None, **headers: str) -> Page:
+    """A request as a program sends it."""
+    parts = urlsplit(url)
+    assert parts.hostname is not None
+    connection = http.client.HTTPConnection(parts.hostname, parts.port, timeout=10)
+    body = None if form is None else urlencode(form)
+    kind = {} if form is None else {"Content-Type": "application/x-www-form-urlencoded"}
+    try:
+        connection.request(method, parts.path, body, {**kind, **headers})
+        answer = connection.getresponse()
+        return Page(answer.status, {k.lower(): v for k, v in answer.getheaders()}, answer.read().decode())
+    finally:
+        connection.close()
+
+
+def hidden(page: str) -> list[dict[str, str]]:
+    """What each form brings back unseen."""
+    found = []
+    for form in page.split('<form class="choice"')[1:]:
+        found.append(dict(re.findall(r'type="hidden" name="(\w+)" value="([^"]*)"', form)))
+    return found
+
+
+class Served(NamedTuple):
+    url: str
+    sign_in: str
+    process: subprocess.Popen[bytes]
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@pytest.fixture
+def served(home: Home) -> Iterator[Served]:
+    port = free_port()
+    home.config(f"[web]\nport = {port}\n")
+    process = home.spawn("web")
+    assert process.stdout is not None
+    sign_in = process.stdout.readline().decode().strip()
+    yield Served(f"http://127.0.0.1:{port}", sign_in, process)
+    process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=20)
+    assert process.returncode == 0
+
+
+def test_a_link_is_looked_at_and_pressed_and_a_browser_signs_in_once(home: Home, served: Served) -> None:
+    home.workflow("decide_release", RELEASE)
+    run_id = home.start("decide_release")
+    wait_for(lambda: home.status(run_id) == "waiting", PATIENCE_S)
+    link = home.json("decide", f"run:{run_id}", "--link")["url"]
+    assert link.startswith(f"{served.url}/answer/")
+
+    for _ in range(10):
+        assert ask(link).status == ask(link, "HEAD").status == 200
+    assert home.status(run_id) == "waiting"
+    assert ask(link.rpartition("/")[0] + "/" + "0" * 64, "POST", {"choice": "ship"}).status == 401
+    assert ask(link, Host="evil.example").status == 421
+
+    ship, _ = hidden(ask(link).text)
+    assert ask(link, "POST", ship, Origin="http://evil.example").status == 403
+    assert ask(link, "POST", ship).status == 303
+    wait_for(lambda: home.status(run_id) == "completed", PATIENCE_S)
+    page = ask(link)
+    assert "Decided: <bdi>ship, by client:" in page.text
+    assert "s3cret-subject" not in page.text
+    (view,) = home.json("decisions", "--all")["decisions"]
+    assert (view["winner"]["channel"], view["winner"]["provenance"]) == ("web", "person")
+
+    assert ask(served.url + "/").status == 401
+    cookie = ask(served.sign_in, "POST", {}).headers["set-cookie"].partition(";")[0]
+    assert ask(served.sign_in, "POST", {}).status == 401
+    assert f"/runs/{run_id}" in ask(served.url + "/", Cookie=cookie).text
+    assert "completed" in ask(f"{served.url}/runs/{run_id}", Cookie=cookie).text
+
+    tokens = [url.rpartition("/")[2].encode() for url in (link, served.sign_in)]
+    tokens.append(cookie.partition("=")[2].encode())
+    for file in home.home.rglob("*"):
+        assert not file.is_file() or not any(token in file.read_bytes() for token in tokens), file
