@@ -58,10 +58,10 @@ class People(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 class Agent(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A program that does agents' steps by itself. `exec`: the prompt on stdin, one JSON value on stdout."""
+    """A program that does agents' steps by itself, and how it is spoken to (docs/agents.md)."""
 
     command: Annotated[tuple[str, ...], msgspec.Meta(min_length=1)]
-    adapter: Literal["exec"] = "exec"
+    adapter: Literal["exec", "acp", "pi-rpc"] = "exec"
 
 
 class Web(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

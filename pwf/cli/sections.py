@@ -6,7 +6,7 @@ from pwf.cli.out import Out
 from pwf.present import form, progress, text
 from pwf.present.explained import why
 from pwf.protocol.runner import StepError
-from pwf.protocol.views import RunView
+from pwf.protocol.views import AgentUsage, RunView
 
 VALUE_CELLS = 300
 
@@ -41,6 +41,14 @@ def print_error_lines(error: StepError, out: Out, run_id: str | None = None) -> 
         out.print("  " + "".join(out.paint(piece.text, piece.style) for piece in line))
 
 
+def agent_usage(used: AgentUsage | None) -> str:
+    """What an agent has used, after its name; empty where it has said nothing."""
+    if used is None or not (used.input_tokens or used.output_tokens or used.cost_micros):
+        return ""
+    tokens = f"{used.input_tokens:,} tokens read, {used.output_tokens:,} written"
+    return f"  ({tokens}{f', ${used.cost_micros / 1_000_000:,.4f}' if used.cost_micros else ''})"
+
+
 def _identity(view: RunView, now_ms: int, out: Out) -> None:
     summary = view.summary
     title = out.paint(text.line(summary.title or summary.workflow), "bold")
@@ -63,6 +71,8 @@ def _identity(view: RunView, now_ms: int, out: Out) -> None:
         fact("fork of", f"{text.line(summary.forked_from)}  (it goes on at {at})", out)
     if view.forks:
         fact("forked as", ", ".join(map(text.line, view.forks)), out)
+    if view.agent is not None:
+        fact("done by", text.line(view.agent) + agent_usage(view.usage), out)
     fact("input", text.brief(view.input, min(VALUE_CELLS, out.width - 16)), out)
     for warning in view.warnings:
         fact("warning", out.paint(text.line(warning), "yellow"), out)

@@ -74,7 +74,7 @@ def print_value(data: bytes, out: Out, *, raw: bool = False) -> None:
 
 def show_step(run_id: str, node: str, out: Out) -> int:
     """All attempts of a node, and of the newest one everything."""
-    from pwf.cli.sections import print_error_lines, section
+    from pwf.cli.sections import agent_usage, print_error_lines, section
     from pwf.client.asking import steps_of
 
     with client() as daemon:
@@ -89,6 +89,13 @@ def show_step(run_id: str, node: str, out: Out) -> int:
             return exits.OK
         _attempts(view, out)
         newest = view.steps[-1]
+        if newest.work is not None:
+            section("Agent", out)
+            out.print(f"  {text.line(newest.work.agent)}{agent_usage(newest.work.used)}")
+            if newest.work.conversation is not None:
+                out.print(f"  conversation {text.line(newest.work.conversation)}")
+            if newest.work.afresh is not None:
+                out.print(f"  begun afresh: {text.line(newest.work.afresh)}")
         if newest.error is not None:
             section("Error", out)
             print_error_lines(newest.error, out)

@@ -10,11 +10,14 @@ import msgspec
 PERSON = "person"
 
 
+Adapter = Literal["exec", "acp", "pi-rpc"]
+
+
 class AgentCommand(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What a runner starts for a step. An empty `command`: no agent of that name is configured any more."""
 
     name: str
-    adapter: Literal["exec"] = "exec"
+    adapter: Adapter = "exec"
     command: tuple[str, ...] = ()
 
 

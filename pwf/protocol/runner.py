@@ -37,6 +37,7 @@ UPDATE_BYTES_MAX = 64 * 1024  # of each
 EXIT_UNFIT = 78  # of a runner that could not become its run's: no step has begun (sysexits.h: configuration)
 NOT_KEPT_CHARS_MAX = 500
 REASON_CHARS_MAX = 8_000  # of why a submission is rejected
+CONVERSATION_CHARS_MAX = 1_024  # of what an agent's conversation is known by
 REF_CHARS_MAX = 1_024  # of an effect's external reference
 PART_CHARS_MAX = 200  # of the key that the code gives to an effect in mid-step
 MARKER_VARIABLE = "PWF_RUN_MARKER"  # `run_marker`, in every process of a runner
@@ -145,6 +146,7 @@ class Launch(_Message, frozen=True, kw_only=True, forbid_unknown_fields=True, ta
     runs_per_process: int = 1  # that it may have, this one included; more than one under isolate="keep" alone
     marker: str = ""  # what all of the run bears from here on; empty: it is in the environment already
     agent: AgentCommand | None = None  # the run's own, which does the steps of agents
+    conversation: str | None = None  # that an earlier attempt of the visit had begun, and that shall go on
     judge: Value | None = (
         None  # an errand: what was submitted for the node, on which its `validate=` has a word
     )
@@ -233,6 +235,21 @@ class Publish(_Message, frozen=True, kw_only=True, forbid_unknown_fields=True, t
     kind: str
     key: str
     data: msgspec.Raw
+
+
+class AgentReport(_Message, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="agent_report"):
+    """What an agent has said of its work in this attempt, in sums. Has no reply.
+
+    `afresh`: why its conversation is not the one that the launch had named.
+    """
+
+    attempt: Count
+    agent: Annotated[str, msgspec.Meta(max_length=64)]
+    conversation: Annotated[str, msgspec.Meta(max_length=CONVERSATION_CHARS_MAX)] | None = None
+    afresh: Annotated[str, msgspec.Meta(max_length=REASON_CHARS_MAX)] = ""
+    input_tokens: Count = 0
+    output_tokens: Count = 0
+    cost_micros: Count = 0  # millionths of a dollar
 
 
 class PutChunk(_Message, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="put_chunk"):
@@ -350,7 +367,8 @@ class SettlePart(_Message, frozen=True, kw_only=True, forbid_unknown_fields=True
 ToRunner = Launch | StepReply
 RunnerCall = ReadValue | ReadSecret | BeginPart | SettlePart | PutChunk
 Sequenced = Finish | Ask | WaitUntil
-FromRunner = Finish | Ask | WaitUntil | Titled | Publish | PutChunk | Judged | Leaving
+Told = Publish | Titled | AgentReport  # has no reply, and is no step
+FromRunner = Finish | Ask | WaitUntil | Told | PutChunk | Judged | Leaving
 
 _encoder = msgspec.json.Encoder()
 encode_line = _encoder.encode_lines  # encode_line([message]) -> bytes with newline

@@ -88,6 +88,23 @@ class RunSummary(_View, frozen=True, kw_only=True, forbid_unknown_fields=True):
     gone_on_as: str | None = None  # the newest run that is a restart, a retry or a fork of this one
 
 
+class AgentUsage(_View, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What an agent has said that it used. Tokens that were read from a cache count as read."""
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cost_micros: int = 0  # millionths of a dollar
+
+
+class AgentWork(_View, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What the agent of an attempt has reported. `afresh`: why it did not continue an earlier conversation."""
+
+    agent: str
+    conversation: str | None = None
+    afresh: str | None = None
+    used: AgentUsage = AgentUsage()
+
+
 class StepView(_View, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One attempt. `summary` is the start of its output or error, at most 200 characters."""
 
@@ -108,6 +125,7 @@ class StepView(_View, frozen=True, kw_only=True, forbid_unknown_fields=True):
     summary: str = ""
     output: Value | None = None
     error: StepError | None = None
+    work: AgentWork | None = None
 
 
 class UpdateView(_View, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -207,6 +225,7 @@ class RunView(_View, frozen=True, kw_only=True, forbid_unknown_fields=True):
     ] = ()  # operations that are possible now: pause, resume, cancel, restart, retry, fork, answer, submit
     warnings: tuple[str, ...] = ()  # what somebody should look at before it becomes a failure
     agent: str | None = None  # that does the steps of agents; None: they wait for what is submitted
+    usage: AgentUsage | None = None  # of all its attempts; None: no agent has said
     definition_id: str = ""
     newer_code: bool = False
     interpreter: str = ""

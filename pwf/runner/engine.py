@@ -154,7 +154,12 @@ class Engine:
             raise GraphError(f"the code of workflow {self._launch.graph.name!r} has no node {self._node!r}")
         parts = self._parts(self._specs[self._node])
         context = self._context(self._node, node.kind in PUBLISHING_KINDS, parts)
-        return Step(node, context, self._launch, parts, self._printed)
+        step = Step(
+            node, context, self._launch, parts, self._printed, attempt=self._attempt, tell=self._wire.send
+        )
+        if self._attempt == self._launch.attempt:
+            step.conversation = self._launch.conversation
+        return step
 
     def _parts(self, spec: NodeSpec) -> Parts | None:
         if spec.effect is None or spec.effect.mode != "parts":

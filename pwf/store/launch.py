@@ -16,6 +16,7 @@ from pwf.protocol.kinds import PUBLISHING_KINDS
 from pwf.protocol.runner import Launch, PastStep, Value, run_marker
 from pwf.protocol.spawn import Identity
 from pwf.store import moves, place
+from pwf.store.agent_work import conversation_of
 from pwf.store.broken import break_run
 from pwf.store.change import changing
 from pwf.store.custody_rows import add_runner, holds_lease, runner_is_live
@@ -145,6 +146,7 @@ def launch_of(
         tries=run.tries,
         outside_name=row[4],
         agent=None if run.agent is None else terms.agents.get(run.agent, AgentCommand(name=run.agent)),
+        conversation=conversation_of(tx, run),
         attempt_started_wall_ms=tx.now.wall_ms,
         past=past,
         visits=run.visits,

@@ -21,6 +21,7 @@ from pwf.protocol.runner import StepError, Value, effect_key
 from pwf.protocol.survivors import Survivor
 from pwf.protocol.views import ENDED, RequestView, RunSummary, RunView, StepView, SubmissionView
 from pwf.store import request_clock
+from pwf.store.agent_work import usage_of, with_work
 from pwf.store.effect_rows import effects_of_entity
 from pwf.store.events import events_after
 from pwf.store.explain import NAMED_MAX, Load, OpenRequest, RunFacts, explain
@@ -286,13 +287,14 @@ def run_view(tx: Tx, query: RunQuery) -> RunView:
     return RunView(
         summary=explained.summary,
         agent=agent,
+        usage=None if agent is None else usage_of(tx, run_no),
         explanation=explained.explanation,
         graph=graph.graph,
         root=root,
         input=value_of(input_, input_digest, input_size),
         output=value_of(output, output_digest, output_size) if has_output else None,
         error=None if error is None else _error.decode(error),
-        steps=_steps(tx, query, {node.id: node.kind for node in graph.graph.nodes}),
+        steps=with_work(tx, run_no, _steps(tx, query, {node.id: node.kind for node in graph.graph.nodes})),
         steps_total=total[0] if total else 0,
         updates=current_updates(
             tx, query.run_id, total[0] if total and explained.summary.status == "running" else 0

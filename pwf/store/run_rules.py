@@ -36,6 +36,7 @@ _RULES: dict[str, tuple[str, str]] = {
     ),
     "position_miscounted": ("the run's position is not the newest visit of its node", _SHOW),
     "attempts_miscounted": ("the run's attempts are not numbered as counted", _SHOW),
+    "work_stray": ("an agent has reported work of an attempt that is not there", _SHOW),
     "ambiguous_loose": ("an effect is ambiguous, but its run is not held for it", _CANCEL),
     "step_repeated": ("a committed step ran twice", _SHOW),
     "manual_repeated": ("a manual effect was applied, but not by exactly one completed attempt", _SHOW),

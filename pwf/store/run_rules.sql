@@ -97,6 +97,11 @@ SELECT c.run_id FROM counted c WHERE c.steps <> (SELECT sum(j.value) FROM json_e
 SELECT r.run_id FROM runs r WHERE r.attempts <> (SELECT count(*) FROM attempts a WHERE a.run_no = r.run_no)
   OR r.attempts <> (SELECT coalesce(max(a.attempt), 0) FROM attempts a WHERE a.run_no = r.run_no)
 
+-- name: work_stray
+-- What an agent has reported belongs to an attempt of the run.
+SELECT r.run_id FROM agent_work w JOIN runs r ON r.run_no = w.run_no
+WHERE NOT EXISTS (SELECT 1 FROM attempts a WHERE a.run_no = w.run_no AND a.attempt = w.attempt)
+
 -- name: ambiguous_loose
 -- An ambiguous effect holds its run, or the run has ended.
 SELECT r.run_id FROM effects e JOIN runs r ON r.run_no = e.entity_no

@@ -261,6 +261,19 @@ CREATE TABLE attempts(
 CREATE UNIQUE INDEX one_active_attempt ON attempts(run_no) WHERE status = 'active';
 CREATE INDEX attempts_by_output ON attempts(output_digest) WHERE output_digest IS NOT NULL;
 
+-- What the agent of an attempt has reported, in sums. An attempt without an agent that reports has none.
+CREATE TABLE agent_work(
+  run_no INTEGER NOT NULL REFERENCES runs(run_no),
+  attempt INTEGER NOT NULL,
+  agent TEXT NOT NULL,
+  conversation TEXT,                              -- what the next attempt continues, where this one was interrupted
+  afresh TEXT,                                    -- why it is not the conversation that an earlier attempt had begun
+  input_tokens INTEGER NOT NULL CHECK (input_tokens >= 0),
+  output_tokens INTEGER NOT NULL CHECK (output_tokens >= 0),
+  cost_micros INTEGER NOT NULL CHECK (cost_micros >= 0),  -- millionths of a dollar
+  PRIMARY KEY (run_no, attempt)
+) STRICT, WITHOUT ROWID;
+
 CREATE TABLE requests(
   request_id TEXT PRIMARY KEY,
   run_id TEXT NOT NULL REFERENCES runs(run_id),

@@ -5,14 +5,16 @@ Owns the table `updates`. Promises: a run has at most `UPDATES_MAX` of them, of 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated
 
 import msgspec
 
 from pwf.errors import ClaimLost
 from pwf.protocol.progress import PROGRESS, Estimate, Moment
-from pwf.protocol.runner import UPDATE_BYTES_MAX, UPDATES_MAX, Publish
+from pwf.protocol.runner import UPDATE_BYTES_MAX, UPDATES_MAX, AgentReport, Publish, Titled, Told
 from pwf.protocol.views import UpdateView
+from pwf.store.agent_work import put_work
 from pwf.store.custody_rows import holds_lease
 from pwf.store.estimate import Sample, estimate, with_sample
 from pwf.store.queries import load_queries
@@ -39,11 +41,23 @@ _samples = msgspec.json.Decoder(tuple[Sample, ...])
 
 
 class PublishUpdates(msgspec.Struct, frozen=True, kw_only=True):
-    """`title`: of the run, where its runner has made one."""
+    """`title`: of the run, where its runner has made one. `reports`: of its agents, in order."""
 
     fence: Fence
     updates: tuple[Publish, ...]
     title: str | None = None
+    reports: tuple[AgentReport, ...] = ()
+
+    @classmethod
+    def told(cls, fence: Fence, words: Sequence[Told]) -> PublishUpdates:
+        """What a runner has said besides its steps, in order."""
+        titles = [word.title for word in words if isinstance(word, Titled)]
+        return cls(
+            fence=fence,
+            updates=tuple(word for word in words if isinstance(word, Publish)),
+            title=titles[-1] if titles else None,
+            reports=tuple(word for word in words if isinstance(word, AgentReport)),
+        )
 
 
 def publish_updates(tx: Tx, command: PublishUpdates) -> int:
@@ -59,6 +73,8 @@ def publish_updates(tx: Tx, command: PublishUpdates) -> int:
         tx.lengthy()
     if command.title is not None:
         tx.run(Q.put_title, {"run_no": fence.entity_no, "title": shortened(command.title, TITLE_MAX)})
+    for report in command.reports:
+        put_work(tx, fence.entity_no, report)
     dropped = 0
     for update in command.updates:
         params = {"run_id": fence.run_id, "kind": update.kind, "key": update.key}

@@ -24,6 +24,34 @@ print(json.dumps({"verdict": "ship", "why": prompt.splitlines()[0]}))
 """
 
 
+# An agent with a conversation, which has used something as soon as it has begun.
+SPOKEN = """
+import json, os, sys, time
+folder = os.path.dirname(os.path.abspath(__file__))
+file = folder + "/conversation"
+def send(**message):
+    print(json.dumps(message), flush=True)
+def said(text):
+    usage = {"input": 100, "output": 20, "cost": {"total": 0.5}}
+    send(type="message_end", message={"role": "assistant", "content": [{"type": "text", "text": text}], "usage": usage})
+for line in sys.stdin:
+    asked = json.loads(line)
+    data = {"sessionFile": file} if asked["type"] == "get_state" else {}
+    send(type="response", id=asked["id"], success=True, data=data)
+    if asked["type"] in ("switch_session", "prompt"):
+        with open(file, "a") as kept:
+            kept.write(asked["type"] + "\\n")
+    if asked["type"] == "prompt":
+        said("working")
+        with open(folder + "/begun", "a") as begun:
+            begun.write(f"{os.getpid()}\\n")
+        while not os.path.exists(folder + "/go"):
+            time.sleep(0.01)
+        said('{"verdict": "ship"}')
+        send(type="agent_end")
+"""
+
+
 @pytest.fixture
 def agent(home: Home) -> Path:
     """The folder of an agent that waits for a file `go` in it."""
@@ -31,7 +59,12 @@ def agent(home: Home) -> Path:
     folder.mkdir()
     (folder / "agent.py").write_text(PROGRAM)
     command = json.dumps([sys.executable, str(folder / "agent.py")])
-    home.config(f"[agents.coder]\ncommand = {command}\n[agents.gone]\ncommand = ['no-such-program']\n")
+    spoken = json.dumps([sys.executable, str(folder / "spoken.py")])
+    (folder / "spoken.py").write_text(SPOKEN)
+    home.config(
+        f"[agents.coder]\ncommand = {command}\n[agents.gone]\ncommand = ['no-such-program']\n"
+        f"[agents.pi]\ncommand = {spoken}\nadapter = 'pi-rpc'\n"
+    )
     home.workflow("agent_review", REVIEW)
     return folder
 
@@ -43,7 +76,7 @@ def test_an_agent_does_a_runs_steps_and_a_start_that_names_nobody_says_what_to_t
     refused = home.run("run", "agent_review", "--set", "version=3", code=None)
     assert refused.returncode == 4
     assert "has steps for an agent (review), and nobody was named" in refused.stderr
-    assert "known are: coder, gone, person" in refused.stderr
+    assert "known are: coder, gone, pi, person" in refused.stderr
     unknown = home.run("run", "agent_review", "--agent", "nobody", code=3)
     assert "there is no agent 'nobody'" in unknown.stderr
     listed = {one["name"]: one["found"] for one in home.json("agents")["agents"]}
@@ -60,8 +93,8 @@ def test_an_agent_does_a_runs_steps_and_a_start_that_names_nobody_says_what_to_t
 def test_when_the_daemon_dies_the_old_agent_is_dead_before_another_one_gets_the_step(
     home: Home, agent: Path
 ) -> None:
-    run_id = home.start("agent_review", "--set", "version=3", "--agent", "coder")
-    wait_for(lambda: len(lines(agent / "begun")) == 1, PATIENCE_S)
+    run_id = home.start("agent_review", "--set", "version=3", "--agent", "pi")
+    wait_for(lambda: (home.json("show", run_id).get("usage") or {}).get("input_tokens") == 100, PATIENCE_S)
 
     home.kill_daemon()
     home.status(run_id)
@@ -73,3 +106,11 @@ def test_when_the_daemon_dies_the_old_agent_is_dead_before_another_one_gets_the_
     (agent / "go").touch()
     assert home.wait_status(run_id, "completed", seconds=PATIENCE_S) == "completed"
     assert home.steps(run_id) == [("review", "interrupted"), ("review", "completed"), ("done", "completed")]
+    # The conversation went on, and what was used is counted once for each time that it was.
+    assert lines(agent / "conversation") == ["prompt", "switch_session", "prompt"]
+    view = home.json("show", run_id)
+    assert [(step["work"]["conversation"], step["work"].get("afresh")) for step in view["steps"][:2]] == [
+        (str(agent / "conversation"), None)
+    ] * 2
+    assert view["usage"] == {"input_tokens": 300, "output_tokens": 60, "cost_micros": 1_500_000}
+    assert "(300 tokens read, 60 written, $1.5000)" in home.run("show", run_id).stdout

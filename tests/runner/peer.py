@@ -26,6 +26,7 @@ from pwf.protocol.graph import WorkflowGraph, route
 from pwf.protocol.kinds import KINDS
 from pwf.protocol.runner import (
     RUNNER_FRAME_BYTES_MAX,
+    AgentReport,
     Ask,
     BeginPart,
     Finish,
@@ -130,7 +131,7 @@ class MemoryRun:
         self.received.append(message)
         if isinstance(message, Titled):
             self.title = message.title
-        if isinstance(message, Publish | Leaving | Titled):
+        if isinstance(message, AgentReport | Publish | Leaving | Titled):
             return None
         if isinstance(message, PutChunk):
             return self._upload(message)

@@ -14,7 +14,7 @@ import pytest
 import trio
 
 from pwf.protocol.agents import AgentCommand
-from pwf.protocol.runner import Finish
+from pwf.protocol.runner import AgentReport, Finish
 from pwf.runner.kinds.headless import ADAPTERS
 from pwf.workflow.timing import Retry, seconds
 from pwf.workflow.workflow import Workflow
@@ -22,7 +22,11 @@ from tests.runner.peer import memory_run, run_forked, run_inline
 
 PROGRAM = str(Path(__file__).with_name("agent_program.py"))
 #: adapter -> the command that plays an agent behind it
-PLAYED = {"exec": (sys.executable, "-S", PROGRAM)}
+PLAYED = {
+    "exec": (sys.executable, "-S", PROGRAM),
+    "acp": (sys.executable, "-S", PROGRAM, "--acp"),
+    "pi-rpc": (sys.executable, "-S", PROGRAM, "--pi"),
+}
 
 
 class Review(msgspec.Struct):
@@ -95,7 +99,7 @@ def test_a_choice_is_one_of_its_texts_and_decides_the_way(adapter: str) -> None:
         raise AssertionError
 
     flow.graph(route.switch(ship=ship, fix=fix))
-    configured = AgentCommand(name="coder", command=PLAYED[adapter])
+    configured = AgentCommand(name="coder", adapter=adapter, command=PLAYED[adapter])  # type: ignore[arg-type]
     run = run_inline(flow, memory_run(flow, agent=configured, root=os.getcwd()))
     assert (run.status, run.output) == ("completed", "ship")
 
@@ -157,6 +161,24 @@ def test_after_two_reminders_a_step_without_a_submission_fails_with_the_end_of_w
     assert mode != "progress" or "working ..." in finish.error.message
 
 
+SPOKEN = ("acp", "pi-rpc")  # with which a turn is not a process
+
+
+@pytest.mark.parametrize("adapter", SPOKEN)
+@pytest.mark.parametrize(
+    ("mode", "said"),
+    [("left", "exit code 3"), ("deaf", "has closed its output"), ("errs", "the provider is down")],
+)
+def test_a_turn_that_nobody_can_answer_any_more_fails_at_once_and_leaves_nothing(
+    adapter: str, mode: str, said: str, turns: Path
+) -> None:
+    finish = asked(adapter, mode, execute=run_forked)
+    assert finish.error is not None
+    assert (finish.outcome, finish.error.code) == ("failed", "agent_failed")
+    assert said in finish.error.message
+    assert played(turns) == []
+
+
 @pytest.mark.parametrize(("mode", "said"), [("fails", "exit code 3:\nno credit left"), ("dies", "signal 9")])
 def test_an_agent_that_fails_fails_the_attempt_with_how_and_what_it_said(
     adapter: str, mode: str, said: str
@@ -189,10 +211,54 @@ def test_an_agent_that_can_not_be_started_says_so(adapter: str) -> None:
         return "x"
 
     for command, code in ((("no-such-agent",), "agent_failed"), ((), "agent_missing")):
-        run = run_inline(flow, memory_run(flow, agent=AgentCommand(name="coder", command=command)))
+        run = run_inline(
+            flow, memory_run(flow, agent=AgentCommand(name="coder", adapter=adapter, command=command))
+        )  # type: ignore[arg-type]
         assert run.last.error is not None
         assert run.last.error.code == code
         assert "coder" in run.last.error.message
+
+
+@pytest.mark.parametrize("adapter", SPOKEN)
+def test_a_conversation_is_told_at_once_and_what_is_used_with_it(
+    adapter: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AGENT_CONVERSATIONS", str(tmp_path))
+    told = reports(adapter, "wrong then good")
+    assert told[0].conversation
+    assert told[0].input_tokens == 0
+    assert (told[-1].input_tokens, told[-1].output_tokens) == (200, 40)
+    assert (adapter == "pi-rpc") == (told[-1].cost_micros == 500_000)
+
+
+@pytest.mark.parametrize("adapter", SPOKEN)
+@pytest.mark.parametrize("gone", [False, True])
+def test_an_earlier_attempts_conversation_goes_on_or_a_fresh_one_says_why(
+    adapter: str, gone: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AGENT_CONVERSATIONS", str(tmp_path))
+    earlier = tmp_path / "earlier"
+    if not gone:
+        earlier.touch()
+    name = str(earlier) if adapter == "pi-rpc" else "earlier"
+    told = reports(adapter, "good", conversation=name)
+    assert (told[0].conversation == name) is not gone
+    assert bool(told[0].afresh) is gone
+    assert not gone or name in told[0].afresh
+
+
+def reports(adapter: str, mode: str, **options: Any) -> list[AgentReport]:
+    """What was told of the agent's work, in order, by a step that it completed."""
+    flow: Workflow[Any] = Workflow("w")
+
+    @flow.agent(returns=Review)
+    def review(ctx: Any) -> str:
+        return mode
+
+    configured = AgentCommand(name="coder", adapter=adapter, command=PLAYED[adapter])  # type: ignore[arg-type]
+    run = run_inline(flow, memory_run(flow, agent=configured, root=os.getcwd(), **options))
+    output(run.last)
+    return [one for one in run.received if isinstance(one, AgentReport)]
 
 
 def played(turns: Path) -> list[psutil.Process]:

@@ -1,6 +1,7 @@
 """Retention: which trees go, which stay and why, and that nothing is left of what went (S3)."""
 
 from pwf.protocol.operations import PruneResult
+from pwf.protocol.runner import AgentReport
 from pwf.store import retention
 from pwf.store.daemon import ClaimEpoch, claim
 from pwf.store.retention import (
@@ -12,6 +13,7 @@ from pwf.store.retention import (
     record_prune,
 )
 from pwf.store.runs import StartRun, start_run
+from pwf.store.updates import PublishUpdates, publish_updates
 from tests.store.world import MANUAL, graph, key, linear, node
 
 ASK = graph(node("ask", "checkpoint"))
@@ -58,6 +60,11 @@ def test_a_run_that_ended_long_ago_goes_with_everything_that_was_about_it(world)
     sender = world.run(graph(node("send", "action", effect=MANUAL)))
     sender.finish("sent", settled="applied")
     sender.leave()
+    worker = world.run(graph(node("review", "agent")), agent="coder")
+    told = AgentReport(attempt=1, agent="coder", conversation="c1")
+    world.do(publish_updates, PublishUpdates.told(worker.fence, (told,)))
+    worker.finish(1)
+    worker.leave()
     asked = world.run(ASK)
     asked.ask()
     asked.leave()
@@ -65,11 +72,12 @@ def test_a_run_that_ended_long_ago_goes_with_everything_that_was_about_it(world)
     ended(world)
     pass_days(world, 31)
 
-    assert prune(world) == (3, 3, {})
+    assert prune(world) == (4, 4, {})
 
     for table in (
         "runs",
         "attempts",
+        "agent_work",
         "requests",
         "effects",
         "updates",

@@ -187,6 +187,11 @@ PLANTED = [
         applied,
         f"UPDATE effects SET status = 'ambiguous', settled_wall_ms = NULL WHERE entity_no = {NO}",
     ),
+    (
+        "work_stray",
+        ended,
+        f"INSERT INTO agent_work VALUES ({NO}, 99, 'coder', NULL, NULL, 0, 0, 0)",
+    ),
     ("effect_unattempted", applied, f"UPDATE effects SET visit = 7 WHERE entity_no = {NO}"),
     (
         "effect_mixed",

@@ -40,12 +40,11 @@ from pwf.protocol.runner import (
     Finish,
     FromRunner,
     Leaving,
-    Publish,
     PutChunk,
     Sequenced,
     StepError,
     StepReply,
-    Titled,
+    Told,
     WaitUntil,
     decode_from_runner,
     encode_line,
@@ -403,23 +402,19 @@ class RunSupervisor:
     async def _handle_words(self, messages: list[FromRunner]) -> list[StepReply]:
         replies: list[StepReply] = []
         steps: list[Sequenced] = []
-        updates: list[Publish] = []
-        title: str | None = None
+        told: list[Told] = []
         for message in messages:
             if isinstance(message, Finish | Ask | WaitUntil):
                 steps.append(message)
-            elif isinstance(message, Publish):
-                updates.append(message)
-            elif isinstance(message, Titled):
-                title = message.title
+            elif isinstance(message, Told):
+                told.append(message)
             elif isinstance(message, PutChunk):
                 self._calls_wanted = True
                 replies += await self._apply(steps)  # in order: a chunk may belong to a later step
                 steps = []
                 replies += await self._put(message)
-        if (updates or title is not None) and self._current is not None:
-            published = PublishUpdates(fence=self._fence, updates=tuple(updates), title=title)
-            dropped = await self._write(publish_updates, published)
+        if told and self._current is not None:
+            dropped = await self._write(publish_updates, PublishUpdates.told(self._fence, told))
             if dropped:
                 self._world.log.warning("updates.dropped", run_id=self._fence.run_id, count=dropped)
         return replies + await self._apply(steps)

@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 from pwf.errors import PwfError
 from pwf.protocol.kinds import Outcome
-from pwf.protocol.runner import Launch, StepError
+from pwf.protocol.runner import AgentReport, Launch, StepError
 from pwf.protocol.survivors import Survivor
 from pwf.runner.base import descendants, limits
 from pwf.runner.base.failure import leaves, plain_error, step_error
@@ -76,6 +76,10 @@ class Question:
 End = Ended | Timer | Question
 
 
+def _unheard(report: AgentReport) -> None:
+    """Nobody wants to know: a step outside a run."""
+
+
 @dataclass(slots=True)
 class Step:
     """One attempt at a node. `launch` has the run's limits."""
@@ -88,6 +92,9 @@ class Step:
     printed_bytes: int = 0  # of all that it printed, what is kept; known at its end
     survivors: tuple[Survivor, ...] = ()  # processes that it left behind, and that were ended
     started: float = field(default_factory=time.monotonic)
+    attempt: int = 0
+    conversation: str | None = None  # of an agent, that an earlier attempt had begun
+    tell: Callable[[AgentReport], None] = _unheard
 
     @property
     def manual(self) -> bool:

@@ -11,21 +11,20 @@ import shlex
 
 from pwf.protocol.agents import AgentCommand
 from pwf.runner.base.steps import Step, StepTimedOut
+from pwf.runner.kinds.agent_port import AgentFailed, Told
 from pwf.runner.kinds.capture import Capture, kept
-from pwf.runner.kinds.command import Command, NotStarted, run_command
+from pwf.runner.kinds.command import Command, NotStarted, how_it_ended, run_command
 from pwf.values import shortened
 
 COMMAND_SHOWN = 200
 
 
-class AgentFailed(Exception):
-    """The agent could not be spoken to, or ended without an answer. Its text says how."""
-
-
 class ExecAgent:
     """See the module."""
 
-    def __init__(self, configured: AgentCommand, step: Step) -> None:
+    remembers = False
+
+    def __init__(self, configured: AgentCommand, step: Step, told: Told) -> None:
         self._name = configured.name
         self._argv = list(configured.command)
         self._step = step
@@ -57,13 +56,12 @@ class ExecAgent:
             raise StepTimedOut
         if end.exit_code != 0:
             said = command.stderr.tail() or command.stdout.tail() or "it has said nothing"
-            raise AgentFailed(f"agent {self._name!r} ({shown}) ended with {_how(end.exit_code)}:\n{said}")
+            raise AgentFailed(
+                f"agent {self._name!r} ({shown}) ended with {how_it_ended(end.exit_code)}:\n{said}"
+            )
         if command.stdout.dropped:
             raise AgentFailed(f"the answer of agent {self._name!r} has more than the limit of {cap:,} bytes")
         return bytes(command.stdout.kept).decode("utf-8", "replace")
 
-
-def _how(exit_code: int | None) -> str:
-    if exit_code is None:
-        return "an exit code that nobody knows"
-    return f"exit code {exit_code}" if exit_code >= 0 else f"signal {-exit_code}"
+    def end(self, *, at_once: bool) -> None:
+        """Nothing: each process has ended with its turn."""

@@ -54,6 +54,13 @@ class CommandEnd:
     leftovers: tuple[Survivor, ...] = ()
 
 
+def how_it_ended(exit_code: int | None) -> str:
+    """In words."""
+    if exit_code is None:
+        return "an exit code that nobody knows"
+    return f"exit code {exit_code}" if exit_code >= 0 else f"signal {-exit_code}"
+
+
 class NotStarted(Exception):
     """Nothing of the command has run; `error` says why."""
 
@@ -68,7 +75,7 @@ def run_command(command: Command) -> CommandEnd:
     SIGTERM to the runner meanwhile ends the command as a timeout does, and then the runner.
     """
     with Terminations() as terminations:
-        running = _Running(command, terminations)
+        running = Running(command, terminations)
         try:
             end = running.supervise()
         except BaseException:
@@ -117,7 +124,7 @@ def _note(*_: object) -> None:
     """The signal's number is in the pipe."""
 
 
-class _Running:
+class Running:
     """A started command. `_serve` waits for its output, its end, room for its input, and SIGTERM."""
 
     def __init__(self, command: Command, terminations: Terminations) -> None:

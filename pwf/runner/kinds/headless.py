@@ -18,26 +18,27 @@ from pwf.protocol.agents import AgentCommand
 from pwf.runner.base.failure import plain_error
 from pwf.runner.base.judging import judge
 from pwf.runner.base.steps import Ended, Step, StepTimedOut, timed_out
-from pwf.runner.kinds import agent_exec
+from pwf.runner.kinds.agent_acp import AcpAgent
+from pwf.runner.kinds.agent_exec import ExecAgent
+from pwf.runner.kinds.agent_pi import PiAgent
+from pwf.runner.kinds.agent_port import Agent, AgentFailed, Told
 from pwf.values import canonical, parse
 from pwf.workflow.schema import first_fault
 
 REJECTIONS_MAX = 2  # each is the conversation's next prompt
 ANSWER_SHOWN = 4_000  # characters of an answer that is given back
 ANSWER_END = 1_000  # of the last one, in the error
+INTERRUPTED = "This conversation was interrupted. Go on from where it was. The task was:"
 _FENCE = "```"
 
 
-class Agent(Protocol):
-    """The port to one agent, for one step. An adapter promises: when `ask` returns or raises, no process of that turn
-    is left; whatever the agent writes, in whatever size, and whatever it does with its pipes, is handled.
-    """
+class Adapter(Protocol):
+    """How an agent is made for a step."""
 
-    def ask(self, prompt: str) -> str:
-        """One turn: what the agent answers. Raises `AgentFailed`, or `StepTimedOut` when the step's time is over."""
+    def __call__(self, configured: AgentCommand, step: Step, told: Told) -> Agent: ...
 
 
-ADAPTERS: Mapping[str, type[agent_exec.ExecAgent]] = {"exec": agent_exec.ExecAgent}
+ADAPTERS: Mapping[str, Adapter] = {"exec": ExecAgent, "acp": AcpAgent, "pi-rpc": PiAgent}
 
 
 def converse(step: Step, configured: AgentCommand, prompt: bytes) -> Ended:
@@ -46,23 +47,35 @@ def converse(step: Step, configured: AgentCommand, prompt: bytes) -> Ended:
         name = configured.name
         message = f"no agent {name!r} is configured any more: add [agents.{name}] to the configuration"
         return _failed(step, "agent_missing", message)
-    agent: Agent = ADAPTERS[configured.adapter](configured, step)
-    task = str(msgspec.json.decode(prompt))
+    agent = ADAPTERS[configured.adapter](configured, step, Told(configured, step))
+    at_once = True
+    try:
+        ended = _answered(step, agent, configured, str(msgspec.json.decode(prompt)))
+        at_once = False
+    except AgentFailed as failure:
+        ended = _failed(step, "agent_failed", str(failure))
+    except StepTimedOut as late:
+        agent.end(at_once=True)  # with the time that it is given to end
+        ended = timed_out(step, late)
+    finally:
+        agent.end(at_once=at_once)
+    return ended
+
+
+def _answered(step: Step, agent: Agent, configured: AgentCommand, task: str) -> Ended:
     said = f"{task}\n\n{_form(step)}"
+    if agent.remembers and step.conversation is not None:
+        said = f"{INTERRUPTED}\n\n{said}"
     answer = why_not = ""
     for _ in range(REJECTIONS_MAX + 1):
-        try:
-            if step.remaining_s <= 0:  # no agent begins to act only to be killed
-                raise StepTimedOut
-            answer = agent.ask(said)
-            output, why_not = _judged(step, answer)
-        except agent_exec.AgentFailed as failure:
-            return _failed(step, "agent_failed", str(failure))
-        except StepTimedOut as late:
-            return timed_out(step, late)
+        if step.remaining_s <= 0:  # no agent begins to act only to be killed
+            raise StepTimedOut
+        answer = agent.ask(said)
+        output, why_not = _judged(step, answer)
         if output is not None:
             return Ended(outcome="completed", output=output)
-        said = f"{task}\n\nYou have answered:\n{_cut(answer)}\n\nThat was not accepted: {why_not}\n\n{_form(step)}"
+        before = "" if agent.remembers else f"{task}\n\nYou have answered:\n{_cut(answer)}\n\n"
+        said = f"{before}That was not accepted: {why_not}\n\n{_form(step)}"
     code = "missing_submission" if _value_of(answer) is None else "submission_rejected"
     told = f"nothing that agent {configured.name!r} gave was accepted; the last of {REJECTIONS_MAX + 1}: {why_not}"
     return _failed(step, code, f"{told}\nthe end of its answer:\n{answer[-ANSWER_END:]}")

@@ -1,0 +1,70 @@
+"""What agents report of their work: the conversation that a later attempt continues, and what they have used.
+
+Promises: a report is stored before the run goes on, and counted once: it says the sums of its attempt.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from pwf.protocol.kinds import KINDS
+from pwf.protocol.runner import AgentReport
+from pwf.protocol.views import AgentUsage, AgentWork, StepView
+from pwf.store.queries import load_queries
+from pwf.store.state import RunState
+from pwf.store.tx import Tx
+
+Q = load_queries(__file__)
+
+
+def put_work(tx: Tx, run_no: int, report: AgentReport) -> None:
+    """Store a report of the runner that owns the run. One of an attempt that is over is left out."""
+    tx.run(
+        Q.put_work,
+        {
+            "run_no": run_no,
+            "attempt": report.attempt,
+            "agent_name": report.agent,
+            "conversation": report.conversation,
+            "afresh": report.afresh,
+            "input_tokens": report.input_tokens,
+            "output_tokens": report.output_tokens,
+            "cost_micros": report.cost_micros,
+        },
+    )
+
+
+def conversation_of(tx: Tx, run: RunState) -> str | None:
+    """The conversation that the attempt at the position is to continue."""
+    if run.agent is None or run.tries <= 1:
+        return None
+    which = {"run_no": run.run_no, "agent_name": run.agent, "node": run.node, "visit": run.visit}
+    row = tx.one(Q.conversation, which)
+    return None if row is None else row[0]
+
+
+def usage_of(tx: Tx, run_no: int) -> AgentUsage | None:
+    """What a run's agents have used; None where none has said."""
+    row = tx.one(Q.sums, {"run_no": run_no})
+    if row is None or row[0] is None:
+        return None
+    return AgentUsage(input_tokens=row[0], output_tokens=row[1], cost_micros=row[2])
+
+
+def with_work(tx: Tx, run_no: int, steps: tuple[StepView, ...]) -> tuple[StepView, ...]:
+    """A page of attempts with what was reported of each."""
+    if not any(KINDS[step.kind].headless for step in steps):
+        return steps
+    which = {"run_no": run_no, "first": steps[0].attempt, "last": steps[-1].attempt}
+    works = {row[0]: _work(*row[1:]) for row in tx.all(Q.works, which)}
+    return tuple(
+        msgspec.structs.replace(step, work=works[step.attempt]) if step.attempt in works else step
+        for step in steps
+    )
+
+
+def _work(
+    agent: str, conversation: str | None, afresh: str | None, input_tokens: int, output_tokens: int, cost: int
+) -> AgentWork:
+    used = AgentUsage(input_tokens=input_tokens, output_tokens=output_tokens, cost_micros=cost)
+    return AgentWork(agent=agent, conversation=conversation, afresh=afresh, used=used)
