@@ -21,7 +21,15 @@ from pwf.errors import StoreBroken, StoreRefused
 from pwf.ownership import check_own
 from pwf.protocol.database_file import APPLICATION_ID, HEADER_BYTES, is_ours
 from pwf.store.ballast import OUT_OF_SPACE
-from pwf.store.migrate import create_schema, expected_schema, migrate, schema_of, schema_version
+from pwf.store.migrate import (
+    create_schema,
+    expected_as_written,
+    expected_schema,
+    migrate,
+    schema_of,
+    schema_version,
+    written_schema,
+)
 
 PAGE_BYTES = 4096
 STATEMENTS_CACHED = 1024  # every named query stays prepared; a test holds their number below this
@@ -364,6 +372,8 @@ def _refuse_newer(path: Path, version: int) -> None:
 
 def refuse_other_schema(connection: apsw.Connection, path: Path) -> None:
     """Raise `StoreRefused` for a database that has our schema's number and another form."""
+    if written_schema(connection) == expected_as_written():
+        return
     found, wanted = schema_of(connection), expected_schema()
     if found == wanted:
         return

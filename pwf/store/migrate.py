@@ -66,19 +66,30 @@ def migrate(connection: apsw.Connection) -> list[int]:
 
 def schema_of(connection: apsw.Connection) -> dict[str, str]:
     """Every table, index, trigger and view with its SQL, free of comments and white space: for comparing."""
+    return {what: _normal(sql) for what, sql in written_schema(connection).items()}
+
+
+def written_schema(connection: apsw.Connection) -> dict[str, str]:
+    """The same as it was written: where this is equal, nothing needs to be made comparable."""
     rows = connection.execute(
         "SELECT type, name, sql FROM sqlite_schema WHERE sql IS NOT NULL AND name NOT LIKE 'sqlite_%'"
     ).fetchall()
-    return {f"{kind} {name}": _normal(str(sql)) for kind, name, sql in rows}
+    return {f"{kind} {name}": str(sql) for kind, name, sql in rows}
 
 
 @cache
 def expected_schema() -> dict[str, str]:
     """What `schema_of` must give for a database that this pwf serves."""
+    return {what: _normal(sql) for what, sql in expected_as_written().items()}
+
+
+@cache
+def expected_as_written() -> dict[str, str]:
+    """What `written_schema` gives for a database that this pwf has made."""
     connection = apsw.Connection(":memory:")
     try:
         create_schema(connection)
-        return schema_of(connection)
+        return written_schema(connection)
     finally:
         connection.close()
 

@@ -290,7 +290,7 @@ class Steps:
 
     def __init__(self, connection: apsw.Connection) -> None:
         self.count = 0
-        connection.set_progress_handler(self._tick, 10)
+        self._connection = connection
 
     def _tick(self) -> bool:
         self.count += 1
@@ -298,7 +298,9 @@ class Steps:
 
     def of(self, act) -> int:
         before = self.count
+        self._connection.set_progress_handler(self._tick, 10)
         act()
+        self._connection.set_progress_handler(None)
         return self.count - before
 
 
