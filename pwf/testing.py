@@ -17,7 +17,7 @@ import msgspec
 
 from pwf.errors import InvalidAnswer, InvalidValue, NotFound, SecretMissing
 from pwf.protocol.graph import NodeSpec, RoutingFailed, route
-from pwf.protocol.kinds import PUBLISHING_KINDS, Outcome
+from pwf.protocol.kinds import KINDS, PUBLISHING_KINDS, Outcome
 from pwf.protocol.runner import Launch, PastStep, StepError, Value, effect_key
 from pwf.runner.base.failure import plain_error
 from pwf.runner.base.judging import judge
@@ -304,7 +304,7 @@ class _Run:
             return None
         if following is None:
             self._told.status = "timed_out" if end.outcome == "timed_out" else "failed"
-            if end.outcome == "completed":
+            if end.outcome == "completed" or KINDS[spec.kind].notifies:
                 self._told.status = "completed"
         return following
 

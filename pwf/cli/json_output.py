@@ -17,6 +17,7 @@ from pwf.crashlab.report import Report
 from pwf.protocol import decisions, effects, operations, resources, views, web
 from pwf.protocol.agents import AgentList
 from pwf.protocol.graph import WorkflowGraph
+from pwf.protocol.notices import NoticeList
 from pwf.protocol.operations import RunChanged, RunStarted
 from pwf.protocol.sessions import SessionList
 
@@ -288,6 +289,7 @@ PRINTED: dict[str, Lines] = {
     "requests": Lines((operations.RequestList,)),
     "answer": Lines((Answered,)),
     "submit": Lines((Submitted,)),
+    "inbox": Lines((NoticeList,)),
     "agents": Lines((AgentList,)),
     "mcp install": Lines((McpEntry,)),
     "mcp serve": Lines((Any,), "messages of the protocol, a line each; also without `--json`"),

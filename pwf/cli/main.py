@@ -27,6 +27,7 @@ FAMILIES = {
     "control": ("pause", "resume", "cancel", "restart"),
     "fork": ("retry", "fork"),
     "requests": ("requests", "answer", "submit"),
+    "inbox": ("inbox",),
     "agents": ("agents",),
     "mcp": ("mcp",),
     "sessions": ("sessions",),

@@ -12,7 +12,8 @@ import msgspec
 
 from pwf.errors import GraphError
 from pwf.protocol.decision_spec import DecisionSpec
-from pwf.protocol.kinds import NodeKind, Outcome
+from pwf.protocol.kinds import KINDS, NodeKind, Outcome
+from pwf.protocol.notices import NoticeKind
 from pwf.values import shortened
 
 type_ = type
@@ -84,10 +85,13 @@ class NodeSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     default: str | None = None  # JSON: the answer when none came in time
     validates: bool = False  # a function of the workflow judges what is submitted
     decision: DecisionSpec | None = None  # who decides, and between what
+    notice: NoticeKind | None = None  # what its text is, where it notifies
     ways: tuple[Way, ...] = ()
 
     def way(self, outcome: str) -> Way | None:
-        """The way out for an outcome, if one is declared."""
+        """The way out for an outcome, if one is declared. What notifies leads on as it does when it completed."""
+        if outcome in ("failed", "timed_out") and KINDS[self.kind].notifies:
+            outcome = "completed"
         return next((way for way in self.ways if way.outcome == outcome), None)
 
 

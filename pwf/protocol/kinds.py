@@ -26,7 +26,7 @@ from typing import Literal
 import msgspec
 
 Outcome = Literal["completed", "failed", "timed_out", "cancelled"]
-NodeKind = Literal["compute", "action", "shell", "wait", "checkpoint", "decision", "agent"]
+NodeKind = Literal["compute", "action", "shell", "wait", "checkpoint", "decision", "agent", "notify"]
 RequestKind = Literal["checkpoint", "agent", "assistant", "decision"]
 Shape = Literal["box", "framed", "rounded", "hexagon"]
 Colour = Literal["blue", "orange", "yellow", "grey", "purple", "green"]
@@ -51,6 +51,9 @@ class NodeFacts(msgspec.Struct, frozen=True, kw_only=True):
         False  # that question is a text which a model reads, and the type of its answer is declared
     )
     headless: bool = False  # where the run has an agent of its own, its runner asks that, and nothing parks
+    notifies: bool = (
+        False  # its text is a notice for people; whatever becomes of it, the run goes on as after it
+    )
     has_active_timeout: bool = False  # its active time can be limited with `timeout=`
     has_deadline: bool = False  # its question can be open for a time only: `timeout=` says how long
     chooses: bool = False  # between declared choices: the output is the choice, and `timeout=` must be said
@@ -135,6 +138,16 @@ KINDS: dict[NodeKind, NodeFacts] = {
         ends="when what was submitted is accepted",
         shape="rounded",
         colour="green",
+    ),
+    "notify": NodeFacts(
+        pure=True,
+        returns_output=True,
+        notifies=True,
+        has_active_timeout=True,
+        outcomes=PARKED,
+        ends="when its function has ended, however it did",
+        shape="box",
+        colour="grey",
     ),
 }
 

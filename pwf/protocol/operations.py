@@ -17,6 +17,7 @@ from pwf.protocol.effects import EffectDetail, EffectList, EffectListPayload, Ef
 from pwf.protocol.forks import ForkPayload
 from pwf.protocol.graph import WorkflowGraph
 from pwf.protocol.kinds import RequestKind
+from pwf.protocol.notices import NoticeList, NoticeListPayload
 from pwf.protocol.operation import Operation
 from pwf.protocol.origin import Origin
 from pwf.protocol.printed import Printed, PrintedPayload, PrintedPiece, ReadPrinted
@@ -474,6 +475,7 @@ OPERATIONS: dict[str, Operation] = {
     "request.list": Operation(RequestListPayload, RequestList),
     "request.answer": Operation(AnswerPayload, Answered, changes=True, guarded=True),
     "request.submit": Operation(SubmitPayload, Submitted, changes=True),
+    "notice.list": Operation(NoticeListPayload, NoticeList),
     "agent.list": Operation(Nothing, AgentList),
     "decision.list": Operation(DecisionListPayload, DecisionList),
     "decision.answer": Operation(DecidePayload, Decided, changes=True),

@@ -11,6 +11,7 @@ import msgspec
 
 from pwf.protocol.graph import WorkflowGraph
 from pwf.protocol.kinds import NodeKind, RequestKind
+from pwf.protocol.notices import NoticeKind
 from pwf.protocol.progress import Estimate
 from pwf.protocol.runner import StepError, Value
 from pwf.protocol.survivors import Survivor
@@ -122,6 +123,7 @@ class StepView(_View, frozen=True, kw_only=True, forbid_unknown_fields=True):
     survivors: tuple[Survivor, ...] = ()  # processes that outlived it, and were ended
     observed: bool = False  # it observes what became of an earlier attempt's effect
     adopted: int | None = None  # taken over: the attempt of the run that this one was forked from
+    notice: NoticeKind | None = None  # its output is a text for people: `notice.list` has it
     summary: str = ""
     output: Value | None = None
     error: StepError | None = None

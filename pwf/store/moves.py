@@ -12,6 +12,7 @@ from typing import NamedTuple
 import msgspec
 
 from pwf.protocol.graph import NodeSpec, RoutingFailed, route
+from pwf.protocol.kinds import KINDS
 from pwf.protocol.runner import Finish, Sequenced, StepError
 from pwf.protocol.survivors import SURVIVORS_MAX, Survivor
 from pwf.store.decision_rows import closed_with_run
@@ -330,6 +331,8 @@ def take(
     if then.retry_ms is not None:
         queue(tx, run, delay_ms=then.retry_ms)
     elif then.next is None:
+        if outcome in ("failed", "timed_out") and KINDS[graph.node(run.node).kind].notifies:
+            outcome, output, error = "completed", Stored(inline=b"null"), None
         end_after(tx, run, outcome, output, error)
     elif enter(tx, run, graph, then.next):
         if go:

@@ -368,6 +368,7 @@ def step_view(row: Row, kinds: dict[str, NodeKind], *, whole: bool) -> StepView:
         error,
         observed,
         adopted,
+        notice,
     ) = row
     failure = None if error is None else _error.decode(error)
     summary = ""
@@ -398,6 +399,7 @@ def step_view(row: Row, kinds: dict[str, NodeKind], *, whole: bool) -> StepView:
         survivors=() if survivors is None else _survivors.decode(survivors),
         observed=bool(observed),
         adopted=adopted,
+        notice=notice,
         summary=shortened(summary, SUMMARY_CHARS),
         output=value_of(output, digest, size) if shown else None,
         error=failure,

@@ -77,7 +77,7 @@ WHERE r.run_id = :run_id
 -- name: steps
 -- A page of attempts, of one node or of all, the newest last.
 SELECT a.attempt, a.node, a.visit, a.tries, a.status, a.generation, a.started_wall_ms, a.ended_wall_ms, a.active_ms, a.printed, a.survivors,
-  a.output, a.output_digest, c.size, a.error, a.observed, a.adopted
+  a.output, a.output_digest, c.size, a.error, a.observed, a.adopted, a.notice
 FROM attempts a LEFT JOIN contents c ON c.digest = a.output_digest
 WHERE a.run_no = (SELECT run_no FROM runs WHERE run_id = :run_id) AND a.attempt < :before
   AND (:node IS NULL OR a.node = :node) ORDER BY a.attempt DESC LIMIT :limit

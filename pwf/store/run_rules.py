@@ -43,6 +43,7 @@ _RULES: dict[str, tuple[str, str]] = {
     "effect_unsettled": ("a step completed, but its effect is not settled", _SHOW),
     "effect_left": ("an effect is open, but its run has gone on without it", _SHOW),
     "effect_unattempted": ("an effect belongs to no attempt", _SHOW),
+    "notice_empty": ("a notice has no text", _SHOW),
     "effect_mixed": ("a visit has the effect of its node, and parts as well", _SHOW),
     "active_stray": ("an open attempt is not the run's position", _SHOW),
     "counts_wrong": ("the number of runs with this status is not what is counted", _REPORT),

@@ -142,6 +142,11 @@ SELECT r.run_id FROM effects e JOIN runs r ON r.run_no = e.entity_no
 WHERE e.part = '' AND EXISTS (SELECT 1 FROM effects p
   WHERE p.entity_no = e.entity_no AND p.node = e.node AND p.visit = e.visit AND p.part <> '')
 
+-- name: notice_empty
+-- A notice is the output of its attempt.
+SELECT r.run_id FROM attempts a JOIN runs r ON r.run_no = a.run_no
+WHERE a.notice IS NOT NULL AND a.output IS NULL AND a.output_digest IS NULL
+
 -- name: active_stray
 -- An open attempt belongs to the position of a run that runs, waits, or has a timer.
 SELECT r.run_id FROM attempts a JOIN runs r ON r.run_no = a.run_no

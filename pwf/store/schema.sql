@@ -254,11 +254,14 @@ CREATE TABLE attempts(
   survivors BLOB,                                 -- processes that outlived it, and were ended: [{pid, command}]
   observed INTEGER NOT NULL DEFAULT 0 CHECK (observed IN (0, 1)),  -- it observes what became of an earlier one's effect
   adopted INTEGER,                                -- the attempt of the run this was forked from; NULL: its own
+  notice TEXT CHECK (notice IN ('progress', 'final')),  -- its output is a text for people
   PRIMARY KEY (run_no, attempt),
+  CHECK (notice IS NULL OR (status = 'completed' AND adopted IS NULL)),
   CHECK ((adopted IS NOT NULL) = (generation = 0)),
   CHECK ((status = 'active') = (ended_wall_ms IS NULL))
 ) STRICT, WITHOUT ROWID;
 CREATE UNIQUE INDEX one_active_attempt ON attempts(run_no) WHERE status = 'active';
+CREATE INDEX attempts_notices ON attempts(ended_wall_ms, run_no, attempt) WHERE notice IS NOT NULL;
 CREATE INDEX attempts_by_output ON attempts(output_digest) WHERE output_digest IS NOT NULL;
 
 -- What the agent of an attempt has reported, in sums. An attempt without an agent that reports has none.

@@ -12,12 +12,14 @@ from pwf.errors import InvalidValue, RunnerCrashed
 from pwf.protocol.decision_spec import PRESENTATION_BYTES_MAX, SUBJECT_BYTES_MAX, output_of, shown_of
 from pwf.protocol.graph import NodeSpec
 from pwf.protocol.kinds import KINDS
+from pwf.protocol.notices import NOTICE_BYTES_MAX
 from pwf.protocol.runner import Ask, Finish, Sequenced, StepError, StepReply, Value, WaitUntil
 from pwf.protocol.survivors import SURVIVORS_MAX
 from pwf.store import moves, place
 from pwf.store.change import Change
 from pwf.store.custody_rows import runner_is_gone
 from pwf.store.decision_rows import NewDecision, add_decision
+from pwf.store.notices import note_notice
 from pwf.store.queries import load_queries
 from pwf.store.runners import Current, Fence, current_of, leave_unknown, part, unknown_error
 from pwf.store.state import Graph, RunState, encode, graph_of, load_run
@@ -29,6 +31,7 @@ from pwf.values import canonical
 Q = load_queries(__file__)
 
 LENGTHY_MESSAGES = 64  # some milliseconds
+TEXT_BYTES_MAX = 6 * NOTICE_BYTES_MAX + 2  # of a notice as JSON, which may write six bytes for one
 WAIT_MS_MAX = 2**53  # what a JSON number holds exactly, and SQLite with room to spare
 
 
@@ -165,6 +168,8 @@ def _finish_fault(run: RunState, graph: Graph, node: NodeSpec, message: Finish) 
             return f"a {node.kind} node is not completed by its runner"
         if message.output is None:
             return "completed without an output"
+        if facts.notifies and message.output.size > TEXT_BYTES_MAX:
+            return f"a notice has at most {NOTICE_BYTES_MAX} bytes"
         if settled not in (None, "applied"):
             return f"completed, with an effect that is {settled}"
         if message.route_error is None and not graph.may_lead(node.id, "completed", message.next):
@@ -255,6 +260,8 @@ def _finish(tx: Tx, run: RunState, graph: Graph, message: Finish, *, may_go: boo
         message=message,
         verdict=verdict,
     )
+    if node.notice is not None and message.outcome == "completed":
+        note_notice(tx, run, node.notice)
     moves.take(tx, run, graph, then, message.outcome, output, message.route_error or error, go=go)
     moves.note(tx, run, "step_finished", "runner", moves.after_facts(facts, run, then))
     if verdict != "go":

@@ -290,6 +290,7 @@ def _definition(node: Node[Any], drawn: Drawn, types: tuple[Any, dict[str, Any] 
         default=None if node.deadline is None else node.deadline.default,
         validates=node.validate is not None,
         decision=node.decision,
+        notice=node.notice,
         ways=drawn.ways_of(node),
     )
     return NodeDef(

@@ -11,6 +11,7 @@ from os import PathLike
 from typing import Any, Generic, Protocol, TypeVar, cast, overload
 
 from pwf.protocol.kinds import NodeKind
+from pwf.protocol.notices import NoticeKind
 from pwf.workflow.context import Context
 from pwf.workflow.deadline import NONE_GIVEN
 from pwf.workflow.decisions import Choice, Chosen, Presentation
@@ -320,6 +321,36 @@ class Decorators(Generic[InputT]):
             id=id, returns=returns, timeout=timeout, retry=retry, effect=effect, validate=validate
         )
         return self._decorate("agent", fn, options)
+
+    @overload
+    def notify(self, fn: EitherFunction[InputT, str], /) -> Node[str]: ...
+    @overload
+    def notify(
+        self,
+        fn: None = None,
+        /,
+        *,
+        kind: NoticeKind = "progress",
+        timeout: timedelta | None = DEFAULT_TIMEOUT,
+        id: str | None = None,
+    ) -> Callable[[EitherFunction[InputT, str]], Node[str]]: ...
+    def notify(
+        self,
+        fn: Any = None,
+        /,
+        *,
+        kind: NoticeKind = "progress",
+        timeout: timedelta | None = DEFAULT_TIMEOUT,
+        id: str | None = None,
+        retry: None = None,
+        effect: None = None,
+    ) -> Any:
+        """A text for people: the function returns it, and `pwf inbox` shows it. At most 16 KiB; more is cut.
+
+        It never fails the run: whatever becomes of the function, the run goes on by the one way out.
+        """
+        options = NodeOptions(id=id, returns=str, timeout=timeout, retry=retry, effect=effect, notice=kind)
+        return self._decorate("notify", fn, options)
 
     def choose(
         self,

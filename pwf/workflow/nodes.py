@@ -14,6 +14,7 @@ from pwf.errors import InvalidValue
 from pwf.protocol.decision_spec import DecisionSpec
 from pwf.protocol.graph import EffectSpec, NodeSpec, RetrySpec
 from pwf.protocol.kinds import NodeKind
+from pwf.protocol.notices import NoticeKind
 from pwf.values import VALUE_BYTES_MAX, canonical
 from pwf.workflow.deadline import Deadline
 from pwf.workflow.effects import Effect, Observation
@@ -147,6 +148,7 @@ class Node(Generic[T]):
         deadline: Deadline | None = None,  # of its question; None: it waits for ever
         validate: Callable[..., Any] | None = None,
         decision: DecisionSpec | None = None,
+        notice: NoticeKind | None = None,
     ) -> None:
         self.workflow = workflow
         self.kind = kind
@@ -161,6 +163,7 @@ class Node(Generic[T]):
         self.deadline = deadline
         self.validate = validate
         self.decision = decision
+        self.notice = notice
         self.__doc__ = inspect.getdoc(fn)
         self.__name__ = id
         self.__wrapped__ = fn

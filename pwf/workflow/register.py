@@ -13,6 +13,7 @@ from pwf.ids import ID_LENGTH_MAX, is_node_id
 from pwf.protocol.decision_spec import DecisionSpec
 from pwf.protocol.graph import DEFAULT_TIMEOUT_MS, RetrySpec
 from pwf.protocol.kinds import KINDS, NodeKind
+from pwf.protocol.notices import NOTICE_KINDS, NoticeKind
 from pwf.workflow.callables import misfit
 from pwf.workflow.deadline import NONE_GIVEN, Deadline, deadline
 from pwf.workflow.decisions import decision_spec, default_output
@@ -42,6 +43,7 @@ class NodeOptions:
     validate: Any = None
     audience: Any = None  # of a decision
     choices: Any = None
+    notice: Any = None  # of a node that notifies
 
 
 def make_node(flow: Written, kind: NodeKind, fn: Any, options: NodeOptions, decorated: Place) -> Node[Any]:
@@ -78,9 +80,17 @@ def make_node(flow: Written, kind: NodeKind, fn: Any, options: NodeOptions, deco
         validate=_validate(options.validate, fault),
         deadline=_deadline(options, decision, fault),
         decision=decision,
+        notice=_notice(options.notice, fault) if KINDS[kind].notifies else None,
     )
     flow.nodes.append(node)
     return node
+
+
+def _notice(kind: Any, fault: Fault) -> NoticeKind:
+    if kind not in NOTICE_KINDS:
+        fault.refuse(f"has the kind {kind!r:.80}", f"write kind={' or kind='.join(map(repr, NOTICE_KINDS))}")
+    found: NoticeKind = kind
+    return found
 
 
 def _check_function(kind: NodeKind, fn: Any, decorated: Place) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any, get_args
 
 from pwf.protocol.graph import Case, Way
-from pwf.protocol.kinds import Outcome
+from pwf.protocol.kinds import KINDS, Outcome
 from pwf.workflow import routes
 from pwf.workflow.faults import Faults
 from pwf.workflow.nodes import Node
@@ -118,6 +118,13 @@ def _readable(flow: Written, way: routes.Way, known: dict[int, Node[Any]], fault
 def _readable_cases(switch: routes.Switch, faults: Faults) -> bool:
     name = switch.source.id
     good = True
+    if KINDS[switch.source.kind].notifies:
+        faults.add(
+            switch.place,
+            f"has a switch of {name!r}, which leads on whatever became of it",
+            f"write {name} >> node",
+        )
+        good = False
     if not switch.cases:
         faults.add(
             switch.place, f"has a switch of {name!r} without cases", f"write {name}.switch(value=node, …)"

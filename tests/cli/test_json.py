@@ -20,6 +20,7 @@ from pwf.protocol import effects, printed, resources
 from pwf.protocol import operations as ops
 from pwf.protocol.agents import AgentLine, AgentList
 from pwf.protocol.decisions import Decided, DecisionList
+from pwf.protocol.notices import NoticeList
 from pwf.protocol.sessions import SessionLine, SessionList
 from pwf.protocol.web import SignIn
 from tests.cli.conftest import Pwf, script_run
@@ -49,6 +50,7 @@ TYPED: dict[str, tuple[str, ...]] = {
     "requests": (),
     "answer": ("q1", "1"),
     "submit": ("q1", "1"),
+    "inbox": (),
     "agents": (),
     "mcp install": ("codex",),
     "sessions": (),
@@ -135,6 +137,7 @@ def answering(daemon: FakeDaemon, monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
         "run.wait": ops.WaitResult(summary=summary, done=True),
         "request.list": ops.RequestList(requests=(samples.request(),)),
         "request.answer": ops.Answered(request_id="q1", run_id=run_id, status="queued", revision=4),
+        "notice.list": NoticeList(notices=(samples.notice(),)),
         "agent.list": AgentList(agents=(AgentLine(name="coder", adapter="exec", command=("x",)),)),
         "session.list": SessionList(
             sessions=(SessionLine(session_id="chat", epoch=2, connected=True, created_ms=1, seen_ms=2),)

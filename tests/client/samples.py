@@ -11,6 +11,7 @@ from pwf.protocol import resources
 from pwf.protocol.decision_spec import ChoiceSpec, TextSpec
 from pwf.protocol.decisions import DecisionView
 from pwf.protocol.graph import Case, EffectSpec, NodeSpec, Way, WorkflowGraph
+from pwf.protocol.notices import NoticeView
 from pwf.protocol.operations import DaemonStatus, RunStarted, StateStatus, WorkflowDescription
 from pwf.protocol.runner import Value
 from pwf.protocol.views import EffectView, EventView, Explanation, RequestView, RunSummary, RunView, StepView
@@ -132,6 +133,20 @@ def request(**changes: Any) -> RequestView:
         "created_ms": NOW - 1_000,
     }
     return RequestView(**{**facts, **changes})
+
+
+def notice(**changes: Any) -> NoticeView:
+    facts: dict[str, Any] = {
+        "run_id": RUN,
+        "workflow": "release",
+        "node": "tell",
+        "visit": 1,
+        "attempt": 2,
+        "kind": "final",
+        "text": "Version 3 is out.",
+        "at_ms": NOW - 60_000,
+    }
+    return NoticeView(**{**facts, **changes})
 
 
 def decision(**changes: Any) -> DecisionView:

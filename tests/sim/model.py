@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any, NamedTuple
 
+from pwf.protocol.kinds import KINDS
 from tests.sim.workload import NO_WAY, WorkflowModel
 
 ENDS = {"completed": "completed", "failed": "failed", "timed_out": "timed_out", "cancelled": "cancelled"}
@@ -80,6 +81,8 @@ def path_fault(
         if following is None or following is NO_WAY or steps >= limit:
             if following is not None:
                 ended = "failed"
+            elif KINDS[spec.kind].notifies:
+                ended = "completed"
             position = None
             continue
         assert isinstance(following, str)

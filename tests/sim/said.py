@@ -20,6 +20,7 @@ _REQUEST = """SELECT q.request_id, q.answer, q.answer_digest, q.answered_by FROM
 WHERE q.run_id = ? AND q.attempt = ? AND q.status = 'settled'"""
 _ADOPTED = """SELECT r.forked_from, a.adopted FROM attempts a JOIN runs r USING (run_no)
 WHERE r.run_id = ? AND a.attempt = ? AND a.adopted IS NOT NULL"""
+_NOTICE = "SELECT a.notice FROM attempts a JOIN runs r USING (run_no) WHERE r.run_id = ? AND a.attempt = ?"
 _INPUT = "SELECT input, input_digest FROM runs WHERE run_id = ?"
 
 
@@ -84,14 +85,22 @@ class Said:
                 else:
                     self._check_origin(key, nodes[node], generation, data)
                 self._stored[key] = data or b""
+                self._check_notice(key, nodes[node], taken_over=generation == 0)
             elif status == "completed" and name is None:
                 self._auditor.check(output == data, f"the output of {key} never changes: {output!r}")
             whole.append((number, node, visit, status, data, generation, code))
         if run.status == "completed":
             output = self.bytes_of(run.output, run.output_digest)
             last = whole[-1][4] if whole else None
+            if whole and whole[-1][3] != "completed":  # a notice that could not be made ends no run badly
+                last = b"null"
             self._auditor.check(output == last, f"{run} ends with the output of its last step: {last!r}")
         return whole
+
+    def _check_notice(self, key: tuple[str, int], node: NodeModel, *, taken_over: bool) -> None:
+        ((notice,),) = self._auditor.rows(_NOTICE, *key)
+        wanted = "progress" if KINDS[node.kind].notifies and not taken_over else None
+        self._auditor.check(notice == wanted, f"{key} is a notice as its node says: {notice}")
 
     def _taken_over(self, key: tuple[str, int]) -> bytes | None:
         """What the run that this was forked from has stored there; None where it is another's own."""

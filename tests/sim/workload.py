@@ -69,6 +69,8 @@ class NodeModel:
 
     def follow(self, outcome: str, output: object) -> object:
         """The node that follows, None where the run ends, `NO_WAY` where a value has no case."""
+        if KINDS[self.kind].notifies:
+            return self.ways.get("completed")  # it leads on whatever became of it
         way = self.ways.get(outcome)
         if not isinstance(way, dict):
             return way
@@ -104,6 +106,7 @@ class NodeModel:
             default=None if self.default is None else canonical(self.default).decode(),
             validates=self.validates,
             decision=DECISION if KINDS[self.kind].chooses else None,
+            notice="progress" if KINDS[self.kind].notifies else None,
             ways=ways,
         )
 
@@ -204,7 +207,11 @@ def _draw_node(
         node.observable = node.effect == "manual" and chance.random() < 0.6
     if KINDS[node.kind].has_active_timeout:
         node.timeout_ms = chance.choice([600, 3_000, 10_000])
-        if chance.random() < 0.4 and (node.effect != "manual" or node.observable):
+        if (
+            chance.random() < 0.4
+            and not KINDS[kind].notifies
+            and (node.effect != "manual" or node.observable)
+        ):
             node.retries, node.backoff_ms = chance.randint(1, 2), chance.choice([0, 500, 5_000])
     if KINDS[node.kind].has_deadline and chance.random() < 0.6:
         node.open_ms = chance.choice([500, 5_000, 20_000])
@@ -214,9 +221,9 @@ def _draw_node(
                 node.default["text"] = None
     if after:
         onward = chance.choice(after[:2])
-        looping = chance.random() < 0.25
+        looping = chance.random() < 0.25 and not KINDS[kind].notifies
         node.ways["completed"] = {"on": onward, "back": chance.choice(before)} if looping else onward
-        if KINDS[node.kind].has_active_timeout:
+        if KINDS[node.kind].has_active_timeout and not KINDS[kind].notifies:
             for outcome in ("failed", "timed_out"):
                 if chance.random() < 0.4:
                     node.ways[outcome] = chance.choice(after)

@@ -97,6 +97,14 @@ def large(world):
     return world.start(linear(1), input="x" * 5_000)
 
 
+def told(world):
+    """A run whose last step was a notice."""
+    runner = world.run(graph(node("a", "notify", notice="final")))
+    runner.finish("done")
+    runner.leave()
+    return runner.run_id
+
+
 EFFECT = "INSERT INTO effects(entity_no, node, visit, type, mode, status, attempts, reserved_wall_ms)"
 LEASE = "lease_owner = 'x', lease_token = 'x', lease_boot_id = 'x', lease_until_awake_ms = 1"
 ATTEMPT = (
@@ -129,6 +137,7 @@ PLANTED = [
         ended,
         f"{EFFECT} VALUES ({NO}, 'a', 1, 't', 'manual', 'applying', 1, 1)",
     ),
+    ("notice_empty", told, f"UPDATE attempts SET output = NULL, output_crc32 = NULL WHERE run_no = {NO}"),
     ("running_unowned", running, f"DELETE FROM run_queue WHERE run_no = {NO}"),
     ("running_unowned", running, f"DELETE FROM runners WHERE entity_no = {NO}"),
     ("running_unowned", running, f"UPDATE runners SET generation = 9 WHERE entity_no = {NO}"),

@@ -132,6 +132,30 @@ CASES: dict[str, tuple[str, int, list[str], list[str]]] = {
         ["wait node 'nap' fails, which never happens"],
         ["its time has come"],
     ),
+    "a notice that fails": (
+        "@flow.notify\ndef say(ctx): ...\nflow.graph(say.on('failed') >> say)",
+        7,
+        ["notify node 'say' fails, which never happens"],
+        ["however it did"],
+    ),
+    "a notice that decides": (
+        "@flow.notify\ndef say(ctx): ...\n@flow.compute\ndef x(ctx): ...\nflow.graph(say.switch(a=x))",
+        9,
+        ["switch of 'say'", "whatever became of it"],
+        ["say >> node"],
+    ),
+    "a notice of another kind": (
+        "@flow.notify(kind='loud')\ndef say(ctx): ...",
+        5,
+        ["'say'", "kind 'loud'"],
+        ["kind='progress' or kind='final'"],
+    ),
+    "a notice that is tried again": (
+        "@flow.notify(retry=Retry(2))\ndef say(ctx): ...",
+        5,
+        ["'say'"],
+        [],
+    ),
     "a checkpoint that times out": (
         "@flow.checkpoint\ndef ask(ctx): ...\nflow.graph(ask.on('timed_out') >> ask)",
         7,

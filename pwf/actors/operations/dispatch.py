@@ -20,6 +20,7 @@ from pwf.actors.operations import (
     decisions,
     effects,
     fork,
+    notices,
     printed,
     requests,
     resources,
@@ -65,6 +66,7 @@ HANDLERS: dict[str, OperationHandler] = {
     **resources.HANDLERS,
     **agents.HANDLERS,
     **sessions.HANDLERS,
+    **notices.HANDLERS,
     **views.HANDLERS,
 }
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 
 from pwf.protocol.kinds import NodeKind
 from pwf.runner.base.steps import End, Step
-from pwf.runner.kinds import action, agent, checkpoint, compute, decision, shell, wait
+from pwf.runner.kinds import action, agent, checkpoint, compute, decision, notify, shell, wait
 
 RUN: Mapping[NodeKind, Callable[[Step], End]] = {
     compute.KIND: compute.run,
@@ -19,4 +19,5 @@ RUN: Mapping[NodeKind, Callable[[Step], End]] = {
     checkpoint.KIND: checkpoint.run,
     decision.KIND: decision.run,
     agent.KIND: agent.run,
+    notify.KIND: notify.run,
 }
