@@ -12,6 +12,7 @@ from enum import Enum
 from typing import Any, Protocol
 
 from pwf.errors import GraphError
+from pwf.protocol.kinds import NodeKind
 from pwf.workflow.source import Place
 
 
@@ -21,6 +22,11 @@ class Source(Protocol):
     @property
     def id(self) -> str:
         """The node's id."""
+        ...
+
+    @property
+    def kind(self) -> NodeKind:
+        """What kind of node it is."""
         ...
 
 
