@@ -102,6 +102,16 @@ def lines_of(schema: dict[str, Any], text: str) -> Iterator[dict[str, Any]]:
         yield found
 
 
+#: What is asked of agents, sessions and notices.
+AGENTS: dict[str, Any] = {
+    "notice.list": NoticeList(notices=(samples.notice(),)),
+    "agent.list": AgentList(agents=(AgentLine(name="coder", adapter="exec", command=("x",)),)),
+    "session.list": SessionList(
+        sessions=(SessionLine(session_id="chat", epoch=2, connected=True, created_ms=1, seen_ms=2),)
+    ),
+}
+
+
 @pytest.fixture
 def answering(daemon: FakeDaemon, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> FakeDaemon:
     """A daemon that answers every operation, and a service manager that there is not."""
@@ -137,11 +147,7 @@ def answering(daemon: FakeDaemon, monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
         "run.wait": ops.WaitResult(summary=summary, done=True),
         "request.list": ops.RequestList(requests=(samples.request(),)),
         "request.answer": ops.Answered(request_id="q1", run_id=run_id, status="queued", revision=4),
-        "notice.list": NoticeList(notices=(samples.notice(),)),
-        "agent.list": AgentList(agents=(AgentLine(name="coder", adapter="exec", command=("x",)),)),
-        "session.list": SessionList(
-            sessions=(SessionLine(session_id="chat", epoch=2, connected=True, created_ms=1, seen_ms=2),)
-        ),
+        **AGENTS,
         "request.submit": ops.Submitted(request_id="q1", run_id=run_id, status="queued", revision=4),
         "decision.list": DecisionList(decisions=(samples.decision(),)),
         "decision.answer": Decided(
