@@ -29,6 +29,8 @@ from pwf.actors.operations.caller import Handler
 from pwf.actors.operations.dispatch import Operations
 from pwf.actors.operations.people import Lineage, People
 from pwf.actors.operations.services import Life, Services
+from pwf.actors.pages.pages import OpenServer, Pages, PagesHandle
+from pwf.actors.pages.server_process import open_server_process
 from pwf.actors.resources.file_watch import FileWatch, OpenWatcher
 from pwf.actors.resources.questions import Questions
 from pwf.actors.resources.resource_manager_supervisor import make_reconciler
@@ -91,6 +93,7 @@ class Ports:
     files: Files  # of the database
     changes: Callable[[StoreHandle], ChangeSource] = lambda store: store
     open_watcher: OpenWatcher = open_watcher_process
+    open_server: OpenServer = open_server_process
 
 
 @dataclass(frozen=True)
@@ -108,6 +111,7 @@ class Actors:
     file_watch: FileWatch
     pruner: Pruner
     backups: Backups
+    pages: Pages
     door: Door
     services: Services
 
@@ -135,6 +139,7 @@ def wire(
     newer_code = NewerCode(store)
     attached = Attached()
     views = Views(changes, log)
+    pages = Pages(ports.open_server, config.web, log)
     door: Door
     services = Services(
         store=store,
@@ -154,15 +159,11 @@ def wire(
         runners=ports.pool.runners,
         kept=ports.pool.kept,
         user=ports.user,
-        people=People(
-            ports.lineage,
-            ports.pool.runners,
-            attached.processes,
-            steps_may_answer=config.people.steps_may_answer,
-        ),
+        people=_people(ports, attached, pages.handle, config),
         attached=attached,
         pruner=pruner.handle,
         backups=backups.handle,
+        pages=pages.handle,
     )
     door = ports.open_door(Operations(services).handle)
     timeouts = DecisionTimeout(store, changes, log)
@@ -179,8 +180,19 @@ def wire(
         file_watch=FileWatch(store, changes, ports.open_watcher, scheduler.handle.wake, log),
         pruner=pruner,
         backups=backups,
+        pages=pages,
         door=door,
         services=services,
+    )
+
+
+def _people(ports: Ports, attached: Attached, pages: PagesHandle, config: Config) -> People:
+    return People(
+        ports.lineage,
+        ports.pool.runners,
+        attached.processes,
+        pages.processes,
+        steps_may_answer=config.people.steps_may_answer,
     )
 
 
@@ -283,6 +295,7 @@ async def live(
             if life.why_degraded is None:
                 nursery.start_soon(actors.decision_timeout.run)
                 nursery.start_soon(actors.file_watch.run)
+                nursery.start_soon(actors.pages.run)
                 life.state = "serving"
             else:
                 life.state = "degraded"

@@ -66,6 +66,8 @@ def _print(found: DaemonStatus, out: Out) -> None:
     facts["memory"] = f"{text.size(found.memory_bytes)}, runners {text.size(runners_bytes)}"
     attached = f", {text.count(found.sessions, 'session')} of agents (pwf sessions)" if found.sessions else ""
     facts["clients"] = f"{found.clients}{attached}, {text.count(found.open_descriptors, 'open descriptor')}"
+    if found.pages is not None:
+        facts["pages"] = f"{text.line(found.pages)} (pwf web --link)"
     for name, value in facts.items():
         out.print(f"{name:<10}{value}")
     if found.disk_full:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from typing import TYPE_CHECKING
 
 from pwf.cli import exits
@@ -61,9 +62,14 @@ def _serve(supervised: bool, out: Out) -> int:
         with client() as daemon:
             _print_link(daemon, out)
 
-    serve(
-        at, config, autostart=False if supervised else None, serving=(lambda: None) if supervised else serving
-    )
+    def ready() -> None:
+        sys.stdout.write("ready\n")
+        sys.stdout.flush()
+
+    if supervised:
+        serve(at, config, autostart=False, serving=ready, until_stdin_ends=True)
+    else:
+        serve(at, config, autostart=None, serving=serving)
     return exits.OK
 
 

@@ -50,6 +50,7 @@ PACKAGES = {
         "watchfiles",
     )
 }
+PAGES_PACKAGES = ("hypercorn", "jinja2", "starlette")
 EARLIEST_WALL_S = 1_735_689_600  # 2025-01-01: an earlier clock was never set
 STEP_BACK_S = 120
 LOOK_AGAIN_S = 1.0
@@ -76,6 +77,7 @@ def checks(at: Places) -> Iterator[Check]:
         check_file_system,
         check_space,
         check_config,
+        check_pages,
         check_interpreter,
         check_clock,
         check_socket,
@@ -306,6 +308,20 @@ def _missing_interpreters(at: Places) -> list[tuple[str, str]]:
     return [(view.summary.run_id, view.interpreter) for view in views]
 
 
+def check_pages(at: Places) -> Check:
+    """Whether what serves the answer pages is installed, where the daemon is to keep them."""
+    try:
+        web = load_config(at.config).web
+    except PwfError:
+        return ok("pages", "not looked at")  # the check of the configuration says why
+    if not web.serve:
+        return ok("pages", "served by pwf web, when somebody starts it")
+    missing = [name for name in PAGES_PACKAGES if find_spec(name) is None]
+    if missing:
+        return fail("pages", f"missing: {', '.join(missing)}", "pip install 'pwf-workflows[web]'")
+    return ok("pages", f"kept at {web.url('/')} by the daemon")
+
+
 def check_clock(at: Places) -> Check:
     from pwf import host
 
@@ -388,6 +404,8 @@ def check_daemon(at: Places) -> Check:
     if status.problems:
         problems = "; ".join(status.problems)
         fix = "pwf state prune --before 7d" if "max_state_size" in problems else "pwf state verify"
+        if "answer pages" in problems:
+            fix = "mend what it says, then pwf stop; pwf web in a terminal says more"
         if "can't be cut" in problems:
             fix = "look at the process that is named, then end it; the file shrinks by itself then"
         return warn("daemon", f"{found}: {problems}", fix)

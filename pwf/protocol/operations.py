@@ -99,6 +99,7 @@ class DaemonStatus(_Body, frozen=True, kw_only=True, forbid_unknown_fields=True)
     open_descriptors: int = 0
     live: tuple[LiveRunner, ...] = ()
     disk_full: bool = False
+    pages: str | None = None  # where the answer pages are, if the daemon keeps them there
     problems: tuple[str, ...] = ()
     violations: tuple[
         Violation, ...

@@ -7,10 +7,10 @@ log, since its address may be a token. Ends with an error once the daemon is gon
 from __future__ import annotations
 
 import contextlib
+import os
 import signal
 import socket
 from collections.abc import Callable, Iterator
-from functools import partial
 
 import trio
 from hypercorn.config import Config as ServerConfig
@@ -26,17 +26,24 @@ from pwf.places import Places
 from pwf.web.app import make_app
 
 READ_S_MAX = 30.0  # between two pieces of a request
-STOP_S_MAX = 1.0
+STOP_S_MAX = 0.5  # for answers that are on their way
 BACKLOG = 64
 
 
-def serve(at: Places, web: Web, *, autostart: bool | None, serving: Callable[[], None]) -> None:
+def serve(
+    at: Places,
+    web: Web,
+    *,
+    autostart: bool | None,
+    serving: Callable[[], None],
+    until_stdin_ends: bool = False,
+) -> None:
     """Serve the pages until SIGTERM or SIGINT. `serving` is called in a thread once they can be opened.
 
     Raises `Unavailable` where nothing can listen there, and `DaemonUnreachable`.
     """
     with listening(web) as listener:
-        trio.run(_serve, at, web, autostart, serving, listener)
+        trio.run(_serve, at, web, autostart, serving, until_stdin_ends, listener)
 
 
 @contextlib.contextmanager
@@ -59,21 +66,34 @@ def listening(web: Web) -> Iterator[socket.socket]:
 
 
 async def _serve(
-    at: Places, web: Web, autostart: bool | None, serving: Callable[[], None], listener: socket.socket
+    at: Places,
+    web: Web,
+    autostart: bool | None,
+    serving: Callable[[], None],
+    until_stdin_ends: bool,
+    listener: socket.socket,
 ) -> None:
     async with connect(at, autostart=autostart) as daemon:
         app: Framework = make_app(daemon, web, web.urls)  # type: ignore[assignment]  # hypercorn has ASGI types of its own
         end = _End()
+
+        async def served(task_status: trio.TaskStatus[list[str]]) -> None:
+            await worker_serve(
+                wrap_app(app, 0, "asgi"),
+                _settings(),
+                sockets=Sockets([], [listener], []),
+                shutdown_trigger=end.wait,
+                task_status=task_status,
+            )
+            nursery.cancel_scope.cancel()
+
         async with trio.open_nursery() as nursery:
-            served = partial(worker_serve, wrap_app(app, 0, "asgi"), _settings(), shutdown_trigger=end.wait)
-            await nursery.start(partial(served, sockets=Sockets([], [listener], [])))
+            await nursery.start(served)
             nursery.start_soon(end.by_signal)
             nursery.start_soon(end.by_loss, daemon)
-            await trio.to_thread.run_sync(serving)
-            await end.wait()
-            with trio.move_on_after(STOP_S_MAX):
-                await trio.sleep_forever()
-            nursery.cancel_scope.cancel()
+            if until_stdin_ends:
+                nursery.start_soon(end.by_stdin)
+            await end.unless(serving)
     if end.why is not None:
         raise end.why
 
@@ -94,6 +114,21 @@ class _End:
         with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
             async for _ in signals:
                 self._event.set()
+
+    async def by_stdin(self) -> None:
+        """Who has started this process is gone."""
+        async with trio.lowlevel.FdStream(os.dup(0)) as stdin:
+            while await stdin.receive_some():
+                pass
+        self._event.set()
+
+    async def unless(self, serving: Callable[[], None]) -> None:
+        """Nobody could be told that it serves."""
+        try:
+            await trio.to_thread.run_sync(serving)
+        except PwfError as error:
+            self.why = error
+            self._event.set()
 
     async def by_loss(self, daemon: Client) -> None:
         """The daemon is gone."""

@@ -129,9 +129,15 @@ def test_a_marker_names_its_run(marker: str, run_id: str | None) -> None:
 
 
 def people(
-    lineage: Lineage, *, steps_may_answer: bool = False, sessions: tuple[tuple[str, Identity], ...] = ()
+    lineage: Lineage,
+    *,
+    steps_may_answer: bool = False,
+    sessions: tuple[tuple[str, Identity], ...] = (),
+    servers: tuple[Identity, ...] = (),
 ) -> People:
-    return People(lineage, list, lambda: list(sessions), steps_may_answer=steps_may_answer)
+    return People(
+        lineage, list, lambda: list(sessions), lambda: list(servers), steps_may_answer=steps_may_answer
+    )
 
 
 def caller(peer: Identity | None) -> Caller:
@@ -213,3 +219,14 @@ async def test_the_lineage_of_a_real_process_is_read_with_its_marker() -> None:
     finally:
         child.communicate()
     assert await lineage_by(host)(peer) is None
+
+
+@pytest.mark.trio
+async def test_a_server_of_the_daemon_speaks_for_people_and_what_it_starts_does_not() -> None:
+    async def below_the_daemon(peer: Identity) -> list[Relative] | None:
+        return [Relative(peer, None), Relative(identity(80), None), Relative(identity(os.getpid()), None)]
+
+    await people(below_the_daemon, servers=(PEER,)).check(caller(PEER), "decide")
+    for servers in ((), (identity(80),), (identity(PEER.pid, tick=99),)):
+        with pytest.raises(PersonNeeded, match="code of a workflow"):
+            await people(below_the_daemon, servers=servers).check(caller(PEER), "decide")

@@ -6,13 +6,13 @@ import http.client
 import re
 import signal
 import socket
-import subprocess
-from collections.abc import Iterator
 from typing import NamedTuple
 from urllib.parse import urlencode, urlsplit
 
+import psutil
 import pytest
 
+from pwf.protocol.runner import MARKER_VARIABLE, run_marker
 from tests.e2e.home import Home, wait_for
 from tests.e2e.test_decisions import RELEASE
 from tests.e2e.world import PATIENCE_S
@@ -47,12 +47,6 @@ def hidden(page: str) -> list[dict[str, str]]:
     return found
 
 
-class Served(NamedTuple):
-    url: str
-    sign_in: str
-    process: subprocess.Popen[bytes]
-
-
 def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
@@ -60,24 +54,24 @@ def free_port() -> int:
 
 
 @pytest.fixture
-def served(home: Home) -> Iterator[Served]:
+def url(home: Home) -> str:
+    """Where the pages are, if somebody serves them."""
     port = free_port()
-    home.config(f"[web]\nport = {port}\n")
-    process = home.spawn("web")
-    assert process.stdout is not None
-    sign_in = process.stdout.readline().decode().strip()
-    yield Served(f"http://127.0.0.1:{port}", sign_in, process)
-    process.send_signal(signal.SIGTERM)
-    process.communicate(timeout=20)
-    assert process.returncode == 0
+    home.config(f"[web]\nserve = true\nport = {port}\n")
+    return f"http://127.0.0.1:{port}"
 
 
-def test_a_link_is_looked_at_and_pressed_and_a_browser_signs_in_once(home: Home, served: Served) -> None:
+def is_served(home: Home, url: str) -> bool:
+    return bool(home.json("status")["pages"] == f"{url}/")
+
+
+def test_a_link_is_looked_at_and_pressed_and_a_browser_signs_in_once(home: Home, url: str) -> None:
     home.workflow("decide_release", RELEASE)
     run_id = home.start("decide_release")
+    wait_for(lambda: is_served(home, url), PATIENCE_S)
     wait_for(lambda: home.status(run_id) == "waiting", PATIENCE_S)
     link = home.json("decide", f"run:{run_id}", "--link")["url"]
-    assert link.startswith(f"{served.url}/answer/")
+    assert link.startswith(f"{url}/answer/")
 
     for _ in range(10):
         assert ask(link).status == ask(link, "HEAD").status == 200
@@ -95,13 +89,57 @@ def test_a_link_is_looked_at_and_pressed_and_a_browser_signs_in_once(home: Home,
     (view,) = home.json("decisions", "--all")["decisions"]
     assert (view["winner"]["channel"], view["winner"]["provenance"]) == ("web", "person")
 
-    assert ask(served.url + "/").status == 401
-    cookie = ask(served.sign_in, "POST", {}).headers["set-cookie"].partition(";")[0]
-    assert ask(served.sign_in, "POST", {}).status == 401
-    assert f"/runs/{run_id}" in ask(served.url + "/", Cookie=cookie).text
-    assert "completed" in ask(f"{served.url}/runs/{run_id}", Cookie=cookie).text
+    assert ask(url + "/").status == 401
+    sign_in = home.json("web", "--link")["url"]
+    cookie = ask(sign_in, "POST", {}).headers["set-cookie"].partition(";")[0]
+    assert ask(sign_in, "POST", {}).status == 401
+    assert f"/runs/{run_id}" in ask(url + "/", Cookie=cookie).text
+    assert "completed" in ask(f"{url}/runs/{run_id}", Cookie=cookie).text
 
-    tokens = [url.rpartition("/")[2].encode() for url in (link, served.sign_in)]
+    tokens = [url.rpartition("/")[2].encode() for url in (link, sign_in)]
     tokens.append(cookie.partition("=")[2].encode())
     for file in home.home.rglob("*"):
         assert not file.is_file() or not any(token in file.read_bytes() for token in tokens), file
+
+
+@pytest.mark.rest
+def test_a_server_that_is_killed_comes_back_and_a_port_that_is_taken_is_told(home: Home, url: str) -> None:
+    home.run("start")
+    wait_for(lambda: is_served(home, url), PATIENCE_S)
+    (server,) = [one for one in psutil.Process(home.pid).children() if "--supervised" in one.cmdline()]
+    server.kill()
+    wait_for(lambda: not server.is_running() and is_served(home, url), PATIENCE_S)
+    assert ask(f"{url}/").status == 401
+
+    done = home.run("web", code=5)
+    assert "can not be listened to" in done.stderr
+    home.run("stop")
+    with socket.create_server(("127.0.0.1", int(url.rpartition(":")[2]))):
+        home.run("start")
+        wait_for(lambda: "answer pages" in str(home.json("status")["problems"]), PATIENCE_S)
+        assert "can not be listened to" in str(home.json("status")["problems"])
+        assert home.json("status")["pages"] is None
+
+
+@pytest.mark.rest
+def test_pwf_web_in_a_terminal_prints_a_link_that_signs_in_and_ends_in_order(home: Home) -> None:
+    port = free_port()
+    home.config(f"[web]\nport = {port}\n")
+    process = home.spawn("web")
+    assert process.stdout is not None
+    link = process.stdout.readline().decode().strip()
+    assert link.startswith(f"http://127.0.0.1:{port}/sign-in/")
+    assert ask(link, "POST", {}).status == 303
+    process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=20)
+    assert process.returncode == 0
+
+
+@pytest.mark.rest
+def test_a_step_of_a_run_can_not_serve_pages_nor_make_links(home: Home) -> None:
+    home.config(f"[web]\nport = {free_port()}\n")
+    home.run("start")
+    home.environment[MARKER_VARIABLE] = run_marker("h", "r", 1)
+    for words in (("web",), ("web", "--link"), ("web", "--sign-out")):
+        done = home.run(*words, code=4)
+        assert "only a person may" in done.stderr

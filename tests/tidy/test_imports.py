@@ -68,6 +68,7 @@ RANKS = {
         "resources",
         "sessions",
         "decisions",
+        "pages",
         "upkeep",
         "operations",
         "door",

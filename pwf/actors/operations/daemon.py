@@ -34,6 +34,8 @@ from pwf.store.values import ReadValueChunk, read_chunk, value_size
 from pwf.store.verify import cheap_violations
 from pwf.values import CHUNK_BYTES, shortened
 
+PAGES_DOWN = "the answer pages are not there"
+
 # --- the daemon -------------------------------------------------------------------------------------------
 
 
@@ -80,6 +82,7 @@ async def status(services: Services, asked: Asked[Nothing]) -> Answer:
             open_descriptors=descriptors,
             live=live,
             disk_full=services.store.disk_full,
+            pages=services.pages.url,
             problems=(*_problems(services, counts.used_bytes), *pinned),
             violations=violations,
         )
@@ -111,6 +114,8 @@ def _problems(services: Services, used_bytes: int) -> tuple[str, ...]:
         found.append(services.life.why_degraded)
     if services.store.disk_full:
         found.append("the disk is full: nothing new is admitted until there is room again")
+    if services.pages.trouble is not None:
+        found.append(f"{PAGES_DOWN}: {services.pages.trouble}")
     over = budget_problem(used_bytes, services.config.max_state_size)
     if over is not None:
         found.append(over)

@@ -47,15 +47,23 @@ Runners = Callable[[], list[tuple[str, Identity]]]
 
 class People:
     """Tells people from steps and sessions. `runners`: marker and process of each that has a run; `sessions`: session
-    and process of each that is attached.
+    and process of each that is attached. `servers`: processes of this daemon's by which people speak to it, themselves
+    alone: what they start is the daemon's.
     """
 
     def __init__(
-        self, lineage: Lineage, runners: Runners, sessions: Runners, *, steps_may_answer: bool
+        self,
+        lineage: Lineage,
+        runners: Runners,
+        sessions: Runners,
+        servers: Callable[[], list[Identity]],
+        *,
+        steps_may_answer: bool,
     ) -> None:
         self._lineage = lineage
         self._runners = runners
         self._sessions = sessions
+        self._servers = servers
         self._steps_may_answer = steps_may_answer
 
     async def check(self, caller: Caller, what: str) -> None:
@@ -96,6 +104,8 @@ class People:
                 f"only a person may {what}, and the process that asks for it can not be looked at any more",
                 hint="it must live until it is answered",
             )
+        if any(family[0].identity.is_same(server) for server in self._servers()):
+            return None
         run = run_behind(family, self._runners(), os.getpid())
         return run or session_behind(family, self._sessions())
 

@@ -22,6 +22,7 @@ from pwf.actors.code.newer_code import NewerCodeHandle
 from pwf.actors.code.schemas import Schemas
 from pwf.actors.operations.caller import Caller
 from pwf.actors.operations.people import People
+from pwf.actors.pages.pages import PagesHandle
 from pwf.actors.processes.kept import Kept
 from pwf.actors.runs.scheduler import SchedulerHandle
 from pwf.actors.sessions.session_coordinator import Attached
@@ -99,6 +100,7 @@ class Services:
     attached: Attached
     pruner: PrunerHandle
     backups: BackupsHandle
+    pages: PagesHandle
 
 
 @dataclass(frozen=True)

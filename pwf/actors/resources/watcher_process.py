@@ -16,6 +16,7 @@ from typing import BinaryIO, Protocol
 import msgspec
 import trio
 
+from pwf.actors.base.complaints import last_line
 from pwf.errors import RunnerCrashed
 from pwf.protocol.frames import FrameSplitter
 from pwf.protocol.runner import MARKER_VARIABLE
@@ -24,7 +25,6 @@ from pwf.protocol.watching import Changed, Watch, changed_line
 LINE_BYTES_MAX = 16 * 1024 * 1024
 RECEIVE_BYTES = 64 * 1024
 END_S = 2.0
-COMPLAINT_BYTES = 2_000
 
 
 class Watcher(Protocol):
@@ -71,10 +71,7 @@ class WatcherProcess:
 
     def _ended(self) -> RunnerCrashed:
         """With the last line that it printed, which most often says why."""
-        end = self._complaints.seek(0, os.SEEK_END)
-        self._complaints.seek(max(0, end - COMPLAINT_BYTES))
-        lines = self._complaints.read().decode("utf-8", "replace").split("\n")
-        said = next((line.strip() for line in reversed(lines) if line.strip()), "")
+        said = last_line(self._complaints)
         return RunnerCrashed("the process that watches files has ended" + (f": {said}" if said else ""))
 
 
