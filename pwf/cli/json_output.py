@@ -201,6 +201,16 @@ class PrintedText(_Line, frozen=True, kw_only=True, forbid_unknown_fields=True):
     text: str
 
 
+class PrintedOfReconcile(_Line, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A piece of what a reconcile has printed. `reconcile`: the generation of its lease. `offset`: in bytes."""
+
+    reconcile: int
+    at_ms: int
+    stream: Literal["stdout", "stderr"]
+    offset: int
+    text: str
+
+
 class LogRecord(msgspec.Struct, frozen=True, kw_only=True):
     """Of the daemon's log. Each event has further fields, ids mostly."""
 
@@ -311,6 +321,7 @@ PRINTED: dict[str, Lines] = {
     "resource get": Lines((resources.ResourceView,)),
     "resource explain": Lines((ResourceExplained,)),
     "resource watch": Lines((resources.ResourceSummary,), "a line for each change"),
+    "resource logs": Lines((PrintedOfReconcile,), "a line for each piece"),
     "resource events": Lines((views.EventView,), "a line for each event"),
     "resource reconcile": Lines((ResourceChanged, resources.ResourceSummary), THEN_WAIT),
     "resource delete": Lines((ResourceChanged, resources.ResourceSummary), THEN_WAIT),

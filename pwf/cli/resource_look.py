@@ -199,6 +199,7 @@ def print_resource(view: ResourceView, out: Out) -> None:
     if view.error is not None:
         section("Error of the last reconcile", out)
         print_error_lines(view.error, out)
+        out.print(out.paint(f"  what it printed: pwf resource logs {present.name_of(view.summary)}", "dim"))
 
 
 def _lists(view: ResourceView, now_ms: int, out: Out) -> None:

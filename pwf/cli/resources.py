@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Literal
 
-from pwf.cli import exits, resource_look
+from pwf.cli import exits, resource_logs, resource_look
 from pwf.cli.commands import Commands, Parser, client
 from pwf.cli.out import Out, UsageError, print_error
 from pwf.cli.resource_name import add_reference, reference
@@ -35,6 +35,7 @@ def add(commands: Commands) -> None:
     )
     _add_apply(group)
     resource_look.add_looks(group)
+    resource_logs.add_logs(group)
     parser = group.add(
         "reconcile",
         reconcile,

@@ -70,6 +70,8 @@ class Reconcile(_Message, frozen=True, kw_only=True, forbid_unknown_fields=True,
     deadline_ms: int = 60_000
     root: str = ""
     memory_bytes_max: int | None = None
+    output_folder: str = ""  # where what it prints is kept, under `lease_generation`; empty: nowhere
+    output_bytes_max: int = 4 * 1024 * 1024  # of each stream
     marker: str = ""
 
 

@@ -18,6 +18,7 @@ import msgspec
 from pwf.protocol.bounds import Filter, Name, PathText, Words
 from pwf.protocol.operation import Operation
 from pwf.protocol.origin import Origin
+from pwf.protocol.printed import PrintedPiece
 from pwf.protocol.raw import null
 from pwf.protocol.runner import StepError, Value
 from pwf.protocol.views import EffectView, EventView, Explanation, Status
@@ -199,6 +200,30 @@ class DeletePayload(ResourceRef, frozen=True, kw_only=True, forbid_unknown_field
     note: Words | None = None
 
 
+class PrintedReconcile(_Body, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What is kept of what one reconcile printed. `generation`: of its lease. `at_ms`: when it printed last."""
+
+    generation: int
+    at_ms: int
+    out_bytes: int = 0
+    err_bytes: int = 0
+
+
+class PrintedReconciles(_Body, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Oldest first; only reconciles that have printed something, of which the newest are kept."""
+
+    uid: str
+    reconciles: tuple[PrintedReconcile, ...]
+
+
+class ReadReconcilePrinted(ResourceRef, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A piece of what a reconcile printed, from a byte offset."""
+
+    generation: int
+    stream: Literal["out", "err"]
+    offset: int = 0
+
+
 class ResourceEventsPayload(ResourceRef, frozen=True, kw_only=True, forbid_unknown_fields=True):
     after_revision: int = 0
     limit: int = RESOURCES_PAGE
@@ -254,6 +279,8 @@ RESOURCE_OPERATIONS: dict[str, Operation] = {
     "resource.apply": Operation(ApplyPayload, Applied, changes=True, guarded=True),
     "resource.list": Operation(ResourceListPayload, ResourceList),
     "resource.get": Operation(ResourceRef, ResourceView),
+    "resource.printed": Operation(ResourceRef, PrintedReconciles),
+    "resource.read_printed": Operation(ReadReconcilePrinted, PrintedPiece),
     "resource.events": Operation(ResourceEventsPayload, ResourceEventPage),
     "resource.reconcile": Operation(ResourceRef, ResourceChanged, changes=True, guarded=True),
     "resource.pause": Operation(ResourceRef, ResourceChanged, changes=True, guarded=True),

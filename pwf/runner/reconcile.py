@@ -33,7 +33,7 @@ from pwf.protocol.runner import (
     effect_key,
     encode_line,
 )
-from pwf.runner.base import descendants, forking, limits
+from pwf.runner.base import descendants, limits
 from pwf.runner.base.entering import enter
 from pwf.runner.base.failure import bounded, leaves, step_error
 from pwf.runner.base.printed import Printed
@@ -45,6 +45,7 @@ from pwf.workflow.reconcile_port import Reserved
 from pwf.workflow.reconciling import reconcile_once
 from pwf.workflow.resource_manager import ResourceManager
 
+RECONCILES_KEPT = 20  # of a resource, that have printed something: what each said is kept
 ERROR_BYTES_MAX = 16 * 1024  # of what is kept of an effect's failure
 
 _told = msgspec.json.Decoder(Reconcile)
@@ -64,11 +65,15 @@ def run_reconcile(
     except DaemonGone:
         return
     become(told.marker)
-    watcher = HangUpWatcher(messages, end_process, printed=Printed(ends))
+    printed = Printed(ends)
+    watcher = HangUpWatcher(messages, end_process, printed=printed)
     try:
+        printed.enter(told.output_folder, told.output_bytes_max)
+        printed.keep_newest(RECONCILES_KEPT - 1)
+        printed.begin(told.lease_generation)
         enter(told.root, told.memory_bytes_max)
         result = _reconcile(told, manager, DaemonPort(values, told))
-        forking.flush()
+        printed.end()
         with limits.Lifted():
             # What is left of it is ended before its last word, which says so.
             _send(messages, result)

@@ -26,6 +26,8 @@ from pwf.store.values import stored_value
 
 Q = load_queries(__file__)
 
+OUTPUT_BYTES_MAX = 4 * 1024 * 1024  # where no limit is configured
+
 
 class ReconcileStarted(msgspec.Struct, frozen=True, kw_only=True):
     """A process stands ready for a resource that was admitted. The ids: of what it was made from."""
@@ -71,6 +73,8 @@ def reconcile_started(tx: Tx, command: ReconcileStarted) -> Reconcile | None:
         failures=resource.failures,
         deadline_ms=manager_of(tx, resource.definition_id).deadline_ms,
         root=resource.root,
+        output_folder=command.terms.output_of(resource.uid),
+        output_bytes_max=command.terms.limits.get("output_bytes_max") or OUTPUT_BYTES_MAX,
         marker=command.terms.marker_of(resource.uid, resource.generation),
         memory_bytes_max=command.terms.limits.get("memory_bytes_max"),
     )

@@ -191,7 +191,7 @@ def drop_environments(tx: Tx, ids: tuple[str, ...]) -> int:
 
 
 def gone_runs(tx: Tx, names: tuple[str, ...]) -> tuple[str, ...]:
-    """Which of these are no runs, or not any more."""
+    """Which of these are no runs and no managed resources, or not any more."""
     return tuple(name for name in names if tx.one(Q.run_known, {"run_id": name}) is None)
 
 

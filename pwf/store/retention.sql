@@ -44,5 +44,6 @@ WHERE environment_id = :environment_id
   AND NOT EXISTS (SELECT 1 FROM resources WHERE resources.environment_id = :environment_id)
 
 -- name: run_known
--- Whether there is such a run.
+-- Whether there is such a run, or a managed resource of that uid.
 SELECT 1 FROM runs WHERE run_id = :run_id
+UNION ALL SELECT 1 FROM resources WHERE uid = :run_id

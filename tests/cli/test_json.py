@@ -68,6 +68,7 @@ TYPED: dict[str, tuple[str, ...]] = {
     "resource get": ("disk/a",),
     "resource explain": ("disk", "a"),
     "resource events": ("disk", "a"),
+    "resource logs": ("disk", "a"),
     "resource reconcile": ("disk", "a", "--wait"),
     "resource delete": ("disk", "a"),
     "resource pause": ("disk", "a"),
@@ -164,6 +165,10 @@ def answering(daemon: FakeDaemon, monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
         "manager.list": resources.ManagerList(root="/p", managers=()),
         "resource.list": resources.ResourceList(resources=(samples.resource_summary(),)),
         "resource.get": samples.resource_view(),
+        "resource.printed": resources.PrintedReconciles(
+            uid="u1", reconciles=(resources.PrintedReconcile(generation=3, at_ms=1, out_bytes=3),)
+        ),
+        "resource.read_printed": printed.PrintedPiece(data=b"hi\n", next_offset=3),
         "resource.events": resources.ResourceEventPage(uid="u1", events=(samples.event(),)),
         "resource.apply": samples.applied(before=samples.value({})),
         "resource.wait": resources.ResourceWaited(summary=samples.resource_summary(), done=True),

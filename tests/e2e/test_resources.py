@@ -115,6 +115,34 @@ def test_an_observed_effect_happens_once_wherever_around_it_a_reconcile_is_kille
         assert (folders[point] / "cleaned").exists()
 
 
+CHATTY = """
+import os
+from pwf import ResourceManager
+
+manager = ResourceManager("chatty", spec=dict, status=dict)
+
+@manager.reconcile
+def reconcile(ctx, resource):
+    print("generation", resource.generation, flush=True)
+    if resource.spec.get("dies"):
+        os._exit(3)
+    return ctx.settled()
+"""
+
+
+def test_what_a_reconcile_prints_is_kept_for_each_also_of_one_that_died(world: World) -> None:
+    world.home.manager("chatty", CHATTY)
+    uid = world.apply("chatty", "one", {})
+    _settled(world, uid)
+    world.apply("chatty", "one", {"dies": True})
+    wait_for(lambda: "died" in world.home.run("resource", "get", "chatty", "one").stdout.lower(), PATIENCE_S)
+    shown = world.home.run("resource", "logs", "chatty/one", "--all").stdout
+    assert shown.index("generation 1\n") < shown.index("generation 2\n")
+    assert world.home.run("resource", "logs", uid, "--out", "--raw").stdout == "generation 2\n"
+    assert "what it printed: pwf resource logs chatty/one" in world.home.run("resource", "get", uid).stdout
+    world.client.call("resource.delete", DeletePayload(uid=uid, abandon=True))
+
+
 def test_a_resource_says_that_its_manager_has_newer_code_and_the_next_apply_takes_it(world: World) -> None:
     world.home.manager("versions", 'VERSION = "old"\n' + VERSIONS)
     uid = world.apply("versions", "one", {})

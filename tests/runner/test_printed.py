@@ -79,6 +79,17 @@ def test_files_of_attempts_that_were_never_committed_are_forgotten(pipes: Pipes,
     assert files(tmp_path) == {"1.out": b"x"}
 
 
+def test_only_what_the_newest_attempts_printed_is_kept_and_what_is_no_attempts_stays(
+    pipes: Pipes, tmp_path: Path
+) -> None:
+    folder = tmp_path / "run"
+    folder.mkdir()
+    for name in ("2.out", "3.out", "3.err", "10.err", "11.out", "note"):
+        (folder / name).write_text("x")
+    pipes.printed.keep_newest(2)
+    assert sorted(os.listdir(folder)) == ["10.err", "11.out", "note"]
+
+
 def test_what_is_printed_between_two_runs_is_nobodys(pipes: Pipes, tmp_path: Path) -> None:
     pipes.printed.begin(1)
     os.write(pipes.out, b"one")

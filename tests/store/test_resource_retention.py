@@ -9,6 +9,7 @@ import pytest
 from pwf.store import resource_retention, resource_state
 from pwf.store.queries import load_queries
 from pwf.store.resource_retention import DAY_MS, KEPT_MS, anything_old, drop_old_effects, trim_events
+from pwf.store.retention import gone_runs
 from tests.store.resource_world import Resources, told
 from tests.store.test_resource_effects import ambiguous, word
 from tests.store.world import MANUAL, graph, node
@@ -97,6 +98,11 @@ def test_an_effect_that_is_not_settled_stays_and_one_that_a_person_settled_stays
     assert prune(resources) == (0, 0)
     resources.world.clock.forward(32 * DAY_MS)
     assert prune(resources) == (1, 0)
+
+
+def test_what_a_resource_has_printed_is_no_gone_runs_as_long_as_it_has_a_row(resources):
+    uid = resources.apply().uid
+    assert resources.world.read(gone_runs, (uid, "nobody")) == ("nobody",)
 
 
 def test_that_an_effect_is_asked_for_is_written_once_a_day(resources):

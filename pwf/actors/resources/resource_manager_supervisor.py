@@ -156,8 +156,13 @@ class ResourceManagerSupervisor:
         except PwfError as refusal:
             error = StepError(code=refusal.code, message=refusal.message)
         if self._process is not None:
+            prints = self._process.prints
+            prints.folder = self._world.terms.output_of(self._admission.uid)
+            prints.attempt, prints.limit = self._admission.generation, self._world.config.max_output_bytes
             await self._serve(self._process, known)
             proved = await self._end(self._process)
+            if self._last_word is None:
+                await self._process.last_words()
             error = self._why(self._process)
             await self._process.aclose()
         if proved:

@@ -296,7 +296,7 @@ class Pruner:
         return dropped
 
     async def _drop_output(self, pause: Callable[[], Awaitable[None]]) -> None:
-        """Remove what the steps of runs have printed that are gone. Folders first: a run is there before its folder."""
+        """Remove what gone runs and resources have printed. Folders first: a run is there before its folder."""
         if self._output is None or not self._output.is_dir():
             return
         for names in await output_files.run_folders(self._output):

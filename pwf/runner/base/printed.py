@@ -69,6 +69,15 @@ class Printed:
                 if number.isdecimal() and stream in STREAMS and int(number) >= attempt:
                     os.unlink(f"{self._folder}/{name}")
 
+    def keep_newest(self, count: int) -> None:
+        """Remove what all attempts but the newest `count` of those that printed something have left."""
+        with contextlib.suppress(OSError):
+            numbered = {name: name.partition(".")[0] for name in os.listdir(self._folder)}
+            numbers = sorted({int(number) for number in numbered.values() if number.isdecimal()})
+            for name, number in numbered.items():
+                if number.isdecimal() and int(number) in numbers[:-count]:
+                    os.unlink(f"{self._folder}/{name}")
+
     def begin(self, attempt: int) -> None:
         """What is printed from here on is this attempt's."""
         self._attempt = attempt
