@@ -124,7 +124,7 @@ def apply(options: argparse.Namespace, out: Out) -> int:
     with client() as daemon:
         wanted = _typed(daemon, options)
         payload = _payload(wanted, origin(daemon.places), dry_run=options.dry_run)
-        reply = daemon.exchange("resource.apply", payload, expected_revision=options.expected)
+        reply = _exchange(daemon, payload, options.expected)
         _say_applied(reply, wanted, options.dry_run, out)
         if not options.wait or options.dry_run:
             return exits.OK
@@ -158,6 +158,18 @@ def _payload(wanted: Wanted, origin: Origin, *, dry_run: bool) -> ApplyPayload:
     )
 
 
+def _exchange(daemon: SyncClient, payload: ApplyPayload, expected: int | None = None) -> CallReply:
+    """`resource.apply`, also with the variables that the manager declares, as far as they are set here."""
+    from pwf.client.origin import with_wanted
+    from pwf.errors import VariablesWanted
+
+    try:
+        return daemon.exchange("resource.apply", payload, expected_revision=expected)
+    except VariablesWanted as wanted:
+        more = with_wanted(payload, wanted)
+        return daemon.exchange("resource.apply", more, expected_revision=expected)
+
+
 def _apply_file(options: argparse.Namespace, wait_s: float | None, out: Out) -> int:
     """Each is checked first, so that a mistake in the last one changes nothing."""
     from pwf.cli.resource_file import read_resources
@@ -179,7 +191,7 @@ def _apply_file(options: argparse.Namespace, wait_s: float | None, out: Out) -> 
         uids: list[str] = []
         for one, reply in zip(wanted, checked, strict=True):
             if not options.dry_run:
-                reply = daemon.exchange("resource.apply", _payload(one, here, dry_run=False))
+                reply = _exchange(daemon, _payload(one, here, dry_run=False))
                 uids.append(reply.result.uid)
             counts[reply.result.change] = counts.get(reply.result.change, 0) + 1
             _say_applied(reply, one, options.dry_run, out)
@@ -194,7 +206,7 @@ def _checked(daemon: SyncClient, wanted: list[Wanted], here: Origin, out: Out) -
     """What applying each would do; what is wrong with one is printed."""
     for one in wanted:
         try:
-            yield daemon.exchange("resource.apply", _payload(one, here, dry_run=True))
+            yield _exchange(daemon, _payload(one, here, dry_run=True))
         except PwfError as error:
             if exits.of_error(error.code) == exits.UNAVAILABLE:
                 raise

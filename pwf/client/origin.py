@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 
@@ -14,7 +15,10 @@ from pwf.errors import InvalidArgument, VariablesWanted
 from pwf.places import PROJECT_CONFIG, Places
 from pwf.protocol.operations import StartPayload
 from pwf.protocol.origin import Origin
+from pwf.protocol.resources import ApplyPayload
 from pwf.protocol.runner import MARKER_VARIABLE
+
+PayloadT = TypeVar("PayloadT", StartPayload, ApplyPayload)
 
 
 def origin(
@@ -49,9 +53,9 @@ def origin(
 
 
 def with_wanted(
-    payload: StartPayload, wanted: VariablesWanted, environment: Mapping[str, str] | None = None
-) -> StartPayload:
-    """The start once more, with what its workflow declares, as far as it is set here."""
+    payload: PayloadT, wanted: VariablesWanted, environment: Mapping[str, str] | None = None
+) -> PayloadT:
+    """The start or apply once more, with what its file declares, as far as it is set here."""
     from pwf.discovery import client_environment
 
     env = os.environ if environment is None else environment

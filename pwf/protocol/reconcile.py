@@ -4,9 +4,9 @@ It is forked like a runner, and has a runner's two sockets. On the *messages* so
 the place of a `Launch`; the process answers with one `Reconciled`, its last transition, and `Leaving`. The first result
 of a reconcile counts, and needs no answer: nothing in the process would come of it.
 
-On the *values* socket the process asks, and waits for each answer: a larger value (`ReadValue`), a child run
-(`EnsureRun`, `CancelRun`), an effect of the ledger (`BeginPart`, `SettlePart`, whose `attempt` is the lease's
-generation, and which carry their values whole). What is answered there is committed before.
+On the *values* socket the process asks, and waits for each answer: a larger value (`ReadValue`), a secret
+(`ReadSecret`), a child run (`EnsureRun`, `CancelRun`), an effect of the ledger (`BeginPart`, `SettlePart`, whose
+`attempt` is the lease's generation, and which carry their values whole). What is answered is committed before.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pwf.errors import ProtocolError
 from pwf.protocol.nesting import NESTING_MAX, is_too_deep
 from pwf.protocol.raw import OptionalRaw
 from pwf.protocol.resources import ChildView, Condition, ConditionStatus
-from pwf.protocol.runner import BeginPart, Leaving, ReadValue, SettlePart, StepError, Value
+from pwf.protocol.runner import BeginPart, Leaving, ReadSecret, ReadValue, SettlePart, StepError, Value
 
 T = TypeVar("T")
 
@@ -70,6 +70,7 @@ class Reconcile(_Message, frozen=True, kw_only=True, forbid_unknown_fields=True,
     deadline_ms: int = 60_000
     root: str = ""
     memory_bytes_max: int | None = None
+    secrets: tuple[str, ...] = ()  # by name, that it may ask for
     output_folder: str = ""  # where what it prints is kept, under `lease_generation`; empty: nowhere
     output_bytes_max: int = 4 * 1024 * 1024  # of each stream
     marker: str = ""
@@ -139,7 +140,7 @@ class ChildAnswer(_Message, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     hint: str | None = None
 
 
-Question = ReadValue | EnsureRun | CancelRun | BeginPart | SettlePart
+Question = ReadValue | ReadSecret | EnsureRun | CancelRun | BeginPart | SettlePart
 
 _from_reconcile = msgspec.json.Decoder(Reconciled | Leaving)
 _question = msgspec.json.Decoder(Question)

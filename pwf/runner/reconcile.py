@@ -18,6 +18,7 @@ import msgspec
 from pwf.errors import Conflict, EffectUnknown, InvalidArgument, ProtocolError, PwfError, Rejected, by_code
 from pwf.protocol.frames import FrameSplitter
 from pwf.protocol.graph import EffectMode
+from pwf.protocol.masking import Masks
 from pwf.protocol.reconcile import CancelRun, ChildAnswer, EnsureRun, Reconcile, Reconciled, SaidEvent
 from pwf.protocol.resources import ChildView
 from pwf.protocol.runner import (
@@ -35,8 +36,9 @@ from pwf.protocol.runner import (
 )
 from pwf.runner.base import descendants, limits
 from pwf.runner.base.entering import enter
-from pwf.runner.base.failure import bounded, leaves, step_error
+from pwf.runner.base.failure import bounded, error_without, leaves, step_error
 from pwf.runner.base.printed import Printed
+from pwf.runner.base.secrets import Secrets
 from pwf.runner.base.wire import RECEIVE_BYTES, DaemonGone, ValueReader
 from pwf.runner.hangup import HangUpWatcher, end_process
 from pwf.values import digest
@@ -72,7 +74,10 @@ def run_reconcile(
         printed.keep_newest(RECONCILES_KEPT - 1)
         printed.begin(told.lease_generation)
         enter(told.root, told.memory_bytes_max)
-        result = _reconcile(told, manager, DaemonPort(values, told))
+        port = DaemonPort(values, told)
+        if told.secrets:
+            printed.take_out(port.secrets.masks)
+        result = _without(_reconcile(told, manager, port), port.secrets.masks)
         printed.end()
         with limits.Lifted():
             # What is left of it is ended before its last word, which says so.
@@ -129,6 +134,29 @@ def _reconcile(told: Reconcile, manager: ResourceManager[Any, Any], port: Daemon
             os._exit(1)  # a fork that it made and let return: only one process speaks for it
 
 
+def _without(result: Reconciled, masks: Masks) -> Reconciled:
+    """The result as it may be kept."""
+    if not masks:
+        return result
+    text, replace = masks.text, msgspec.structs.replace
+    return replace(
+        result,
+        status=msgspec.Raw(masks.json(bytes(result.status or b"{}"))),
+        conditions=tuple(
+            replace(one, reason=text(one.reason), message=text(one.message)) for one in result.conditions
+        ),
+        events=tuple(
+            replace(
+                one,
+                message=text(one.message),
+                data=None if one.data is None else msgspec.Raw(masks.json(bytes(one.data))),
+            )
+            for one in result.events
+        ),
+        error=None if result.error is None else error_without(result.error, masks),
+    )
+
+
 def _error_of(error: BaseException) -> StepError:
     """What the function raised. An effect that nobody can tell about counts before all else, also in a group."""
     for leaf in leaves(error):
@@ -150,10 +178,16 @@ class DaemonPort(ValueReader):
     def __init__(self, connection: socket.socket, told: Reconcile) -> None:
         super().__init__(connection)
         self._told = told
+        self.secrets = Secrets(self, told.secrets, of="ResourceManager")
+
+    def read_secret(self, name: str) -> str:
+        """The value of a secret that the manager declares."""
+        return self.secrets.get(name)
 
     def ensure_child(self, *, request_key: str, workflow: str, input: bytes) -> ChildView:
         """The child run that was started under this key; it is started where there is none."""
-        question = EnsureRun(request_key=request_key, workflow=workflow, input=msgspec.Raw(input))
+        kept = msgspec.Raw(self.secrets.masks.json(input))
+        question = EnsureRun(request_key=request_key, workflow=workflow, input=kept)
         child = self._ask_child(question)
         assert child is not None, "there is a child, or an error"
         return child
@@ -170,6 +204,7 @@ class DaemonPort(ValueReader):
             raise InvalidArgument(
                 f"the key of an effect has {len(key)} characters, more than {PART_CHARS_MAX}"
             )
+        request = self.secrets.masks.json(request)
         value = Value(json=msgspec.Raw(request), size=len(request))
         begin = BeginPart(
             attempt=self._told.lease_generation,
@@ -211,8 +246,10 @@ class DaemonPort(ValueReader):
         error: str | None = None,
     ) -> None:
         """Commit what became of it."""
-        ref = None if ref is None else bounded(str(ref), REF_CHARS_MAX)
-        why = None if error is None else bounded(error, ERROR_BYTES_MAX)
+        masks = self.secrets.masks
+        ref = None if ref is None else bounded(masks.text(str(ref)), REF_CHARS_MAX)
+        why = None if error is None else bounded(masks.text(error), ERROR_BYTES_MAX)
+        output = None if output is None else masks.json(output)
         said = None if why is None else StepError(code="node_failed", message=why, node="reconcile")
         value = None if output is None else Value(json=msgspec.Raw(output), size=len(output))
         settle = SettlePart(

@@ -21,6 +21,7 @@ from pwf.store.reconcile_result import finish
 from pwf.store.resource_queue import LEASE_MS
 from pwf.store.resource_state import manager_of, owned, save_quietly
 from pwf.store.runners import Fence
+from pwf.store.state import graph_of
 from pwf.store.tx import Tx
 from pwf.store.values import stored_value
 
@@ -73,6 +74,7 @@ def reconcile_started(tx: Tx, command: ReconcileStarted) -> Reconcile | None:
         failures=resource.failures,
         deadline_ms=manager_of(tx, resource.definition_id).deadline_ms,
         root=resource.root,
+        secrets=graph_of(tx, resource.definition_id).graph.secrets,
         output_folder=command.terms.output_of(resource.uid),
         output_bytes_max=command.terms.limits.get("output_bytes_max") or OUTPUT_BYTES_MAX,
         marker=command.terms.marker_of(resource.uid, resource.generation),

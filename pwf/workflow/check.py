@@ -92,8 +92,7 @@ def _check_workflow(flow: Written, faults: Faults) -> dict[str, Any] | None:
             "has isolate='keep' and source='verify', which looks at the files before each run",
             "leave one of them out",
         )
-    _check_names("environment", flow.environment, VARIABLE, add)
-    _check_names("secrets", flow.secrets, SECRET, add)
+    check_declared_names(flow.environment, flow.secrets, add)
     if flow.title is not None:
         _check_title(flow.title, add)
     if flow.input is None:
@@ -103,6 +102,14 @@ def _check_workflow(flow: Written, faults: Faults) -> dict[str, Any] | None:
     except InvalidArgument as error:
         add(f"has an input that can not be used: {error.message}", error.hint)
         return None
+
+
+def check_declared_names(
+    environment: tuple[Any, ...], secrets: tuple[Any, ...], add: Callable[[str, str | None], None]
+) -> None:
+    """Variables and secrets that a workflow or a manager declares."""
+    _check_names("environment", environment, VARIABLE, add)
+    _check_names("secrets", secrets, SECRET, add)
 
 
 def _check_names(

@@ -68,7 +68,16 @@ class ReconcileContext:
     def __init__(self, port: ReconcilePort, read_value: ReadValue, told: list[SaidEvent]) -> None:
         self.effects = Effects(port)
         self.workflows = Workflows(port, read_value)
+        self._port = port
         self._told = told  # the caller's, who has it also when the function fails
+
+    def secret(self, name: str) -> str:
+        """The value of a secret that `ResourceManager(secrets=…)` names, looked up now, by the daemon.
+
+        pwf keeps its name alone: where the value appears in what the function returns, raises, tells, asks for or
+        prints, `***` is kept. Raises `SecretMissing` where it can't be had: the message says what to do.
+        """
+        return self._port.read_secret(name)
 
     def settled(
         self,

@@ -56,6 +56,10 @@ class ReconcilePort(Protocol):
         """The child run that was started under this key; it is started where there is none."""
         ...
 
+    def read_secret(self, name: str) -> str:
+        """The value of a secret that the manager declares."""
+        ...
+
     def cancel_child(self, *, request_key: str) -> ChildView | None:
         """Ask for the end of the child run under this key; None where there is none."""
         ...

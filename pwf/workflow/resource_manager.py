@@ -18,7 +18,7 @@ from pwf.protocol.graph import DEFAULT_RECONCILE_MS, ManagerSpec, WorkflowGraph
 from pwf.protocol.reconcile import STATUS_BYTES_MAX, WATCHED_MAX
 from pwf.values import canonical
 from pwf.workflow.callables import is_async, misfit
-from pwf.workflow.check import check_code_options
+from pwf.workflow.check import check_code_options, check_declared_names
 from pwf.workflow.faults import Faults
 from pwf.workflow.reconcile_context import Outcome, ReconcileContext
 from pwf.workflow.resource import Resource
@@ -50,6 +50,8 @@ class ManagerOptions:
     deadline: Any
     isolate: Any
     files: tuple[Any, ...]
+    environment: tuple[Any, ...]
+    secrets: tuple[Any, ...]
 
 
 class ResourceManager(Generic[SpecT, StatusT]):
@@ -58,8 +60,8 @@ class ResourceManager(Generic[SpecT, StatusT]):
     `spec`: the type of what people want of a resource (or a JSON Schema). `status`: the type of what the manager keeps
     of it; `initial_status`: how that begins (else, the type with its defaults). `every`: reconcile a settled resource
     again after so long. `watch`: files and folders whose change wakes a resource, relative to the project's root; or a
-    function of the spec that names them. `deadline`: how long one reconcile may take (60 s). `isolate`, `files`: as of
-    a `Workflow`.
+    function of the spec that names them. `deadline`: how long one reconcile may take (60 s). `isolate`, `files`,
+    `environment`, `secrets`: as of a `Workflow`; an apply takes the variables along.
     """
 
     @overload
@@ -75,6 +77,8 @@ class ResourceManager(Generic[SpecT, StatusT]):
         deadline: timedelta = DEFAULT_DEADLINE,
         isolate: Literal["fork", "spawn"] = "fork",
         files: Sequence[str] = (),
+        environment: Sequence[str] = (),
+        secrets: Sequence[str] = (),
     ) -> None: ...
     @overload
     def __init__(
@@ -89,6 +93,8 @@ class ResourceManager(Generic[SpecT, StatusT]):
         deadline: timedelta = DEFAULT_DEADLINE,
         isolate: Literal["fork", "spawn"] = "fork",
         files: Sequence[str] = (),
+        environment: Sequence[str] = (),
+        secrets: Sequence[str] = (),
     ) -> None: ...
     @overload
     def __init__(
@@ -103,6 +109,8 @@ class ResourceManager(Generic[SpecT, StatusT]):
         deadline: timedelta = DEFAULT_DEADLINE,
         isolate: Literal["fork", "spawn"] = "fork",
         files: Sequence[str] = (),
+        environment: Sequence[str] = (),
+        secrets: Sequence[str] = (),
     ) -> None: ...
     def __init__(
         self,
@@ -116,6 +124,8 @@ class ResourceManager(Generic[SpecT, StatusT]):
         deadline: timedelta = DEFAULT_DEADLINE,
         isolate: Literal["fork", "spawn"] = "fork",
         files: Sequence[str] = (),
+        environment: Sequence[str] = (),
+        secrets: Sequence[str] = (),
     ) -> None:
         frame = author_frame()
         self.place = Place(frame.f_code.co_filename, frame.f_lineno)
@@ -130,6 +140,8 @@ class ResourceManager(Generic[SpecT, StatusT]):
             deadline=deadline,
             isolate=isolate,
             files=(files,) if isinstance(files, str) else tuple(files),
+            environment=(environment,) if isinstance(environment, str) else tuple(environment),
+            secrets=(secrets,) if isinstance(secrets, str) else tuple(secrets),
         )
         self.fn: Callable[..., Any] | None = None
         self._fn_place: Place | None = None
@@ -216,6 +228,7 @@ class ResourceManager(Generic[SpecT, StatusT]):
         except InvalidArgument as error:
             add(error.message, error.hint)
         check_code_options(options.isolate, ("fork", "spawn"), options.files, add)
+        check_declared_names(options.environment, options.secrets, add)
         spec_schema = _object_schema(options.spec, "spec", add)
         status_schema = None if options.status is None else _object_schema(options.status, "status", add)
         initial = self._initial_status(add) if status_schema is not None or options.status is None else b"{}"
@@ -236,6 +249,8 @@ class ResourceManager(Generic[SpecT, StatusT]):
             doc=self._doc,
             isolate=options.isolate,
             files=options.files,
+            environment=options.environment,
+            secrets=options.secrets,
             manager=ManagerSpec(
                 spec_schema=spec_schema,
                 status_schema=status_schema,

@@ -113,6 +113,26 @@ AGENTS: dict[str, Any] = {
 }
 
 
+def of_resources() -> dict[str, Any]:
+    """What a daemon answers to operations on resources."""
+    return {
+        "manager.list": resources.ManagerList(root="/p", managers=()),
+        "resource.list": resources.ResourceList(resources=(samples.resource_summary(),)),
+        "resource.get": samples.resource_view(),
+        "resource.printed": resources.PrintedReconciles(
+            uid="u1", reconciles=(resources.PrintedReconcile(generation=3, at_ms=1, out_bytes=3),)
+        ),
+        "resource.read_printed": printed.PrintedPiece(data=b"hi\n", next_offset=3),
+        "resource.events": resources.ResourceEventPage(uid="u1", events=(samples.event(),)),
+        "resource.apply": samples.applied(before=samples.value({})),
+        "resource.wait": resources.ResourceWaited(summary=samples.resource_summary(), done=True),
+        **{
+            f"resource.{word}": samples.resource_changed()
+            for word in ("reconcile", "delete", "pause", "resume")
+        },
+    }
+
+
 @pytest.fixture
 def answering(daemon: FakeDaemon, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> FakeDaemon:
     """A daemon that answers every operation, and a service manager that there is not."""
@@ -162,20 +182,7 @@ def answering(daemon: FakeDaemon, monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
         "state.verify": ops.VerifyResult(violations=(), checked={"runs": 1}),
         "state.backup": ops.BackupResult(path="/b", bytes=1, runs=1, at_ms=1, home_id="h", epoch=1),
         "state.prune": ops.PruneResult(before_ms=1),
-        "manager.list": resources.ManagerList(root="/p", managers=()),
-        "resource.list": resources.ResourceList(resources=(samples.resource_summary(),)),
-        "resource.get": samples.resource_view(),
-        "resource.printed": resources.PrintedReconciles(
-            uid="u1", reconciles=(resources.PrintedReconcile(generation=3, at_ms=1, out_bytes=3),)
-        ),
-        "resource.read_printed": printed.PrintedPiece(data=b"hi\n", next_offset=3),
-        "resource.events": resources.ResourceEventPage(uid="u1", events=(samples.event(),)),
-        "resource.apply": samples.applied(before=samples.value({})),
-        "resource.wait": resources.ResourceWaited(summary=samples.resource_summary(), done=True),
-        **{
-            f"resource.{word}": samples.resource_changed()
-            for word in ("reconcile", "delete", "pause", "resume")
-        },
+        **of_resources(),
     }
     script_run(daemon, samples.run_view(), done)
     for operation, result in answers.items():

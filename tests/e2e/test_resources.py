@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 
+import msgspec
 import pytest
 
 from pwf.protocol.resources import (
@@ -141,6 +142,54 @@ def test_what_a_reconcile_prints_is_kept_for_each_also_of_one_that_died(world: W
     assert world.home.run("resource", "logs", uid, "--out", "--raw").stdout == "generation 2\n"
     assert "what it printed: pwf resource logs chatty/one" in world.home.run("resource", "get", uid).stdout
     world.client.call("resource.delete", DeletePayload(uid=uid, abandon=True))
+
+
+HOLDER = """
+import os
+from pwf import Condition, ResourceManager, unknown
+
+manager = ResourceManager("holder", spec=dict, status=dict, secrets=["HELD"], environment=["STAGE"])
+
+@manager.reconcile
+def reconcile(ctx, resource):
+    token = ctx.secret("HELD")
+    print("printed", token, flush=True)
+    ctx.event("Said", token, data=[token])
+    made = ctx.effects.ensure("one", "send", {"token": token}, lambda *_: unknown(), lambda *_: {"sent": token})
+    status = {"token": token, "made": made, "stage": os.environ.get("STAGE"), "length": len(token)}
+    return ctx.settled(status, conditions=[Condition("Ready", True, "Held", "it is " + token)])
+"""
+HELD = "c4n4ry-0f-managers"
+
+
+def test_a_manager_gets_declared_variables_and_secrets_and_no_secret_is_kept(world: World) -> None:
+    home = world.home
+    home.manager("holder", HOLDER)
+    secret = home.home / "secrets" / "HELD"
+    secret.parent.mkdir(mode=0o700, exist_ok=True)
+    secret.write_text(HELD + "\n")
+    secret.chmod(0o600)
+    said = home.run("resource", "apply", "holder", "one", "--wait").stderr
+    assert "the manager declares STAGE, which is not set: export it, and apply again" in said
+    home.environment["STAGE"] = "test"
+    try:
+        home.run("resource", "apply", "holder", "one", "--wait")
+    finally:
+        del home.environment["STAGE"]
+    shown = [
+        home.run("resource", *words, "holder/one").stdout
+        for words in (("get", "--json"), ("events",), ("logs",))
+    ]
+    view = msgspec.json.decode(shown[0])
+    status = {"token": "***", "made": {"sent": "***"}, "stage": "test", "length": len(HELD)}
+    assert view["status"]["json"] == status
+    assert "it is ***" in shown[0]
+    assert "***" in shown[1]
+    assert "printed ***" in shown[2]
+    assert [
+        path for path in home.home.rglob("*") if path.is_file() and HELD.encode() in path.read_bytes()
+    ] == [secret]
+    home.run("resource", "delete", "holder/one", "--abandon")
 
 
 def test_a_resource_says_that_its_manager_has_newer_code_and_the_next_apply_takes_it(world: World) -> None:

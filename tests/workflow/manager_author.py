@@ -53,6 +53,7 @@ class FakePort:
 
     rows: dict[str, LedgerRow] = field(default_factory=dict)
     children: dict[str, tuple[ChildView, bytes]] = field(default_factory=dict)
+    secrets: dict[str, str] = field(default_factory=dict)
 
     def reserve_effect(
         self, *, key: str, kind: str, request: bytes, mode: EffectMode, observable: bool
@@ -106,6 +107,9 @@ class FakePort:
         )
         self.children[request_key] = (child, input)
         return child
+
+    def read_secret(self, name: str) -> str:
+        return self.secrets[name]
 
     def cancel_child(self, *, request_key: str) -> ChildView | None:
         if request_key not in self.children:

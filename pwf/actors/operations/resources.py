@@ -19,6 +19,7 @@ from pwf.actors.code.definitions import Known
 from pwf.actors.operations.contents import value_of
 from pwf.actors.operations.runs import with_newer_code
 from pwf.actors.operations.services import Answer, Asked, OperationHandler, Services
+from pwf.actors.operations.start import missing
 from pwf.actors.operations.workflows import NO_WORKFLOW, lines_of
 from pwf.discovery import Found, list_manager_files, project_root
 from pwf.errors import Conflict, PwfError
@@ -75,6 +76,7 @@ async def apply(services: Services, asked: Asked[ApplyPayload]) -> Answer:
     known = await services.definitions.manager(payload.manager, payload.origin)
     graph = known.definition.graph
     assert graph.manager is not None, "a manager's file has a manager"
+    warnings = (*known.definition.warnings, *await missing(services, known, payload.origin))
     schema, name = graph.manager.spec_schema, graph.name
     spec = await apart(len(spec), lambda: services.schemas.check_input(name, schema, spec))
     await _refuse_changed(services, payload, known)
@@ -93,8 +95,8 @@ async def apply(services: Services, asked: Asked[ApplyPayload]) -> Answer:
     done = await services.store.write(apply_resource, command)
     services.scheduler.wake()
     result = done.unwrap()
-    if known.definition.warnings:
-        result = msgspec.structs.replace(result, warnings=known.definition.warnings)
+    if warnings:
+        result = msgspec.structs.replace(result, warnings=warnings)
     return Answer(result, done.adopted)
 
 

@@ -85,19 +85,23 @@ async def missing(
 
     `goes_on`: it has the variables of a run before it. Raises `VariablesWanted` while they may come.
     """
-    names = [name for name in known.definition.graph.environment if name not in origin.environment]
+    graph = known.definition.graph
+    what = "workflow" if graph.manager is None else "manager"
+    names = [name for name in graph.environment if name not in origin.environment]
     if names and not (goes_on or origin.whole):
         raise VariablesWanted(
-            f"the workflow declares variables that the start did not bring: {', '.join(names)}",
-            hint="send them with the start, or say that there are none (origin.whole)",
+            f"the {what} declares variables that did not come along: {', '.join(names)}",
+            hint="send them with the origin, or say that there are none (origin.whole)",
             details={"names": names},
         )
     how = (
         "which the run before did not have: only `pwf run` takes variables along"
         if goes_on
         else "which is not set: export it, or give --env {}=VALUE"
+        if graph.manager is None
+        else "which is not set: export it, and apply again"
     )
-    unset = tuple(f"the workflow declares {name}, {how.format(name)}" for name in names)
+    unset = tuple(f"the {what} declares {name}, {how.format(name)}" for name in names)
     return (*unset, *await _unsourced(services, known))
 
 
@@ -154,7 +158,7 @@ async def _unsourced(services: Services, known: Known) -> tuple[str, ...]:
         return ()
 
     return tuple(
-        f"the workflow declares the secret {name}, which has no source: {how_to_give(name, config)}"
+        f"{name} is declared as a secret, which has no source: {how_to_give(name, config)}"
         for name in await trio.to_thread.run_sync(without_source, names, config)
     )
 

@@ -1,4 +1,4 @@
-"""What a reconciling process asks while it works: larger values, child runs, effects.
+"""What a reconciling process asks while it works: larger values, secrets, child runs, effects.
 
 Owns nothing: it is one task of a reconcile, over the process's values socket. Promises: an answer is on disk before it
 leaves, and only the owner of the lease gets one that changes anything.
@@ -12,13 +12,14 @@ from pwf.actors.code.agents import agent_of
 from pwf.actors.code.definitions import DefinitionsHandle
 from pwf.actors.code.schemas import Schemas
 from pwf.actors.runs.launching import Launchable, Supervision
-from pwf.actors.runs.runner_calls import send_value, serve_lines
+from pwf.actors.runs.runner_calls import SecretReads, answer_secret, send_value, serve_lines
 from pwf.errors import PwfError
 from pwf.protocol.origin import Origin
-from pwf.protocol.reconcile import CancelRun, ChildAnswer, EnsureRun, Question, decode_question
+from pwf.protocol.reconcile import CancelRun, ChildAnswer, EnsureRun, decode_question
 from pwf.protocol.runner import (
     RUNNER_FRAME_BYTES_MAX,
     BeginPart,
+    ReadSecret,
     ReadValue,
     SettlePart,
     encode_line,
@@ -53,6 +54,7 @@ class Questions:
         known: Launchable,
         *,
         deleting: bool,
+        secrets: SecretReads,
     ) -> None:
         """Answer until the process's end closes, or says something that is no question (`serve_lines`).
 
@@ -60,7 +62,11 @@ class Questions:
         """
 
         async def answer(line: bytes) -> None:
-            await self._answer(stream, fence, world, known, decode_question(line), deleting)
+            question = decode_question(line)
+            if isinstance(question, ReadSecret):
+                await stream.send_all(encode_line([await answer_secret(question.name, secrets)]))
+            else:
+                await self._answer(stream, fence, world, known, question, deleting)
 
         await serve_lines(stream, RUNNER_FRAME_BYTES_MAX, answer)
 
@@ -70,7 +76,7 @@ class Questions:
         fence: Fence,
         world: Supervision,
         known: Launchable,
-        question: Question,
+        question: ReadValue | EnsureRun | CancelRun | BeginPart | SettlePart,
         deleting: bool,
     ) -> None:
         match question:

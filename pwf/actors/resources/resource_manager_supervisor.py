@@ -22,6 +22,7 @@ from pwf.actors.base.mailbox import Mailbox
 from pwf.actors.processes.runner_process import RunnerProcess
 from pwf.actors.resources.questions import Questions
 from pwf.actors.runs.launching import RETRY_S, Launchable, Supervision, acquire, look_up
+from pwf.actors.runs.runner_calls import SecretReads
 from pwf.errors import ClaimLost, OutcomeUnknown, ProtocolError, PwfError, RunnerCrashed, Unavailable
 from pwf.protocol.frames import FrameSplitter
 from pwf.protocol.reconcile import Reconcile, Reconciled, decode_from_reconcile
@@ -193,7 +194,8 @@ class ResourceManagerSupervisor:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._renew)
                 nursery.start_soon(self._hear_stop, scope)
-                serve = partial(self._questions.serve, deleting=told.deleting)
+                secrets = SecretReads(told.secrets, self._world.secrets_from, process.prints.masks)
+                serve = partial(self._questions.serve, deleting=told.deleting, secrets=secrets)
                 nursery.start_soon(serve, process.values, self._fence, self._world, known)
                 await self._converse(process, told)
                 nursery.cancel_scope.cancel()

@@ -113,7 +113,7 @@ async def serve_calls(
             may_read = await store.read(refers, Refers(run_id=run_id, digest=call.digest))
             await send_value(stream, store, call.digest if may_read else None)
         elif isinstance(call, ReadSecret):
-            await stream.send_all(encode_line([await _secret(call.name, secrets)]))
+            await stream.send_all(encode_line([await answer_secret(call.name, secrets)]))
         elif (said := await answering(call)) is not None:
             await stream.send_all(encode_line([said]))
 
@@ -146,11 +146,11 @@ async def send_value(stream: trio.abc.Stream, store: StoreHandle, digest: str | 
         index, last = index + 1, chunk.last
 
 
-async def _secret(name: str, secrets: SecretReads) -> SecretAnswer:
+async def answer_secret(name: str, secrets: SecretReads) -> SecretAnswer:
     """Looked up now, in a thread: a command or a keyring may take its time."""
     try:
         if name not in secrets.names:
-            raise SecretMissing(f"the workflow does not declare the secret {name!r:.80}")
+            raise SecretMissing(f"the secret {name!r:.80} is not declared")
         value = await trio.to_thread.run_sync(resolve, name, secrets.config, abandon_on_cancel=True)
     except PwfError as error:
         return SecretAnswer(code=error.code, message=error.message, hint=error.hint)

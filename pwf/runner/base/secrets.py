@@ -1,4 +1,4 @@
-"""The secrets that a run's steps ask for, and what of the run is kept without them.
+"""The secrets that a run's steps or a manager ask for, and what is kept without them.
 
 Owns the values in this process, in memory alone. Promises: what the engine and the steps hand out to be kept has `***`
 in place of each; a value is asked for once in a process.
@@ -18,9 +18,10 @@ from pwf.runner.base.wire import ValueReader
 
 
 class Secrets:
-    """Of one run. `declared`: those of its workflow."""
+    """Of one process. `declared`: those of its workflow, or of its manager (`of`: as what that is written)."""
 
-    def __init__(self, values: ValueReader, declared: Collection[str]) -> None:
+    def __init__(self, values: ValueReader, declared: Collection[str], of: str = "Workflow") -> None:
+        self._of = of
         self._values = values
         self._declared = declared
         self._found: dict[str, str] = {}
@@ -30,8 +31,8 @@ class Secrets:
         """The value. Raises `Rejected` for one that is not declared, `SecretMissing` where it can't be had."""
         if name not in self._declared:
             raise Rejected(
-                f"the workflow does not declare the secret {name!r:.80}",
-                hint=f"Workflow(…, secrets=[{name!r:.80}])",
+                f"the {self._of} does not declare the secret {name!r:.80}",
+                hint=f"{self._of}(…, secrets=[{name!r:.80}])",
             )
         if name not in self._found:
             value = self._values.secret(name)
