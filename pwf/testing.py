@@ -18,6 +18,7 @@ import msgspec
 from pwf.errors import InvalidAnswer, InvalidValue, NotFound, SecretMissing
 from pwf.protocol.graph import NodeSpec, RoutingFailed, route
 from pwf.protocol.kinds import KINDS, PUBLISHING_KINDS, Outcome
+from pwf.protocol.mounts import Entries, enter, mounts_of, steps_within
 from pwf.protocol.runner import Launch, PastStep, StepError, Value, effect_key
 from pwf.runner.base.failure import plain_error
 from pwf.runner.base.judging import judge
@@ -27,6 +28,7 @@ from pwf.runner.kinds import RUN, action
 from pwf.values import canonical
 from pwf.workflow.context import Context
 from pwf.workflow.nodes import Node, NodeDef
+from pwf.workflow.scopes import forget_within, sight
 from pwf.workflow.shell import Captured, ShellResult
 from pwf.workflow.workflow import Workflow
 
@@ -98,6 +100,7 @@ class Tested:
     asked: list[Asked] = dataclasses.field(default_factory=list)
     updates: dict[tuple[str, str], Any] = dataclasses.field(default_factory=dict)
     waited: timedelta = timedelta(0)
+    left: dict[str, Any] = dataclasses.field(default_factory=dict)  # outputs of included workflows, by mount
 
     @property
     def path(self) -> list[str]:
@@ -109,8 +112,13 @@ class Tested:
     @overload
     def __getitem__(self, node: str) -> Any: ...
     def __getitem__(self, node: Node[Any] | str) -> Any:
-        """The output of a node's latest visit that completed. `KeyError` when there is none."""
+        """The output of a node's latest visit that completed, or what an included workflow was left with.
+
+        A node of an included workflow is named by its whole id (`"review.lint"`). `KeyError` when there is none.
+        """
         name = node.id if isinstance(node, Node) else node
+        if name in self.left:
+            return self.left[name]
         for step in reversed(self.steps):
             if step.node == name and step.outcome == "completed":
                 return step.output
@@ -193,6 +201,7 @@ class _Run:
         self._past: dict[str, PastStep] = {}
         self._completed: dict[str, PastStep] = {}
         self._visits: dict[str, int] = {}
+        self._entries: Entries = {}
         self._uses: dict[str, int] = {}  # of each fake or answer
         self._parts: dict[tuple[str, int, str], Any] = {}  # what was applied once
         self._unfaked: Unfaked | None = None
@@ -203,13 +212,26 @@ class _Run:
         _ = before.input  # else the first step that reads it fails
         self._told.title = self._flow.title_of(before)
         while at is not None:
-            if sum(self._visits.values()) >= self._graph.max_steps:
-                self._fail(plain_error("max_steps", f"more than {self._graph.max_steps} steps", at))
+            spent = self._spent(at)
+            if spent is not None:
+                self._fail(plain_error("max_steps", spent, at))
                 break
             self._visits[at] = self._visits.get(at, 0) + 1
+            if self._graph.node(at).mount is not None:
+                enter(self._entries, self._visits, at)
             at = self._visit(self._flow.nodes[at])
         self._told.waited = self._now - self._begins
         return self._told
+
+    def _spent(self, following: str) -> str | None:
+        """Whose limit forbids a further step."""
+        if sum(self._visits.values()) >= self._graph.max_steps:
+            return f"more than {self._graph.max_steps} steps"
+        for mount in mounts_of(following):
+            spec = self._graph.node(mount).mount
+            if spec and steps_within(self._entries, self._visits, mount) >= spec.max_steps:
+                return f"more than {spec.max_steps} steps in {mount!r}"
+        return None
 
     def _visit(self, node: NodeDef) -> str | None:
         """All tries of one visit. The node that follows; None where the run has ended or is parked."""
@@ -284,11 +306,18 @@ class _Run:
         visit = self._visits[node.id]
         self._told.steps.append(TestedStep(node.id, visit, tries, end.outcome, output, end.error))
         self._told.output, self._told.error = output, end.error
+        if end.outcome == "completed":
+            for mount in mounts_of(node.id):
+                spec = self._graph.node(mount).mount
+                if spec and any(node.id in leaves for leaves in spec.exits.values()):
+                    self._told.left[mount] = output
         value = None if end.output is None else Value(json=msgspec.Raw(end.output), size=len(end.output))
         step = PastStep(node=node.id, visit=visit, outcome=end.outcome, output=value, error=end.error)
         for known in (self._past, self._completed) if end.outcome == "completed" else (self._past,):
             known.pop(node.id, None)
             known[node.id] = step
+            if end.outcome == "completed" and node.spec.mount is not None:
+                forget_within(node.id, known)
 
     def _follow(self, spec: NodeSpec, end: Ended) -> str | None:
         """The next node; None: the run has ended, as its last step did."""
@@ -332,17 +361,28 @@ class _Run:
     def _context(self, node: NodeDef, tries: int, attempt: int) -> Context[Any]:
         visit = self._visits.get(node.id, 1)
         mode = None if node.effect is None else node.effect.mode
-        return Context(
-            run_id=RUN_ID,
-            node=node.id,
-            visit=visit,
-            attempt=attempt,
-            tries=tries,
+        seen = sight(
+            self._flow.scopes,
+            node.id,
+            visit,
+            entries=self._entries,
             input=self._input,
-            input_type=self._flow.input_type,
-            nodes=self._flow.nodes,
             past=self._past,
             completed=self._completed,
+        )
+        return Context(
+            run_id=RUN_ID,
+            node=seen.node,
+            visit=seen.visit,
+            attempt=attempt,
+            tries=tries,
+            input=seen.input,
+            input_type=seen.scope.input_type,
+            nodes=seen.scope.names,
+            leaves=seen.scope.leaves,
+            all_nodes=self._flow.nodes,
+            past=seen.past,
+            completed=seen.completed,
             read_value=lambda value: bytes(value.json or b"null"),
             effect_key=None if mode is None else effect_key(RUN_ID, node.id, visit),
             publish=self._publish if node.kind in PUBLISHING_KINDS else None,

@@ -68,6 +68,18 @@ class Way(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     cases: tuple[Case, ...] = ()
 
 
+class MountSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Of a node that enters an included workflow: its output is the child's input, and it leads to the child's start.
+
+    `exits`: the nodes below it that leave the child when they complete, by the name of the exit.
+    """
+
+    workflow: str
+    file: str = ""
+    max_steps: int = DEFAULT_MAX_STEPS  # of each entry
+    exits: dict[str, tuple[str, ...]] = {}
+
+
 class NodeSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One node. `file` and `line` are where its function stands. `timeout_ms` None is unlimited."""
 
@@ -86,6 +98,7 @@ class NodeSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     validates: bool = False  # a function of the workflow judges what is submitted
     decision: DecisionSpec | None = None  # who decides, and between what
     notice: NoticeKind | None = None  # what its text is, where it notifies
+    mount: MountSpec | None = None
     ways: tuple[Way, ...] = ()
 
     def way(self, outcome: str) -> Way | None:

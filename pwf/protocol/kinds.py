@@ -26,7 +26,9 @@ from typing import Literal
 import msgspec
 
 Outcome = Literal["completed", "failed", "timed_out", "cancelled"]
-NodeKind = Literal["compute", "action", "shell", "wait", "checkpoint", "decision", "agent", "notify"]
+NodeKind = Literal[
+    "compute", "include", "action", "shell", "wait", "checkpoint", "decision", "agent", "notify"
+]
 RequestKind = Literal["checkpoint", "agent", "assistant", "decision"]
 Shape = Literal["box", "framed", "rounded", "hexagon"]
 Colour = Literal["blue", "orange", "yellow", "grey", "purple", "green"]
@@ -46,6 +48,7 @@ class NodeFacts(msgspec.Struct, frozen=True, kw_only=True):
     returns_output: bool = False  # the function's value is the output, and its annotation the output's type
     runs_command: bool = False  # the function says which command is run; the output is the command's result
     sets_timer: bool = False  # the function says until when; the output is the time
+    enters: bool = False  # an included workflow: the output is its input, and it leads to its start
     asks: RequestKind | None = None  # the function makes a question of this kind; the output is the answer
     prompts: bool = (
         False  # that question is a text which a model reads, and the type of its answer is declared
@@ -91,6 +94,15 @@ class RequestFacts(msgspec.Struct, frozen=True, kw_only=True):
 
 KINDS: dict[NodeKind, NodeFacts] = {
     "compute": NodeFacts(pure=True, returns_output=True, has_active_timeout=True, shape="box", colour="blue"),
+    "include": NodeFacts(
+        pure=True,
+        returns_output=True,
+        enters=True,
+        has_active_timeout=True,
+        ends="when the input of what it includes is made",
+        shape="box",
+        colour="grey",
+    ),
     "action": NodeFacts(
         has_effect=True,
         publishes=True,

@@ -24,6 +24,7 @@ from pwf.errors import ProtocolError
 from pwf.protocol.agents import AgentCommand
 from pwf.protocol.graph import EffectMode, WorkflowGraph
 from pwf.protocol.kinds import Outcome, RequestKind
+from pwf.protocol.mounts import Entries
 from pwf.protocol.nesting import NESTING_MAX, is_too_deep
 from pwf.protocol.raw import OptionalRaw
 from pwf.protocol.survivors import Survivor
@@ -108,7 +109,8 @@ class PastStep(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 class Launch(_Message, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="launch"):
     """Everything a runner needs to go on with a run at its recorded position.
 
-    `visits` counts the entries so far per node (the position's included). `observe` is set when an earlier attempt
+    `visits` counts the entries so far per node (the position's included), and `entries` those before the present entry
+    of each mount (`pwf.protocol.mounts`). `observe` is set when an earlier attempt
     of the position's manual effect may or may not have happened: the runner must observe before anything else. When
     the answer is `not_applied`: with `observe_then` None (the attempt was interrupted) the node is run now; else the
     attempt had ended with that outcome, and the runner reports it: Finish(outcome=observe_then, error=observe_error,
@@ -133,6 +135,7 @@ class Launch(_Message, frozen=True, kw_only=True, forbid_unknown_fields=True, ta
     attempt_started_wall_ms: int = 0
     past: tuple[PastStep, ...] = ()
     visits: dict[str, int] = {}
+    entries: Entries = {}
     steps_taken: int = 0
     wants_title: bool = True  # it has none yet
     root: str = ""

@@ -22,6 +22,7 @@ from pwf import host
 from pwf.errors import GraphError, NotFound
 from pwf.protocol.graph import NodeSpec, RoutingFailed, route
 from pwf.protocol.kinds import KINDS, PUBLISHING_KINDS, PURE_KINDS
+from pwf.protocol.mounts import enter, mounts_of, steps_within
 from pwf.protocol.runner import (
     Ask,
     Finish,
@@ -46,6 +47,7 @@ from pwf.runner.base.wire import DaemonGone, ValueReader, Wire
 from pwf.runner.kinds import RUN, observe
 from pwf.values import shortened
 from pwf.workflow.context import Context
+from pwf.workflow.scopes import forget_within, sight
 from pwf.workflow.workflow import Workflow
 
 if TYPE_CHECKING:
@@ -79,6 +81,7 @@ class Engine:
         self._pid = os.getpid()
         self._specs = {spec.id: spec for spec in launch.graph.nodes}
         self._updates: Updates | None = None
+        self._entries = dict(launch.entries)
         self._past: dict[str, PastStep] = {}
         self._completed: dict[str, PastStep] = {}
         for step in launch.past:
@@ -144,9 +147,17 @@ class Engine:
     def _ready(self) -> bool:
         """Whether the node at the position may start."""
         pure = self._specs[self._node].kind in PURE_KINDS
-        if pure and self._steps_taken < self._launch.graph.max_steps:
+        if pure and self._steps_taken < self._launch.graph.max_steps and not self._is_spent():
             return self._wire.drain()
         return self._wire.settle()
+
+    def _is_spent(self) -> bool:
+        """Whether an included workflow has taken more steps than it may, which the daemon ends."""
+        for mount in mounts_of(self._node):
+            spec = self._specs[mount].mount
+            if spec and steps_within(self._entries, self._visits, mount) > spec.max_steps:
+                return True
+        return False
 
     def _step(self) -> Step:
         node = self._workflow.nodes.get(self._node)
@@ -301,6 +312,8 @@ class Engine:
         self._node = following
         self._visit = self._visits.get(following, 0) + 1
         self._visits[following] = self._visit
+        if self._specs[following].mount is not None:
+            enter(self._entries, self._visits, following)
         self._attempt += 1
         self._steps_taken += 1
 
@@ -311,22 +324,37 @@ class Engine:
         if step.outcome == "completed":
             self._completed.pop(step.node, None)
             self._completed[step.node] = step
+            spec = self._specs.get(step.node)  # a fork may have results of nodes that are there no more
+            if spec is not None and spec.mount is not None:
+                forget_within(step.node, self._past)
+                forget_within(step.node, self._completed)
 
     # --- what a node may see --------------------------------------------------------------------------------
 
     def _context(self, node: str, publishes: bool, parts: Parts | None = None) -> Context[Any]:
         has_effect = self._specs[node].effect is not None
-        return Context(
-            run_id=self._launch.run_id,
-            node=node,
-            visit=self._visit,
-            attempt=self._attempt,
-            tries=self._launch.tries if self._attempt == self._launch.attempt else 1,
+        seen = sight(
+            self._workflow.scopes,
+            node,
+            self._visit,
+            entries=self._entries,
             input=self._launch.input,
-            input_type=self._workflow.input_type,
-            nodes=self._workflow.nodes,
             past=self._past,
             completed=self._completed,
+        )
+        return Context(
+            run_id=self._launch.run_id,
+            node=seen.node,
+            visit=seen.visit,
+            attempt=self._attempt,
+            tries=self._launch.tries if self._attempt == self._launch.attempt else 1,
+            input=seen.input,
+            input_type=seen.scope.input_type,
+            nodes=seen.scope.names,
+            leaves=seen.scope.leaves,
+            all_nodes=self._workflow.nodes,
+            past=seen.past,
+            completed=seen.completed,
             read_value=self._read_value,
             effect_key=effect_key(self._outside_name, node, self._visit) if has_effect else None,
             publish=self._publisher() if publishes else None,
@@ -361,7 +389,7 @@ class Engine:
     def _make_title(self) -> str | None:
         """The run's title. It is only for people: one that can't be made is left out."""
         try:
-            title = self._workflow.title_of(self._context(self._node, publishes=False))
+            title = self._workflow.title_of(self._context(self._launch.graph.start, publishes=False))
             return None if title is None else self._secrets.masks.text(title)
         except DaemonGone:
             raise

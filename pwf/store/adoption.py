@@ -11,6 +11,7 @@ from typing import NamedTuple
 import msgspec
 
 from pwf.errors import NotFound
+from pwf.protocol.mounts import Entries, enter, mounts_of
 from pwf.store.queries import load_queries
 from pwf.store.tx import Tx
 
@@ -30,28 +31,31 @@ class Fork(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Begins(NamedTuple):
-    """Where a new run begins: `visits` has the entry into `node`."""
+    """Where a new run begins: `visits` has the entry into `node`, and `entries` those of included workflows."""
 
     node: str
     visits: dict[str, int]
-    title: str | None = None
+    title: str | None
+    entries: Entries
 
 
 def begin_at(tx: Tx, fork: Fork | None, start: str) -> Begins:
     """The start node; of a fork the node that it goes on from."""
     if fork is None:
-        return Begins(start, {start: 1})
-    old_no, title, attempts = _old(tx, fork)
-    if attempts > LENGTHY_ATTEMPTS:
+        return Begins(start, {start: 1}, None, {})
+    old = _old(tx, fork)
+    if old.attempts > LENGTHY_ATTEMPTS:
         tx.lengthy()
-    visits = visits_before(tx, old_no, fork.before)
+    visits = visits_before(tx, old.run_no, fork.before)
     visits[fork.node] = fork.visit
-    return Begins(fork.node, visits, title if fork.titled else None)
+    return Begins(
+        fork.node, visits, old.title if fork.titled else None, _entries_at(tx, old, fork.node, visits)
+    )
 
 
 def adopt(tx: Tx, run_no: int, fork: Fork) -> tuple[str, ...]:
     """Copy the results, once the new run has its row; what was taken over, as `node` or `node#visit`."""
-    old_no = _old(tx, fork)[0]
+    old_no = _old(tx, fork).run_no
     count = tx.run(Q.adopt, {"run_no": run_no, "old_no": old_no, "before": fork.before})
     tx.run(Q.count_adopted, {"run_no": run_no, "attempts": count})
     rows = tx.all(Q.adopted, {"run_no": run_no})
@@ -68,8 +72,33 @@ def visit_name(node: str, visit: int) -> str:
     return node if visit == 1 else f"{node}#{visit}"
 
 
-def _old(tx: Tx, fork: Fork) -> tuple[int, str | None, int]:
+class _Old(NamedTuple):
+    run_no: int
+    title: str | None
+    attempts: int
+    entries: bytes
+
+
+def _old(tx: Tx, fork: Fork) -> _Old:
     row = tx.one(Q.number_of, {"run_id": fork.run_id})
     if row is None:
         raise NotFound(f"there is no run {fork.run_id!r}")
-    return int(row[0]), row[1], int(row[2])
+    return _Old(*row)
+
+
+def _entries_at(tx: Tx, old: _Old, node: str, visits: dict[str, int]) -> Entries:
+    """What each included workflow counts from, for a run that goes on at `node` after these visits."""
+    entries: Entries = {}
+    for mount in {mount for visited in visits for mount in mounts_of(visited)}:
+        if mount == node:  # it is entered anew
+            enter(entries, visits, mount)
+            continue
+        place = {"run_no": old.run_no, "node": mount, "visit": visits.get(mount, 0)}
+        began, is_last = tx.one(Q.entered, place) or (None, None)
+        if is_last:
+            before = msgspec.json.decode(old.entries, type=Entries).get(mount)
+            if before is not None:
+                entries[mount] = before
+        elif began is not None:
+            enter(entries, visits_before(tx, old.run_no, began), mount)
+    return entries

@@ -26,5 +26,10 @@ SELECT node, visit FROM attempts WHERE run_no = :run_no AND adopted IS NOT NULL 
 UPDATE runs SET attempts = :attempts WHERE run_no = :run_no
 
 -- name: number_of
--- A run's number, and its title.
-SELECT run_no, title, attempts FROM runs WHERE run_id = :run_id
+-- A run's number, its title and its counts.
+SELECT run_no, title, attempts, entries FROM runs WHERE run_id = :run_id
+
+-- name: entered
+-- With which attempt an entry into an included workflow began, and whether it is the run's last one.
+SELECT min(attempt), NOT EXISTS (SELECT 1 FROM attempts l WHERE l.run_no = :run_no AND l.node = :node AND l.visit > :visit)
+FROM attempts WHERE run_no = :run_no AND node = :node AND visit = :visit

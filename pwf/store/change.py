@@ -95,6 +95,7 @@ def _save(tx: Tx, run: RunState) -> None:
         "node": run.node,
         "visit": run.visit,
         "visits": encode(run.visits),
+        "entries": encode(run.entries),
         "steps": run.steps,
         "attempts": run.attempts,
         "tries": run.tries,

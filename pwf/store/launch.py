@@ -13,6 +13,7 @@ import msgspec
 from pwf.errors import GraphError, Rejected
 from pwf.protocol.agents import AgentCommand
 from pwf.protocol.kinds import PUBLISHING_KINDS
+from pwf.protocol.mounts import is_within
 from pwf.protocol.runner import Launch, PastStep, Value, run_marker
 from pwf.protocol.spawn import Identity
 from pwf.store import moves, place
@@ -106,7 +107,7 @@ def _begin(tx: Tx, run: RunState, identity: Identity, terms: LaunchTerms) -> Lau
         return Parked()
     graph = graph_of(tx, run.definition_id)
     node = graph.node(run.node)
-    past = past_of(tx, run) if run.attempts else ()
+    past = past_of(tx, run, graph) if run.attempts else ()
     moves.begin_attempt(tx, run, node, run.generation)
     if run.started_wall_ms is None:
         run.started_wall_ms, run.placed = tx.now.wall_ms, True
@@ -150,6 +151,7 @@ def launch_of(
         attempt_started_wall_ms=tx.now.wall_ms,
         past=past,
         visits=run.visits,
+        entries=run.entries,
         steps_taken=run.steps - 1,
         wants_title=run.title is None,
         root=row[3],
@@ -159,7 +161,7 @@ def launch_of(
     )
 
 
-def past_of(tx: Tx, run: RunState) -> tuple[PastStep, ...]:
+def past_of(tx: Tx, run: RunState, graph: Graph) -> tuple[PastStep, ...]:
     if run.attempts > LENGTHY_ATTEMPTS:
         tx.lengthy()
     latest: dict[tuple[str, bool], PastStep] = {}
@@ -176,6 +178,9 @@ def past_of(tx: Tx, run: RunState) -> tuple[PastStep, ...]:
             latest.pop((node, False), None)  # an older failure says nothing any more
         latest.pop((node, done), None)
         latest[node, done] = step
+        spec = graph.nodes.get(node)  # a fork may have results of nodes that are there no more
+        if done and spec is not None and spec.mount is not None:  # its child begins with nothing
+            latest = {key: one for key, one in latest.items() if not is_within(key[0], node)}
     return tuple(latest.values())
 
 

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from pwf.protocol import mounts
 from pwf.protocol.graph import NodeSpec, RoutingFailed, route
 from pwf.protocol.kinds import KINDS
 from pwf.protocol.runner import Finish, Sequenced, StepError
@@ -95,9 +96,9 @@ def end(
 
 def enter(tx: Tx, run: RunState, graph: Graph, node_id: str) -> bool:
     """Move the position to a node's next visit. False: `max_steps` is used up and the run has ended with that."""
-    limit = run.limit(graph)
-    if run.steps + 1 > limit:
-        message = f"the run took {limit} steps, its limit, and would enter {node_id!r} next"
+    spent = run.spent(graph, node_id)
+    if spent is not None:
+        message = f"{spent}, and would enter {node_id!r} next"
         end(
             tx,
             run,
@@ -109,6 +110,8 @@ def enter(tx: Tx, run: RunState, graph: Graph, node_id: str) -> bool:
     run.steps += 1
     run.node = node_id
     run.visit = run.visits[node_id] = run.visits.get(node_id, 0) + 1
+    if graph.node(node_id).mount is not None:
+        mounts.enter(run.entries, run.visits, node_id)
     run.tries = run.failures = 0
     run.observe = None
     return True
@@ -310,7 +313,7 @@ def follow_output(run: RunState, node: NodeSpec, output: bytes) -> tuple[Follow,
 def verdict(run: RunState, graph: Graph, then: Follow, *, go: bool) -> str:
     """The answer to the runner whose step leads there; `go`: a further node may begin in this runner."""
     if then.next is not None:
-        if run.steps >= run.limit(graph):
+        if run.spent(graph, then.next) is not None:
             return "end"  # `enter` will end the run
         return "go" if go else "park"
     return "end" if then.retry_ms is None else "park"

@@ -35,6 +35,7 @@ _RULES: dict[str, tuple[str, str]] = {
         "pwf pause {name}, then pwf resume {name}",
     ),
     "position_miscounted": ("the run's position is not the newest visit of its node", _SHOW),
+    "entries_miscounted": ("an included workflow counts from more visits than there were", _SHOW),
     "attempts_miscounted": ("the run's attempts are not numbered as counted", _SHOW),
     "work_stray": ("an agent has reported work of an attempt that is not there", _SHOW),
     "ambiguous_loose": ("an effect is ambiguous, but its run is not held for it", _CANCEL),

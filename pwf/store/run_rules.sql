@@ -92,6 +92,12 @@ WITH counted AS (SELECT run_id, steps, visit, node, iif(json_valid(CAST(visits A
 SELECT c.run_id FROM counted c WHERE c.steps <> (SELECT sum(j.value) FROM json_each(c.v) j)
   OR c.visit IS NOT (SELECT j.value FROM json_each(c.v) j WHERE j.key = c.node)
 
+-- name: entries_miscounted
+-- What an included workflow counts from at its entry is no more than the visits that there were.
+SELECT r.run_id FROM runs r, json_each(iif(json_valid(CAST(r.entries AS TEXT)), CAST(r.entries AS TEXT), '{}')) m, json_each(m.value) n
+WHERE r.entries <> x'7b7d' AND n.value > coalesce((SELECT v.value
+  FROM json_each(iif(json_valid(CAST(r.visits AS TEXT)), CAST(r.visits AS TEXT), '{}')) v WHERE v.key = n.key), 0)
+
 -- name: attempts_miscounted
 -- The counter names the newest attempt, and attempts are numbered without gaps.
 SELECT r.run_id FROM runs r WHERE r.attempts <> (SELECT count(*) FROM attempts a WHERE a.run_no = r.run_no)

@@ -157,6 +157,7 @@ def _insert(
             "node": begins.node,
             "visit": begins.visits[begins.node],
             "visits": encode(begins.visits),
+            "entries": encode(begins.entries),
             "steps": sum(begins.visits.values()),
             "priority": command.priority,
             "input": value.inline,

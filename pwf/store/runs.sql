@@ -2,11 +2,11 @@
 
 -- name: insert_run
 -- A new run at its first node (of a fork: at the node that it goes on from), queued.
-INSERT INTO runs(run_no, run_id, workflow, definition_id, environment_id, status, title, node, visit, visits, steps, priority,
+INSERT INTO runs(run_no, run_id, workflow, definition_id, environment_id, status, title, node, visit, visits, entries, steps, priority,
   input, input_crc32, input_digest, due_wall_ms, due_elapsed_ms, due_boot_id, restarted_from, restart_root, restart_no,
   forked_from, fork_node, fork_visit, tree_root, max_steps, agent, outside_name, created_wall_ms,
   called_by, call_key, call_fingerprint)
-VALUES (:run_no, :run_id, :workflow, :definition_id, :environment_id, 'queued', :title, :node, :visit, :visits, :steps, :priority,
+VALUES (:run_no, :run_id, :workflow, :definition_id, :environment_id, 'queued', :title, :node, :visit, :visits, :entries, :steps, :priority,
   :input, :input_crc32, :input_digest, :due_wall_ms, :due_elapsed_ms, :due_boot_id, :restarted_from, :restart_root, :restart_no,
   :forked_from, :fork_node, :fork_visit, :tree_root, :max_steps, :agent_name, :outside_name, :now,
   :called_by, :call_key, :call_fingerprint)

@@ -142,6 +142,7 @@ CREATE TABLE runs(
   node TEXT NOT NULL,                             -- the position; of an ended run, where it ended
   visit INTEGER NOT NULL,
   visits BLOB NOT NULL,                           -- {"node": entries so far}
+  entries BLOB NOT NULL DEFAULT (x'7b7d'),        -- {"mount": {"node": entries before the mount's present entry}}
   steps INTEGER NOT NULL DEFAULT 1,               -- visits so far, against max_steps
   attempts INTEGER NOT NULL DEFAULT 0,            -- number of the newest attempt
   tries INTEGER NOT NULL DEFAULT 0,               -- tries of the present visit, interrupted ones included

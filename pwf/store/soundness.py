@@ -21,6 +21,7 @@ import msgspec
 from pwf.errors import InvalidValue
 from pwf.protocol.decision_spec import ChoiceSpec
 from pwf.protocol.graph import WorkflowGraph
+from pwf.protocol.mounts import Entries
 from pwf.protocol.resources import Condition
 from pwf.protocol.runner import StepError
 from pwf.protocol.survivors import Survivor
@@ -68,6 +69,7 @@ ENCODED: dict[tuple[str, str], Any] = {
     ("reconcile_queue", "reasons"): list[str],
     ("former_children", "output"): Any,
     ("runs", "visits"): dict[str, int],
+    ("runs", "entries"): Entries,
     ("runs", "input"): Any,
     ("runs", "output"): Any,
     ("runs", "error"): StepError,

@@ -13,6 +13,7 @@ import msgspec
 
 from pwf.errors import GraphError, NotFound, Rejected
 from pwf.protocol.graph import NodeSpec, WorkflowGraph
+from pwf.protocol.mounts import Entries, mounts_of, steps_within
 from pwf.protocol.runner import effect_key
 from pwf.protocol.views import ENDED
 from pwf.store.queries import load_queries
@@ -23,6 +24,7 @@ Q = load_queries(__file__)
 GRAPHS_MAX = 64
 
 _visits = msgspec.json.Decoder(dict[str, int])
+_entries = msgspec.json.Decoder(Entries)
 _graph = msgspec.json.Decoder(WorkflowGraph)
 encode = msgspec.json.Encoder(order="deterministic").encode
 
@@ -106,6 +108,7 @@ class RunState(msgspec.Struct):
     node: str
     visit: int
     visits: Any
+    entries: Any
     steps: int
     attempts: int
     tries: int
@@ -138,6 +141,17 @@ class RunState(msgspec.Struct):
         """How many steps it may take."""
         return graph.graph.max_steps if self.max_steps is None else self.max_steps
 
+    def spent(self, graph: Graph, following: str) -> str | None:
+        """Whose limit forbids to enter a node, and what it is; None: it may be entered."""
+        limit = self.limit(graph)
+        if self.steps + 1 > limit:
+            return f"the run took {limit} steps, its limit"
+        for mount in mounts_of(following):
+            spec = graph.node(mount).mount
+            if spec and steps_within(self.entries, self.visits, mount) + 1 > spec.max_steps:
+                return f"{spec.workflow!r}, included as {mount!r}, took {spec.max_steps} steps, its limit"
+        return None
+
     @property
     def effect_key(self) -> str:
         return effect_key(self.run_id, self.node, self.visit)
@@ -166,6 +180,7 @@ def load_run(tx: Tx, run_id: str, *, to_end: bool = False) -> RunState:
     run = RunState(*row)
     try:
         run.visits = _visits.decode(run.visits)
+        run.entries = _entries.decode(run.entries)
     except (msgspec.MsgspecError, TypeError) as error:
         if not to_end:
             raise Rejected(
@@ -173,4 +188,5 @@ def load_run(tx: Tx, run_id: str, *, to_end: bool = False) -> RunState:
                 hint=f"pwf state verify says what is wrong with it; pwf cancel {run_id} ends it",
             ) from error
         run.visits = {**dict(tx.all(Q.visits_of, {"run_no": run.run_no})), run.node: run.visit}
+        run.entries = {}
     return run

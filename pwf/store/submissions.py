@@ -197,12 +197,13 @@ def errand_started(tx: Tx, command: ErrandStarted) -> Launch | None:
     tx.run(Q.begin, {"submission_no": command.submission_no})
     _number, run_id, _request, _status, value, value_digest = row[:6]
     run = load_run(tx, run_id)
+    graph = graph_of(tx, run.definition_id)
     return launch_of(
         tx,
         run,
-        graph_of(tx, run.definition_id),
+        graph,
         command.terms,
-        past=past_of(tx, run),
+        past=past_of(tx, run, graph),
         marker=command.terms.marker_of(command.name, command.generation),
         judge=stored_value(tx, value, value_digest),
     )

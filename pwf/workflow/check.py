@@ -19,6 +19,8 @@ from pwf.workflow.callables import is_async, misfit
 from pwf.workflow.deadline import default_fault, unsettled
 from pwf.workflow.decisions import Chosen, answer_schema
 from pwf.workflow.faults import Faults
+from pwf.workflow.include import Checked, exits_of, flattened
+from pwf.workflow.mounts import Mount
 from pwf.workflow.nodes import Node, NodeDef, Waited
 from pwf.workflow.schema import ANNOTATION_ERRORS, annotation_of, closed, decoder_of, schema_of
 from pwf.workflow.shell import ShellResult
@@ -28,14 +30,15 @@ from pwf.workflow.switches import check_switch
 from pwf.workflow.ways import Drawn, draw
 from pwf.workflow.written import Written
 
+STRICTEST_FIRST: tuple[Isolate, ...] = ("spawn", "fork", "keep")
 FILES_MAX = 100
 NAMES_MAX = 100
 VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 SECRET = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
 
 
-def checked(flow: Written) -> tuple[WorkflowGraph, dict[str, NodeDef]]:
-    """The graph and its nodes; one `GraphError` that names every fault when there are any."""
+def checked(flow: Written) -> Checked:
+    """The whole workflow; one `GraphError` that names every fault when there are any."""
     faults = Faults(flow.name)
     input_schema = _check_workflow(flow, faults)
     if not flow.nodes:
@@ -53,25 +56,40 @@ def checked(flow: Written) -> tuple[WorkflowGraph, dict[str, NodeDef]]:
         _check_ways(node, drawn, faults)
         _check_deadline(node, drawn, types[node.id], faults)
     _check_reached(flow, drawn, faults)
+    exits = exits_of(flow, drawn, faults)
     faults.raise_any()
-    nodes = {node.id: _definition(node, drawn, types[node.id]) for node in flow.nodes}
+    own = {node.id: _definition(node, drawn, types[node.id]) for node in flow.nodes}
+    whole = flattened(flow, drawn, own, types)
+    for switch, types_of_exit in whole.switches:
+        check_switch(switch, types_of_exit, faults)
+    faults.raise_any()
     assert drawn.start is not None  # or `draw` has found a fault
+    children = [node.child.checked.graph for node in flow.nodes if isinstance(node, Mount)]
     graph = WorkflowGraph(
         name=flow.name,
         start=drawn.start.id,
-        nodes=tuple(node.spec for node in nodes.values()),
+        nodes=tuple(node.spec for node in whole.nodes.values()),
         file=flow.place.file,
         doc=flow.doc,
         max_steps=flow.max_steps,
         input_schema=input_schema,
         titled=flow.title is not None,
-        isolate=flow.isolate,
-        source=flow.source,
-        files=flow.files,
-        environment=flow.environment,
-        secrets=flow.secrets,
+        isolate=_strictest(flow.isolate, *(child.isolate for child in children)),
+        source="verify" if any(child.source == "verify" for child in children) else flow.source,
+        files=_joined(flow.files, *(child.files for child in children)),
+        environment=_joined(flow.environment, *(child.environment for child in children)),
+        secrets=_joined(flow.secrets, *(child.secrets for child in children)),
     )
-    return graph, nodes
+    return Checked(graph, whole.nodes, whole.types, exits, whole.scopes)
+
+
+def _strictest(*ways: Isolate) -> Isolate:
+    """One process executes the whole: as that part of it needs which asks for most."""
+    return next(way for way in STRICTEST_FIRST if way in ways)
+
+
+def _joined(*names: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(name for some in names for name in some))
 
 
 def _check_workflow(flow: Written, faults: Faults) -> dict[str, Any] | None:
@@ -157,6 +175,9 @@ def _check_title(title: Any, add: Callable[[str, str | None], None]) -> None:
 
 def _types_of(node: Node[Any], faults: Faults) -> tuple[Any, dict[str, Any] | None]:
     """What `ctx[node]` decodes to (None for any JSON), and its schema."""
+    if isinstance(node, Mount):
+        schema = node.child.checked.graph.input_schema  # what a start of it is held to
+        return schema, schema
     facts = KINDS[node.kind]
     if facts.sets_timer:
         return Waited, schema_of(Waited)

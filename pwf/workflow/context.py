@@ -24,6 +24,7 @@ from pwf.workflow.deadline import NONE_GIVEN
 from pwf.workflow.decisions import Presentation, present
 from pwf.workflow.nodes import Node, NodeDef
 from pwf.workflow.schema import decoder_of
+from pwf.workflow.scopes import NO_LEAVES, Left
 from pwf.workflow.suggest import nearest
 
 UPDATE_NAME_MAX = 128
@@ -54,21 +55,24 @@ class Result:
     outcome: Outcome
     output: Any = None
     error: StepError | None = None
+    exit: str | None = None  # by which an included workflow was left
 
 
 class Context(Generic[InputT_co]):
-    """What the function of a node gets.
+    """What the function of a node gets. `nodes`: by the ids that the code has for them; `all_nodes` by those of steps.
 
     `past` holds the latest accepted step of each node, and `completed` the latest that completed (it differs where a
     later visit failed; those of `past` unless given). `publish` is None where updates are not allowed.
     """
 
     __slots__ = (
+        "_all_nodes",
         "_cache",
         "_completed",
         "_input",
         "_input_type",
         "_input_value",
+        "_leaves",
         "_make_effect",
         "_nodes",
         "_past",
@@ -95,6 +99,8 @@ class Context(Generic[InputT_co]):
         input: Value,
         input_type: Any,
         nodes: Mapping[str, NodeDef],
+        leaves: Mapping[str, Left] = NO_LEAVES,
+        all_nodes: Mapping[str, NodeDef] | None = None,
         past: Mapping[str, PastStep],
         completed: Mapping[str, PastStep] | None = None,
         read_value: ReadValue,
@@ -114,6 +120,8 @@ class Context(Generic[InputT_co]):
         put(self, "_input_value", input)
         put(self, "_input_type", input_type)
         put(self, "_nodes", nodes)
+        put(self, "_leaves", leaves)
+        put(self, "_all_nodes", nodes if all_nodes is None else all_nodes)
         put(self, "_past", past)
         put(self, "_completed", _completed(past) if completed is None else completed)
         put(self, "_read_value", read_value)
@@ -135,6 +143,8 @@ class Context(Generic[InputT_co]):
     _input_value: Value
     _input_type: Any
     _nodes: Mapping[str, NodeDef]
+    _leaves: Mapping[str, Left]
+    _all_nodes: Mapping[str, NodeDef]
     _past: Mapping[str, PastStep]
     _completed: Mapping[str, PastStep]
     _read_value: ReadValue
@@ -336,7 +346,9 @@ class Context(Generic[InputT_co]):
 
     def _output(self, step: PastStep) -> Any:
         data = self._read_value(step.output) if step.output is not None else b"null"
-        return _decode(data, self._nodes[step.node].decode, InvalidValue, f"the output of node {step.node!r}")
+        return _decode(
+            data, self._all_nodes[step.node].decode, InvalidValue, f"the output of node {step.node!r}"
+        )
 
 
 class Outputs(Mapping[Any, Any]):  # asked by node, too: `node in ctx.outputs`
@@ -379,12 +391,19 @@ class Results(Mapping[Any, Result]):
         self._ctx = ctx
 
     def __getitem__(self, node: Node[Any] | str) -> Result:
-        step = self._ctx._past.get(self._ctx._find(node))
+        name = self._ctx._find(node)
+        step = self._ctx._past.get(name)
         if step is None:
-            name = node.id if isinstance(node, Node) else node
             raise NotCompleted(f"node {self._ctx.node!r} asks for the result of {name!r}, which has not run")
-        output = self._ctx[step.node] if step.outcome == "completed" else None
-        return Result(node=step.node, visit=step.visit, outcome=step.outcome, output=output, error=step.error)
+        left = self._ctx._leaves.get(step.node)
+        return Result(
+            node=name,
+            visit=step.visit,
+            outcome=step.outcome,
+            output=self._ctx[name] if step.outcome == "completed" else None,
+            error=step.error,
+            exit=None if left is None else left.exit,
+        )
 
     def get(self, node: Node[Any] | str, default: Any = None) -> Any:
         return self[node] if node in self else default  # noqa: SIM401 - this is that method

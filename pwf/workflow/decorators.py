@@ -16,8 +16,9 @@ from pwf.workflow.context import Context
 from pwf.workflow.deadline import NONE_GIVEN
 from pwf.workflow.decisions import Choice, Chosen, Presentation
 from pwf.workflow.effects import Effect
+from pwf.workflow.mounts import Mount
 from pwf.workflow.nodes import Node, Waited
-from pwf.workflow.register import DEFAULT_TIMEOUT, NodeOptions, make_node, one_of
+from pwf.workflow.register import DEFAULT_TIMEOUT, NodeOptions, make_mount, make_node, one_of
 from pwf.workflow.shell import MAX_OUTPUT_DEFAULT, Folder, LineParser, Parse, ShellResult, Stdin, Variables
 from pwf.workflow.source import Place
 from pwf.workflow.timing import Retry
@@ -370,3 +371,12 @@ class Decorators(Generic[InputT]):
         return cast(
             Callable[[EitherFunction[InputT, str]], Node[str]], self._decorate("agent", None, options)
         )
+
+    def include(self, child: Any, *, input: Any = NONE_GIVEN, id: str | None = None) -> Mount:
+        """Run another workflow as a part of this one.
+
+        `input`: a function of ctx that makes its input, or the input itself; its defaults where none is given. `id`:
+        what its steps are known by (`review.lint`), the child's name unless it is given. It is left by its exits, and
+        `ctx[mount]` is the output that it was left with. It has no retry or timeout of its own: its nodes have.
+        """
+        return make_mount(self._written, "include", child, (input, id), Place.of_caller())

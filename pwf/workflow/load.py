@@ -34,7 +34,7 @@ def _found(kind: type[T], namespace: Mapping[str, Any]) -> list[T]:
 def find_workflow(namespace: Mapping[str, Any]) -> Workflow[Any]:
     """The one workflow of a module (its `vars`), with its graph checked. `GraphError` says what is wrong.
 
-    `NoWorkflow` when there is none.
+    Beside it there may be those that it includes. `NoWorkflow` when there is none.
     """
     flows = workflows_in(namespace)
     file = namespace.get("__file__", "the module")
@@ -42,7 +42,8 @@ def find_workflow(namespace: Mapping[str, Any]) -> Workflow[Any]:
         raise NoWorkflow(
             f"{file} defines no workflow", hint='write flow = Workflow("name") at the top of the file'
         )
-    return _only(flows, "workflow", file)
+    included = {child for flow in flows for child in flow.included}
+    return _only([flow for flow in flows if flow not in included] or flows, "workflow", file)
 
 
 def find_definition(namespace: Mapping[str, Any]) -> Defined:

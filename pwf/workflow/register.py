@@ -19,6 +19,7 @@ from pwf.workflow.deadline import NONE_GIVEN, Deadline, deadline
 from pwf.workflow.decisions import decision_spec, default_output
 from pwf.workflow.effects import Effect
 from pwf.workflow.faults import Fault
+from pwf.workflow.mounts import Mount
 from pwf.workflow.nodes import Node
 from pwf.workflow.schema import ANNOTATION_ERRORS, annotation_of
 from pwf.workflow.shell_options import shell_options
@@ -91,6 +92,36 @@ def _notice(kind: Any, fault: Fault) -> NoticeKind:
         fault.refuse(f"has the kind {kind!r:.80}", f"write kind={' or kind='.join(map(repr, NOTICE_KINDS))}")
     found: NoticeKind = kind
     return found
+
+
+def make_mount(
+    flow: Written, kind: NodeKind, child: Any, options: tuple[Any, str | None], place: Place
+) -> Mount:
+    """Include a workflow, or raise `GraphError`. `options`: its input, or a function that makes it; its id."""
+    given, id = options
+    if not hasattr(child, "to_graph"):
+        raise GraphError(
+            f"{place}: flow.include was given {child!r:.80}, which is not a workflow",
+            hint="import it: from review import flow as review, then flow.include(review)",
+        )
+    node_id = id if id is not None else child.name.replace("-", "_")
+    fault = Fault(place, kind, node_id)
+    _check_id(flow, fault, NodeOptions(id=node_id))
+    if isinstance(given, Node):
+        fault.refuse(f"has input={given.id!r}, which is a node", f"write input=lambda ctx: ctx[{given.id}]")
+    if callable(given) and (wrong := misfit(given, ("ctx",))):
+        fault.refuse(f"has an input= that {wrong}", "let it take one argument, ctx")
+    mount = Mount(flow, kind, child, _maker(child, given), id=node_id, place=place)
+    flow.nodes.append(mount)
+    return mount
+
+
+def _maker(child: Any, given: Any) -> Callable[..., Any]:
+    if callable(given):
+        return given  # type: ignore[no-any-return]  # a function, which is called with ctx
+    if given is NONE_GIVEN:
+        return lambda ctx: None if child.input_type is None else {}  # as a start without an input
+    return lambda ctx: given
 
 
 def _check_function(kind: NodeKind, fn: Any, decorated: Place) -> None:

@@ -9,6 +9,7 @@ from pwf.protocol.graph import Case, Way
 from pwf.protocol.kinds import KINDS, Outcome
 from pwf.workflow import routes
 from pwf.workflow.faults import Faults
+from pwf.workflow.mounts import Exit, Mount
 from pwf.workflow.nodes import Node
 from pwf.workflow.source import Place
 from pwf.workflow.suggest import nearest
@@ -25,11 +26,23 @@ class Drawn:
         self.start: Node[Any] | None = None
         self.broken = False
         self._ways: dict[str, dict[str, routes.Way]] = {}
+        self._exits: dict[str, dict[str, routes.Way]] = {}  # of mounts, by the exit's name
 
-    def put(self, node: Node[Any], outcome: str, way: routes.Way) -> routes.Way | None:
+    def put(self, source: Any, outcome: str, way: routes.Way) -> routes.Way | None:
         """Add a way, or give back the one that is there already."""
-        there = self._ways.setdefault(node.id, {}).setdefault(outcome, way)
+        if isinstance(source, Exit):
+            there = self._exits.setdefault(source.mount.id, {}).setdefault(source.name, way)
+        else:
+            there = self._ways.setdefault(source.id, {}).setdefault(outcome, way)
         return None if there is way else there
+
+    def exit_of(self, mount: Mount, name: str) -> routes.Way | None:
+        """The way out by an exit: its own, or that of all exits that have none."""
+        return self._exits.get(mount.id, {}).get(name) or self._ways.get(mount.id, {}).get("completed")
+
+    def ends(self, node: Node[Any]) -> bool:
+        """Whether the run ends where the node completes. (Of a mount: `exit_of` tells.)"""
+        return "completed" not in self._ways.get(node.id, {})
 
     def switches_of(self, node: Node[Any]) -> Iterator[routes.Switch]:
         """The switches on the node's output: one at most."""
@@ -41,7 +54,7 @@ class Drawn:
 
     def targets_of(self, node: Node[Any]) -> Iterator[Node[Any]]:
         """The nodes that may follow."""
-        for way in self._ways.get(node.id, {}).values():
+        for way in (*self._ways.get(node.id, {}).values(), *self._exits.get(node.id, {}).values()):
             if isinstance(way, routes.Switch):
                 yield from (target for _, target in way.cases)
             else:
@@ -49,7 +62,7 @@ class Drawn:
 
     def ways_of(self, node: Node[Any]) -> tuple[Way, ...]:
         """The same as data."""
-        return tuple(_as_data(outcome, way) for outcome, way in self._ways.get(node.id, {}).items())
+        return tuple(as_data(outcome, way) for outcome, way in self._ways.get(node.id, {}).items())
 
 
 def draw(flow: Written, faults: Faults) -> Drawn:
@@ -67,21 +80,22 @@ def draw(flow: Written, faults: Faults) -> Drawn:
         drawn.start = flow.nodes[0]
         return drawn
     known = {id(node): node for node in flow.nodes}
-    for way in flow.ways:
+    for way in (way for given in flow.ways for way in _by_exits(given, faults)):
         if not _readable(flow, way, known, faults):
             drawn.broken = True
             continue
         outcomes = ("completed",) if isinstance(way, routes.Switch) else way.outcomes
         for outcome in outcomes:
-            there = drawn.put(known[id(way.source)], outcome, way)
+            there = drawn.put(way.source, outcome, way)
             if there is not None:
                 drawn.broken = True
                 faults.add(
                     way.place,
-                    f"gives node {way.source.id!r} a second way out for {outcome!r}, beside {there.place}",
+                    f"gives {_source(way.source)} a second way out for {outcome!r}, beside {there.place}",
                     "use one switch(…) where the output decides, or remove one of the two",
                 )
     start = flow.start if flow.start is not None else (flow.ways[0].source if flow.ways else flow.nodes[0])
+    start = start.mount if isinstance(start, Exit) else start
     drawn.start = known.get(id(start))
     if drawn.start is None:
         drawn.broken = True
@@ -94,7 +108,11 @@ def _readable(flow: Written, way: routes.Way, known: dict[int, Node[Any]], fault
     """Whether everything in a way is what it should be."""
     good = True
     targets = [target for _, target in way.cases] if isinstance(way, routes.Switch) else [way.target]
-    for node in (way.source, *targets):
+    source = way.source
+    if isinstance(source, Exit):
+        good = _is_exit(source, way.place, faults)
+        source = source.mount
+    for node in (source, *targets):
         if id(node) not in known:
             faults.add(way.place, f"leads through {describe(flow, node)}", suggest_node(flow, node))
             good = False
@@ -113,6 +131,39 @@ def _readable(flow: Written, way: routes.Way, known: dict[int, Node[Any]], fault
             faults.add(way.place, f"has .on({outcome!r:.60}), which is no outcome", hint)
             good = False
     return good
+
+
+def _by_exits(way: routes.Way, faults: Faults) -> Iterator[routes.Way]:
+    """A switch of a mount is a way out for each exit."""
+    if not isinstance(way, routes.Switch) or not isinstance(way.source, Mount):
+        yield way
+        return
+    mount = way.source
+    missing = [name for name in mount.child.exits if name not in {value for value, _ in way.cases}]
+    if missing:
+        faults.add(
+            way.place,
+            f"switches on the exits of {mount.id!r}, and has no case for {', '.join(map(repr, missing))}",
+            f"add a case for each: {mount.id}.switch({missing[0]}=node, …)",
+        )
+    for value, target in way.cases:
+        yield routes.Link(Exit(mount, value), ("completed",), target, way.place)
+
+
+def _is_exit(exit: Exit, place: Place, faults: Faults) -> bool:
+    known = exit.mount.child.exits
+    if exit.name in known:
+        return True
+    faults.add(
+        place,
+        f"leaves {exit.mount.id!r} by {exit.name!r:.60}, which is no exit of {exit.mount.child.name!r}",
+        nearest(str(exit.name), known),
+    )
+    return False
+
+
+def _source(source: Any) -> str:
+    return source.id if isinstance(source, Exit) else f"node {source.id!r}"
 
 
 def _readable_cases(switch: routes.Switch, faults: Faults) -> bool:
@@ -174,6 +225,8 @@ def describe(flow: Written, thing: Any) -> str:
         return f"node {thing.id!r} ({thing.place}), which is none of its nodes any more"
     if isinstance(thing, routes.Outcomes):
         return f"{thing.source.id}.on(…), which is a way out and not a node"
+    if isinstance(thing, Exit):
+        return f"{thing.id}, which is a way out and not a node"
     if isinstance(thing, str):
         return f"the text {thing!r:.60}, which is not a node"
     if callable(thing) and hasattr(thing, "__name__"):
@@ -186,6 +239,8 @@ def suggest_node(flow: Written, thing: Any) -> str:
     """What to write in its place."""
     if isinstance(thing, Node) and thing.workflow is not flow:
         return f"define {thing.id!r} again under a decorator of this workflow"
+    if isinstance(thing, Exit):
+        return f"lead to {thing.mount.id}, and write {thing.id} >> … as an entry of its own"
     if isinstance(thing, routes.Outcomes):
         return f'write {thing.source.id}.on("failed") >> … as an entry of its own in flow.graph(…)'
     names = [node.id for node in flow.nodes]
@@ -201,7 +256,8 @@ def suggest_node(flow: Written, thing: Any) -> str:
     return f"its nodes are {', '.join(names)}"
 
 
-def _as_data(outcome: str, way: routes.Way) -> Way:
+def as_data(outcome: str, way: routes.Way) -> Way:
+    """A way that was found to be sound."""
     as_outcome: Outcome = outcome  # type: ignore[assignment]  # one of OUTCOMES: checked in `_readable`
     if isinstance(way, routes.Link):
         return Way(outcome=as_outcome, target=way.target.id)

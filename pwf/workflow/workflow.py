@@ -10,8 +10,11 @@ from pwf.protocol.graph import DEFAULT_MAX_STEPS, Isolate, WorkflowGraph
 from pwf.workflow.check import checked
 from pwf.workflow.context import Context
 from pwf.workflow.decorators import Decorators
+from pwf.workflow.include import Checked, Exits
+from pwf.workflow.mounts import Child, Exit, Mount
 from pwf.workflow.nodes import Node, NodeDef
 from pwf.workflow.routes import Chain, Outcomes, Switch, Way
+from pwf.workflow.scopes import Scope
 from pwf.workflow.source import Place, author_frame, first_line
 from pwf.workflow.written import Written
 
@@ -88,7 +91,8 @@ class Workflow(Decorators[InputT], Generic[InputT]):
             environment=(environment,) if isinstance(environment, str) else tuple(environment),
             secrets=(secrets,) if isinstance(secrets, str) else tuple(secrets),
         )
-        self._checked: tuple[WorkflowGraph, dict[str, NodeDef]] | None = None
+        self._checked: Checked | None = None
+        self._nodes_checked = 0
 
     def __repr__(self) -> str:
         return f"<workflow {self.name!r} at {self.place}>"
@@ -107,6 +111,14 @@ class Workflow(Decorators[InputT], Generic[InputT]):
     def input_type(self) -> Any:
         """What `ctx.input` decodes to; None for any JSON."""
         return None if isinstance(self._written.input, dict) else self._written.input
+
+    def exit(self, name: str, *nodes: Node[Any] | Exit) -> None:
+        """Name a way to leave this workflow where it is included: one of these nodes completes, and it ends.
+
+        Without any, each node that ends the workflow is an exit, under its own id.
+        """
+        self._written.exits.append((name, nodes, Place.of_caller()))
+        self._checked = None
 
     def graph(self, *ways: Chain | Switch | Node[Any], start: Node[Any] | None = None) -> None:
         """Say how the nodes follow each other, and check the whole. The first way's node is the start.
@@ -135,16 +147,31 @@ class Workflow(Decorators[InputT], Generic[InputT]):
 
     def check(self) -> None:
         """Check the whole graph. `GraphError` names every fault; a second call costs nothing."""
-        self._check()
+        _ = self.checked
 
     @property
     def nodes(self) -> dict[str, NodeDef]:
-        """The checked nodes by id."""
-        return self._check()[1]
+        """The checked nodes by id, those of included workflows among them (`review.lint`)."""
+        return self.checked.nodes
+
+    @property
+    def included(self) -> list[Child]:
+        """The workflows that it includes itself."""
+        return [node.child for node in self._written.nodes if isinstance(node, Mount)]
+
+    @property
+    def scopes(self) -> dict[str, Scope]:
+        """What its code, and that of each included workflow, sees of a run; by mount."""
+        return self.checked.scopes
+
+    @property
+    def exits(self) -> Exits:
+        """How it can be left where it is included: the nodes that end it, by the name of the exit."""
+        return self.checked.exits
 
     def to_graph(self) -> WorkflowGraph:
         """The whole workflow as data."""
-        return self._check()[0]
+        return self.checked.graph
 
     def title_of(self, ctx: Context[InputT]) -> str | None:
         """The run's title, one line, cut at 200 characters; None where the workflow gives none.
@@ -162,11 +189,27 @@ class Workflow(Decorators[InputT], Generic[InputT]):
         line = " ".join("".join(char if char.isprintable() else " " for char in title).split())
         return (line if len(line) <= TITLE_LENGTH_MAX else line[: TITLE_LENGTH_MAX - 1] + "…") or None
 
-    def _check(self) -> tuple[WorkflowGraph, dict[str, NodeDef]]:
-        if self._checked is None or len(self._checked[1]) != len(self._written.nodes):
-            self._checked = checked(self._written)
+    @property
+    def checked(self) -> Checked:
+        """The whole, checked. `GraphError` names every fault, and the whole chain where it includes itself."""
+        count = len(self._written.nodes)
+        if self._checked is None or self._nodes_checked != count:
+            if self in _being_checked:
+                chain = [*_being_checked[_being_checked.index(self) :], self]
+                raise GraphError(
+                    f"{self.place}: workflow {self.name!r} includes itself: "
+                    + " includes ".join(repr(flow.name) for flow in chain),
+                    hint="to run something again, lead a way back to it in the graph",
+                )
+            _being_checked.append(self)
+            try:
+                self._checked, self._nodes_checked = checked(self._written), count
+            finally:
+                _being_checked.pop()
         return self._checked
 
+
+_being_checked: list[Workflow[Any]] = []
 
 _WAYS_HINT = 'its entries look like  a >> b,  a.on("failed") >> c,  a.switch(yes=b, no=c)'
 

@@ -32,3 +32,4 @@ class Written:
     ways: tuple[Way, ...] | None = None
     ways_place: Place  # of the call of `flow.graph`, once it was made
     start: Any = None
+    exits: list[tuple[str, tuple[Any, ...], Place]] = field(default_factory=list)

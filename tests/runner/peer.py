@@ -24,6 +24,7 @@ from pwf import host, values
 from pwf.protocol.frames import FrameSplitter
 from pwf.protocol.graph import WorkflowGraph, route
 from pwf.protocol.kinds import KINDS
+from pwf.protocol.mounts import Entries, enter
 from pwf.protocol.runner import (
     RUNNER_FRAME_BYTES_MAX,
     AgentReport,
@@ -83,6 +84,7 @@ class MemoryRun:
     def __post_init__(self) -> None:
         self.node = self.graph.start
         self.visits = {self.node: 1}
+        self.entries: Entries = {}
         self._uploads: dict[str, list[bytes]] = {}
         self._seq = 0
 
@@ -103,6 +105,7 @@ class MemoryRun:
             "observe_then": self.observe if self.observe in ("failed", "timed_out") else None,
             "past": tuple(self.history),
             "visits": dict(self.visits),
+            "entries": dict(self.entries),
             "steps_taken": self.steps - 1,
         }
         return Launch(**(defaults | self.options))
@@ -208,6 +211,8 @@ class MemoryRun:
     def _enter(self, target: str) -> None:
         self.node, self.failures = target, 0
         self.visits[target] = self.visits.get(target, 0) + 1
+        if self.graph.node(target).mount is not None:
+            enter(self.entries, self.visits, target)
         self.steps += 1
 
     # --- what tests ask -----------------------------------------------------------------------------------

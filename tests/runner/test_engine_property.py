@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from pwf.protocol.graph import Case, NodeSpec, RetrySpec, RoutingFailed, Way, WorkflowGraph, route
 from pwf.protocol.runner import Finish
 from pwf.workflow.nodes import NodeDef
+from pwf.workflow.scopes import ROOT, Scope
 from tests.runner.peer import MemoryRun, run_inline
 
 MAX_STEPS = 30
@@ -50,11 +51,10 @@ def behaviour(spec: NodeSpec, visit: int, tries: int, salt: int) -> object:
 class Code:
     """Stands in for a loaded workflow: node functions that behave as `behaviour` says."""
 
-    input_type = None
-
     def __init__(self, graph: WorkflowGraph, salt: int) -> None:
         self.run: MemoryRun | None = None
         self.nodes = {spec.id: self._node(spec, salt) for spec in graph.nodes}
+        self.scopes = {ROOT: Scope(ROOT, None, self.nodes, {})}
 
     def _node(self, spec: NodeSpec, salt: int) -> NodeDef:
         def fn(ctx: Any) -> object:

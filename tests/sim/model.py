@@ -52,6 +52,7 @@ def path_fault(
     failures, steps = 0, sum(visits.values())
     limit = run.max_steps or model.max_steps
     completed: set[tuple[str, int]] = set()
+    inside = Inside(model, str(position))
     ended: str | None = None
     for number, (attempt, node, visit, status, output, generation, code) in enumerate(attempts, 1):
         if attempt != number:
@@ -78,7 +79,7 @@ def path_fault(
                 continue
         following = spec.follow(status, _value(output))
         ended = status
-        if following is None or following is NO_WAY or steps >= limit:
+        if following is None or following is NO_WAY or steps >= limit or inside.is_spent(following):
             if following is not None:
                 ended = "failed"
             elif KINDS[spec.kind].notifies:
@@ -86,9 +87,46 @@ def path_fault(
             position = None
             continue
         assert isinstance(following, str)
+        if begins is not None and inside.may_be_spent(following) and _ended_here(run, number, attempts):
+            return None
+        inside.enter(following)
         position, failures, steps = following, 0, steps + 1
         visits[following] = visits.get(following, 0) + 1
     return _position_fault(run, position, visits, ended, attempts)
+
+
+class Inside:
+    """How many steps each included workflow has taken since it was entered, as far as this run's own steps tell."""
+
+    def __init__(self, model: WorkflowModel, start: str) -> None:
+        self._nodes = model.nodes
+        self._taken: dict[str, int] = {}
+        self.enter(start)
+
+    def _around(self, node: str) -> list[str]:
+        parts = node.split(".")
+        return [".".join(parts[:count]) for count in range(1, len(parts))]
+
+    def enter(self, node: str) -> None:
+        for mount in self._around(node):
+            if mount in self._taken:
+                self._taken[mount] += 1
+        if self._nodes[node].mount is not None:
+            self._taken[node] = 0
+
+    def is_spent(self, node: object) -> bool:
+        """Whether a step into `node` is one more than an included workflow may take."""
+        around = self._around(node) if isinstance(node, str) else []
+        return any(self._taken.get(mount, 0) >= self._limit(mount) for mount in around)
+
+    def may_be_spent(self, node: str) -> bool:
+        """Whether nobody here knows it: a fork began within it."""
+        return any(mount not in self._taken for mount in self._around(node))
+
+    def _limit(self, mount: str) -> int:
+        spec = self._nodes[mount].mount
+        assert spec is not None
+        return spec.max_steps
 
 
 def _ended_here(run: RunModel, number: int, attempts: list[tuple[Any, ...]]) -> bool:

@@ -15,6 +15,7 @@ import trio
 
 from pwf.protocol.frames import FrameSplitter
 from pwf.protocol.kinds import KINDS, RequestKind
+from pwf.protocol.mounts import enter, mounts_of, steps_within
 from pwf.protocol.reconcile import Reconcile
 from pwf.protocol.runner import (
     RUNNER_FRAME_BYTES_MAX,
@@ -216,6 +217,7 @@ class SimRunner:
         self._node, self._visit, self._attempt = launch.node, launch.visit, launch.attempt
         self._visits = {launch.node: launch.visit, **launch.visits}
         self._steps = launch.steps_taken
+        self._entries = dict(launch.entries)
         await self._read_values(launch)
         await self._loop(launch)
         keeps = self._happens("keep")
@@ -259,7 +261,8 @@ class SimRunner:
         observe = launch.observe
         while True:
             node: NodeModel = self._model.nodes[self._node]
-            pure = KINDS[node.kind].pure and self._steps < launch.graph.max_steps
+            spent = self._steps >= launch.graph.max_steps or self._is_spent()
+            pure = KINDS[node.kind].pure and not spent
             if not (self._drain() if pure else await self._settle()):
                 return
             end: Ended | None = None
@@ -339,7 +342,14 @@ class SimRunner:
             return False
         self._node, self._attempt, self._steps = following, self._attempt + 1, self._steps + 1
         self._visit = self._visits[following] = self._visits.get(following, 0) + 1
+        if self._model.nodes[following].mount is not None:
+            enter(self._entries, self._visits, following)
         return True
+
+    def _is_spent(self) -> bool:
+        """Whether a workflow that is included around here has taken more steps than it may."""
+        mounts = ((mount, self._model.nodes[mount].mount) for mount in mounts_of(self._node))
+        return any(steps_within(self._entries, self._visits, name) > spec.max_steps for name, spec in mounts)
 
     def _may_hold(self, node: NodeModel, end: Ended, following: str | None) -> bool:
         if not KINDS[node.kind].pure:

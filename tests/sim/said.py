@@ -142,9 +142,21 @@ class Said:
         if stale:
             return
         latest: dict[str, tuple[int, bytes | None]] = {}
+        nodes = self._auditor.model_of(run.definition).nodes
+        visits: dict[str, int] = {}
+        counted: dict[str, dict[str, int]] = {}  # of each included workflow, at its entry
         for number, node, visit, status, *_ in self._auditor.attempts(launch.run_id):
+            if number > launch.attempt:
+                break
+            if nodes[node].mount is not None and visits.get(node) != visit:
+                below = {one: count for one, count in visits.items() if one.startswith(f"{node}.")}
+                counted |= {node: below} if below else {}
+            visits[node] = visit
             if status == "completed" and number < launch.attempt:
                 latest[node] = (visit, self._stored.get((launch.run_id, number)))
+                if nodes[node].mount is not None:
+                    latest = {one: it for one, it in latest.items() if not one.startswith(f"{node}.")}
+        check(launch.entries == counted, f"a runner counts as its run does: {launch.entries} {counted}")
         told = {step.node: step for step in launch.past if step.outcome == "completed"}
         check(
             told.keys() == latest.keys(), f"a runner is told of every output: {told.keys()} {latest.keys()}"

@@ -14,6 +14,7 @@ from pwf.protocol.decision_spec import ChoiceSpec, DecisionSpec, TextSpec
 from pwf.protocol.graph import (
     Case,
     EffectSpec,
+    MountSpec,
     NodeSpec,
     RetrySpec,
     SourceFile,
@@ -24,10 +25,14 @@ from pwf.protocol.graph import (
 from pwf.protocol.kinds import KINDS, NodeKind
 from pwf.values import canonical, digest
 
-DRAWN = tuple(kind for kind, facts in KINDS.items() for _ in range(2 if facts.returns_output else 1))
+DRAWN = tuple(
+    kind for kind, facts in KINDS.items() if not facts.enters for _ in range(2 if facts.returns_output else 1)
+)
 PURE = tuple(kind for kind in DRAWN if KINDS[kind].pure)
 PURE_SHARE = 0.2  # of the workflows have pure nodes only, which runners pipeline
 PARTS_SHARE = 0.35  # of the nodes with an effect make several in mid-step
+INCLUDED_SHARE = 0.4  # of the workflows include one, and of these again
+INCLUDED_DEPTH_MAX = 3
 CHOICES = ("on", "back")
 DECISION = DecisionSpec(
     audience="sim",
@@ -36,6 +41,7 @@ DECISION = DecisionSpec(
         ChoiceSpec(id=CHOICES[1], label="Go back", text=TextSpec(label="Why?")),
     ),
 )
+(ENTERING,) = (kind for kind, facts in KINDS.items() if facts.enters)
 NO_WAY = object()
 LARGE = "x" * 6_000  # more than stands in a row
 
@@ -65,6 +71,7 @@ class NodeModel:
     open_ms: int | None = None  # of its question
     default: dict[str, str | None] | None = None  # the answer when none comes in time
     validates: bool = False
+    mount: MountSpec | None = None  # it enters an included workflow
     ways: dict[str, str | dict[str, str]] = field(default_factory=dict)
 
     def follow(self, outcome: str, output: object) -> object:
@@ -107,6 +114,7 @@ class NodeModel:
             validates=self.validates,
             decision=DECISION if KINDS[self.kind].chooses else None,
             notice="progress" if KINDS[self.kind].notifies else None,
+            mount=self.mount,
             ways=ways,
         )
 
@@ -137,19 +145,12 @@ class WorkflowModel:
 def draw_workflow(name: str, seed: int, chance: random.Random, edition: int = 0) -> WorkflowModel:
     """A chain of nodes with loops back, failure ways, retries and time limits. `edition`: after so many edits."""
     count = chance.randint(1, 6)
-    ids = [f"n{number}" for number in range(count)]
-    nodes = {}
-    kinds = PURE if chance.random() < PURE_SHARE else DRAWN
-    for number, node_id in enumerate(ids):
-        nodes[node_id] = _draw_node(
-            node_id, chance.choice(kinds), ids[number + 1 :], ids[: number + 1], chance
-        )
-        # From a stream of its own, so that what a seed has drawn stays what it was.
-        _draw_parts(nodes[node_id], random.Random(f"{seed}:{name}:{node_id}:parts"))
+    nodes = _draw_nodes(count, chance, f"{seed}:{name}")
     max_steps = chance.choice([6, 20, 100])
+    start = _include(nodes, "n0", random.Random(f"{seed}:{name}:include"), f"{seed}:{name}")
     graph = WorkflowGraph(
         name=name,
-        start=ids[0],
+        start=start,
         nodes=tuple(node.spec() for node in nodes.values()),
         file=f"/sim/{name}.py",
         max_steps=max_steps,
@@ -164,7 +165,57 @@ def draw_workflow(name: str, seed: int, chance: random.Random, edition: int = 0)
         root="/",
         sources=(source,),
     )
-    return WorkflowModel(name, nodes, ids[0], max_steps, definition, texts)
+    return WorkflowModel(name, nodes, start, max_steps, definition, texts)
+
+
+def _draw_nodes(count: int, chance: random.Random, stream: str) -> dict[str, NodeModel]:
+    ids = [f"n{number}" for number in range(count)]
+    nodes = {}
+    kinds = PURE if chance.random() < PURE_SHARE else DRAWN
+    for number, node_id in enumerate(ids):
+        nodes[node_id] = _draw_node(
+            node_id, chance.choice(kinds), ids[number + 1 :], ids[: number + 1], chance
+        )
+        # From a stream of its own, so that what a seed has drawn stays what it was.
+        _draw_parts(nodes[node_id], random.Random(f"{stream}:{node_id}:parts"))
+    return nodes
+
+
+def _include(
+    nodes: dict[str, NodeModel], start: str, chance: random.Random, stream: str, depth: int = 0
+) -> str:
+    """Put an included workflow, itself drawn so, before a node: all ways to that one enter it. The start, with that."""
+    if depth == INCLUDED_DEPTH_MAX or chance.random() >= INCLUDED_SHARE:
+        return start
+    mount, following = f"m{depth}", chance.choice(sorted(nodes))
+    child = _draw_nodes(chance.randint(1, 3), chance, f"{stream}:{mount}")
+    first = _include(child, "n0", chance, f"{stream}:{mount}", depth + 1)
+    for node in nodes.values():
+        node.ways = {outcome: _led(way, {following: mount}) for outcome, way in node.ways.items()}
+    leaving = [node.id for node in child.values() if "completed" not in node.ways]
+    for node in child.values():
+        inside = {other: f"{mount}.{other}" for other in child}
+        node.ways = {outcome: _led(way, inside) for outcome, way in node.ways.items()}
+        if node.id in leaving:
+            node.ways["completed"] = following
+        if node.mount is not None:
+            exits = {
+                name: tuple(inside[leaf] for leaf in leaves) for name, leaves in node.mount.exits.items()
+            }
+            node.mount = msgspec.structs.replace(node.mount, exits=exits)
+        node.id = inside[node.id]
+        nodes[node.id] = node
+    exits = {leaf: (f"{mount}.{leaf}",) for leaf in leaving}
+    spec = MountSpec(workflow="child", max_steps=chance.choice([3, 10, 100]), exits=exits)
+    nodes[mount] = NodeModel(mount, ENTERING, mount=spec, ways={"completed": f"{mount}.{first}"})
+    return mount if start == following else start
+
+
+def _led(way: str | dict[str, str], to: dict[str, str]) -> str | dict[str, str]:
+    """A way with other targets."""
+    if isinstance(way, str):
+        return to.get(way, way)
+    return {value: to.get(target, target) for value, target in way.items()}
 
 
 def with_text(model: WorkflowModel, text: bytes) -> WorkflowModel:

@@ -178,6 +178,11 @@ PLANTED = [
     ("position_miscounted", queued, "UPDATE runs SET steps = 5 WHERE run_id = :run"),
     ("position_miscounted", queued, "UPDATE runs SET visit = 2 WHERE run_id = :run"),
     ("position_miscounted", queued, "UPDATE runs SET node = 'b' WHERE run_id = :run"),
+    (
+        "entries_miscounted",
+        queued,
+        'UPDATE runs SET entries = CAST(\'{"m":{"m.a":2}}\' AS BLOB) WHERE run_id = :run',
+    ),
     ("attempts_miscounted", running, "UPDATE runs SET attempts = 2 WHERE run_id = :run"),
     ("attempts_miscounted", ended, f"UPDATE attempts SET attempt = 7 WHERE run_no = {NO} AND attempt = 2"),
     ("history_broken", queued, f"DELETE FROM events WHERE entity_no = {NO}"),

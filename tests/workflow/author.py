@@ -17,6 +17,7 @@ from pwf.protocol.runner import PastStep, StepError, Value
 from pwf.values import canonical
 from pwf.workflow.context import Context
 from pwf.workflow.load import find_workflow
+from pwf.workflow.scopes import sight
 from pwf.workflow.workflow import Workflow
 
 _count = itertools.count()
@@ -93,16 +94,20 @@ def context(
     **more: Any,
 ) -> Context[Any]:
     """What the function of `node` would get."""
-
+    steps = {step.node: step for step in past}
+    at = node or flow.to_graph().start
+    seen = sight(flow.scopes, at, visit, entries={}, input=value(input), past=steps, completed=steps)
     return Context(
         run_id="run1",
-        node=node or flow.to_graph().start,
-        visit=visit,
+        node=seen.node,
+        visit=seen.visit,
         attempt=1,
-        input=value(input),
-        input_type=flow.input_type,
-        nodes=flow.nodes,
-        past={step.node: step for step in past},
+        input=seen.input,
+        input_type=seen.scope.input_type,
+        nodes=seen.scope.names,
+        leaves=seen.scope.leaves,
+        all_nodes=flow.nodes,
+        past=seen.past,
         read_value=inline,
         **more,
     )

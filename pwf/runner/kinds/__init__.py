@@ -9,10 +9,11 @@ from collections.abc import Callable, Mapping
 
 from pwf.protocol.kinds import NodeKind
 from pwf.runner.base.steps import End, Step
-from pwf.runner.kinds import action, agent, checkpoint, compute, decision, notify, shell, wait
+from pwf.runner.kinds import action, agent, checkpoint, compute, decision, include, notify, shell, wait
 
 RUN: Mapping[NodeKind, Callable[[Step], End]] = {
     compute.KIND: compute.run,
+    include.KIND: include.run,
     action.KIND: action.run,
     shell.KIND: shell.run,
     wait.KIND: wait.run,

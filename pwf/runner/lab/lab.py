@@ -116,7 +116,7 @@ class LabEngine(Engine):
             time.sleep(1)
 
     def _note(self, kind: Any, step: Step, **facts: Any) -> None:
-        self._note_at(kind, step.node.id, step.ctx.visit, step.ctx.attempt, **facts)
+        self._note_at(kind, step.node.id, self._visit, step.ctx.attempt, **facts)
 
     def _note_at(self, kind: Any, node: str, visit: int, attempt: int, **facts: Any) -> None:
         record = LabRecord(
@@ -218,7 +218,7 @@ class LabEngine(Engine):
         """What the effect's stand-in does: it is noted in the ledger instead of being done."""
         if self._observe:
             self._observe = False
-            observed = observe.run(replace_observe(step, self._look(step.node.id, step.ctx.visit)))
+            observed = observe.run(replace_observe(step, self._look(step.node.id, self._visit)))
             if observed is not None:
                 return observed
         try:
@@ -246,7 +246,7 @@ class LabEngine(Engine):
         return msgspec.json.decode(raw)
 
     def _give(self, step: Step) -> Ended:
-        output = encode(step, self._given(step.node.id, step.ctx.visit))
+        output = encode(step, self._given(step.node.id, self._visit))
         return Ended(outcome="completed", output=output, settled="applied" if step.manual else None)
 
     def _stand_in_command(self, step: Step) -> Ended:
@@ -256,7 +256,7 @@ class LabEngine(Engine):
             if self._plan.twice and step.parts is None:  # an effect is made once in an attempt
                 again = self._words(Step(step.node, self._context(self._node, True), self._launch))
         self._compare(step, command, again)
-        given = None if step.parts is not None else self._given(step.node.id, step.ctx.visit)
+        given = None if step.parts is not None else self._given(step.node.id, self._visit)
         result = _shell_result(
             step, given if isinstance(given, dict) else {} if given is None else {"parsed": given}
         )
