@@ -318,7 +318,7 @@ PRINTED: dict[str, Lines] = {
     "graph": Lines((operations.WorkflowDescription,)),
     "resource apply": Lines((Applied, resources.ResourceSummary), APPLIED_WAIT),
     "resource ls": Lines((resources.ResourceList,)),
-    "resource get": Lines((resources.ResourceView,)),
+    "resource get": Lines((resources.ResourceView,), "`--spec` and `--status` print the value itself"),
     "resource explain": Lines((ResourceExplained,)),
     "resource watch": Lines((resources.ResourceSummary,), "a line for each change"),
     "resource logs": Lines((PrintedOfReconcile,), "a line for each piece"),

@@ -51,9 +51,18 @@ def add_looks(group: Commands) -> None:
         "get",
         get,
         "show one resource whole",
-        example="pwf resource get git-mirror website\npwf resource get 3kq",
+        example="pwf resource get git-mirror website\npwf resource get 3kq\npwf resource get 3kq --spec > spec.json",
     )
     add_reference(parser)
+    part = parser.add_mutually_exclusive_group()
+    for name in ("spec", "status"):
+        part.add_argument(
+            f"--{name}",
+            action="store_const",
+            dest="part",
+            const=name,
+            help=f"only its {name}, whole, as JSON",
+        )
     parser = group.add(
         "explain",
         explain,
@@ -146,7 +155,12 @@ def ls(options: argparse.Namespace, out: Out) -> int:
 
 def get(options: argparse.Namespace, out: Out) -> int:
     view = _view(options)
-    if out.as_json:
+    if options.part is not None:
+        from pwf.cli.step import print_value
+
+        with client() as daemon:
+            print_value(daemon.read_value(view.summary.uid, getattr(view, options.part)), out)
+    elif out.as_json:
         out.emit(view)
     else:
         print_resource(view, out)
@@ -195,6 +209,10 @@ def print_resource(view: ResourceView, out: Out) -> None:
             section(title, out)
             for line in text.pretty(bytes(kept.json)).splitlines():
                 out.print(f"  {line}")
+        elif kept.json is None:
+            section(title, out)
+            command = f"pwf resource get {present.name_of(view.summary)} --{title.lower()}"
+            out.print(f"  {text.size(kept.size)}; see it with:  {command}")
     _lists(view, now_ms, out)
     if view.error is not None:
         section("Error of the last reconcile", out)

@@ -404,7 +404,7 @@ class PruneResult(_Body, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class ReadContent(_Body, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A value of the frame's run, by digest, from a byte offset."""
+    """A value of the frame's run, or of the resource whose uid stands there, by digest, from a byte offset."""
 
     digest: Name
     offset: int = 0

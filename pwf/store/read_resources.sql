@@ -18,7 +18,7 @@ SELECT resource_no, manager, root FROM resources WHERE resource_no < :before ORD
 SELECT 1 FROM resources WHERE resource_no = :resource_no AND :digest IN (spec_digest, status_digest)
 UNION ALL SELECT 1 FROM runs WHERE called_by = :resource_no AND output_digest = :digest
 UNION ALL SELECT 1 FROM former_children WHERE resource_no = :resource_no AND output_digest = :digest
-UNION ALL SELECT 1 FROM effects WHERE entity_no = :resource_no AND output_digest = :digest LIMIT 1
+UNION ALL SELECT 1 FROM effects WHERE entity_no = :resource_no AND :digest IN (request_digest, output_digest) LIMIT 1
 
 -- name: child
 -- The newest child that has not ended.

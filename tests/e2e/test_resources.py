@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 
 import msgspec
 import pytest
 
+from pwf.errors import NotFound
 from pwf.protocol.resources import (
     DeletePayload,
     ResourceRef,
@@ -131,17 +133,27 @@ def reconcile(ctx, resource):
 """
 
 
-def test_what_a_reconcile_prints_is_kept_for_each_also_of_one_that_died(world: World) -> None:
+def test_a_large_spec_is_read_whole_and_what_a_reconcile_prints_is_kept_also_of_one_that_died(
+    world: World,
+) -> None:
     world.home.manager("chatty", CHATTY)
-    uid = world.apply("chatty", "one", {})
-    _settled(world, uid)
+    spec = {"text": "x" * 9_000}
+    uid = world.apply("chatty", "one", spec)
+    large = _settled(world, uid).spec
+    assert large.digest is not None
+    assert json.loads(world.home.run("resource", "get", uid, "--spec", "--json").stdout) == spec
+    assert "see it with:  pwf resource get chatty/one --spec" in world.home.run("resource", "get", uid).stdout
+    stranger = world.apply("chatty", "two", {})
+    with pytest.raises(NotFound, match=f"resource {stranger} refers to no value"):
+        world.client.read_value(stranger, large)
     world.apply("chatty", "one", {"dies": True})
     wait_for(lambda: "died" in world.home.run("resource", "get", "chatty", "one").stdout.lower(), PATIENCE_S)
     shown = world.home.run("resource", "logs", "chatty/one", "--all").stdout
     assert shown.index("generation 1\n") < shown.index("generation 2\n")
     assert world.home.run("resource", "logs", uid, "--out", "--raw").stdout == "generation 2\n"
     assert "what it printed: pwf resource logs chatty/one" in world.home.run("resource", "get", uid).stdout
-    world.client.call("resource.delete", DeletePayload(uid=uid, abandon=True))
+    for one in (uid, stranger):
+        world.client.call("resource.delete", DeletePayload(uid=one, abandon=True))
 
 
 HOLDER = """

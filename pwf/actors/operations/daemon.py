@@ -23,11 +23,12 @@ from pwf.protocol.operations import (
     StopPayload,
     StopResult,
 )
-from pwf.store.at_run import AtRun, at_run
 from pwf.store.batch import WAL_OWED_BYTES
 from pwf.store.daemon import applying, daemon_counts
-from pwf.store.read_resources import resource_counts
+from pwf.store.read_resources import OfResource, resource_counts, resource_refers
 from pwf.store.read_runs import Refers, refers
+from pwf.store.resource_words import resource_named
+from pwf.store.runs import resolve_ref
 from pwf.store.space import budget_problem
 from pwf.store.tx import Tx
 from pwf.store.values import ReadValueChunk, read_chunk, value_size
@@ -133,31 +134,30 @@ async def stop(services: Services, asked: Asked[StopPayload]) -> Answer:
 
 
 class _ContentQuery(msgspec.Struct, frozen=True, kw_only=True):
-    run_id: str
+    ref: str
     digest: str
     offset: int
 
 
 async def read_content(services: Services, asked: Asked[ReadContent]) -> Answer:
-    """`content.read`: a piece of a value that the run refers to; a digest alone opens nothing."""
+    """`content.read`: a piece of a value that the run or resource refers to; a digest alone opens nothing."""
     payload = asked.payload
     if payload.offset < 0:
         raise InvalidArgument("offset is negative")
-    return Answer(
-        await services.store.read(
-            at_run,
-            AtRun(
-                asked.run_ref,
-                _content,
-                lambda run_id: _ContentQuery(run_id=run_id, digest=payload.digest, offset=payload.offset),
-            ),
-        )
-    )
+    query = _ContentQuery(ref=asked.run_ref, digest=payload.digest, offset=payload.offset)
+    return Answer(await services.store.read(_content, query))
 
 
 def _content(tx: Tx, query: _ContentQuery) -> Content:
-    if not refers(tx, Refers(run_id=query.run_id, digest=query.digest)):
-        raise NotFound(f"run {query.run_id} refers to no value {shortened(query.digest, 80)!r}")
+    resource_no = resource_named(tx, query.ref)
+    if resource_no is None:
+        run_id = resolve_ref(tx, query.ref)
+        what, may_read = f"run {run_id}", refers(tx, Refers(run_id=run_id, digest=query.digest))
+    else:
+        what = f"resource {query.ref}"
+        may_read = resource_refers(tx, OfResource(resource_no=resource_no, digest=query.digest))
+    if not may_read:
+        raise NotFound(f"{what} refers to no value {shortened(query.digest, 80)!r}")
     size = value_size(tx, query.digest)
     if query.offset >= size:
         return Content(digest=query.digest, size=size, offset=query.offset, data=b"", last=True)
