@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from pwf.workflow.nodes import Waited as Waited
     from pwf.workflow.reconcile_context import Outcome as Outcome
     from pwf.workflow.reconcile_context import ReconcileContext as ReconcileContext
+    from pwf.workflow.replies import assistant_message as assistant_message
     from pwf.workflow.resource import Child as Child
     from pwf.workflow.resource import Condition as Condition
     from pwf.workflow.resource import Resource as Resource
@@ -66,6 +67,8 @@ __all__ = [  # noqa: RUF022 - grouped by what an author does with them
     "NotApplied", "EffectAbandoned", "EffectUnknown",
     # decisions, and what a person is shown
     "Choice", "Text", "Chosen", "Presentation", "Paragraph", "Section", "Bullets", "Fields", "Preformatted", "Diff",
+    # agents
+    "assistant_message",
     # resource managers
     "ResourceManager", "ReconcileContext", "Resource", "Condition", "Child", "Outcome",
     # calling other libraries
@@ -96,6 +99,7 @@ _HOMES = {
     "pwf.workflow.reconcile_context": ("Outcome", "ReconcileContext"),
     "pwf.workflow.resource": ("Child", "Condition", "Resource"),
     "pwf.workflow.resource_manager": ("ResourceManager",),
+    "pwf.workflow.replies": ("assistant_message",),
     "pwf.workflow.shell": ("ShellResult",),
     "pwf.workflow.timing": ("Retry", "days", "hours", "minutes", "seconds"),
     "pwf.workflow.workflow": ("Workflow",),

@@ -49,6 +49,9 @@ class Submit(Arguments, frozen=True, kw_only=True, forbid_unknown_fields=True):
         ]
         | UnsetType
     ) = UNSET
+    text: Annotated[str, Meta(description="Your reply, where the step asks for your words.")] | UnsetType = (
+        UNSET
+    )
 
 
 class OfRun(Arguments, frozen=True, kw_only=True, forbid_unknown_fields=True):

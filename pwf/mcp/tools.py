@@ -20,7 +20,7 @@ from pwf.client.origin import origin
 from pwf.errors import InvalidArgument
 from pwf.mcp import arguments as takes
 from pwf.protocol.agents import PERSON
-from pwf.protocol.kinds import SUBMITTED
+from pwf.protocol.kinds import REQUESTS, SUBMITTED
 from pwf.protocol.operations import (
     CancelPayload,
     RequestListPayload,
@@ -92,9 +92,10 @@ async def my_step(host: Host, given: takes.MyStep) -> Said:
 
 
 async def submit(host: Host, given: takes.Submit) -> Said:
-    if (given.value is msgspec.UNSET) == (given.json is msgspec.UNSET):
-        raise InvalidArgument("give either value, an object, or json, a JSON text")
-    value = parse(given.json, what="json") if isinstance(given.json, str) else given.value
+    forms = [form for form in (given.value, given.json, given.text) if form is not msgspec.UNSET]
+    if len(forms) != 1:
+        raise InvalidArgument("give one of value, an object; json, a JSON text; or text, your reply")
+    value = parse(given.json, what="json") if isinstance(given.json, str) else forms[0]
     raw = canonical(value, what="the value")
     payload = SubmitPayload(request_id=given.request, value=msgspec.Raw(raw), revision=given.revision)
     rejections = host.rejections[
@@ -239,7 +240,10 @@ def _is_judged(asked: RequestView) -> bool:
 async def _step(host: Host, asked: RequestView) -> Said:
     prompt = parse(await host.client.read_value(asked.run_id, asked.prompt))
     words = prompt if isinstance(prompt, str) else canonical(prompt).decode()
-    wants = canonical(asked.schema or {}).decode()
+    schema = canonical(asked.schema or {}).decode()
+    wants = f"a result that fits this JSON Schema:\n{schema}"
+    if REQUESTS[asked.kind].reply:
+        wants = "text, your reply as people shall read it"
     data = {
         "state": "step",
         "request": asked.request_id,
@@ -257,8 +261,7 @@ async def _step(host: Host, asked: RequestView) -> Said:
     return Said(
         data,
         f"Step {asked.node} of {asked.workflow} (run {asked.run_id}):\n\n{words}{rejected}\n\n"
-        f"When it is done, call submit with request={asked.request_id!r}, revision={asked.revision} and a result "
-        f"that fits this JSON Schema:\n{wants}",
+        f"When it is done, call submit with request={asked.request_id!r}, revision={asked.revision} and {wants}",
     )
 
 

@@ -27,7 +27,16 @@ import msgspec
 
 Outcome = Literal["completed", "failed", "timed_out", "cancelled"]
 NodeKind = Literal[
-    "compute", "include", "action", "shell", "wait", "checkpoint", "decision", "agent", "notify"
+    "compute",
+    "include",
+    "action",
+    "shell",
+    "wait",
+    "checkpoint",
+    "decision",
+    "agent",
+    "assistant",
+    "notify",
 ]
 RequestKind = Literal["checkpoint", "agent", "assistant", "decision"]
 Shape = Literal["box", "framed", "rounded", "hexagon"]
@@ -54,6 +63,7 @@ class NodeFacts(msgspec.Struct, frozen=True, kw_only=True):
         False  # that question is a text which a model reads, and the type of its answer is declared
     )
     headless: bool = False  # where the run has an agent of its own, its runner asks that, and nothing parks
+    verbatim: bool = False  # the answer to it is a text as it stands, and no JSON value that a model writes
     notifies: bool = (
         False  # its text is a notice for people; whatever becomes of it, the run goes on as after it
     )
@@ -61,6 +71,7 @@ class NodeFacts(msgspec.Struct, frozen=True, kw_only=True):
     has_deadline: bool = False  # its question can be open for a time only: `timeout=` says how long
     chooses: bool = False  # between declared choices: the output is the choice, and `timeout=` must be said
     outcomes: tuple[Outcome, ...] = EXECUTED  # what may have a way out; `retry=` needs one that can fail
+    decorator: str | None = None  # that makes it, where it is not called as the kind is
     ends: str = "when its function returns"  # how it completes, for people
     shape: Shape  # how it is drawn
     colour: Colour
@@ -73,14 +84,15 @@ class NodeFacts(msgspec.Struct, frozen=True, kw_only=True):
 
 class RequestFacts(msgspec.Struct, frozen=True, kw_only=True):
     """Who answers a request of a kind, and by what command. `plain`: the operation `request.answer` does it;
-    `submitted`: `request.submit`; `decided`: `decision.answer`. `waits`: why the run of node {node} waits,
-    `waits_for`: the same in two words.
+    `submitted`: `request.submit` (`reply`: with a text, as an agent says it); `decided`: `decision.answer`. `waits`:
+    why the run of node {node} waits, `waits_for`: the same in two words.
     """
 
     answered_by: Literal["client", "session", "person"]
     command: str | None = None  # with {request}; None: nobody types anything
     plain: bool = False
     submitted: bool = False
+    reply: bool = False
     decided: bool = False
     waits: str = "node {node} asked a question, and nobody has answered it"
     waits_for: str = "an answer"
@@ -151,6 +163,18 @@ KINDS: dict[NodeKind, NodeFacts] = {
         shape="rounded",
         colour="green",
     ),
+    "assistant": NodeFacts(
+        asks="assistant",
+        prompts=True,
+        headless=True,
+        verbatim=True,
+        stops_itself=True,
+        has_active_timeout=True,
+        decorator="agent",
+        ends="when the agent's reply is accepted",
+        shape="rounded",
+        colour="green",
+    ),
     "notify": NodeFacts(
         pure=True,
         returns_output=True,
@@ -172,7 +196,14 @@ REQUESTS: dict[RequestKind, RequestFacts] = {
         waits="node {node} asked an agent, and nothing that it submitted has been accepted yet",
         waits_for="an agent",
     ),
-    "assistant": RequestFacts(answered_by="session"),
+    "assistant": RequestFacts(
+        answered_by="session",
+        command="pwf submit {request} TEXT",
+        submitted=True,
+        reply=True,
+        waits="node {node} asked an agent for a reply, and none has been accepted yet",
+        waits_for="an agent's reply",
+    ),
     "decision": RequestFacts(
         answered_by="person",
         command="pwf decide {request}",

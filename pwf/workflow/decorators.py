@@ -19,6 +19,7 @@ from pwf.workflow.effects import Effect
 from pwf.workflow.mounts import Mount
 from pwf.workflow.nodes import Node, Waited
 from pwf.workflow.register import DEFAULT_TIMEOUT, NodeOptions, make_mount, make_node, one_of
+from pwf.workflow.replies import AssistantMessage
 from pwf.workflow.shell import MAX_OUTPUT_DEFAULT, Folder, LineParser, Parse, ShellResult, Stdin, Variables
 from pwf.workflow.source import Place
 from pwf.workflow.timing import Retry
@@ -299,6 +300,18 @@ class Decorators(Generic[InputT]):
         retry: Retry | None = None,
         id: str | None = None,
     ) -> Callable[[EitherFunction[InputT, str]], Node[Any]]: ...
+    @overload
+    def agent(
+        self,
+        fn: None = None,
+        /,
+        *,
+        returns: AssistantMessage,
+        validate: Validate[InputT, str] | None = None,
+        timeout: timedelta | None = DEFAULT_TIMEOUT,
+        retry: Retry | None = None,
+        id: str | None = None,
+    ) -> Callable[[EitherFunction[InputT, str]], Node[str]]: ...
     def agent(
         self,
         fn: Any = None,
@@ -314,14 +327,21 @@ class Decorators(Generic[InputT]):
         """A task for an agent, holding no process: the function returns the prompt (a text), what the agent
         submits is the output.
 
-        Only a submission of the type `returns` (or that fits this JSON Schema) is accepted. `validate(ctx, value)`
-        may say more: it returns None, or a text that tells the agent what to correct. `timeout` and `retry` are
-        of a run's own agent: what waits for a submission waits for ever.
+        Only a submission of the type `returns` (or that fits this JSON Schema) is accepted; with
+        `returns=assistant_message()` what the agent says is the output, a text. `validate(ctx, value)` may say more:
+        it returns None, or a text that tells the agent what to correct. `timeout` and `retry` are of a run's own
+        agent: what waits for a submission waits for ever.
         """
+        replies = isinstance(returns, AssistantMessage)
         options = NodeOptions(
-            id=id, returns=returns, timeout=timeout, retry=retry, effect=effect, validate=validate
+            id=id,
+            returns=returns.type if replies else returns,
+            timeout=timeout,
+            retry=retry,
+            effect=effect,
+            validate=validate,
         )
-        return self._decorate("agent", fn, options)
+        return self._decorate("assistant" if replies else "agent", fn, options)
 
     @overload
     def notify(self, fn: EitherFunction[InputT, str], /) -> Node[str]: ...

@@ -132,7 +132,7 @@ def _check_function(kind: NodeKind, fn: Any, decorated: Place) -> None:
         )
     if not callable(fn):
         raise GraphError(
-            f"{decorated}: @flow.{kind} was given {fn!r:.80}, which is not a function",
+            f"{decorated}: @flow.{KINDS[kind].decorator or kind} was given {fn!r:.80}, which is not a function",
             hint=f"write @flow.{kind} or @flow.{kind}(option=…) above a def",
         )
 
@@ -143,7 +143,7 @@ def _check_id(flow: Written, fault: Fault, options: NodeOptions) -> None:
         rename = (
             "change id="
             if options.id is not None
-            else f'rename the function, or give @flow.{fault.kind}(id="…")'
+            else f'rename the function, or give @flow.{KINDS[fault.kind].decorator or fault.kind}(id="…")'
         )
         fault.refuse(
             "has an id that is not allowed",

@@ -142,7 +142,7 @@ async def test_the_same_start_is_made_once_and_another_key_begins_another(
     ("name", "given", "says"),
     [
         ("my_step", {"wait": 1}, "unknown field"),
-        ("submit", {"request": "q1", "revision": 1}, "either value"),
+        ("submit", {"request": "q1", "revision": 1}, "give one of"),
         ("submit", {"request": "q1", "revision": 1, "json": "{"}, "json"),
         ("status", {"run": 3}, "`str`"),
         ("nothing", {}, "no tool"),

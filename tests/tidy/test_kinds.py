@@ -19,6 +19,7 @@ TEXTS = sorted([*(ROOT / "pwf").rglob("*.py"), *(ROOT / "tests" / "sim").rglob("
 ALLOWED = {
     "pwf/protocol/kinds.py": "the table itself",
     "pwf/workflow/decorators.py": "authoring: one decorator for each kind",
+    "pwf/runner/kinds/agent_pi.py": "who speaks, in the words of its protocol",
     "pwf/workflow/shell_options.py": "`shell=` is an option, too",
     "pwf/cli/completion.py": "the shell that a person types in",
     "pwf/cli/json_output.py": "the command `pwf wait`",
@@ -71,7 +72,7 @@ def test_every_kind_is_executed_written_and_drawn() -> None:
     assert RUN.keys() == KINDS.keys()
     for kind, facts in KINDS.items():
         assert (ROOT / "pwf" / "runner" / "kinds" / f"{kind}.py").exists()
-        assert callable(getattr(Decorators, kind))
+        assert callable(getattr(Decorators, facts.decorator or kind))
         assert facts.shape in graph_mermaid._SHAPES
         assert graph_svg._STYLE.count(f".{facts.colour} {{") == 2, "in light and in dark"
 

@@ -41,6 +41,7 @@ PUBLIC = [
     "Workflow",
     "__version__",
     "applied",
+    "assistant_message",
     "days",
     "hours",
     "idempotent",

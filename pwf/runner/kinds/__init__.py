@@ -9,7 +9,18 @@ from collections.abc import Callable, Mapping
 
 from pwf.protocol.kinds import NodeKind
 from pwf.runner.base.steps import End, Step
-from pwf.runner.kinds import action, agent, checkpoint, compute, decision, include, notify, shell, wait
+from pwf.runner.kinds import (
+    action,
+    agent,
+    assistant,
+    checkpoint,
+    compute,
+    decision,
+    include,
+    notify,
+    shell,
+    wait,
+)
 
 RUN: Mapping[NodeKind, Callable[[Step], End]] = {
     compute.KIND: compute.run,
@@ -20,5 +31,6 @@ RUN: Mapping[NodeKind, Callable[[Step], End]] = {
     checkpoint.KIND: checkpoint.run,
     decision.KIND: decision.run,
     agent.KIND: agent.run,
+    assistant.KIND: assistant.run,
     notify.KIND: notify.run,
 }

@@ -15,6 +15,7 @@ import msgspec
 
 from pwf.errors import PwfError
 from pwf.protocol.agents import AgentCommand
+from pwf.protocol.kinds import KINDS
 from pwf.runner.base.failure import plain_error
 from pwf.runner.base.judging import judge
 from pwf.runner.base.steps import Ended, Step, StepTimedOut, timed_out
@@ -63,7 +64,8 @@ def converse(step: Step, configured: AgentCommand, prompt: bytes) -> Ended:
 
 
 def _answered(step: Step, agent: Agent, configured: AgentCommand, task: str) -> Ended:
-    said = f"{task}\n\n{_form(step)}"
+    form = _form(step)
+    said = f"{task}{form}"
     if agent.remembers and step.conversation is not None:
         said = f"{INTERRUPTED}\n\n{said}"
     answer = why_not = ""
@@ -75,20 +77,24 @@ def _answered(step: Step, agent: Agent, configured: AgentCommand, task: str) -> 
         if output is not None:
             return Ended(outcome="completed", output=output)
         before = "" if agent.remembers else f"{task}\n\nYou have answered:\n{_cut(answer)}\n\n"
-        said = f"{before}That was not accepted: {why_not}\n\n{_form(step)}"
-    code = "missing_submission" if _value_of(answer) is None else "submission_rejected"
+        said = f"{before}That was not accepted: {why_not}{form}"
+    nothing = _value_of(step, answer) is None
+    code = "missing_submission" if nothing else "submission_rejected"
     told = f"nothing that agent {configured.name!r} gave was accepted; the last of {REJECTIONS_MAX + 1}: {why_not}"
     return _failed(step, code, f"{told}\nthe end of its answer:\n{answer[-ANSWER_END:]}")
 
 
 def _form(step: Step) -> str:
+    """What is said of the answer after each prompt."""
+    if KINDS[step.node.kind].verbatim:
+        return ""
     schema = msgspec.json.encode(step.node.spec.returns).decode()
-    return f"Answer with one JSON value that fits this JSON Schema, and with nothing else:\n{schema}"
+    return f"\n\nAnswer with one JSON value that fits this JSON Schema, and with nothing else:\n{schema}"
 
 
 def _judged(step: Step, answer: str) -> tuple[bytes | None, str]:
     """The output, or why there is none."""
-    text = _value_of(answer)
+    text = _value_of(step, answer)
     if text is None:
         return None, "it is no JSON value" if answer.strip() else "it is empty"
     try:
@@ -106,8 +112,11 @@ def _judged(step: Step, answer: str) -> tuple[bytes | None, str]:
     return data, ""
 
 
-def _value_of(answer: str) -> str | None:
-    """The JSON text of an answer: all of it, or its only fenced block."""
+def _value_of(step: Step, answer: str) -> str | None:
+    """The JSON text of an answer: all of it, or its only fenced block; of a reply, the reply as a text."""
+    if KINDS[step.node.kind].verbatim:
+        reply = answer.strip()
+        return msgspec.json.encode(reply).decode() if reply else None
     return next((text for text in (answer.strip(), _fenced(answer)) if _is_json(text)), None)
 
 
