@@ -234,12 +234,14 @@ class _Pages:
     async def _decide(
         self, request: Request, view: DecisionView, sent: dict[str, str], token: str, form_token: str | None
     ) -> Response:
-        choice, typed = sent.get("choice", ""), sent.get("text")
+        if not sent.get("choice") or not sent.get("digest"):
+            raise InvalidArgument("what was sent is no form of this page")
+        choice, typed = sent["choice"], sent.get("text")
         payload = DecidePayload(
             decision_id=view.request.request_id,
             choice=choice,
             text=typed if typed else None,
-            digest=sent.get("digest", ""),
+            digest=sent["digest"],
             token=token,
         )
         try:

@@ -28,7 +28,7 @@ class Attack(NamedTuple):
 
 
 ATTACKS: dict[str, Attack] = {}
-PARTS = ("files", "users", "steps", "sockets")
+PARTS = ("files", "users", "steps", "sockets", "web")
 
 
 def load() -> None:

@@ -91,6 +91,16 @@ def test_a_text_that_is_missing_is_asked_for_and_what_was_typed_stays(world: Wor
     assert browser.post(address, {**revise, "text": "a\r\nb"}).status == 303
 
 
+def test_a_form_that_lacks_something_leaves_no_trace(world: World, browser: Browser) -> None:
+    address = f"/answer/{link(world, ask(world))}"
+    ship, _ = forms(browser.get(address).text)
+    before = world.dump()
+    for name in ship:
+        assert browser.post(address, {**ship, name: ""}).status == 400
+    assert browser.post(address, {}).status == 400
+    assert world.dump() == before
+
+
 def test_a_link_shows_its_decision_and_leads_nowhere_else(world: World, browser: Browser) -> None:
     run_id, other = ask(world), ask(world)
     address = f"/answer/{link(world, run_id)}"
@@ -208,7 +218,7 @@ def test_a_form_without_its_token_or_of_another_proposal_decides_nothing(
     theirs, _ = forms(browser.get(f"/decisions/{world.request_of(other)}").text)
     address = f"/decisions/{world.request_of(run_id)}"
     for wrong in (theirs[spoilt], "", "x"):
-        assert browser.post(address, {**ship, spoilt: wrong}).status == 409
+        assert browser.post(address, {**ship, spoilt: wrong}).status in (400, 409)
     assert look(world, run_id).winner is None
 
 
