@@ -25,6 +25,7 @@ from pwf.ownership import stranger_on_way
 MIB = 1024 * 1024
 CONFIG_BYTES_MAX = 256 * 1024
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
+BUILT_IN_CHANNELS = ("terminal", "web")  # where people answer without a section of the configuration
 PERSON = "person"  # in place of an agent's name: none (pwf/protocol/agents.py)
 
 C = TypeVar("C", bound=msgspec.Struct)
@@ -33,6 +34,9 @@ Keys = tuple[str, ...]
 Seconds = Annotated[float, msgspec.Meta(ge=0, le=3_600)]
 Folder = Annotated[str, msgspec.Meta(pattern=r"^[/~]")]  # absolute, or below a user's home
 AgentName = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_-]{0,63}$")]
+ChannelName = Annotated[str, msgspec.Meta(pattern=r"^[a-z][a-z0-9_-]{0,31}$")]
+AudienceName = Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
+Told = Literal["decide", "waiting", "held", "failed", "ended"]
 Variable = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_]*\*?$")]
 
 
@@ -98,6 +102,39 @@ class Web(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
         return self.urls[0] + path
 
 
+class _Channel(
+    msgspec.Struct,
+    frozen=True,
+    kw_only=True,
+    forbid_unknown_fields=True,
+    tag_field="kind",
+    omit_defaults=True,
+):
+    """A way to reach people outside. `tells`: of what. An audience with a section of its own names its channels."""
+
+    tells: tuple[Told, ...] = ("decide",)
+
+
+class CommandChannel(_Channel, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="command"):
+    """A program of the user's own, which gets what happened as JSON on stdin; it runs for `timeout_s` at most."""
+
+    command: Annotated[tuple[str, ...], msgspec.Meta(min_length=1)]
+    timeout_s: Annotated[float, msgspec.Meta(gt=0, le=300)] = 30.0
+
+
+Channel = CommandChannel
+
+
+class Audience(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Who is meant by `audience=` of a decision.
+
+    `channels`: where it is shown, in this order. `answers`: whose answers count (`terminal` is one); empty: all.
+    """
+
+    channels: Annotated[tuple[ChannelName, ...], msgspec.Meta(min_length=1)]
+    answers: tuple[ChannelName, ...] = ()
+
+
 class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """All settings, with their defaults and bounds (docs/operations.md lists them).
 
@@ -128,6 +165,8 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     secrets: dict[str, SecretSource] = {}
     default_agent: str | None = None  # of runs that name none
     agents: dict[AgentName, Agent] = {}
+    channels: dict[ChannelName, Channel] = {}
+    audiences: dict[AudienceName, Audience] = {}
 
 
 class ProjectConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -240,6 +279,7 @@ def _check_together(config: Config, text: str, file: str) -> Config:
             "configured",
             hint=f"add [agents.{config.default_agent}], or name another: {', '.join((PERSON, *config.agents))}",
         )
+    _check_channels(config, text, file)
     if config.interpreter is not None and not config.interpreter.startswith(("/", "~")):
         raise ConfigError(
             f"{file}:{_line_of(('interpreter',), text)}: interpreter is {config.interpreter!r}, which is not an "
@@ -247,6 +287,28 @@ def _check_together(config: Config, text: str, file: str) -> Config:
             hint='write the whole path, for example interpreter = "/usr/bin/python3"',
         )
     return config
+
+
+def _check_channels(config: Config, text: str, file: str) -> None:
+    """A name means one channel, and an audience names only channels that there are."""
+    for name in BUILT_IN_CHANNELS:
+        if name in config.channels:
+            raise ConfigError(
+                f"{file}:{_line_of(('channels', name), text)}: a channel can not be called {name!r}, which is built in",
+                hint="give it another name",
+            )
+    for audience, said in config.audiences.items():
+        for key, known in (
+            ("channels", tuple(config.channels)),
+            ("answers", (*BUILT_IN_CHANNELS, *config.channels)),
+        ):
+            for name in getattr(said, key):
+                if name not in known:
+                    line = _line_of(("audiences", audience, key), text)
+                    raise ConfigError(
+                        f"{file}:{line}: {key} in [audiences.{audience}] names {name!r}, which is no channel",
+                        hint=f"add [channels.{name}], or name another: {', '.join(known) or 'there is none yet'}",
+                    )
 
 
 # --- what is wrong, and where ---------------------------------------------------------------------------------

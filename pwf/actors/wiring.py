@@ -19,6 +19,9 @@ import trio
 from pwf.actors.base.changes import Changes, ChangeSource
 from pwf.actors.base.logging import Log
 from pwf.actors.base.store_actor import StoreHandle
+from pwf.actors.channels.adapter_process import open_adapter_process
+from pwf.actors.channels.channel_supervisor import OpenAdapter
+from pwf.actors.channels.channels import Channels, settings_of
 from pwf.actors.claim.server_claim import Claim, Files, Lock, ServerClaim
 from pwf.actors.code.definitions import Definitions, Lookup
 from pwf.actors.code.newer_code import NewerCode
@@ -47,6 +50,8 @@ from pwf.host.clock_steps import ClockSteps
 from pwf.places import Places
 from pwf.protocol.lock_record import LockRecord
 from pwf.store.space import disk_bytes
+
+SENDING_S = 5.0  # at a stop, for what channels are sending
 
 
 class Pool(Protocol):
@@ -94,6 +99,7 @@ class Ports:
     changes: Callable[[StoreHandle], ChangeSource] = lambda store: store
     open_watcher: OpenWatcher = open_watcher_process
     open_server: OpenServer = open_server_process
+    open_adapter: OpenAdapter = open_adapter_process
 
 
 @dataclass(frozen=True)
@@ -109,6 +115,7 @@ class Actors:
     clock_watch: ClockWatch
     decision_timeout: DecisionTimeout
     file_watch: FileWatch
+    channels: Channels
     pruner: Pruner
     backups: Backups
     pages: Pages
@@ -140,6 +147,7 @@ def wire(
     attached = Attached()
     views = Views(changes, log)
     pages = Pages(ports.open_server, config.web, log)
+    channels = _channels(store, changes, ports, scheduler.handle, at, config, log)
     door: Door
     services = Services(
         store=store,
@@ -164,10 +172,10 @@ def wire(
         pruner=pruner.handle,
         backups=backups.handle,
         pages=pages.handle,
+        channels=channels.handle,
     )
     door = ports.open_door(Operations(services).handle)
     timeouts = DecisionTimeout(store, changes, log)
-    clock_watch = ClockWatch(clock, (scheduler.handle.wake, timeouts.wake), log, ports.open_clock_steps)
     return Actors(
         claim=server_claim,
         pool=ports.pool,
@@ -175,9 +183,10 @@ def wire(
         newer_code=newer_code,
         views=views,
         scheduler=scheduler,
-        clock_watch=clock_watch,
+        clock_watch=ClockWatch(clock, (scheduler.handle.wake, timeouts.wake), log, ports.open_clock_steps),
         decision_timeout=timeouts,
         file_watch=FileWatch(store, changes, ports.open_watcher, scheduler.handle.wake, log),
+        channels=channels,
         pruner=pruner,
         backups=backups,
         pages=pages,
@@ -217,6 +226,26 @@ def _scheduler(
         make_reconciler=functools.partial(make_reconciler, questions),
         output=str(at.output),
         secrets_from=at.config,
+    )
+
+
+def _channels(
+    store: StoreHandle,
+    changes: Changes,
+    ports: Ports,
+    scheduler: SchedulerHandle,
+    at: Places,
+    config: Config,
+    log: Log,
+) -> Channels:
+    return Channels(
+        store,
+        changes,
+        settings_of(config),
+        open_adapter=ports.open_adapter,
+        config=str(at.config),
+        wake_scheduler=scheduler.wake,
+        log=log,
     )
 
 
@@ -296,6 +325,7 @@ async def live(
                 nursery.start_soon(actors.decision_timeout.run)
                 nursery.start_soon(actors.file_watch.run)
                 nursery.start_soon(actors.pages.run)
+                nursery.start_soon(actors.channels.run)
                 life.state = "serving"
             else:
                 life.state = "degraded"
@@ -309,6 +339,8 @@ async def live(
             life.state = "draining"
             log("daemon.draining", runners=scheduler.used, drain_s=drain_s())
             await scheduler.drain(drain_s())
+            if life.why_degraded is None:
+                await actors.channels.handle.drain(SENDING_S)
             await actors.door.handle.say_goodbye()
             nursery.cancel_scope.cancel()
         # A claim that is lost just now ends the daemon by its own error.

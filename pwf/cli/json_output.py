@@ -16,6 +16,7 @@ from pwf.client.diagnosis import Check
 from pwf.crashlab.report import Report
 from pwf.protocol import decisions, effects, operations, resources, views, web
 from pwf.protocol.agents import AgentList
+from pwf.protocol.channels import ChannelList, MessageLine
 from pwf.protocol.graph import WorkflowGraph
 from pwf.protocol.notices import NoticeList
 from pwf.protocol.operations import RunChanged, RunStarted
@@ -309,6 +310,10 @@ PRINTED: dict[str, Lines] = {
         (Decided, decisions.DecisionView, decisions.DecisionList, DecisionLink),
         "`DECISION CHOICE`; `DECISION`: what is proposed; nothing: what is open; `--link`",
     ),
+    "channel status": Lines((ChannelList,)),
+    "channel test": Lines((MessageLine,)),
+    "channel reload": Lines((ChannelList,)),
+    "channel recover": Lines((MessageLine,)),
     "effects": Lines((effects.EffectList,)),
     "effects show": Lines((effects.EffectDetail,)),
     "effects resolve": Lines((Changed,)),

@@ -32,6 +32,7 @@ FAMILIES = {
     "mcp": ("mcp",),
     "sessions": ("sessions",),
     "decide": ("decisions", "decide"),
+    "channels": ("channel",),
     "effects": ("effects", "recover"),
     "workflows": ("workflows", "check", "graph"),
     "resources": ("resource",),

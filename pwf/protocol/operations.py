@@ -12,6 +12,7 @@ import msgspec
 
 from pwf.protocol.agents import AgentList
 from pwf.protocol.bounds import Filter, Name, PathText, Words
+from pwf.protocol.channels import CHANNEL_OPERATIONS
 from pwf.protocol.decisions import Decided, DecidePayload, DecisionList, DecisionListPayload
 from pwf.protocol.effects import EffectDetail, EffectList, EffectListPayload, EffectRef, ResolvePayload
 from pwf.protocol.forks import ForkPayload
@@ -481,6 +482,7 @@ OPERATIONS: dict[str, Operation] = {
     "decision.list": Operation(DecisionListPayload, DecisionList),
     "decision.answer": Operation(DecidePayload, Decided, changes=True),
     **WEB_OPERATIONS,
+    **CHANNEL_OPERATIONS,
     "effect.list": Operation(EffectListPayload, EffectList),
     "effect.get": Operation(EffectRef, EffectDetail),
     "effect.resolve": Operation(ResolvePayload, RunChanged, needs_run=True, changes=True, guarded=True),

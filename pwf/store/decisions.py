@@ -48,6 +48,7 @@ class Decide(msgspec.Struct, frozen=True, kw_only=True):
     """A person's answer. `decision`: how the person names it. `digest`: of what the person has seen.
 
     `token`: of a page. Then the answer is its holder's, and comes from the web.
+    `counting`: by audience, the channels whose answers count; of an audience that is not there all do.
     """
 
     decision: str
@@ -57,6 +58,7 @@ class Decide(msgspec.Struct, frozen=True, kw_only=True):
     actor: str
     channel: str
     token: str | None = None
+    counting: dict[str, tuple[str, ...]] = {}
     receipt: ReceiptKey | None = None
 
 
@@ -91,6 +93,12 @@ def _decide(tx: Tx, command: Decide, token: Token | None) -> tuple[Decided, bool
         raise Conflict(
             f"the answer is to another proposal than decision {asked.request_id}",
             hint=f"look at what is proposed now: pwf decide {asked.request_id}",
+        )
+    counting = command.counting.get(spec.audience, (command.channel,))
+    if command.channel not in counting:
+        raise Rejected(
+            f"decision {asked.request_id} is for {spec.audience}, whose answers do not count through {command.channel}",
+            hint=f"answer through {' or '.join(counting)}",
         )
     wrong = spec.fault(command.choice, command.text)
     if wrong is not None:

@@ -32,6 +32,7 @@ class OpenRequest(msgspec.Struct, frozen=True, kw_only=True):
     left_ms: int | None = None  # the clock stands still
     default: str | None = None  # JSON
     submission: SubmissionView | None = None
+    troubles: tuple[str, ...] = ()  # of the channels that are to show it
 
 
 class RunFacts(msgspec.Struct, frozen=True, kw_only=True):
@@ -223,7 +224,7 @@ def _waiting(run: RunFacts, request: OpenRequest) -> Explanation:
     return _make(
         run,
         "request_open",
-        REQUESTS[request.kind].waits.format(node=repr(run.node)) + rejected,
+        "; ".join((REQUESTS[request.kind].waits.format(node=repr(run.node)) + rejected, *request.troubles)),
         "when it is answered; " + _at_deadline(request),
         (*settle, "pwf pause {run}", "pwf cancel {run}"),
         at_ms=request.deadline_wall_ms,

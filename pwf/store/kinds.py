@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pwf.store.channel_kind import CHANNEL
 from pwf.store.entity_kinds import EntityKind
 from pwf.store.resource_kind import RESOURCE
 from pwf.store.run_kind import RUN
@@ -10,4 +11,6 @@ from pwf.store.submission_kind import SUBMISSION
 
 DAEMON = EntityKind(name="daemon")
 
-KINDS: dict[str, EntityKind] = {kind.name: kind for kind in (DAEMON, RUN, SUBMISSION, SESSION, RESOURCE)}
+KINDS: dict[str, EntityKind] = {
+    kind.name: kind for kind in (DAEMON, RUN, SUBMISSION, SESSION, RESOURCE, CHANNEL)
+}

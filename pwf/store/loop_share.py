@@ -25,6 +25,10 @@ from typing import Any
 
 from pwf.store.at_run import at_run
 from pwf.store.batch import Batch, Job, Writer
+from pwf.store.channel_answers import take_answer
+from pwf.store.channel_messages import begin_work, make_messages, make_missing, settle_work
+from pwf.store.channel_rows import begin_epoch, channel_stands, configure
+from pwf.store.channel_words import probe_channel, recover_message
 from pwf.store.children import cancel_child, ensure_child, find_child
 from pwf.store.control import cancel, hold_run, pause, resume
 from pwf.store.custody import runner_gone, runners_gone, standing_stretch
@@ -82,8 +86,11 @@ SHORT: frozenset[Callable[..., Any]] = frozenset(
         apply_messages,
         apply_resource,
         attach,
+        begin_epoch,
+        begin_work,
         cancel,
         cancel_child,
+        channel_stands,
         delete_resource,
         detach,
         ensure_child,
@@ -101,12 +108,16 @@ SHORT: frozenset[Callable[..., Any]] = frozenset(
         part_call,
         pause,
         pause_resource,
+        probe_channel,
         publish_updates,
         reconcile_finished,
         reconcile_part,
         reconcile_resource,
         reconcile_started,
         record_prune,
+        recover_message,
+        settle_work,
+        take_answer,
         renew_reconcile,
         resolve_effect,
         resolve_resource_effect,
@@ -133,6 +144,9 @@ LONG: frozenset[Callable[..., Any]] = frozenset(
     {
         claim_home,
         compact,
+        configure,
+        make_messages,
+        make_missing,
         drop_definitions,
         drop_environments,
         drop_receipts,

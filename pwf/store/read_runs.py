@@ -22,6 +22,7 @@ from pwf.protocol.survivors import Survivor
 from pwf.protocol.views import ENDED, RequestView, RunSummary, RunView, StepView, SubmissionView
 from pwf.store import request_clock
 from pwf.store.agent_work import usage_of, with_work
+from pwf.store.channel_troubles import troubles
 from pwf.store.effect_rows import effects_of_entity
 from pwf.store.events import events_after
 from pwf.store.explain import NAMED_MAX, Load, OpenRequest, RunFacts, explain
@@ -242,6 +243,7 @@ def _open_request(tx: Tx, row: Row) -> OpenRequest:
         left_ms=left_ms,
         default=None if default is None else _default_words(kind, default),
         submission=_submission(tx, request_id) if REQUESTS[kind].submitted else None,
+        troubles=troubles(tx, request_id),
     )
 
 

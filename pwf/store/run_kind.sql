@@ -55,6 +55,19 @@ DELETE FROM events WHERE entity_no = :submission_no
 -- Its revision and generation.
 DELETE FROM entities WHERE entity_no = :submission_no
 
+-- name: drop_sends
+-- What the ledger has of messages about it.
+DELETE FROM effects WHERE (entity_no, node, visit, part) IN (
+  SELECT channel_no, 'message', 1, message_id FROM channel_messages WHERE run_id = :run_id)
+
+-- name: drop_messages
+-- What channels showed of it.
+DELETE FROM channel_messages WHERE run_id = :run_id
+
+-- name: drop_happenings
+-- What was to be told of it.
+DELETE FROM happenings WHERE run_id = :run_id
+
 -- name: drop_answers
 -- Every answer to its decisions.
 DELETE FROM answers WHERE request_id IN (SELECT request_id FROM requests WHERE run_id = :run_id)

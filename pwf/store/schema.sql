@@ -537,3 +537,79 @@ CREATE INDEX reconcile_queue_live ON reconcile_queue(resource_no) WHERE state = 
 CREATE INDEX reconcile_queue_later_wall ON reconcile_queue(due_wall_ms) WHERE state = 'later' AND due_elapsed_ms IS NULL;
 CREATE INDEX reconcile_queue_later_elapsed ON reconcile_queue(due_elapsed_ms)
   WHERE state = 'later' AND due_elapsed_ms IS NOT NULL;
+
+-- Ways to reach people outside. Each is an entity whose generation counts the processes of its adapter; it stays when the
+-- configuration names it no more.
+CREATE TABLE channels(
+  channel_no INTEGER PRIMARY KEY REFERENCES entities(entity_no),
+  name TEXT NOT NULL UNIQUE,                      -- of its entity
+  kind TEXT NOT NULL,                             -- as the configuration says: 'command', …
+  tells BLOB NOT NULL,                            -- of what: ["decide", …]; [] where it is not configured
+  state TEXT NOT NULL CHECK (state IN ('off', 'starting', 'up', 'down')),
+  trouble TEXT,                                   -- what is wrong with it
+  changed_wall_ms INTEGER NOT NULL,               -- since when it is in this state
+  cursor TEXT                                     -- how far its adapter has read what people sent
+) STRICT;
+
+-- What has happened, for channels to tell, written by the triggers below in the transaction in which it happens. A row goes
+-- in the one that makes messages of it.
+CREATE TABLE happenings(
+  happening_no INTEGER PRIMARY KEY,
+  event TEXT NOT NULL CHECK (event IN ('asked', 'held', 'failed', 'ended')),
+  run_id TEXT NOT NULL REFERENCES runs(run_id),
+  request_id TEXT REFERENCES requests(request_id)
+) STRICT;
+CREATE INDEX happenings_by_run ON happenings(run_id);
+
+-- What a channel is to show, shows or has shown. Each send is an effect of the channel, whose part is the message's id.
+CREATE TABLE channel_messages(
+  message_no INTEGER PRIMARY KEY,
+  message_id TEXT NOT NULL UNIQUE,
+  channel_no INTEGER NOT NULL REFERENCES channels(channel_no),
+  event TEXT NOT NULL CHECK (event IN ('decide', 'waiting', 'held', 'failed', 'ended', 'test')),
+  run_id TEXT REFERENCES runs(run_id),
+  request_id TEXT REFERENCES requests(request_id),
+  state TEXT NOT NULL CHECK (state IN ('due', 'sending', 'shown', 'refused', 'ambiguous', 'closing', 'closed', 'void')),
+  tries INTEGER NOT NULL DEFAULT 0,               -- sends that were begun, or closings
+  due_wall_ms INTEGER,
+  token_digest TEXT,                              -- SHA-256 of what an answer from the channel must bring
+  why TEXT,                                       -- it is refused, ambiguous or void
+  created_wall_ms INTEGER NOT NULL,
+  CHECK ((state IN ('due', 'closing')) = (due_wall_ms IS NOT NULL)),
+  CHECK ((event = 'test') = (run_id IS NULL)),
+  CHECK ((event IN ('decide', 'waiting')) = (request_id IS NOT NULL))
+) STRICT;
+CREATE INDEX channel_messages_due ON channel_messages(channel_no, due_wall_ms) WHERE state IN ('due', 'closing');
+CREATE INDEX channel_messages_sending ON channel_messages(channel_no) WHERE state = 'sending';
+CREATE INDEX channel_messages_newest ON channel_messages(channel_no, message_no);
+CREATE INDEX channel_messages_by_run ON channel_messages(run_id) WHERE run_id IS NOT NULL;
+CREATE INDEX channel_messages_by_request ON channel_messages(request_id, channel_no) WHERE request_id IS NOT NULL;
+CREATE UNIQUE INDEX channel_messages_by_token ON channel_messages(token_digest) WHERE token_digest IS NOT NULL;
+CREATE UNIQUE INDEX decision_shown_once ON channel_messages(channel_no, request_id)
+  WHERE event = 'decide' AND state <> 'void';
+
+CREATE TRIGGER request_asked AFTER INSERT ON requests WHEN EXISTS (SELECT 1 FROM channels WHERE state <> 'off') BEGIN
+  INSERT INTO happenings(event, run_id, request_id) VALUES ('asked', new.run_id, new.request_id);
+END;
+CREATE TRIGGER request_closed AFTER UPDATE OF status ON requests WHEN old.status = 'pending' AND new.status <> 'pending' BEGIN
+  DELETE FROM happenings WHERE run_id = new.run_id AND request_id = new.request_id;
+  UPDATE channel_messages SET state = 'closing', tries = 0, due_wall_ms = new.settled_wall_ms
+  WHERE request_id = new.request_id AND state = 'shown';
+  UPDATE channel_messages SET state = 'void', due_wall_ms = NULL, why = 'it was settled before it was shown'
+  WHERE request_id = new.request_id AND state = 'due';
+END;
+CREATE TRIGGER run_held AFTER UPDATE OF hold ON runs
+WHEN new.hold IS NOT NULL AND new.hold IS NOT old.hold AND new.hold <> 'paused'
+  AND EXISTS (SELECT 1 FROM channels WHERE state <> 'off') BEGIN
+  INSERT INTO happenings(event, run_id) VALUES ('held', new.run_id);
+END;
+CREATE TRIGGER run_resumed AFTER UPDATE OF hold ON runs
+WHEN old.hold = 'restored' AND new.hold IS NULL AND EXISTS (SELECT 1 FROM channels WHERE state <> 'off') BEGIN
+  INSERT INTO happenings(event, run_id, request_id)
+  SELECT 'asked', run_id, request_id FROM requests WHERE run_id = new.run_id AND status = 'pending';
+END;
+CREATE TRIGGER run_ended AFTER UPDATE OF status ON runs
+WHEN new.ended_wall_ms IS NOT NULL AND old.ended_wall_ms IS NULL AND EXISTS (SELECT 1 FROM channels WHERE state <> 'off') BEGIN
+  INSERT INTO happenings(event, run_id)
+  VALUES (CASE WHEN new.status IN ('failed', 'timed_out') THEN 'failed' ELSE 'ended' END, new.run_id);
+END;

@@ -84,6 +84,7 @@ ENCODED: dict[tuple[str, str], Any] = {
     ("effects", "request"): Any,
     ("effects", "output"): Any,
     ("effects", "error"): StepError,
+    ("channels", "tells"): tuple[str, ...],
     ("decisions", "subject"): Any,
     ("decisions", "choices"): tuple[ChoiceSpec, ...],
     ("updates", "data"): Any,

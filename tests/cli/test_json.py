@@ -19,6 +19,7 @@ from pwf.errors import NotFound
 from pwf.protocol import effects, printed, resources
 from pwf.protocol import operations as ops
 from pwf.protocol.agents import AgentLine, AgentList
+from pwf.protocol.channels import ChannelLine, ChannelList, MessageLine
 from pwf.protocol.decisions import Decided, DecisionList
 from pwf.protocol.notices import NoticeList
 from pwf.protocol.sessions import SessionLine, SessionList
@@ -30,6 +31,12 @@ from tests.client.fake_daemon import FakeDaemon
 
 DOCS = Path(__file__).parents[2] / "docs"
 SCHEMA: dict[str, Any] = json.loads((DOCS / "json.schema.json").read_text("utf-8"))
+
+MESSAGE = MessageLine(message_id="m7x", channel="phone", event="test", state="shown", created_ms=1)
+CHANNELS = ChannelList(
+    channels=(ChannelLine(name="phone", kind="command", state="up", since_ms=1, messages={"shown": 1}),),
+    messages=(MESSAGE,),
+)
 
 #: What is typed after each command that one object, or one a line, comes of.
 TYPED: dict[str, tuple[str, ...]] = {
@@ -56,6 +63,10 @@ TYPED: dict[str, tuple[str, ...]] = {
     "sessions": (),
     "decisions": (),
     "decide": ("q1", "ship"),
+    "channel status": (),
+    "channel test": ("phone",),
+    "channel reload": (),
+    "channel recover": ("m7x", "confirm"),
     "effects": (),
     "effects show": ("k3:ship:1",),
     "effects resolve": ("k3:ship:1", "not-happened"),
@@ -175,6 +186,8 @@ def answering(daemon: FakeDaemon, monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
             decision_id="q1", run_id=run_id, status="queued", revision=4, choice="ship"
         ),
         "web.invite": SignIn(expires_ms=1),
+        **dict.fromkeys(("channel.list", "channel.reload"), CHANNELS),
+        **dict.fromkeys(("channel.test", "channel.message", "channel.recover"), MESSAGE),
         "effect.list": effects.EffectList(effects=(samples.effect(),)),
         "effect.get": detail("k3:ship:1"),
         "effect.resolve": changed,

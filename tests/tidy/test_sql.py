@@ -19,6 +19,8 @@ FAMILIES = sorted(
 
 #: Tables and partial indexes whose number of rows does not grow with the number of runs, and why.
 SMALL = {
+    "channels": "one row per channel that was ever configured",
+    "happenings": "what was not made into messages yet",
     "meta": "a few facts about the home",
     "run_counts": "one row per status",
     "runners": "one row per live process",
@@ -42,6 +44,7 @@ ALLOWED = {
     "read_resources.counts": "indexes of what is alive, due or kept back, when a person asks, on the reader",
     "effect_rows.effects_newest": "from the newest on, cut off by LIMIT",
     "resource_rules": "reads everything by purpose, when a person asks, on the reader",
+    "channel_kind": "reads everything by purpose, when a person asks, or when a database was copied",
     "fork.answered": "the line of runs that a run was forked from, and no table",
     "fork_effects.going_on": "the same",
     "fork_effects.made": "the same",

@@ -30,6 +30,7 @@ async def answer_decision(services: Services, asked: Asked[DecidePayload]) -> An
         actor=asked.actor,
         channel=CHANNEL,
         token=payload.token,
+        counting=services.channels.audiences.counting,
         receipt=await asked.make_receipt(),
     )
     done = await services.store.write(decide, command)

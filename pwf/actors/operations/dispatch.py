@@ -15,6 +15,7 @@ import msgspec
 
 from pwf.actors.operations import (
     agents,
+    channels,
     contents,
     daemon,
     decisions,
@@ -62,6 +63,7 @@ HANDLERS: dict[str, OperationHandler] = {
     **requests.HANDLERS,
     **decisions.HANDLERS,
     **web.HANDLERS,
+    **channels.HANDLERS,
     **effects.HANDLERS,
     **resources.HANDLERS,
     **agents.HANDLERS,

@@ -16,6 +16,7 @@ from pwf.actors.base.apart import apart
 from pwf.actors.base.changes import Changes
 from pwf.actors.base.logging import Log
 from pwf.actors.base.store_actor import StoreHandle
+from pwf.actors.channels.channels import ChannelsHandle
 from pwf.actors.claim.server_claim import ClaimHandle
 from pwf.actors.code.definitions import DefinitionsHandle
 from pwf.actors.code.newer_code import NewerCodeHandle
@@ -101,6 +102,7 @@ class Services:
     pruner: PrunerHandle
     backups: BackupsHandle
     pages: PagesHandle
+    channels: ChannelsHandle
 
 
 @dataclass(frozen=True)

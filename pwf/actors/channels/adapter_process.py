@@ -1,0 +1,107 @@
+"""The process of a channel's adapter, as its supervisor sees it: started, told, heard, ended.
+
+Promises: it ends when its scope does, and by itself when the daemon has died. What it says is data, and bounded.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import BinaryIO, Protocol
+
+import msgspec
+import trio
+
+from pwf.actors.base.socket_stream import SocketStream
+from pwf.errors import ProtocolError, RunnerCrashed
+from pwf.protocol.channel_port import LINE_BYTES_MAX, FromAdapter, ToAdapter, from_adapter, line_of
+from pwf.protocol.frames import FrameSplitter
+from pwf.protocol.runner import MARKER_VARIABLE
+
+END_S = 2.0
+COMPLAINT_BYTES = 2_000
+
+
+class Adapter(Protocol):
+    """What works for a channel."""
+
+    async def say(self, said: ToAdapter) -> None:
+        """Tell it. Raises `RunnerCrashed` when it is gone."""
+        ...
+
+    async def hear(self) -> FromAdapter:
+        """What it says next. Raises `RunnerCrashed` when it is gone, or says what it may not."""
+        ...
+
+
+class AdapterProcess:
+    """`pwf.channels.process`."""
+
+    def __init__(self, stream: SocketStream, complaints: BinaryIO) -> None:
+        self._stream = stream
+        self._complaints = complaints
+        self._splitter = FrameSplitter(LINE_BYTES_MAX)
+        self._said: list[FromAdapter] = []
+
+    async def say(self, said: ToAdapter) -> None:
+        try:
+            await self._stream.send_all(line_of(said))
+        except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
+            raise self._ended() from error
+
+    async def hear(self) -> FromAdapter:
+        while not self._said:
+            try:
+                data = await self._stream.receive_some()
+            except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
+                raise self._ended() from error
+            if not data:
+                raise self._ended()
+            try:
+                self._said += [from_adapter.decode(line) for line in self._splitter.feed(bytes(data))]
+            except (msgspec.MsgspecError, ProtocolError) as error:
+                raise RunnerCrashed(f"the adapter says what it may not: {error}") from error
+        return self._said.pop(0)
+
+    def _ended(self) -> RunnerCrashed:
+        """With the last line that it printed, which most often says why."""
+        end = self._complaints.seek(0, os.SEEK_END)
+        self._complaints.seek(max(0, end - COMPLAINT_BYTES))
+        lines = self._complaints.read().decode("utf-8", "replace").split("\n")
+        said = next((line.strip() for line in reversed(lines) if line.strip()), "")
+        return RunnerCrashed(said or "the adapter has ended")
+
+
+@asynccontextmanager
+async def open_adapter_process() -> AsyncIterator[AdapterProcess]:
+    """Start it. Raises `RunnerCrashed` where it can't be started."""
+    environment = {name: value for name, value in os.environ.items() if name != MARKER_VARIABLE}
+    ours, theirs = socket.socketpair()
+    with ours, tempfile.TemporaryFile() as complaints:
+        try:
+            with theirs:
+                process = await trio.lowlevel.open_process(
+                    [sys.executable, "-m", "pwf.channels.process"],
+                    stdin=theirs,
+                    stdout=subprocess.DEVNULL,
+                    stderr=complaints,
+                    env=environment,
+                    start_new_session=True,
+                )
+        except OSError as error:
+            raise RunnerCrashed(f"the adapter can not be started: {error}") from error
+        stream = SocketStream(ours)
+        try:
+            yield AdapterProcess(stream, complaints)
+        finally:
+            with trio.CancelScope(shield=True):
+                await stream.aclose()  # then it ends what it has started, and itself
+                for _ in range(2):
+                    with trio.move_on_after(END_S):
+                        await process.wait()
+                    process.kill()

@@ -1,0 +1,1 @@
+"""The processes that show messages outside and bring answers back: one adapter a file, behind one port."""

@@ -1,0 +1,204 @@
+"""The adapter's end of the port, and what each kind of adapter is.
+
+Owns the socket. Promises: what is to be sent is done one at a time; an answer is told to the daemon, and its verdict
+comes after the commit; the process ends when the daemon does. An adapter says `done`, `refused` only where it surely
+was not sent, and `unknown` in every other case.
+"""
+
+from __future__ import annotations
+
+import os
+import queue
+import socket
+import sys
+import threading
+import traceback
+from collections.abc import Callable
+from typing import Any, Generic, NamedTuple, TypeVar
+
+import msgspec
+
+from pwf.protocol.channel_port import (
+    LINE_BYTES_MAX,
+    Answered,
+    Begin,
+    ChannelMessage,
+    Close,
+    Ready,
+    Sent,
+    Show,
+    Trouble,
+    Verdict,
+    line_of,
+    to_adapter,
+)
+from pwf.protocol.frames import FrameSplitter
+
+RECEIVE_BYTES = 64 * 1024
+EXIT_FAILED = 70
+
+S = TypeVar("S", bound=msgspec.Struct)
+
+
+class Outcome(NamedTuple):
+    """What came of one thing, as `Sent` has it."""
+
+    outcome: str
+    ref: str | None = None
+    why: str | None = None
+    final: bool = False
+    retry_after_s: float | None = None
+
+
+def done(ref: str | None = None) -> Outcome:
+    """It arrived; `ref`: what the service calls it."""
+    return Outcome("done", ref)
+
+
+def refused(why: str, *, final: bool = False, retry_after_s: float | None = None) -> Outcome:
+    """It was surely not sent. `final`: it never will be."""
+    return Outcome("refused", None, why, final, retry_after_s)
+
+
+def unknown(why: str) -> Outcome:
+    """It may have been sent."""
+    return Outcome("unknown", None, why)
+
+
+class Port:
+    """The daemon, as an adapter sees it. `say` and `answer` are for any thread."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection = connection
+        self._splitter = FrameSplitter(LINE_BYTES_MAX)
+        self._lines: list[bytes] = []
+        self._writing = threading.Lock()
+        self._verdicts: dict[int, queue.SimpleQueue[Verdict]] = {}
+        self._number = 0
+        self.epoch = 0
+
+    def begin(self) -> Begin:
+        """The first word of the daemon."""
+        said = self._next()
+        if not isinstance(said, Begin):
+            raise SystemExit(EXIT_FAILED)
+        self.epoch = said.epoch
+        return said
+
+    def read_into(self, work: queue.SimpleQueue[Show | Close], stop: Callable[[], None]) -> None:
+        """Hand out what the daemon says until it is gone; then the process ends, after `stop`."""
+        while (said := self._next()) is not None:
+            if isinstance(said, Verdict):
+                waiting = self._verdicts.pop(said.number, None)
+                if waiting is not None:
+                    waiting.put(said)
+            elif isinstance(said, Show | Close):
+                work.put(said)
+        stop()
+        os._exit(0)
+
+    def answer(
+        self,
+        *,
+        token: str = "",
+        choice: str = "",
+        text: str | None = None,
+        who: str = "",
+        cursor: str | None = None,
+    ) -> Verdict:
+        """Tell a person's answer, or only how far is read, and wait for the commit."""
+        waiting: queue.SimpleQueue[Verdict] = queue.SimpleQueue()
+        with self._writing:
+            self._number += 1
+            number = self._number
+            self._verdicts[number] = waiting
+            said = Answered(
+                epoch=self.epoch, number=number, token=token, choice=choice, text=text, who=who, cursor=cursor
+            )
+            self._connection.sendall(line_of(said))
+        return waiting.get()
+
+    def say(self, said: msgspec.Struct) -> None:
+        """Tell the daemon."""
+        with self._writing:
+            self._connection.sendall(line_of(said))
+
+    def trouble(self, why: str | None, what_to_do: str | None = None) -> None:
+        """Something keeps it from its work, or no more."""
+        self.say(Trouble(epoch=self.epoch, why=why, what_to_do=what_to_do))
+
+    def _next(self) -> Any:
+        while not self._lines:
+            try:
+                data = self._connection.recv(RECEIVE_BYTES)
+            except OSError:
+                return None
+            if not data:
+                return None
+            self._lines += [bytes(line) for line in self._splitter.feed(data)]
+        return to_adapter.decode(self._lines.pop(0))
+
+
+class Adapter(Generic[S]):
+    """One kind of channel. `settings`: its section. `listens`: people answer through it."""
+
+    listens = False
+
+    def __init__(self, port: Port, begin: Begin, settings: S) -> None:
+        self.port = port
+        self.begin = begin
+        self.settings = settings
+
+    def start(self) -> None:
+        """Get what it needs, its secrets among that. Raises `PwfError`, which people read."""
+
+    def show(self, message: ChannelMessage) -> Outcome:
+        """Send it."""
+        raise NotImplementedError
+
+    def close(self, close: Close) -> Outcome:
+        """Show of what was sent that it is settled. Safe to repeat."""
+        return done(close.ref)
+
+    def stop(self) -> None:
+        """The daemon is gone: end what was started. Called in a thread of its own."""
+
+    def listen(self) -> None:
+        """Bring answers, for ever, in a thread of its own."""
+
+
+def work_for(port: Port, adapter: Adapter[Any]) -> None:
+    """Serve until the daemon is gone."""
+    work: queue.SimpleQueue[Show | Close] = queue.SimpleQueue()
+    threading.Thread(target=port.read_into, args=(work, adapter.stop), daemon=True).start()
+    if adapter.listens:
+        threading.Thread(target=_listen, args=(adapter,), daemon=True).start()
+    port.say(Ready(epoch=port.epoch))
+    while True:
+        said = work.get()
+        if isinstance(said, Show):
+            message_id, came = said.message.message_id, adapter.show(said.message)
+        else:
+            message_id, came = said.message_id, adapter.close(said)
+        port.say(
+            Sent(
+                epoch=port.epoch,
+                attempt=said.attempt,
+                message_id=message_id,
+                outcome=came.outcome,  # type: ignore[arg-type]
+                ref=came.ref,
+                why=came.why,
+                final=came.final,
+                retry_after_s=came.retry_after_s,
+            )
+        )
+
+
+def _listen(adapter: Adapter[Any]) -> None:
+    """An error of the listener ends the process: the daemon says why, and starts another."""
+    try:
+        adapter.listen()
+    except BaseException as error:  # noqa: BLE001 - the process ends of it
+        traceback.print_exc()
+        print(f"{type(error).__name__}: {error}", file=sys.stderr, flush=True)
+        os._exit(EXIT_FAILED)

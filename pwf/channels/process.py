@@ -1,0 +1,43 @@
+"""The process of one channel: `python -m pwf.channels.process`, with the port to the daemon as its stdin.
+
+Promises: it serves the one channel that it is told first, and ends with the daemon. The last line that it prints to
+stderr says why it has ended otherwise.
+"""
+
+from __future__ import annotations
+
+import signal
+import socket
+import sys
+from typing import Any
+
+import msgspec
+
+from pwf.channels.command import CommandAdapter
+from pwf.channels.port import EXIT_FAILED, Adapter, Port, work_for
+from pwf.config import CommandChannel
+from pwf.errors import PwfError
+
+#: By the `kind` of its section.
+KINDS: dict[str, tuple[type[msgspec.Struct], type[Adapter[Any]]]] = {
+    "command": (CommandChannel, CommandAdapter),
+}
+
+
+def main() -> None:
+    """Serve until the daemon is gone."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    port = Port(socket.socket(fileno=0))
+    begin = port.begin()
+    settings, kind = KINDS[begin.kind]
+    adapter = kind(port, begin, msgspec.json.decode(begin.settings, type=settings))
+    try:
+        adapter.start()
+    except PwfError as error:
+        print(error.message + (f" (try: {error.hint})" if error.hint else ""), file=sys.stderr, flush=True)
+        sys.exit(EXIT_FAILED)
+    work_for(port, adapter)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,135 @@
+"""What a message of a channel says, read when it is sent: so it is about the present, and stands nowhere twice.
+
+Texts come from a presentation, which is checked when it is made, or are made here. The subject of a decision is not
+read.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from pwf.protocol.channel_port import ChannelEvent, ChannelMessage
+from pwf.protocol.decision_spec import shown_of
+from pwf.protocol.decisions import AnswerView, DecisionListPayload, DecisionView
+from pwf.protocol.kinds import REQUESTS
+from pwf.store.decisions import decision_list
+from pwf.store.read_runs import request_view, summary_of
+from pwf.store.tx import Tx
+from pwf.store.values import load_value
+from pwf.values import shortened
+
+PROMPT_CHARS = 2_000
+TITLE_CHARS = 200
+
+
+def content_of(
+    tx: Tx, message_id: str, event: str, run_id: str | None, request_id: str | None, token: str
+) -> ChannelMessage:
+    """What is to be sent."""
+    if run_id is None:
+        return ChannelMessage(
+            message_id=message_id,
+            event="test",
+            title="pwf: this channel works",
+            words="nothing is to be done",
+            at_ms=tx.now.wall_ms,
+        )
+    if event == "decide" and request_id is not None:
+        return _decision(tx, message_id, request_id, token)
+    return _of_run(tx, message_id, event, run_id, request_id)  # type: ignore[arg-type]  # the table's CHECK
+
+
+def _decision(tx: Tx, message_id: str, request_id: str, token: str) -> ChannelMessage:
+    view = _view(tx, request_id)
+    request = view.request
+    json = request.prompt.json
+    shown = shown_of(load_value(tx, None if json is None else bytes(json), request.prompt.digest))
+    return ChannelMessage(
+        message_id=message_id,
+        event="decide",
+        title=_title(view),
+        words=f"pwf decide {request_id}",
+        run_id=request.run_id,
+        workflow=request.workflow,
+        node=request.node,
+        request_id=request_id,
+        audience=view.audience,
+        shown=shown,
+        choices=view.choices,
+        deadline_ms=request.deadline_ms,
+        default=view.default,
+        token=token,
+        at_ms=request.created_ms,
+    )
+
+
+def _of_run(
+    tx: Tx, message_id: str, event: ChannelEvent, run_id: str, request_id: str | None
+) -> ChannelMessage:
+    run = summary_of(tx, run_id)
+    name = run.title or run.workflow
+    why = f": {run.reason}" if run.reason else ""
+    if request_id is not None:
+        request = request_view(tx, request_id)
+        json = request.prompt.json
+        asked = f": {shortened(bytes(json).decode(), PROMPT_CHARS)}" if json is not None else ""
+        said, words = f"{name} asks{asked}", REQUESTS[request.kind].how(request_id)
+    elif event == "held":
+        said, words = f"{name} needs a person{why}", f"pwf explain {run_id}"
+    elif event == "failed":
+        said, words = (
+            f"{name} has {'timed out' if run.status == 'timed_out' else 'failed'}{why}",
+            f"pwf show {run_id}",
+        )
+    else:
+        said, words = f"{name} has ended: {run.status}{why}", f"pwf show {run_id}"
+    return ChannelMessage(
+        message_id=message_id,
+        event=event,
+        title=" ".join(said.split()),
+        words=words,
+        run_id=run_id,
+        workflow=run.workflow,
+        node=run.node,
+        request_id=request_id,
+        at_ms=tx.now.wall_ms,
+    )
+
+
+def title_of(tx: Tx, request_id: str) -> str:
+    """The one line of what is asked."""
+    request = request_view(tx, request_id)
+    if not REQUESTS[request.kind].decided:
+        return f"{request.workflow}.{request.node}"
+    return _title(_view(tx, request_id))
+
+
+def closing_words(tx: Tx, request_id: str) -> str:
+    """How it ended, for the message that asked."""
+    request = request_view(tx, request_id)
+    if not REQUESTS[request.kind].decided:
+        return "answered" if request.status == "settled" else "closed: its run has ended"
+    view = _view(tx, request_id)
+    return "closed" if view.winner is None else words_of(view, view.winner)
+
+
+def words_of(view: DecisionView, winner: AnswerView) -> str:
+    """Who has decided what."""
+    if winner.provenance == "cancelled":
+        return "closed: its run has ended"
+    if winner.provenance == "expired":
+        return "closed: nobody decided in time"
+    label = next((one.label for one in view.choices if one.id == winner.choice), winner.choice or "")
+    if winner.provenance == "timeout":
+        return f"{label}: the default, since nobody decided in time"
+    text = f" “{shortened(winner.text, TITLE_CHARS)}”" if winner.text else ""
+    return f"decided: {shortened(label, TITLE_CHARS)}{text}, by {winner.who} ({winner.channel})"
+
+
+def _view(tx: Tx, request_id: str) -> DecisionView:
+    found = decision_list(tx, DecisionListPayload(decision_id=request_id)).decisions[0]
+    return msgspec.structs.replace(found, answers=())
+
+
+def _title(view: DecisionView) -> str:
+    return shortened(" ".join(f"{view.request.workflow}: {view.title}".split()), TITLE_CHARS)

@@ -1,0 +1,302 @@
+"""Messages of channels: made of what happened, sent one at a time as effects of the ledger, and closed when settled.
+
+Promises: what is to be sent is a row; its effect is `applying` on disk before an adapter hears of it, and settled
+after; where nobody knows, it is ambiguous, and only a person's word moves it (`channel_words`). A known refusal is
+tried again within a bound. Closing is safe to repeat, and is repeated.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Mapping
+
+import msgspec
+
+from pwf.protocol.channel_port import Close, Sent, Show
+from pwf.protocol.kinds import DECIDED, PLAIN
+from pwf.protocol.runner import StepError
+from pwf.store.channel_content import closing_words, content_of, title_of
+from pwf.store.channel_rows import MESSAGES_KEY, owned, stored_channels
+from pwf.store.queries import load_queries
+from pwf.store.state import encode
+from pwf.store.tx import Tx
+from pwf.values import canonical, digest, shortened
+
+Q = load_queries(__file__)
+
+PAGE = 100
+TRIES_MAX = 6  # sends of one message that were refused
+CLOSE_TRIES_MAX = 12
+BACKOFF_MS = 2_000
+BACKOFF_MS_MAX = 300_000
+WHY_CHARS = 500
+
+Audiences = Mapping[str, tuple[str, ...]]  # the channels of each that the configuration names
+
+
+# --- making messages ------------------------------------------------------------------------------------------
+
+
+def make_messages(tx: Tx, audiences: Audiences) -> bool:
+    """Make messages of what has happened; whether there is more."""
+    found = tx.all(Q.happened, {"limit": PAGE})
+    if not found:
+        return False
+    channels = [one for one in stored_channels(tx) if one.state != "off"]
+    for number, event, run_id, request_id in found:
+        tx.run(Q.told, {"happening_no": number})
+        meant = None
+        if request_id is not None:
+            event, meant = _asked(tx, request_id, audiences)
+        for channel in channels:
+            if event in channel.tells and (meant is None or channel.name in meant):
+                _add(tx, channel.channel_no, event, run_id, request_id)
+    return len(found) == PAGE
+
+
+class Missing(msgspec.Struct, frozen=True, kw_only=True):
+    """Make messages of open decisions that the channel has not shown, from a place on."""
+
+    channel_no: int
+    audiences: dict[str, tuple[str, ...]]
+    after_ms: int = -1
+    after_id: str = ""
+
+
+def make_missing(tx: Tx, command: Missing) -> Missing | None:
+    """The next page; where to go on. For a channel that starts, is reloaded or added."""
+    channel = next(one for one in stored_channels(tx) if one.channel_no == command.channel_no)
+    place = {"channel_no": channel.channel_no, "after_ms": command.after_ms, "after_id": command.after_id}
+    found = tx.all(Q.not_shown, {**place, "limit": PAGE}) if "decide" in channel.tells else []
+    for request_id, run_id, audience, _ in found:
+        if channel.name in command.audiences.get(audience, (channel.name,)):
+            _add(tx, channel.channel_no, "decide", run_id, request_id)
+    if len(found) < PAGE:
+        return None
+    return msgspec.structs.replace(command, after_ms=found[-1][3], after_id=found[-1][0])
+
+
+def _asked(tx: Tx, request_id: str, audiences: Audiences) -> tuple[str, tuple[str, ...] | None]:
+    """What a question is for people, "" where it is not for them; the channels that it is for, None: all."""
+    row = tx.one(Q.asked, {"request_id": request_id})
+    kind, audience = row or ("", None)
+    if kind in DECIDED:
+        return "decide", audiences.get(audience)
+    return "waiting" if kind in PLAIN else "", None
+
+
+def _add(tx: Tx, channel_no: int, event: str, run_id: str | None, request_id: str | None) -> str:
+    message_id = tx.ids.new()
+    facts = {"channel_no": channel_no, "event": event, "run_id": run_id, "request_id": request_id}
+    now = tx.now.wall_ms
+    tx.run(Q.add, {"message_id": message_id, "due": now, "now": now, **facts})
+    tx.changed(MESSAGES_KEY)
+    return message_id
+
+
+def add_test(tx: Tx, channel_no: int) -> str:
+    """A message that only says that the channel works."""
+    return _add(tx, channel_no, "test", None, None)
+
+
+# --- sending --------------------------------------------------------------------------------------------------
+
+
+class NextWork(msgspec.Struct, frozen=True, kw_only=True):
+    """What an adapter is to do: `say` it, or wait; `in_ms`: until something is due, None where nothing is."""
+
+    say: Show | Close | None = None
+    in_ms: int | None = None
+
+
+class BeginWork(msgspec.Struct, frozen=True, kw_only=True):
+    """The adapter of this epoch is free."""
+
+    channel_no: int
+    epoch: int
+
+
+class DueMessage(msgspec.Struct, frozen=True):
+    """The row of what is due."""
+
+    message_id: str
+    event: str
+    run_id: str | None
+    request_id: str | None
+    state: str
+    tries: int
+    due_wall_ms: int
+    ref: str | None
+
+
+def look_for_work(tx: Tx, channel_no: int) -> NextWork:
+    """Whether something is due, and when. Writes nothing."""
+    row = tx.one(Q.next_due, {"channel_no": channel_no})
+    return (
+        NextWork() if row is None else NextWork(in_ms=max(0, DueMessage(*row).due_wall_ms - tx.now.wall_ms))
+    )
+
+
+def anything_happened(tx: Tx, _: None = None) -> bool:
+    """Whether `make_messages` finds something to do."""
+    return bool(tx.all(Q.happened, {"limit": 1}))
+
+
+def begin_work(tx: Tx, command: BeginWork) -> NextWork:
+    """Take what is due: the intent is stored with this."""
+    channel = owned(tx, command.channel_no, command.epoch)
+    row = tx.one(Q.next_due, {"channel_no": channel.channel_no})
+    if row is None:
+        return NextWork()
+    due = DueMessage(*row)
+    if due.due_wall_ms > tx.now.wall_ms:
+        return NextWork(in_ms=due.due_wall_ms - tx.now.wall_ms)
+    if due.state == "closing":
+        return _close(tx, due)
+    return NextWork(say=_send(tx, command, due))
+
+
+def _send(tx: Tx, command: BeginWork, due: DueMessage) -> Show:
+    token = tx.ids.token() if due.event == "decide" else ""
+    facts = {"message": due.message_id, "event": due.event, "run": due.run_id, "request": due.request_id}
+    request = canonical(facts, what="a message")
+    tx.run(
+        Q.reserve,
+        {
+            "channel_no": command.channel_no,
+            "message_id": due.message_id,
+            "type": f"channel.{due.event}",
+            "epoch": command.epoch,
+            "request": request,
+            "request_crc32": zlib.crc32(request),
+            "fingerprint": digest(request),
+            "now": tx.now.wall_ms,
+        },
+    )
+    tx.run(Q.sending, {"message_id": due.message_id, "token_digest": token_digest(token) if token else None})
+    content = content_of(tx, due.message_id, due.event, due.run_id, due.request_id, token)
+    return Show(attempt=due.tries + 1, message=content)
+
+
+def _close(tx: Tx, due: DueMessage) -> NextWork:
+    """What can be edited is; the rest is closed as it is."""
+    if due.ref is None or due.tries >= CLOSE_TRIES_MAX or due.request_id is None:
+        why = None if due.ref is None else "its end could not be shown"
+        move(tx, due.message_id, "closed", why=why)
+        return NextWork(in_ms=0)
+    tx.run(Q.closing, {"message_id": due.message_id, "due": tx.now.wall_ms + _backoff_ms(due.tries + 1)})
+    title, said = title_of(tx, due.request_id), closing_words(tx, due.request_id)
+    return NextWork(
+        say=Close(attempt=due.tries + 1, ref=due.ref, message_id=due.message_id, title=title, said=said)
+    )
+
+
+class SettleWork(msgspec.Struct, frozen=True, kw_only=True):
+    """What an adapter says of its work, or what is known where it said nothing."""
+
+    channel_no: int
+    said: Sent
+
+
+def settle_work(tx: Tx, command: SettleWork) -> bool:
+    """Store what became of it; False where that is not what the message waits for."""
+    said = command.said
+    owned(tx, command.channel_no, said.epoch)
+    row = tx.one(Q.message, {"message_id": said.message_id})
+    if row is None or row[1] != command.channel_no or row[6] != said.attempt:
+        return False
+    request_id, state = row[4], row[5]
+    if state == "closing":
+        if said.outcome == "done" or said.final:
+            why = None if said.outcome == "done" else _why(said)
+            move(tx, said.message_id, "closed", why=why)
+        return True
+    if state != "sending":
+        return False
+    status = {"done": "applied", "refused": "rejected", "unknown": "ambiguous"}[said.outcome]
+    settle_effect(tx, command.channel_no, said.message_id, status, ref=said.ref, why=said.why)
+    if said.outcome == "done":
+        shown(tx, said.message_id, request_id)
+    elif said.outcome == "unknown":
+        move(tx, said.message_id, "ambiguous", why=_why(said))
+    else:
+        _refused(tx, said, request_id)
+    tx.changed(MESSAGES_KEY)
+    return True
+
+
+def shown(tx: Tx, message_id: str, request_id: str | None) -> None:
+    """It was sent. What was settled meanwhile is closed."""
+    if is_open(tx, request_id):
+        move(tx, message_id, "shown")
+    else:
+        move(tx, message_id, "closing", due=tx.now.wall_ms, anew=True)
+
+
+def _refused(tx: Tx, said: Sent, request_id: str | None) -> None:
+    """It was not sent: once more, within the bound."""
+    if not is_open(tx, request_id):
+        move(tx, said.message_id, "void", why="it was settled before it was shown")
+    elif said.final or said.attempt >= TRIES_MAX:
+        move(tx, said.message_id, "refused", why=_why(said))
+    else:
+        wait_ms = max(_backoff_ms(said.attempt), round((said.retry_after_s or 0) * 1_000))
+        move(tx, said.message_id, "due", due=tx.now.wall_ms + wait_ms, why=_why(said))
+
+
+def settle_effect(
+    tx: Tx,
+    channel_no: int,
+    message_id: str,
+    status: str,
+    *,
+    ref: str | None = None,
+    why: str | None = None,
+    by: str | None = None,
+) -> None:
+    """Write what became of a send into the ledger."""
+    error = None if why is None else StepError(code="channel", message=shortened(why, WHY_CHARS))
+    facts = {
+        "status": status,
+        "ref": ref,
+        "error": None if error is None else encode(error),
+        "settled": None if status == "ambiguous" else tx.now.wall_ms,
+        "by": by,
+    }
+    tx.run(Q.settle, {"channel_no": channel_no, "message_id": message_id, **facts})
+
+
+def move(
+    tx: Tx,
+    message_id: str,
+    state: str,
+    *,
+    due: int | None = None,
+    why: str | None = None,
+    anew: bool = False,
+) -> None:
+    """Where a message stands from now on."""
+    tx.run(Q.move, {"message_id": message_id, "state": state, "due": due, "why": why, "anew": anew})
+    tx.changed(MESSAGES_KEY)
+
+
+def is_open(tx: Tx, request_id: str | None) -> bool:
+    """Whether what the message asks is still asked; one that asks nothing counts so."""
+    if request_id is None:
+        return True
+    row = tx.one(Q.is_open, {"request_id": request_id})
+    return row is not None and bool(row[0])
+
+
+def token_digest(token: str) -> str:
+    """What is stored of a token."""
+    return digest(token.encode())
+
+
+def _why(said: Sent) -> str:
+    return shortened(said.why or said.outcome, WHY_CHARS)
+
+
+def _backoff_ms(tries: int) -> int:
+    doubled = BACKOFF_MS << min(max(tries - 1, 0), 10)
+    return min(BACKOFF_MS_MAX, doubled)

@@ -1,0 +1,32 @@
+-- What people see of channels and say of messages.
+
+-- name: one
+-- One message, with its channel and what its send is called outside.
+SELECT m.message_id, c.name, m.event, m.state, m.created_wall_ms, m.tries, m.run_id, m.request_id, e.ref, m.due_wall_ms, m.why
+FROM channel_messages m JOIN channels c ON c.channel_no = m.channel_no LEFT JOIN effects e
+  ON e.entity_no = m.channel_no AND e.node = 'message' AND e.visit = 1 AND e.part = m.message_id
+WHERE m.message_id = :message_id
+
+-- name: by_prefix
+-- Messages whose id begins so. Two are enough to say that it is ambiguous.
+SELECT message_id FROM channel_messages WHERE message_id >= :low AND message_id < :high ORDER BY message_id LIMIT 2
+
+-- name: newest
+-- The newest messages of a channel, with their states.
+SELECT message_id, state FROM channel_messages WHERE channel_no = :channel_no ORDER BY message_no DESC LIMIT 1000
+
+-- name: channel_of
+-- Whose message it is.
+SELECT channel_no FROM channel_messages WHERE message_id = :message_id
+
+-- name: by_name
+-- A channel that the configuration names.
+SELECT channel_no FROM channels WHERE name = :name AND state <> 'off'
+
+-- name: drop_tests
+-- Tests of the past are of no use.
+DELETE FROM channel_messages WHERE channel_no = :channel_no AND event = 'test' AND state IN ('shown', 'refused', 'void', 'closed')
+
+-- name: drop_test_effects
+-- Nor are their sends.
+DELETE FROM effects WHERE entity_no = :channel_no AND type = 'channel.test' AND status IN ('applied', 'rejected')

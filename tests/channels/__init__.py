@@ -1,0 +1,1 @@
+"""The adapters of channels: one conformance suite, and what each has of its own."""
