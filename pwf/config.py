@@ -66,6 +66,8 @@ class Agent(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
     command: Annotated[tuple[str, ...], msgspec.Meta(min_length=1)]
     adapter: Literal["exec", "acp", "pi-rpc"] = "exec"
+    account: AgentName | None = None  # whose usage limits it meets; several agents may have one
+    on_limit: Literal["resume", "ask", "stop"] = "resume"
 
 
 class Web(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

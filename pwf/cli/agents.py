@@ -37,8 +37,15 @@ def agents(options: argparse.Namespace, out: Out) -> int:
             agent.adapter,
             text.line(shlex.join(agent.command), 60),
             text.line(agent.found or "not found", 60),
+            _until(agent.limited_until_ms, out.now_ms()),
         ]
         for agent in listed.agents
     ]
-    out.table(["AGENT", "DEFAULT", "ADAPTER", "COMMAND", "PROGRAM"], rows)
+    out.table(["AGENT", "DEFAULT", "ADAPTER", "COMMAND", "PROGRAM", "LIMITED UNTIL"], rows)
     return exits.OK
+
+
+def _until(limited_ms: int | None, now_ms: int) -> str:
+    if limited_ms is None:
+        return "-"
+    return text.clock_time(limited_ms, now_ms) if limited_ms > now_ms else "it is tried again"

@@ -17,8 +17,14 @@ from pwf.protocol.progress import PROGRESS, Estimate
 from pwf.protocol.runner import StepError
 from pwf.protocol.views import ENDED, RunView, StepView, UpdateView
 
-STEP_MARK = {**STATUS_MARK, "active": "▶", "interrupted": "↻", "unknown": "!"}
-STEP_STYLE: dict[str, str] = {**STATUS_STYLE, "active": "blue", "interrupted": "yellow", "unknown": "magenta"}
+STEP_MARK = {**STATUS_MARK, "active": "▶", "interrupted": "↻", "limited": "◷", "unknown": "!"}
+STEP_STYLE: dict[str, str] = {
+    **STATUS_STYLE,
+    "active": "blue",
+    "interrupted": "yellow",
+    "limited": "yellow",
+    "unknown": "magenta",
+}
 SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 SPIN_MS = 120
 UPDATES_SHOWN = 5
@@ -121,7 +127,7 @@ def _parked(view: RunView, step: StepView | None, now_ms: int) -> tuple[str, str
             return (
                 "◷",
                 style,
-                f"{_next_try(view, step)}{text.until(summary.due_ms, now_ms)} "
+                f"{_why_later(view, step)}{text.until(summary.due_ms, now_ms)} "
                 f"(at {text.clock_time(summary.due_ms, now_ms)})",
             )
         return mark, style, "queued"
@@ -133,7 +139,9 @@ def _parked(view: RunView, step: StepView | None, now_ms: int) -> tuple[str, str
     return mark, style, text.line(summary.hold or summary.status)
 
 
-def _next_try(view: RunView, step: StepView | None) -> str:
+def _why_later(view: RunView, step: StepView | None) -> str:
+    if view.explanation.code == "limited":
+        return "its agent has met a usage limit: "
     if step is None or step.status not in ("failed", "timed_out", "interrupted"):
         return ""
     return try_of(view, step, later=1) + " "

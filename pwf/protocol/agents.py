@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
 
@@ -13,12 +13,29 @@ PERSON = "person"
 Adapter = Literal["exec", "acp", "pi-rpc"]
 
 
+OnLimit = Literal["resume", "ask", "stop"]
+
+
 class AgentCommand(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What a runner starts for a step. An empty `command`: no agent of that name is configured any more."""
 
     name: str
     adapter: Adapter = "exec"
     command: tuple[str, ...] = ()
+    account: str = ""  # whose limits it meets; empty: its own
+    on_limit: OnLimit = "resume"
+
+    @property
+    def account_name(self) -> str:
+        return self.account or self.name
+
+
+class Limited(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """An agent has met a usage limit. `until_wall_ms`: when it ends; None where nobody has said."""
+
+    account: Annotated[str, msgspec.Meta(max_length=64)]
+    on_limit: OnLimit = "resume"
+    until_wall_ms: Annotated[int, msgspec.Meta(ge=0, le=2**53)] | None = None
 
 
 class AgentLine(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -29,6 +46,8 @@ class AgentLine(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     command: tuple[str, ...]
     found: str | None = None
     is_default: bool = False
+    account: str = ""
+    limited_until_ms: int | None = None
 
 
 class AgentList(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -21,7 +21,7 @@ from typing import Annotated, Any, Literal, TypeVar
 import msgspec
 
 from pwf.errors import ProtocolError
-from pwf.protocol.agents import AgentCommand
+from pwf.protocol.agents import AgentCommand, Limited
 from pwf.protocol.graph import EffectMode, WorkflowGraph
 from pwf.protocol.kinds import Outcome, RequestKind
 from pwf.protocol.mounts import Entries
@@ -188,6 +188,9 @@ class Finish(_Message, frozen=True, kw_only=True, forbid_unknown_fields=True, ta
     settled: Literal["applied", "rejected", "unknown"] | None = None
     observed: bool = False
     effect_ref: Annotated[str, msgspec.Meta(max_length=REF_CHARS_MAX)] | None = None
+    limited: Limited | None = (
+        None  # of a failed step of an agent: it has met a usage limit, and did not fail itself
+    )
     active_ms: Count = 0
     printed: Count = 0
     survivors: tuple[Survivor, ...] = ()

@@ -53,8 +53,8 @@ class _View(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 class Explanation(_View, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The one reason why a run is where it is. `commands` can be typed as they stand.
 
-    `code`: a hold's name, or due_later, retry_later, capacity, launching, executing, request_open, validating, alone,
-    behind_in_queue, daemon_degraded, ended.
+    `code`: a hold's name, or due_later, retry_later, limited, capacity, launching, executing, request_open, validating,
+    alone, behind_in_queue, daemon_degraded, ended.
     """
 
     code: str
@@ -114,7 +114,9 @@ class StepView(_View, frozen=True, kw_only=True, forbid_unknown_fields=True):
     visit: int
     tries: int
     kind: NodeKind
-    status: Literal["active", "completed", "failed", "timed_out", "cancelled", "interrupted", "unknown"]
+    status: Literal[
+        "active", "completed", "failed", "timed_out", "cancelled", "interrupted", "limited", "unknown"
+    ]
     generation: int
     started_ms: int
     ended_ms: int | None = None

@@ -264,6 +264,7 @@ class Engine:
             settled=end.settled,
             observed=end.observed,
             effect_ref=end.effect_ref,
+            limited=end.limited,
             active_ms=step.active_ms,
             printed=step.printed_bytes,
             survivors=step.survivors,

@@ -12,6 +12,7 @@ from pwf.errors import Rejected
 from pwf.protocol.kinds import KINDS, REQUESTS
 from pwf.protocol.operations import RunChanged
 from pwf.store import moves, place
+from pwf.store.agent_limits import lift
 from pwf.store.broken import DETAIL_CHARACTERS_MAX
 from pwf.store.change import changing
 from pwf.store.once import Done, once
@@ -39,6 +40,7 @@ class Control(msgspec.Struct, frozen=True, kw_only=True):
     reason: str | None = None
     sources_ok: bool = False
     receipt: ReceiptKey | None = None
+    accounts: dict[str, str] = {}  # of agents, where that is not their name
 
 
 def pause(tx: Tx, command: Control) -> Done[RunChanged]:
@@ -79,6 +81,8 @@ def _pause(tx: Tx, command: Control) -> tuple[RunChanged, bool]:
 def _resume(tx: Tx, command: Control) -> tuple[RunChanged, bool]:
     run = load_run(tx, command.run_id)
     _not_ended(run, "resume")
+    if run.status == "queued" and run.hold_detail is not None:
+        return _try_now(tx, run, command), False
     if run.hold is None and not run.pause_requested:
         if run.status == "waiting":
             request = tx.one(Q.open_request, {"run_id": run.run_id})
@@ -91,8 +95,22 @@ def _resume(tx: Tx, command: Control) -> tuple[RunChanged, bool]:
         if run.hold in RETRIED:
             moves.progressed(tx, run)
         if run.hold is not None:
+            _lift_limit(tx, run, command)
             _unhold(tx, run)
         return _done(tx, run, "resumed", command, None), False
+
+
+def _try_now(tx: Tx, run: RunState, command: Control) -> RunChanged:
+    """It waits for the end of a usage limit, and somebody knows better."""
+    with changing(tx, run, expected_revision=command.expected_revision):
+        _lift_limit(tx, run, command)
+        place.queue(tx, run)
+        return _done(tx, run, "resumed", command, "it asks its agent now")
+
+
+def _lift_limit(tx: Tx, run: RunState, command: Control) -> None:
+    if run.agent is not None:
+        lift(tx, command.accounts.get(run.agent, run.agent))
 
 
 def _may_resume(run: RunState, command: Control) -> None:

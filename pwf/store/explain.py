@@ -269,6 +269,9 @@ def _queued(run: RunFacts, load: Load, now: Now) -> Explanation:
             return _make(
                 run, "due_later", f"node {run.node!r} waits for its time", when, commands, at_ms=at_ms
             )
+        if run.hold_detail is not None:
+            lifted = ("pwf agents", "pwf resume {run}", "pwf cancel {run}")
+            return _make(run, "limited", run.hold_detail, when, lifted, at_ms=at_ms)
         if run.failures:
             reason = f"node {run.node!r} failed {_times(run.failures)} and is tried again later"
             return _make(run, "retry_later", reason, when, commands, at_ms=at_ms)

@@ -12,11 +12,12 @@ import msgspec
 
 from pwf.errors import GraphError, Rejected
 from pwf.protocol.agents import AgentCommand
-from pwf.protocol.kinds import PUBLISHING_KINDS
+from pwf.protocol.kinds import KINDS, PUBLISHING_KINDS
 from pwf.protocol.mounts import is_within
 from pwf.protocol.runner import Launch, PastStep, Value, run_marker
 from pwf.protocol.spawn import Identity
 from pwf.store import moves, place
+from pwf.store.agent_limits import blocked_until, turn_away
 from pwf.store.agent_work import conversation_of
 from pwf.store.broken import break_run
 from pwf.store.change import changing
@@ -107,6 +108,13 @@ def _begin(tx: Tx, run: RunState, identity: Identity, terms: LaunchTerms) -> Lau
         return Parked()
     graph = graph_of(tx, run.definition_id)
     node = graph.node(run.node)
+    agent = _agent(run, terms)
+    if agent is not None and KINDS[node.kind].headless:
+        until_ms = blocked_until(tx, run, agent.account_name)
+        if until_ms is not None:
+            turn_away(tx, run, agent, until_ms)
+            part(tx, run)
+            return Parked()
     past = past_of(tx, run, graph) if run.attempts else ()
     moves.begin_attempt(tx, run, node, run.generation)
     if run.started_wall_ms is None:
@@ -146,7 +154,7 @@ def launch_of(
         attempt=run.attempts,
         tries=run.tries,
         outside_name=row[4],
-        agent=None if run.agent is None else terms.agents.get(run.agent, AgentCommand(name=run.agent)),
+        agent=_agent(run, terms),
         conversation=conversation_of(tx, run),
         attempt_started_wall_ms=tx.now.wall_ms,
         past=past,
@@ -159,6 +167,11 @@ def launch_of(
         **terms.limits,  # type: ignore[arg-type]
         **more,
     )
+
+
+def _agent(run: RunState, terms: LaunchTerms) -> AgentCommand | None:
+    """The run's, as it is configured now."""
+    return None if run.agent is None else terms.agents.get(run.agent, AgentCommand(name=run.agent))
 
 
 def past_of(tx: Tx, run: RunState, graph: Graph) -> tuple[PastStep, ...]:

@@ -47,26 +47,33 @@ def place(
 
 
 def queue(
-    tx: Tx, run: RunState, *, delay_ms: int = 0, wall_ms: int | None = None, timer: bool = False
+    tx: Tx,
+    run: RunState,
+    *,
+    delay_ms: int = 0,
+    wall_ms: int | None = None,
+    timer: bool = False,
+    detail: str | None = None,
 ) -> None:
     """Make the run due: now, after `delay_ms` of elapsed time, or at an absolute wall time.
 
-    Under a requested pause the run is held instead, and keeps its due time. `timer`: see `place`.
+    Under a requested pause the run is held instead, and keeps its due time. `timer`: see `place`. `detail`: what it
+    waits for until then, where that isn't plain.
     """
     now = tx.now
     run.due_wall_ms = wall_ms if wall_ms is not None else now.wall_ms + delay_ms
     relative = wall_ms is None  # what is due at once, too: the wall clock may step back before it is admitted
     run.due_elapsed_ms = now.elapsed_ms + delay_ms if relative else None
     run.due_boot_id = now.boot_id if relative else None
-    requeue(tx, run, timer=timer)
+    requeue(tx, run, timer=timer, detail=detail)
 
 
-def requeue(tx: Tx, run: RunState, *, timer: bool = False) -> None:
+def requeue(tx: Tx, run: RunState, *, timer: bool = False, detail: str | None = None) -> None:
     """Queue the run at the due time that it has kept, unless a pause is wanted. `timer`: see `place`."""
     if run.pause_requested:
         hold(tx, run, "paused")
     else:
-        place(tx, run, "queued", timer=timer)
+        place(tx, run, "queued", timer=timer, detail=detail)
 
 
 def wait(tx: Tx, run: RunState) -> None:

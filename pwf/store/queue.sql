@@ -66,7 +66,7 @@ UPDATE run_queue SET state = 'live' WHERE run_no = :run_no AND state = 'ready'
 
 -- name: set_running
 -- An admitted run; its new runner numbers its messages from 1.
-UPDATE runs SET status = 'running', seq = 0, due_wall_ms = NULL, due_elapsed_ms = NULL, due_boot_id = NULL
+UPDATE runs SET status = 'running', hold_detail = NULL, seq = 0, due_wall_ms = NULL, due_elapsed_ms = NULL, due_boot_id = NULL
 WHERE run_no = :run_no
 
 -- name: active_visit

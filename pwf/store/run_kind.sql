@@ -84,6 +84,10 @@ DELETE FROM decisions WHERE request_id IN (SELECT request_id FROM requests WHERE
 -- Questions and their answers.
 DELETE FROM requests WHERE run_id = :run_id
 
+-- name: drop_probe
+-- Whether an account's limit has ended, another run tries.
+UPDATE agent_limits SET probe_no = NULL WHERE probe_no = :run_no
+
 -- name: drop_agent_work
 -- What agents reported of these.
 DELETE FROM agent_work WHERE run_no = :run_no

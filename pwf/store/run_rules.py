@@ -38,6 +38,8 @@ _RULES: dict[str, tuple[str, str]] = {
     "entries_miscounted": ("an included workflow counts from more visits than there were", _SHOW),
     "attempts_miscounted": ("the run's attempts are not numbered as counted", _SHOW),
     "work_stray": ("an agent has reported work of an attempt that is not there", _SHOW),
+    "detail_stray": ("it is said what the run waits for, but it is neither held nor due later", _SHOW),
+    "probe_stray": ("a run tries whether a usage limit has ended, and has no agent", _SHOW),
     "ambiguous_loose": ("an effect is ambiguous, but its run is not held for it", _CANCEL),
     "step_repeated": ("a committed step ran twice", _SHOW),
     "manual_repeated": ("a manual effect was applied, but not by exactly one completed attempt", _SHOW),
@@ -73,6 +75,12 @@ _AMONG = {
 }
 
 RUN_RULES: dict[str, Rule] = {
-    name: Rule(getattr(Q, name), message, fix, about=name != "counts_wrong", among=_AMONG.get(name))
+    name: Rule(
+        getattr(Q, name),
+        message,
+        fix,
+        about=name != "counts_wrong",
+        among=_AMONG.get(name),
+    )
     for name, (message, fix) in _RULES.items()
 }

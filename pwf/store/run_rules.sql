@@ -108,6 +108,14 @@ SELECT r.run_id FROM runs r WHERE r.attempts <> (SELECT count(*) FROM attempts a
 SELECT r.run_id FROM agent_work w JOIN runs r ON r.run_no = w.run_no
 WHERE NOT EXISTS (SELECT 1 FROM attempts a WHERE a.run_no = w.run_no AND a.attempt = w.attempt)
 
+-- name: detail_stray
+-- What a run waits for is said of one that is held, or due later.
+SELECT run_id FROM runs WHERE hold_detail IS NOT NULL AND hold IS NULL AND (status <> 'queued' OR due_wall_ms IS NULL)
+
+-- name: probe_stray
+-- Who tries whether a limit has ended is a run with an agent.
+SELECT r.run_id FROM agent_limits l JOIN runs r ON r.run_no = l.probe_no WHERE r.agent IS NULL
+
 -- name: ambiguous_loose
 -- An ambiguous effect holds its run, or the run has ended.
 SELECT r.run_id FROM effects e JOIN runs r ON r.run_no = e.entity_no

@@ -136,7 +136,7 @@ CREATE TABLE runs(
     ('queued', 'running', 'waiting', 'held', 'completed', 'failed', 'timed_out', 'cancelled')),
   hold TEXT CHECK (hold IN ('paused', 'source_changed', 'environment_missing', 'no_progress', 'effect_ambiguous',
     'process_unreaped', 'load_failed', 'restored', 'broken', 'budget')),
-  hold_detail TEXT,
+  hold_detail TEXT,                               -- why; of a queued run: what it waits for until it is due
   pause_requested INTEGER NOT NULL DEFAULT 0 CHECK (pause_requested IN (0, 1)),
   title TEXT,
   node TEXT NOT NULL,                             -- the position; of an ended run, where it ended
@@ -241,7 +241,7 @@ CREATE TABLE attempts(
   visit INTEGER NOT NULL,
   tries INTEGER NOT NULL,
   status TEXT NOT NULL CHECK (status IN
-    ('active', 'completed', 'failed', 'timed_out', 'cancelled', 'interrupted', 'unknown')),
+    ('active', 'completed', 'failed', 'timed_out', 'cancelled', 'interrupted', 'limited', 'unknown')),
   generation INTEGER NOT NULL,
   started_wall_ms INTEGER NOT NULL,
   ended_wall_ms INTEGER,
@@ -276,6 +276,14 @@ CREATE TABLE agent_work(
   output_tokens INTEGER NOT NULL CHECK (output_tokens >= 0),
   cost_micros INTEGER NOT NULL CHECK (cost_micros >= 0),  -- millionths of a dollar
   PRIMARY KEY (run_no, attempt)
+) STRICT, WITHOUT ROWID;
+
+-- Accounts of agents that have met a usage limit: nobody asks before it ends, and then one run does for all.
+CREATE TABLE agent_limits(
+  account TEXT PRIMARY KEY,
+  until_wall_ms INTEGER NOT NULL,                 -- as it was said, or when it is tried
+  refusals INTEGER NOT NULL CHECK (refusals >= 0), -- in a row, of those that said no time
+  probe_no INTEGER                                -- the run that tries whether it has ended
 ) STRICT, WITHOUT ROWID;
 
 CREATE TABLE requests(

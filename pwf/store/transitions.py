@@ -9,6 +9,7 @@ from __future__ import annotations
 import msgspec
 
 from pwf.errors import InvalidValue, RunnerCrashed
+from pwf.protocol.agents import AgentCommand
 from pwf.protocol.decision_spec import PRESENTATION_BYTES_MAX, SUBJECT_BYTES_MAX, output_of, shown_of
 from pwf.protocol.graph import NodeSpec
 from pwf.protocol.kinds import KINDS
@@ -16,6 +17,7 @@ from pwf.protocol.notices import NOTICE_BYTES_MAX
 from pwf.protocol.runner import Ask, Finish, Sequenced, StepError, StepReply, Value, WaitUntil
 from pwf.protocol.survivors import SURVIVORS_MAX
 from pwf.store import moves, place
+from pwf.store.agent_limits import end_limited, is_limited, lift
 from pwf.store.change import Change
 from pwf.store.custody_rows import runner_is_gone
 from pwf.store.decision_rows import NewDecision, add_decision
@@ -45,6 +47,7 @@ class RunnerMessages(msgspec.Struct, frozen=True, kw_only=True):
     messages: tuple[Sequenced, ...]
     drain: bool = False
     stays: bool = False
+    agents: dict[str, AgentCommand] = {}
 
 
 class Applied(msgspec.Struct, frozen=True, kw_only=True):
@@ -62,6 +65,7 @@ def apply_messages(tx: Tx, command: RunnerMessages) -> Applied:
     fence = command.fence
     run = load_run(tx, fence.run_id)
     graph = graph_of(tx, run.definition_id)
+    agent = None if run.agent is None else command.agents.get(run.agent, AgentCommand(name=run.agent))
     replies: list[StepReply] = []
     verdict, fault = "go", None
     with Change(tx, run, generation=fence.generation, token=fence.token) as change:
@@ -81,7 +85,7 @@ def apply_messages(tx: Tx, command: RunnerMessages) -> Applied:
                     verdict = "refused"
                 else:
                     change.write()
-                    verdict = _apply(tx, run, graph, message, may_go=not command.drain)
+                    verdict = _apply(tx, run, graph, message, may_go=not command.drain, agent=agent)
             replies.append(StepReply(seq=message.seq, verdict=verdict, error=fault))  # type: ignore[arg-type]
     current = None
     if verdict == "go" and run.status == "running":
@@ -162,6 +166,10 @@ def _decision_fault(tx: Tx, node: NodeSpec, message: Ask) -> str | None:
 
 def _finish_fault(run: RunState, graph: Graph, node: NodeSpec, message: Finish) -> str | None:
     settled, outcome = message.settled, message.outcome
+    if message.limited is not None and not (
+        outcome == "failed" and KINDS[node.kind].headless and run.agent is not None
+    ):
+        return f"a {node.kind} node that {outcome} has met no usage limit"
     if outcome == "completed":
         facts = KINDS[node.kind]
         if facts.parks and not (facts.headless and run.agent is not None):
@@ -198,11 +206,13 @@ def _missing(tx: Tx, run: RunState, value: Value | None) -> str | None:
     return None
 
 
-def _apply(tx: Tx, run: RunState, graph: Graph, message: Sequenced, *, may_go: bool) -> str:
+def _apply(
+    tx: Tx, run: RunState, graph: Graph, message: Sequenced, *, may_go: bool, agent: AgentCommand | None
+) -> str:
     run.seq = message.seq
     moves.progressed(tx, run)
     if isinstance(message, Finish):
-        verdict = _finish(tx, run, graph, message, may_go=may_go)
+        verdict = _finish(tx, run, graph, message, may_go=may_go, agent=agent)
         moves.note_traces(tx, run, message.attempt, message.printed, message.survivors)
         return verdict
     moves.note_said(tx, run, message)
@@ -215,7 +225,20 @@ def _apply(tx: Tx, run: RunState, graph: Graph, message: Sequenced, *, may_go: b
     return "park"
 
 
-def _finish(tx: Tx, run: RunState, graph: Graph, message: Finish, *, may_go: bool) -> str:
+def _is_kept_back(tx: Tx, graph: Graph, then: moves.Follow, agent: AgentCommand | None) -> bool:
+    """Whether the next step is an agent's that may not simply begin: then the next launch decides."""
+    if agent is None or then.next is None or not KINDS[graph.node(then.next).kind].headless:
+        return False
+    return is_limited(tx, agent.account_name)
+
+
+def _finish(
+    tx: Tx, run: RunState, graph: Graph, message: Finish, *, may_go: bool, agent: AgentCommand | None
+) -> str:
+    if message.limited is not None:
+        verdict = end_limited(tx, run, message)
+        part(tx, run)
+        return verdict
     node = graph.node(run.node)
     output, error = _stored(message.output), message.error
     if makes_parts(node):
@@ -248,7 +271,9 @@ def _finish(tx: Tx, run: RunState, graph: Graph, message: Finish, *, may_go: boo
     then = moves.follow(run, node, message.outcome, message.next, died=died)
     if message.route_error is not None or spent:
         then = moves.Follow()
-    go = may_go and not run.pause_requested
+    if KINDS[node.kind].headless and agent is not None and message.outcome == "completed":
+        lift(tx, agent.account_name)
+    go = may_go and not run.pause_requested and not _is_kept_back(tx, graph, then, agent)
     verdict = moves.verdict(run, graph, then, go=go)
     moves.end_attempt(
         tx,

@@ -60,6 +60,7 @@ STRENGTHS: dict[str, tuple[float, ...]] = {
     "watched": (1.0,),  # a client follows runs
     "large": (0.2, 1.0),  # inputs and outputs that are uploaded in chunks
     "step_fails": (0.1, 0.4),
+    "limited": (0.1, 0.5),  # an agent meets a usage limit
     "step_hangs": (0.05, 0.3),
     "bad_value": (0.05, 0.4),
 }

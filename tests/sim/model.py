@@ -65,7 +65,7 @@ def path_fault(
             return f"attempt {attempt} is at {node}:{visit}, not {position}:{visits[position]}"
         if status == "active" and number != len(attempts):
             return f"attempt {attempt} is open, and not the last"
-        if status in ("active", "interrupted", "unknown", "cancelled"):
+        if status in ("active", "interrupted", "limited", "unknown", "cancelled"):
             continue
         if status == "completed":
             if (node, visit) in completed:

@@ -13,6 +13,7 @@ from typing import Any, NoReturn
 import msgspec
 import trio
 
+from pwf.protocol.agents import AgentCommand, Limited
 from pwf.protocol.frames import FrameSplitter
 from pwf.protocol.kinds import KINDS, RequestKind
 from pwf.protocol.mounts import enter, mounts_of, steps_within
@@ -20,6 +21,7 @@ from pwf.protocol.reconcile import Reconcile
 from pwf.protocol.runner import (
     RUNNER_FRAME_BYTES_MAX,
     WAITING_MARKER,
+    AgentReport,
     Ask,
     Finish,
     Judged,
@@ -276,6 +278,15 @@ class SimRunner:
             if asks and end is None:
                 await self._ask(asks)
                 return
+            if end is None and KINDS[node.kind].headless and launch.agent is not None:
+                await self._send(
+                    AgentReport(
+                        attempt=self._attempt, agent=launch.agent.name, conversation="c", input_tokens=1
+                    )
+                )
+                if self._happens("limited"):
+                    await self._limited(launch.agent)
+                    return
             if not await self._finish(node, end if end is not None else await self._step(node)):
                 return
 
@@ -305,6 +316,23 @@ class SimRunner:
                 default=node.default,
             )
         )
+
+    async def _limited(self, agent: AgentCommand) -> None:
+        """It is done with for now, and no failure."""
+        self._failed = True
+        until = self._world.machine.now().wall_ms + self._chance.choice([1, 3_000, 20_000])
+        met = Limited(
+            account=agent.account_name,
+            on_limit=self._chance.choice(["resume", "resume", "ask", "stop"]),
+            until_wall_ms=self._chance.choice([None, until]),
+        )
+        self._world.auditor.endings.finish_sent(self._run_id, self._generation, self._attempt)
+        self._seq += 1
+        error = _error("limited", "429", self._node)
+        message = Finish(
+            seq=self._seq, attempt=self._attempt, outcome="failed", error=error, limited=met, active_ms=1
+        )
+        await self._say(message)
 
     async def _finish(self, node: NodeModel, end: Ended) -> bool:
         self._failed |= end.outcome != "completed"

@@ -10,10 +10,13 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
 import pytest
 
+from pwf.protocol.agents import AgentCommand, Limited
 from pwf.store import tx
 from pwf.store.control import HoldRun, hold_run
+from pwf.store.launch import LaunchTerms
 from pwf.store.queue import admit
 from tests.store.arrows import PAGE, Arrow, drawn
 from tests.store.test_launch import offer, standby
@@ -202,6 +205,25 @@ def a_held_run_is_cancelled(world):
     world.cancel(ambiguous(world))
 
 
+def an_agent_meets_a_limit(world, on_limit="resume"):
+    flow = graph(node("review", "agent"))
+    runner = world.run(flow, agent="coder")
+    met = Limited(account="coder", on_limit=on_limit)
+    runner.finish(outcome="failed", limited=met)
+    runner.leave()
+    world.start(flow, agent="coder")
+    terms = LaunchTerms(agents={"coder": AgentCommand(name="coder", on_limit=on_limit)})
+    world.do(admit, msgspec.structs.replace(offer(standby(world, flow)), terms=terms))
+
+
+def an_agent_meets_a_limit_and_asks(world):
+    an_agent_meets_a_limit(world, "ask")
+
+
+def an_agent_meets_a_limit_and_stops(world):
+    an_agent_meets_a_limit(world, "stop")
+
+
 SCENARIOS: list[Callable[[World], None]] = [
     a_run_steps_and_ends, a_run_finds_a_process_that_stands_by, a_queued_run_is_paused_and_resumed,
     a_timer_is_set_and_ends_the_run, a_timer_is_set_under_a_pause, a_step_ends_under_a_pause,
@@ -212,7 +234,7 @@ SCENARIOS: list[Callable[[World], None]] = [
     a_paused_question_is_answered_and_ends_the_run, a_waiting_run_s_runner_can_not_be_shown_dead,
     a_waiting_run_can_not_be_read, a_paused_question_can_not_be_read, a_queued_run_is_cancelled,
     a_running_run_is_cancelled, a_waiting_run_is_cancelled, a_paused_question_is_cancelled,
-    a_held_run_is_cancelled,
+    a_held_run_is_cancelled, an_agent_meets_a_limit, an_agent_meets_a_limit_and_asks, an_agent_meets_a_limit_and_stops,
 ]  # fmt: skip
 
 

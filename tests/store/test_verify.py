@@ -201,6 +201,8 @@ PLANTED = [
         applied,
         f"UPDATE effects SET status = 'ambiguous', settled_wall_ms = NULL WHERE entity_no = {NO}",
     ),
+    ("detail_stray", ended, "UPDATE runs SET hold_detail = 'x' WHERE run_id = :run"),
+    ("probe_stray", ended, f"INSERT INTO agent_limits VALUES ('a', 1, 0, {NO})"),
     (
         "work_stray",
         ended,

@@ -34,7 +34,7 @@ from pwf.store.definitions import SaveDefinition, save_definition
 from pwf.store.effects import ResolveEffect, resolve_effect
 from pwf.store.entity_kinds import RunnerGone
 from pwf.store.explain import Load
-from pwf.store.launch import Launched, Parked, RunnerStarted, runner_started
+from pwf.store.launch import Launched, LaunchTerms, Parked, RunnerStarted, runner_started
 from pwf.store.once import Done
 from pwf.store.queue import Admit, Admitted, AdmittedRun, admit, rebase
 from pwf.store.read_runs import RunQuery, run_summary, run_view
@@ -354,10 +354,11 @@ class Runner:
         assert self.launched is not None
         return self.launched.launch
 
-    def begin(self) -> Launched | Parked:
+    def begin(self, terms: LaunchTerms | None = None) -> Launched | Parked:
         pid = next(_pids)
         identity = Identity(pid=pid, start_tick=pid * 10, boot_id=self.world.clock.boot_id, session=pid)
-        answered = self.world.do(runner_started, RunnerStarted(fence=self.fence, identity=identity))
+        started = RunnerStarted(fence=self.fence, identity=identity, terms=terms or LaunchTerms())
+        answered = self.world.do(runner_started, started)
         if isinstance(answered, Launched):
             self.launched, self.current = answered, answered.current
             self.attempt = answered.current.attempt
@@ -386,10 +387,9 @@ class Runner:
         """The verdicts."""
         return [reply.verdict for reply in self.apply(messages).replies]
 
-    def apply(self, messages: Iterable[Sequenced]) -> Applied:
-        command = RunnerMessages(
-            fence=self.fence, messages=tuple(messages), drain=self.drain, stays=self.stays
-        )
+    def apply(self, messages: Iterable[Sequenced], **more: Any) -> Applied:
+        facts = {"drain": self.drain, "stays": self.stays, **more}
+        command = RunnerMessages(fence=self.fence, messages=tuple(messages), **facts)
         applied: Applied = self.world.do(apply_messages, command)
         self.current = applied.current
         return applied

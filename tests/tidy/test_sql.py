@@ -21,6 +21,7 @@ FAMILIES = sorted(
 SMALL = {
     "channels": "one row per channel that was ever configured",
     "happenings": "what was not made into messages yet",
+    "agent_limits": "a row for each account of the configuration that has met a limit",
     "meta": "a few facts about the home",
     "run_counts": "one row per status",
     "runners": "one row per live process",

@@ -173,6 +173,7 @@ async def _control(
             reason=reason,
             sources_ok=sources_ok,
             receipt=receipt,
+            accounts={name: agent.account or name for name, agent in services.config.agents.items()},
         )
 
     return await services.store.write(at_run, AtRun(asked.run_ref, handler, command))

@@ -424,7 +424,10 @@ class RunSupervisor:
             return []
         drain = self._world.draining()
         stays = self._last_word.stays and not drain and not self._stop_wanted
-        command = RunnerMessages(fence=self._fence, messages=tuple(steps), drain=drain, stays=stays)
+        agents = self._world.terms.agents
+        command = RunnerMessages(
+            fence=self._fence, messages=tuple(steps), drain=drain, stays=stays, agents=agents
+        )
         applied = await self._write(apply_messages, command)
         self._row_gone = applied.gone
         if applied.current is not None:

@@ -458,7 +458,13 @@ def _is_stopped(admission: queue.AdmittedRun | AdmittedReconcile, stops: Iterabl
 def _agents(config: Config) -> dict[str, AgentCommand]:
     """What runs name, as a runner is told of it."""
     return {
-        name: AgentCommand(name=name, adapter=agent.adapter, command=agent.command)
+        name: AgentCommand(
+            name=name,
+            adapter=agent.adapter,
+            command=agent.command,
+            account=agent.account or "",
+            on_limit=agent.on_limit,
+        )
         for name, agent in config.agents.items()
     }
 

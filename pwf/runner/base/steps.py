@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from pwf.errors import PwfError
+from pwf.protocol.agents import Limited
 from pwf.protocol.kinds import Outcome
 from pwf.protocol.runner import AgentReport, Launch, StepError
 from pwf.protocol.survivors import Survivor
@@ -54,6 +55,7 @@ class Ended:
     settled: Settled | None = None  # manual effects only
     observed: bool = False
     effect_ref: str | None = None
+    limited: Limited | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ import msgspec
 
 from pwf.protocol.agents import AgentCommand
 from pwf.runner.base.steps import Step
-from pwf.runner.kinds.agent_port import AgentFailed, Told
+from pwf.runner.kinds.agent_port import AgentFailed, Told, failure
 from pwf.runner.kinds.agent_program import LINE_BYTES_MAX, Program
 
 if TYPE_CHECKING:
@@ -234,4 +234,4 @@ def _failure(agent: AcpAgent, error: Exception) -> AgentFailed:
         return error
     data = getattr(error, "data", None)
     more = "" if data is None else f" {msgspec.json.encode(data).decode()}"
-    return AgentFailed(f"agent {agent.name!r} answered with an error: {error}{more}")
+    return failure(f"agent {agent.name!r} answered with an error: {error}{more}", f"{error}{more}")

@@ -11,7 +11,7 @@ import shlex
 
 from pwf.protocol.agents import AgentCommand
 from pwf.runner.base.steps import Step, StepTimedOut
-from pwf.runner.kinds.agent_port import AgentFailed, Told
+from pwf.runner.kinds.agent_port import AgentFailed, Told, failure
 from pwf.runner.kinds.capture import Capture, kept
 from pwf.runner.kinds.command import Command, NotStarted, how_it_ended, run_command
 from pwf.values import shortened
@@ -45,9 +45,9 @@ class ExecAgent:
         shown = shortened(shlex.join(self._argv), COMMAND_SHOWN)
         try:
             end = run_command(command)
-        except NotStarted as failure:
+        except NotStarted as refusal:
             raise AgentFailed(
-                f"agent {self._name!r} could not be started: {shown}: {failure.error}"
+                f"agent {self._name!r} could not be started: {shown}: {refusal.error}"
             ) from None
         except OSError as error:
             raise AgentFailed(f"agent {self._name!r} could be watched no longer: {error}") from None
@@ -56,8 +56,8 @@ class ExecAgent:
             raise StepTimedOut
         if end.exit_code != 0:
             said = command.stderr.tail() or command.stdout.tail() or "it has said nothing"
-            raise AgentFailed(
-                f"agent {self._name!r} ({shown}) ended with {how_it_ended(end.exit_code)}:\n{said}"
+            raise failure(
+                f"agent {self._name!r} ({shown}) ended with {how_it_ended(end.exit_code)}:\n{said}", said
             )
         if command.stdout.dropped:
             raise AgentFailed(f"the answer of agent {self._name!r} has more than the limit of {cap:,} bytes")

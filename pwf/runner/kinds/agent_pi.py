@@ -13,7 +13,7 @@ import msgspec
 
 from pwf.protocol.agents import AgentCommand
 from pwf.runner.base.steps import Step
-from pwf.runner.kinds.agent_port import AgentFailed, Told
+from pwf.runner.kinds.agent_port import AgentFailed, Told, failure
 from pwf.runner.kinds.agent_program import Program
 
 RPC = ("--mode", "rpc")
@@ -98,7 +98,7 @@ class PiAgent:
             elif kind == "agent_end":
                 break
         if error:
-            raise AgentFailed(f"agent {self._configured.name!r} answered with an error: {error}")
+            raise failure(f"agent {self._configured.name!r} answered with an error: {error}", error)
         limit = self._step.launch.output_bytes_max
         if len(text) > limit:
             raise AgentFailed(

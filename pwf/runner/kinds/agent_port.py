@@ -5,17 +5,33 @@ Owns what an adapter and the step have between them: how a turn ends, and what t
 
 from __future__ import annotations
 
+import time
 from typing import Protocol
 
 from pwf.protocol.agents import AgentCommand
 from pwf.protocol.runner import CONVERSATION_CHARS_MAX, AgentReport
 from pwf.runner.base.steps import Step
+from pwf.runner.kinds.agent_limits import limit_in
 
 AFRESH_CHARS_MAX = 500
 
 
 class AgentFailed(Exception):
     """The agent could not be spoken to, or ended without an answer. Its text says how."""
+
+
+class AgentLimited(AgentFailed):
+    """It has met a usage limit. `until_ms`: the wall time when that ends; None where nobody has said."""
+
+    def __init__(self, text: str, until_ms: int | None) -> None:
+        super().__init__(text)
+        self.until_ms = until_ms
+
+
+def failure(text: str, said: str) -> AgentFailed:
+    """What `said` means, which an agent gave in place of an answer."""
+    found = limit_in(said, time.time())
+    return AgentFailed(text) if found is None else AgentLimited(text, found.until_ms)
 
 
 class Agent(Protocol):

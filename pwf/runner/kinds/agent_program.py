@@ -18,7 +18,7 @@ from pwf.protocol.survivors import Survivor
 from pwf.runner.base import descendants
 from pwf.runner.base.steps import Step, StepTimedOut
 from pwf.runner.base.survivors import WAIT_S
-from pwf.runner.kinds.agent_port import AgentFailed
+from pwf.runner.kinds.agent_port import AgentFailed, failure
 from pwf.runner.kinds.capture import Capture, kept
 from pwf.runner.kinds.command import Command, NotStarted, Running, Terminations, how_it_ended
 from pwf.values import shortened
@@ -133,7 +133,7 @@ class Program(Running):
         self._until(self._ended, WAIT_S)
         said = self._command.stderr.tail() or self.lines.tail() or "it has said nothing"
         how = f"ended with {how_it_ended(self._code)}" if self._ended() else "has closed its output"
-        return AgentFailed(f"agent {self._name!r} ({self._shown}) {how}:\n{said}")
+        return failure(f"agent {self._name!r} ({self._shown}) {how}:\n{said}", said)
 
     @contextmanager
     def beside(self, descriptor: int, on_readable: Callable[[], None]) -> Iterator[None]:

@@ -14,7 +14,7 @@ from typing import Protocol
 import msgspec
 
 from pwf.errors import PwfError
-from pwf.protocol.agents import AgentCommand
+from pwf.protocol.agents import AgentCommand, Limited
 from pwf.protocol.kinds import KINDS
 from pwf.runner.base.failure import plain_error
 from pwf.runner.base.judging import judge
@@ -22,7 +22,7 @@ from pwf.runner.base.steps import Ended, Step, StepTimedOut, timed_out
 from pwf.runner.kinds.agent_acp import AcpAgent
 from pwf.runner.kinds.agent_exec import ExecAgent
 from pwf.runner.kinds.agent_pi import PiAgent
-from pwf.runner.kinds.agent_port import Agent, AgentFailed, Told
+from pwf.runner.kinds.agent_port import Agent, AgentFailed, AgentLimited, Told
 from pwf.values import canonical, parse
 from pwf.workflow.schema import first_fault
 
@@ -53,6 +53,11 @@ def converse(step: Step, configured: AgentCommand, prompt: bytes) -> Ended:
     try:
         ended = _answered(step, agent, configured, str(msgspec.json.decode(prompt)))
         at_once = False
+    except AgentLimited as met:
+        limited = Limited(
+            account=configured.account_name, on_limit=configured.on_limit, until_wall_ms=met.until_ms
+        )
+        ended = Ended(outcome="failed", error=plain_error("limited", str(met), step.node.id), limited=limited)
     except AgentFailed as failure:
         ended = _failed(step, "agent_failed", str(failure))
     except StepTimedOut as late:

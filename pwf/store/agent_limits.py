@@ -1,0 +1,121 @@
+"""Usage limits of agents' accounts: who waits for one, and who tries whether it has ended.
+
+Promises: a limit that was met costs no retry and no capacity; while it lasts nobody asks, and when it is over one run
+asks for all. Who waits stands in the queue, due when the limit ends, a little apart from the others.
+"""
+
+from __future__ import annotations
+
+import zlib
+from datetime import UTC, datetime
+
+from pwf.protocol.agents import AgentCommand, OnLimit
+from pwf.protocol.runner import Finish, StepError
+from pwf.store import moves, place
+from pwf.store.queries import load_queries
+from pwf.store.state import RunState, encode
+from pwf.store.tx import Tx
+
+Q = load_queries(__file__)
+
+APART_MS = 30_000  # over so long those are spread that wait for the same
+PROBE_MS = 15_000  # from one look whether the one that tries has come through, to the next
+UNKNOWN_MS = 60_000  # the first wait for a limit whose end nobody has said; each further one is twice as long
+UNKNOWN_MS_MAX = 30 * 60_000
+FAR_MS = 31 * 86_400_000
+
+
+def is_limited(tx: Tx, account: str) -> bool:
+    """Whether a step of this account may not simply begin."""
+    return tx.one(Q.known, {"account": account}) is not None
+
+
+def blocked_until(tx: Tx, run: RunState, account: str) -> int | None:
+    """Until when a step of this account may not begin; None: it may, and perhaps tries for all others."""
+    row = tx.one(Q.limit, {"account": account, "run_no": run.run_no})
+    if row is None:
+        return None
+    until, others_try = row
+    if tx.now.wall_ms < until:
+        return int(until)
+    if others_try:
+        return tx.now.wall_ms + PROBE_MS
+    tx.run(Q.probe, {"account": account, "run_no": run.run_no})
+    return None
+
+
+def turn_away(tx: Tx, run: RunState, agent: AgentCommand, until_ms: int) -> None:
+    """A run that would begin a step meets a limit that is known: what its agent's `on_limit` says."""
+    error = StepError(code="limited", message=_text(agent.name, until_ms), node=run.node)
+    if agent.on_limit == "stop":
+        moves.end_after(tx, run, "failed", moves.NOTHING, error)
+    else:
+        _wait(tx, run, agent.on_limit, until_ms, error.message)
+    moves.note(tx, run, "limited", "daemon", {"account": agent.account_name, "until_ms": until_ms})
+
+
+def end_limited(tx: Tx, run: RunState, message: Finish) -> str:
+    """The attempt has met a limit. The answer to its runner."""
+    limited = message.limited
+    assert limited is not None
+    assert run.agent is not None
+    until_ms = _note(tx, limited.account, limited.until_wall_ms)
+    stops = limited.on_limit == "stop"
+    verdict = "end" if stops else "park"
+    moves.end_attempt(
+        tx,
+        run,
+        "failed" if stops else "limited",
+        error=None if message.error is None else encode(message.error),
+        active_ms=message.active_ms,
+        message=message,
+        verdict=verdict,
+    )
+    if stops:
+        moves.end_after(tx, run, "failed", moves.NOTHING, message.error)
+    else:
+        _wait(tx, run, limited.on_limit, until_ms, _text(run.agent, until_ms))
+    facts = {"node": run.node, "attempt": run.attempts, "account": limited.account, "until_ms": until_ms}
+    moves.note(tx, run, "limited", "runner", facts)
+    return verdict
+
+
+def lift(tx: Tx, account: str) -> bool:
+    """An agent of it has worked, or a person says to try it now. Whether there was a limit."""
+    lifted = tx.run(Q.lift, {"account": account}) > 0
+    if lifted:
+        tx.changed("queue")
+    return lifted
+
+
+def limits(tx: Tx, _: None = None) -> dict[str, int]:
+    """Account -> until when."""
+    return dict(tx.all(Q.all))
+
+
+def _wait(tx: Tx, run: RunState, on_limit: OnLimit, until_ms: int, why: str) -> None:
+    if on_limit == "ask":
+        place.hold(tx, run, "paused", why)
+    else:
+        apart_ms = zlib.crc32(run.run_id.encode()) % APART_MS
+        place.queue(tx, run, wall_ms=until_ms + apart_ms, detail=why)
+
+
+def _note(tx: Tx, account: str, until_ms: int | None) -> int:
+    """Store what was met; until when. Several that meet an unknown one at the same time are one refusal."""
+    now = tx.now.wall_ms
+    if until_ms is not None and now < until_ms <= now + FAR_MS:
+        tx.run(Q.put, {"account": account, "until": until_ms, "refusals": 0})
+        return until_ms
+    known = tx.one(Q.known, {"account": account})
+    if known is not None and now < known[0]:
+        return int(known[0])
+    refusals = 0 if known is None else known[1]
+    until = now + min(UNKNOWN_MS_MAX, UNKNOWN_MS << min(refusals, 10))
+    tx.run(Q.put, {"account": account, "until": until, "refusals": refusals + 1})
+    return until
+
+
+def _text(name: str, until_ms: int) -> str:
+    until = datetime.fromtimestamp(until_ms / 1000, UTC)
+    return f"agent {name!r} has met a usage limit, until {until:%Y-%m-%d %H:%M:%S} UTC"
