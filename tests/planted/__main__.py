@@ -26,6 +26,7 @@ from tests.planted.decision_bugs import DECISION_BUGS
 from tests.planted.kept_bugs import KEPT_BUGS
 from tests.planted.part_bugs import PART_BUGS
 from tests.planted.reconcile_bugs import RECONCILE_BUGS
+from tests.planted.web_bugs import WEB_BUGS
 
 ROOT = Path(__file__).parents[2]
 COPIED = ("pwf", "tests", "benchmarks", "docs", "pyproject.toml")
@@ -113,7 +114,7 @@ def main(arguments: list[str]) -> int:
     options = parser.parse_args(arguments)
     chosen = [
         bug
-        for bug in (*BUGS, *KEPT_BUGS, *PART_BUGS, *DECISION_BUGS, *CODE_BUGS, *RECONCILE_BUGS)
+        for bug in (*BUGS, *KEPT_BUGS, *PART_BUGS, *DECISION_BUGS, *CODE_BUGS, *RECONCILE_BUGS, *WEB_BUGS)
         if not options.words or any(word in f"{bug.area} {bug.name}" for word in options.words)
     ]
     print("| area | planted bug | unit test | first failing seed |\n| --- | --- | --- | --- |", flush=True)

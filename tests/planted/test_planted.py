@@ -13,8 +13,9 @@ from tests.planted.decision_bugs import DECISION_BUGS
 from tests.planted.kept_bugs import KEPT_BUGS
 from tests.planted.part_bugs import PART_BUGS
 from tests.planted.reconcile_bugs import RECONCILE_BUGS
+from tests.planted.web_bugs import WEB_BUGS
 
-ALL = (*BUGS, *KEPT_BUGS, *PART_BUGS, *DECISION_BUGS, *CODE_BUGS, *RECONCILE_BUGS)
+ALL = (*BUGS, *KEPT_BUGS, *PART_BUGS, *DECISION_BUGS, *CODE_BUGS, *RECONCILE_BUGS, *WEB_BUGS)
 
 CAUGHT = next(bug for bug in BUGS if bug.name == "the fence forgets the token")
 

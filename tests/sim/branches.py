@@ -157,6 +157,8 @@ BRANCHES = (
     ),
     Branch("a decision is made a second time", "pwf.store.decisions:_decide", "raise _too_late("),
     Branch("an answer is to another proposal", "pwf.store.decisions:_decide", "raise Conflict("),
+    Branch("a link decides", "pwf.store.web_tokens:spend", "tx.run("),
+    Branch("a link is to another decision", "pwf.store.web_tokens:deciding_token", "raise TokenRefused("),
     Branch("a decision is closed with its run", "pwf.store.decision_rows:closed_with_run", "keep_answer("),
     Branch("nobody decides in time", "pwf.store.deadlines:_keep_winner", "keep_answer(", nth=1),
     Branch("a default is the answer", "pwf.store.deadlines:_time_out", "complete_parked("),

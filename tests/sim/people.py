@@ -1,4 +1,6 @@
-"""Simulated people who decide: also twice, too late, differently from each other, and of a proposal that is over."""
+"""Simulated people who decide: also twice, too late, differently from each other, and of a proposal that is over; some
+by links, also to another decision, or again.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +8,7 @@ from typing import Any
 
 from pwf.protocol.decisions import DecisionList, DecisionView
 from pwf.protocol.frames import Request, Response
+from pwf.protocol.web import hash_of
 from tests.sim.clients import SimClient, decision_payload
 from tests.sim.virtual_time import sleep
 from tests.sim.workload import CHOICES
@@ -22,6 +25,8 @@ class SimPerson:
         self._chance = world.stream(f"person:{name}")
         self._seen: list[DecisionView] = []
         self._sent: list[Request] = []
+        self._links: list[tuple[str, str]] = []  # token and decision
+        self._spent: set[str] = set()
 
     async def run(self) -> None:
         """Act at random until faults are over."""
@@ -42,6 +47,9 @@ class SimPerson:
         meant = shown if self._chance.random() < 0.8 else self._chance.choice(self._seen)
         payload = decision_payload(shown, self._chance.choice(CHOICES))
         payload["decision_id"] = meant.request.request_id  # sometimes of another one than was looked at
+        link = await self._link(meant.request.request_id)
+        if link is not None:
+            payload["token"] = link[0]
         request = self._client.request("decision.answer", payload)
         self._sent.append(request)
         response = await self._client.send(request)
@@ -49,6 +57,27 @@ class SimPerson:
         taken = response is not None and response.outcome in ("accepted", "adopted")
         fine = not taken or shown.digest == meant.digest or response.outcome == "adopted"  # type: ignore[union-attr]
         self._world.auditor.check(fine, f"an answer to another proposal is not taken: {request} {response}")
+        if taken and link is not None:
+            token, decision = link
+            twice = token in self._spent and response.outcome == "accepted"  # type: ignore[union-attr]
+            right = decision == meant.request.request_id and not twice
+            self._world.auditor.check(right, f"a link decides what it is for, once: {request} {response}")
+            self._spent.add(token)
+
+    async def _link(self, decision: str) -> tuple[str, str] | None:
+        """Mostly none; else a new one to the decision, or any of those that were made, perhaps to another one."""
+        if self._chance.random() < 0.6:
+            return None
+        if not self._links or self._chance.random() < 0.7:
+            token = f"{self._chance.getrandbits(256):064x}"
+            made = await self._client.send(
+                self._client.request("decision.link", {"decision_id": decision, "token_hash": hash_of(token)})
+            )
+            if made is None or made.outcome not in ("accepted", "adopted"):
+                return None
+            self._links.append((token, decision))
+            return token, decision
+        return self._chance.choice(self._links)
 
     def _judge(self, request: Request, response: Response | None) -> None:
         """What is taken has won, and is what its node goes on with."""
