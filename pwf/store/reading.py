@@ -82,13 +82,17 @@ class Reader:
         self._clock = clock
         self._tx = ReadTx(connection, now=clock.now(), ids=ids)
         self._statement: Any = connection.cursor().execute
+        self._is_closed = False
         connection.set_progress_handler(self._must_end, STEPS_BETWEEN_CHECKS)
 
     def run(self, handler: Callable[[Tx, Any], T], query: object, reading: Reading) -> T:
         """Run a handler on one snapshot.
 
-        Raises `Unavailable` when it took too long or was stopped, `ValueDamaged` for what does not decode.
+        Raises `Unavailable` when it took too long or was stopped, or the store has closed meanwhile; `ValueDamaged` for
+        what does not decode.
         """
+        if self._is_closed:
+            raise Unavailable("the store is closed")
         self._tx.reading = reading
         reading.begin()
         try:
@@ -111,7 +115,8 @@ class Reader:
             self._end()
 
     def close(self) -> None:
-        """Close the connection."""
+        """Close the connection. Who still comes is told."""
+        self._is_closed = True
         self._connection.close()
 
     def _end(self) -> None:

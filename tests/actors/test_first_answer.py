@@ -90,9 +90,18 @@ async def test_a_repeat_whose_short_name_means_several_runs_by_now_gets_its_firs
     assert (again.outcome, told(again), told(first)["run_id"]) == ("adopted", told(first), run_id)
 
 
+async def test_a_command_about_no_run_is_refused_again_though_there_is_such_a_run_by_then(setting):
+    first = await setting.ask("run.cancel", "late")
+    setting.world.start(linear(1), run_id="late")
+    again = await setting.ask("run.cancel", "late")
+    assert first.error is not None
+    assert (first.outcome, again.outcome, again.error) == ("not_found", "not_found", first.error)
+    assert (await setting.ask("run.cancel", "late", key="another")).outcome == "accepted"
+
+
 async def test_a_key_that_was_used_for_another_command_is_refused_as_before(setting):
     run_id = setting.world.start(linear(1))
     await setting.ask("run.pause", run_id)
     assert (await setting.ask("run.cancel", run_id)).outcome == "conflict"
-    assert (await setting.ask("run.cancel", "gone")).outcome == "not_found"
+    assert (await setting.ask("run.cancel", "gone")).outcome == "conflict"
     await trio.lowlevel.checkpoint()

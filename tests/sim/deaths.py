@@ -25,6 +25,7 @@ class Wounds:
     def __init__(self) -> None:
         self._batches = 0
         self._last: dict[str, int] = {}
+        self.count = 0  # of all
 
     def batch(self) -> None:
         """One more batch has been answered."""
@@ -33,6 +34,7 @@ class Wounds:
     def hit(self, kind: str) -> None:
         """A fault of this kind happened to it."""
         self._last[kind] = self._batches
+        self.count += 1
 
     def fresh(self, kind: str) -> bool:
         """Whether what happens now may come of such a fault."""

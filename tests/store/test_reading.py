@@ -84,6 +84,12 @@ def test_what_the_handler_raises_reaches_the_caller_and_the_next_read_works(read
     assert reader.run(keys, None, Reading()) == []
 
 
+def test_a_read_that_comes_when_the_store_has_closed_is_told_so(reader):
+    reader.close()
+    with pytest.raises(Unavailable, match="the store is closed"):
+        reader.run(lambda tx, _: tx.one("SELECT 1"), None, Reading())
+
+
 def test_a_read_that_writes_is_a_mistake(reader):
     with pytest.raises(apsw.ReadOnlyError):
         reader.run(put, "a", Reading())

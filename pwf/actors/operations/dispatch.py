@@ -35,7 +35,15 @@ from pwf.actors.operations import (
 )
 from pwf.actors.operations.caller import Caller
 from pwf.actors.operations.contents import check_contents
-from pwf.actors.operations.services import Answer, Asked, OperationHandler, Services, first_answer, scope_key
+from pwf.actors.operations.services import (
+    Answer,
+    Asked,
+    OperationHandler,
+    Services,
+    first_answer,
+    kept_refusal,
+    scope_key,
+)
 from pwf.actors.operations.sessions import check_session
 from pwf.errors import (
     ClaimLost,
@@ -105,12 +113,17 @@ class Operations:
         return _response(request, answer, asked.scope_key)
 
     async def _first_answer(self, asked: Asked[Any], refusal: PwfError) -> Answer:
-        """A repeat gets its first answer, though what it was about is gone by now. Raises the refusal of a new one."""
+        """A repeat gets its first answer, though what it was about is gone by now. Raises the refusal of a new one.
+
+        One that a repeat is to get again is kept in the transaction that looks: two at once have one answer.
+        """
         if asked.scope_key is None or outcome_of(refusal) in ("unavailable", "claim_lost"):
             raise refusal
         receipt = await asked.make_receipt()
         assert receipt is not None, "what has a scope has a receipt"
         result = OPERATIONS[asked.request.operation].result
+        if isinstance(refusal, NotFound):
+            return await kept_refusal(self._services.store, receipt, result, refusal)
         return await first_answer(self._services.store, receipt, result, refusal)
 
     def _asked(self, request: Request, caller: Caller) -> Asked[msgspec.Struct]:
