@@ -184,6 +184,13 @@ def _folders(root: Path, config_dir: Path, sort: Sort) -> Iterator[tuple[Scope, 
     yield from _shared_folders(config_dir, sort)
 
 
+def workflow_candidates(name: str, root: Path, config_dir: Path) -> list[Path]:
+    """Where a workflow of this name would stand, in the order in which they are looked at."""
+    if not _is_name(name):
+        return []
+    return [folder / f"{name}.py" for _, folder in _folders(root, config_dir, "workflows")]
+
+
 def _shared_folders(config_dir: Path, sort: Sort) -> Iterator[tuple[Scope, Path]]:
     yield "user", config_dir / sort
     if sort == "workflows":
@@ -331,4 +338,5 @@ __all__ = [
     "same_code",
     "still_valid",
     "verify_sources",
+    "workflow_candidates",
 ]

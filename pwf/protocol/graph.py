@@ -152,12 +152,15 @@ class WorkflowGraph(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
 
 class SourceFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A recorded file. `module` is its import name, empty for the root file's own and for data (`files=`)."""
+    """A recorded file. `module` is its import names, empty for the root file's own and for data (`files=`).
+
+    Of a file that is included by name or path, it is what it was found by, one a line (a name, or a whole path).
+    """
 
     path: str
     digest: str
     size: int
-    kind: Literal["root", "module", "data"] = "module"
+    kind: Literal["root", "included", "module", "data"] = "module"
     module: str = ""
 
 

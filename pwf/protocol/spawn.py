@@ -29,10 +29,10 @@ class _Message(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 class PinnedSource(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A recorded module with its bytes."""
+    """A recorded module with its bytes. `module`: as in `SourceFile`."""
 
     path: str
-    kind: Literal["root", "module"]
+    kind: Literal["root", "included", "module"]
     module: str
     text: bytes
 

@@ -94,7 +94,7 @@ CREATE TABLE definitions(
 CREATE TABLE definition_sources(
   definition_id TEXT NOT NULL REFERENCES definitions(definition_id) ON DELETE CASCADE,
   path TEXT NOT NULL,
-  kind TEXT NOT NULL CHECK (kind IN ('root', 'module', 'data')),
+  kind TEXT NOT NULL CHECK (kind IN ('root', 'included', 'module', 'data')),
   module TEXT NOT NULL,
   digest TEXT NOT NULL REFERENCES contents(digest),
   size INTEGER NOT NULL,

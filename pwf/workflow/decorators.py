@@ -16,6 +16,7 @@ from pwf.workflow.context import Context
 from pwf.workflow.deadline import NONE_GIVEN
 from pwf.workflow.decisions import Choice, Chosen, Presentation
 from pwf.workflow.effects import Effect
+from pwf.workflow.included import included
 from pwf.workflow.mounts import Mount
 from pwf.workflow.nodes import Node, Waited
 from pwf.workflow.register import DEFAULT_TIMEOUT, NodeOptions, make_mount, make_node, one_of
@@ -393,10 +394,14 @@ class Decorators(Generic[InputT]):
         )
 
     def include(self, child: Any, *, input: Any = NONE_GIVEN, id: str | None = None) -> Mount:
-        """Run another workflow as a part of this one.
+        """Run another workflow as a part of this one: the workflow itself, its name, or the path of its file.
 
+        A name means what it means on the command line; a path is relative to the file that includes it.
         `input`: a function of ctx that makes its input, or the input itself; its defaults where none is given. `id`:
         what its steps are known by (`review.lint`), the child's name unless it is given. It is left by its exits, and
         `ctx[mount]` is the output that it was left with. It has no retry or timeout of its own: its nodes have.
         """
-        return make_mount(self._written, "include", child, (input, id), Place.of_caller())
+        place = Place.of_caller()
+        if isinstance(child, str):
+            child = included(child, place, type(self))
+        return make_mount(self._written, "include", child, (input, id), place)

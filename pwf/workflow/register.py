@@ -102,7 +102,7 @@ def make_mount(
     if not hasattr(child, "to_graph"):
         raise GraphError(
             f"{place}: flow.include was given {child!r:.80}, which is not a workflow",
-            hint="import it: from review import flow as review, then flow.include(review)",
+            hint='import it: from review import flow as review; or give its name: flow.include("review")',
         )
     node_id = id if id is not None else child.name.replace("-", "_")
     fault = Fault(place, kind, node_id)

@@ -101,6 +101,23 @@ def join(ways: tuple[Way, ...], source: object, outcomes: tuple[Any, ...], targe
     return Chain((*ways, Link(source, outcomes, target, place)), target)
 
 
+def loop(
+    decide: Any, return_to: Any, routes: Mapping[Any, Any], leave: Mapping[Any, Any], on: str | None
+) -> Chain:
+    """`decide` switches to one of `routes`, each of which goes back to `return_to`, or to one of `leave`."""
+    cases: dict[Any, Any] = {}
+    ways: list[Way] = []
+    going_back: set[int] = set()
+    for value, body in {**routes, **leave}.items():
+        cases[value] = body.ways[0].source if isinstance(body, Chain) else body
+        ways.extend(body.ways if isinstance(body, Chain) else ())
+        end = body.end if isinstance(body, Chain) else body
+        if value not in leave and end is not return_to and id(end) not in going_back:
+            going_back.add(id(end))
+            ways.extend(join((), end, ("completed",), return_to).ways)
+    return Chain((decide.switch(on, cases), *ways), None)
+
+
 def cases_of(cases: object, named: Mapping[str, Any]) -> tuple[tuple[Any, Any], ...]:
     """All cases of a switch, enum members as their values. What can't be a case is left for `check`."""
     given = list(cases.items()) if isinstance(cases, Mapping) else []

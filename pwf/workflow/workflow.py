@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Generic, Literal, TypeVar, overload
 
 from pwf.errors import GraphError, InvalidValue
@@ -13,7 +13,7 @@ from pwf.workflow.decorators import Decorators
 from pwf.workflow.include import Checked, Exits
 from pwf.workflow.mounts import Child, Exit, Mount
 from pwf.workflow.nodes import Node, NodeDef
-from pwf.workflow.routes import Chain, Outcomes, Switch, Way
+from pwf.workflow.routes import Chain, Outcomes, Switch, Way, loop
 from pwf.workflow.scopes import Scope
 from pwf.workflow.source import Place, author_frame, first_line
 from pwf.workflow.written import Written
@@ -119,6 +119,28 @@ class Workflow(Decorators[InputT], Generic[InputT]):
         """
         self._written.exits.append((name, nodes, Place.of_caller()))
         self._checked = None
+
+    def loop(
+        self,
+        decide: Node[Any],
+        return_to: Node[Any],
+        routes: Mapping[Any, Node[Any] | Chain],
+        *,
+        leave: Mapping[Any, Node[Any] | Chain],
+        on: str | None = None,
+    ) -> Chain:
+        """The ways of a loop, for `flow.graph(…)`: `decide` says what is done next, until it leaves.
+
+        Its output (or the field `on` of it) is one of `routes`, whose node or chain is followed by `return_to`, or one
+        of `leave`. `max_steps` bounds it.
+        """
+        both = [value for value in routes if value in leave]
+        if both:
+            place = Place.of_caller()
+            raise GraphError(
+                f"{place}: flow.loop(…) has {both[0]!r:.60} in routes and in leave", hint="remove one"
+            )
+        return loop(decide, return_to, routes, leave, on)
 
     def graph(self, *ways: Chain | Switch | Node[Any], start: Node[Any] | None = None) -> None:
         """Say how the nodes follow each other, and check the whole. The first way's node is the start.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
@@ -11,6 +12,7 @@ from pwf import NotCompleted, Workflow, idempotent
 from pwf.errors import GraphError
 from pwf.testing import run
 from pwf.workflow.load import find_workflow
+from tests.workflow.author import load
 
 
 class Draft(msgspec.Struct):
@@ -342,3 +344,64 @@ def test_a_file_may_have_beside_its_workflow_those_that_it_includes() -> None:
     parent.graph(parent.include(child, input={"text": "x"}))
     names = {"__file__": __file__, "child": child, "parent": parent}
     assert find_workflow(names) is parent
+
+
+def looping(**more: Any) -> Workflow[Any]:
+    flow: Workflow[Any] = Workflow("w")
+
+    @flow.compute
+    def check(ctx: Any) -> int:
+        return len(ctx.outputs)
+
+    @flow.compute
+    def decide(ctx: Any) -> Literal["fix", "rest", "look", "done"]:
+        return ("fix", "rest", "look", "done")[ctx.visit - 1]
+
+    @flow.compute
+    def mend(ctx: Any) -> None: ...
+
+    @flow.compute
+    def test(ctx: Any) -> None: ...
+
+    @flow.compute
+    def report(ctx: Any) -> Literal["reported"]:
+        return "reported"
+
+    routes = {"fix": mend >> test, "rest": test, "look": check, **more}
+    flow.graph(check >> decide, flow.loop(decide, check, routes, leave={"done": report}))
+    return flow
+
+
+def test_a_loop_goes_back_by_each_route_until_it_is_left() -> None:
+    done = run(looping())
+    assert done.output == "reported"
+    assert done.path == [
+        *("check", "decide", "mend", "test"),
+        *("check", "decide", "test"),
+        *("check", "decide"),
+        *("check", "decide", "report"),
+    ]
+    with pytest.raises(GraphError, match="'done' in routes and in leave"):
+        looping(done=None)
+
+
+def test_a_name_or_a_path_means_a_file_beside_this_one_in_a_test(tmp_path: Path) -> None:
+    (tmp_path / "child.py").write_text(
+        "from pwf import Workflow\nflow = Workflow('child')\n"
+        "@flow.compute\ndef step(ctx) -> int:\n    return 7\n"
+    )
+    text = """
+        by_name = flow.include("child", id="one")
+        by_path = flow.include("./child.py", id="two")
+        ask = flow.include("approve", input={"title": "t", "summary": "s", "mode": "skip"})
+        flow.graph(by_name >> by_path >> ask)
+    """
+    done = run(load(tmp_path, text))
+    assert done.left["one"] == done.left["two"] == 7
+    assert done.output.exit == "go"
+    assert done.path[-2:] == ["approve.begin", "approve.go"]
+    with pytest.raises(GraphError, match=r"sample.py:5: includes 'childd': there is no workflow"):
+        load(tmp_path, 'flow.include("childd")')
+    (tmp_path / "round.py").write_text("from pwf import Workflow\nWorkflow('x').include('./sample.py')")
+    with pytest.raises(GraphError, match=r"sample.py includes \S*round.py includes \S*sample.py"):
+        load(tmp_path, 'flow.include("round")')

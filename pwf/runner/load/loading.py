@@ -23,6 +23,8 @@ from pwf.runner.load.tree import ProjectTree
 
 ROOT_MODULE = "__workflow__"  # the root file's name in sys.modules: no project or package can have it
 
+INCLUDED_MODULE = "__included_"  # begins the names of those that it includes by name or path
+
 # The engine's own needs. A project's module of one of these names can not replace it.
 RESERVED = frozenset({"pwf", "trio", "msgspec"})
 
@@ -224,6 +226,17 @@ def execute_root(path: str, text: bytes, texts: Mapping[str, bytes]) -> ModuleTy
     module = importlib.util.module_from_spec(spec)
     sys.modules[ROOT_MODULE] = module
     _answer_to_stem(module, os.path.splitext(os.path.basename(path))[0])
+    assert spec.loader is not None
+    spec.loader.exec_module(module)
+    return module
+
+
+def execute_included(path: str, text: bytes, texts: Mapping[str, bytes]) -> ModuleType:
+    """Execute an included file as a module of its own that nothing can import, and return it."""
+    count = sum(name.startswith(INCLUDED_MODULE) for name in sys.modules)
+    spec = spec_of(f"{INCLUDED_MODULE}{count}__", path, text, texts, None)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
     assert spec.loader is not None
     spec.loader.exec_module(module)
     return module

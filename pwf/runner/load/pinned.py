@@ -21,6 +21,7 @@ from typing import Any
 from pwf.errors import LoadFailed
 from pwf.protocol.spawn import PinnedSource, SourceBundle
 from pwf.runner.load.faults import load_fault
+from pwf.runner.load.includes import PinnedIncludes
 from pwf.runner.load.loading import (
     RESERVED,
     SourceLoader,
@@ -34,6 +35,7 @@ from pwf.runner.load.loading import (
 )
 from pwf.runner.load.snapshot import ask_others, folders_of, is_namespace, project_path
 from pwf.runner.load.tree import ProjectTree, is_library
+from pwf.workflow.included import included_from
 from pwf.workflow.load import Defined, find_definition
 
 
@@ -46,7 +48,8 @@ def load_bundle(bundle: SourceBundle) -> Defined:
     root, tree = _root_of(bundle), tree_of(bundle)
     finder = PinnedFinder(tree, bundle.sources, root.path)
     finder.install()
-    with standing_in(bundle.root, root.path):
+    includes = PinnedIncludes(bundle.sources, finder.texts, tree)
+    with standing_in(bundle.root, root.path), included_from(includes):
         try:
             module = execute_root(root.path, root.text, finder.texts)
             return find_definition(vars(module))
@@ -76,7 +79,7 @@ class PinnedFinder:
         self.texts = {source.path: source.text for source in sources}
         self.modules: dict[str, PinnedSource] = {}
         self.namespaces: dict[str, list[str]] = {}
-        for source in sources:
+        for source in (one for one in sources if one.kind == "module"):
             for name in source.module.split():
                 self.modules.setdefault(name, source)
         for name, source in self.modules.items():

@@ -21,8 +21,10 @@ from pwf.protocol.graph import SourceFile, WorkflowDefinition, WorkflowGraph
 from pwf.protocol.spawn import Resolved
 from pwf.runner.load.datafiles import pin_data
 from pwf.runner.load.faults import load_fault
+from pwf.runner.load.includes import SEPARATOR, RecordedIncludes
 from pwf.runner.load.loaded import is_installed, loaded_files
 from pwf.runner.load.loading import (
+    INCLUDED_MODULE,
     RESERVED,
     ROOT_MODULE,
     execute_root,
@@ -36,6 +38,7 @@ from pwf.runner.load.snapshot import Closure, LiveFinder, Snapshot, evicted_name
 from pwf.runner.load.tree import ProjectTree, is_library
 from pwf.values import digest
 from pwf.watch import definition_id
+from pwf.workflow.included import included_from
 from pwf.workflow.load import find_definition
 
 
@@ -75,6 +78,7 @@ class _Resolution:
         self.snapshot = snapshot
         self.finder = LiveFinder(snapshot)
         self.closure = Closure(self.finder)
+        self.includes = RecordedIncludes(snapshot)
         self.reads = ReadTracker(snapshot, self.finder)
         self.warnings: list[str] = []
 
@@ -86,7 +90,7 @@ class _Resolution:
         for path, kept in loaded_files(loaded, snapshot.tree, since_ns).items():
             if not is_installed(path):  # else its folder changes with an upgrade, and that is watched
                 snapshot.watch.setdefault(path, kept)
-        self.closure.follow(text)
+        self.closure.follow(text, {path: snapshot.texts[path] for path in self.includes.words})
         watch_search_path(snapshot)
         data, unmatched = pin_data(snapshot, graph.files, snapshot.root_path)
         self.warnings += unmatched
@@ -109,7 +113,8 @@ class _Resolution:
         prepare_process(snapshot.tree)
         make_way(evicted_names(snapshot, sys.modules))
         sys.meta_path.insert(0, self.finder)
-        with standing_in(snapshot.tree.root, snapshot.root_path), self.reads.watching():
+        standing = standing_in(snapshot.tree.root, snapshot.root_path)
+        with standing, self.reads.watching(), included_from(self.includes):
             module = execute_root(snapshot.root_path, text, snapshot.texts)
             found = find_definition(vars(module)).to_graph()
         if found.manager is not None:
@@ -120,6 +125,10 @@ class _Resolution:
         root_path = self.snapshot.root_path
         text = self.snapshot.texts[root_path]
         yield SourceFile(path=root_path, digest=digest(text), size=len(text), kind="root")
+        for path, words in sorted(self.includes.words.items()):
+            text = self.snapshot.texts[path]
+            found_by = SEPARATOR.join(sorted(words))
+            yield SourceFile(path=path, digest=digest(text), size=len(text), kind="included", module=found_by)
         for path, module in sorted(self.snapshot.modules.items()):
             names = " ".join(sorted(module.names))
             yield SourceFile(path=path, digest=digest(module.text), size=len(module.text), module=names)
@@ -130,6 +139,7 @@ class _Resolution:
         """Top-level names of installed packages that were imported, or that the texts name."""
         own = {name.partition(".")[0] for module in self.snapshot.modules.values() for name in module.names}
         fresh = {name.partition(".")[0] for name in sys.modules if name not in loaded}
+        fresh = {name for name in fresh if not name.startswith(INCLUDED_MODULE)}
         named = {name for name in self.closure.tops if name}
         installed = (fresh | named) - own - {ROOT_MODULE}
         return sorted(name for name in installed if name == "pwf" or not is_library(name))

@@ -180,10 +180,11 @@ class Closure:
         self.tops: dict[str, tuple[str, int]] = {}  # top-level names that the texts name, and the first place
         self._locations: dict[str, list[str] | None] = {}
 
-    def follow(self, root_text: bytes) -> None:
-        """Record everything that can be reached from the root file and the modules recorded so far."""
+    def follow(self, root_text: bytes, included: Mapping[str, bytes]) -> None:
+        """Record everything that can be reached from the root file, what it includes, and the modules so far."""
         snapshot = self.finder.snapshot
-        self._read(snapshot.root_path, root_text, ROOT_MODULE, package=False)
+        for path, text in {snapshot.root_path: root_text, **included}.items():
+            self._read(path, text, ROOT_MODULE, package=False)
         self._follow_named()
         self._discover()
 

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 import pwf.protocol as _protocol
 
 PWF_FOLDER = os.path.dirname(os.path.dirname(os.path.realpath(_protocol.__file__ or "")))
+BUILTIN_FOLDER = os.path.join(PWF_FOLDER, "builtin_workflows")
 INSTALLED = frozenset({"site-packages", "dist-packages"})
 
 
@@ -37,12 +38,21 @@ class ProjectTree:
 
     root: str
     beside: str
+    included: list[str] = field(
+        default_factory=list, compare=False
+    )  # folders of included files that lie elsewhere
     _folders: dict[str, bool] = field(default_factory=dict, repr=False, compare=False)
 
     @property
     def places(self) -> tuple[str, ...]:
         """Where a top-level name is looked for, in order, before installed packages."""
-        return (self.beside,) if self.beside == self.root else (self.beside, self.root)
+        return tuple(dict.fromkeys((self.beside, *self.included, self.root)))
+
+    def stand_beside(self, folder: str) -> None:
+        """A file of this folder is included: its own modules are looked for beside it, too."""
+        if folder not in self.places and folder not in (PWF_FOLDER, BUILTIN_FOLDER):
+            self.included.append(folder)
+            self._folders.clear()
 
     def holds(self, path: str) -> bool:
         """Whether this file belongs to the project, by its path as it is written (links are not followed)."""
