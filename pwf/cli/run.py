@@ -55,6 +55,11 @@ def add(commands: Commands) -> None:
         help="who does the steps of agents: one of `pwf agents`, or person (they wait for `pwf submit`)",
     )
     parser.add_argument(
+        "--session",
+        metavar="ID",
+        help="one of `pwf sessions`: its model does the steps of agents, and is told how the run ends",
+    )
+    parser.add_argument(
         "--max-steps",
         metavar="N",
         type=int,
@@ -106,6 +111,7 @@ def _start(daemon: SyncClient, options: argparse.Namespace, out: Out) -> CallRep
         run_id=options.id,
         at_ms=at_ms,
         agent=options.agent,
+        session=options.session,
         max_steps=options.max_steps,
     )
     try:

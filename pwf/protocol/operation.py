@@ -8,6 +8,8 @@ from typing import Any, NamedTuple
 class Operation(NamedTuple):
     """`needs_run`: the frame's `run_id` is required. `changes`: leaves a receipt.
 
+    `writes`: changes something without a receipt: a repeat is known by what it says.
+
     `guarded`: honours the frame's `expected_revision`, of the run that it changes; the others refuse one.
     """
 
@@ -15,4 +17,5 @@ class Operation(NamedTuple):
     result: type[Any]
     needs_run: bool = False
     changes: bool = False
+    writes: bool = False
     guarded: bool = False

@@ -31,7 +31,7 @@ from pwf.protocol.resources import (
     ResourceView,
 )
 from pwf.protocol.runner import Value
-from pwf.protocol.sessions import SESSION_OPERATIONS
+from pwf.protocol.sessions import SESSION_OPERATIONS, SessionView
 from pwf.protocol.uploads import ContentTaken, PutContent
 from pwf.protocol.views import (
     EventView,
@@ -171,7 +171,7 @@ class StartPayload(_Body, frozen=True, kw_only=True, forbid_unknown_fields=True)
     place of the workflow's.
 
     `agent`: who does the steps of agents: a configured one, or `person` (they wait for `request.submit`). None: as
-    configured.
+    configured. `session`: the session whose model does them, in place of an agent; what a session starts is its own.
     """
 
     workflow: PathText
@@ -181,6 +181,7 @@ class StartPayload(_Body, frozen=True, kw_only=True, forbid_unknown_fields=True)
     at_ms: int | None = None
     priority: int = 0
     agent: Name | None = None
+    session: Name | None = None
     max_steps: int | None = None
 
 
@@ -421,13 +422,14 @@ class Content(_Body, frozen=True, kw_only=True, forbid_unknown_fields=True):
     last: bool
 
 
-ViewName = Literal["run", "runs", "resource", "resources"]
+ViewName = Literal["run", "runs", "resource", "resources", "session"]
 
 
 class SubscribePayload(_Body, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Follow one of `VIEWS`, under an id that the client chooses.
 
-    `query` says which runs a list has, `resources` which resources; `resource` is the one that is meant.
+    `query` says which runs a list has, `resources` which resources; `resource` is the one that is meant, `session` the
+    session (None: the connection's own).
     """
 
     id: Name
@@ -435,6 +437,7 @@ class SubscribePayload(_Body, frozen=True, kw_only=True, forbid_unknown_fields=T
     query: RunListPayload | None = None
     resource: ResourceRef | None = None
     resources: ResourceListPayload | None = None
+    session: Name | None = None
 
 
 class UnsubscribePayload(_Body, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -453,6 +456,7 @@ VIEWS: dict[ViewName, ViewFacts] = {
     "runs": ViewFacts(RunList),
     "resource": ViewFacts(ResourceView),
     "resources": ViewFacts(ResourceList),
+    "session": ViewFacts(SessionView),
 }
 
 

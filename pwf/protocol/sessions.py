@@ -204,7 +204,10 @@ class Cleared(_Body, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 SESSION_OPERATIONS: dict[str, Operation] = {
-    "session.attach": Operation(AttachPayload, SessionAttached),
+    "session.attach": Operation(AttachPayload, SessionAttached, writes=True),
     "session.list": Operation(SessionListPayload, SessionList),
     "session.view": Operation(SessionRef, SessionView),
+    "session.report": Operation(ReportPayload, SessionView, writes=True),
+    "session.turn": Operation(TurnPayload, TurnReported, writes=True),
+    "session.clear": Operation(ClearPayload, Cleared, writes=True),
 }

@@ -230,6 +230,7 @@ class RunView(_View, frozen=True, kw_only=True, forbid_unknown_fields=True):
     warnings: tuple[str, ...] = ()  # what somebody should look at before it becomes a failure
     agent: str | None = None  # that does the steps of agents; None: they wait for what is submitted
     usage: AgentUsage | None = None  # of all its attempts; None: no agent has said
+    session: str | None = None  # whose model does them
     definition_id: str = ""
     newer_code: bool = False
     interpreter: str = ""

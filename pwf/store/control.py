@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import msgspec
 
-from pwf.errors import Rejected
+from pwf.errors import PersonNeeded, Rejected
 from pwf.protocol.kinds import KINDS, REQUESTS
 from pwf.protocol.operations import RunChanged
 from pwf.store import moves, place
@@ -114,6 +114,11 @@ def _lift_limit(tx: Tx, run: RunState, command: Control) -> None:
 
 
 def _may_resume(run: RunState, command: Control) -> None:
+    if command.actor.startswith("session:") and run.hold not in (None, "paused"):
+        raise PersonNeeded(
+            f"only a person may resume run {run.run_id}: {run.hold_detail or run.hold}",
+            hint=f"in a terminal: pwf resume {run.run_id}",
+        )
     if run.hold == "effect_ambiguous":
         raise Rejected(
             f"run {run.run_id} is ambiguous: {run.hold_detail}",

@@ -16,6 +16,7 @@ from pwf.protocol.graph import NodeSpec, RoutingFailed, route
 from pwf.protocol.kinds import KINDS
 from pwf.protocol.runner import Finish, Sequenced, StepError
 from pwf.protocol.survivors import SURVIVORS_MAX, Survivor
+from pwf.store import session_messages
 from pwf.store.decision_rows import closed_with_run
 from pwf.store.place import place, queue, release
 from pwf.store.queries import load_queries
@@ -370,6 +371,8 @@ def end_after(
 def note(tx: Tx, run: RunState, kind: str, actor: str, payload: dict[str, object]) -> None:
     """Write the event of the run's present revision and tell subscribers."""
     run.noted = run.revision
+    if run.session_no is not None:
+        session_messages.changed(tx, run.session_no)
     tx.event(run.run_no, run.revision, kind, actor, run.generation, encode(payload))
     tx.changed("run:" + run.run_id)
 

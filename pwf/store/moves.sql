@@ -14,7 +14,7 @@ VALUES (:run_no, :attempt, :node, :visit, :tries, :status, :generation, :started
 
 -- name: end_attempt
 -- The outcome of the active attempt; zero rows when it has ended already.
-UPDATE attempts SET status = :status, ended_wall_ms = :now, active_ms = :active_ms, output = :output,
+UPDATE attempts SET status = :status, ended_wall_ms = :now, active_ms = max(active_ms, :active_ms), output = :output,
   output_crc32 = :output_crc32, output_digest = :output_digest, error = :error, seq = :seq, verdict = :verdict, said = :said,
   observed = coalesce(:observed, observed)
 WHERE run_no = :run_no AND attempt = :attempt AND status = 'active'

@@ -9,7 +9,7 @@ run, is told.
 
 from __future__ import annotations
 
-from pwf.store import request_clock
+from pwf.store import request_clock, session_messages
 from pwf.store.queries import load_queries
 from pwf.store.resource_wake import wake
 from pwf.store.state import RunState
@@ -34,6 +34,8 @@ def place(
     run.status, run.hold, run.hold_detail, run.placed = status, hold, detail, True
     if status == "running":
         return
+    if run.session_no is not None:
+        session_messages.placed(tx, run)
     if status == "queued":
         _enqueue(tx, run, timer=timer)
         tx.changed("queue")

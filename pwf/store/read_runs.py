@@ -279,7 +279,7 @@ def run_view(tx: Tx, query: RunQuery) -> RunView:
     explained = run_summary(tx, query)
     assert row is not None
     (run_no, definition_id, input_, input_digest, input_size, output, output_digest, output_size, error, root, _path,
-     body, max_steps, fork_node, fork_visit, agent) = row  # fmt: skip
+     body, max_steps, fork_node, fork_visit, agent, session) = row  # fmt: skip
     graph = graph_of(tx, definition_id).limited(max_steps)
     environment = _environment.decode(body)
     total = tx.one(Q.steps_total, {"run_id": query.run_id})
@@ -290,6 +290,7 @@ def run_view(tx: Tx, query: RunQuery) -> RunView:
         summary=explained.summary,
         agent=agent,
         usage=None if agent is None else usage_of(tx, run_no),
+        session=session,
         explanation=explained.explanation,
         graph=graph.graph,
         root=root,

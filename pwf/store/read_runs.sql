@@ -63,9 +63,9 @@ WHERE r.run_id = :run_id
 -- name: body
 -- The rest of a run's row, for its view.
 SELECT r.run_no, r.definition_id, r.input, r.input_digest, ci.size, r.output, r.output_digest, co.size, r.error, d.root,
-  d.path, v.body, r.max_steps, r.fork_node, r.fork_visit, r.agent
+  d.path, v.body, r.max_steps, r.fork_node, r.fork_visit, r.agent, a.session_id
 FROM runs r JOIN definitions d ON d.definition_id = r.definition_id
-JOIN environments v ON v.environment_id = r.environment_id
+JOIN environments v ON v.environment_id = r.environment_id LEFT JOIN sessions a ON a.session_no = r.session_no
 LEFT JOIN contents ci ON ci.digest = r.input_digest LEFT JOIN contents co ON co.digest = r.output_digest
 WHERE r.run_id = :run_id
 
@@ -148,6 +148,8 @@ UNION ALL SELECT 1 FROM effects
   WHERE entity_no = (SELECT run_no FROM runs WHERE run_id = :run_id) AND (request_digest = :digest OR output_digest = :digest)
 UNION ALL SELECT 1 FROM requests WHERE run_id = :run_id AND (prompt_digest = :digest OR answer_digest = :digest)
 UNION ALL SELECT 1 FROM submissions WHERE run_id = :run_id AND value_digest = :digest
+UNION ALL SELECT 1 FROM messages
+  WHERE run_no = (SELECT run_no FROM runs WHERE run_id = :run_id) AND body_digest = :digest
 UNION ALL SELECT 1 FROM content_holds
   WHERE entity_no = (SELECT run_no FROM runs WHERE run_id = :run_id) AND digest = :digest
 UNION ALL SELECT 1 FROM runs r JOIN definition_sources s ON s.definition_id = r.definition_id

@@ -56,6 +56,8 @@ def _remove(tx: Tx, run_no: int, run_id: str) -> None:
             tx.run(sql, {"submission_no": number})
     for sql in (Q.drop_sends, Q.drop_messages, Q.drop_happenings):
         tx.run(sql, {"run_id": run_id})
+    for sql in (Q.drop_turns, Q.drop_told):
+        tx.run(sql, which)
     for sql in (Q.drop_updates, Q.drop_answers, Q.drop_links, Q.drop_decisions, Q.drop_requests):
         tx.run(sql, {"run_id": run_id})
     for sql in (Q.keep_child, Q.drop_effects, Q.drop_probe, Q.drop_agent_work, Q.drop_attempts, Q.drop_queue):

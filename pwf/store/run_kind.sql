@@ -68,6 +68,14 @@ DELETE FROM channel_messages WHERE run_id = :run_id
 -- What was to be told of it.
 DELETE FROM happenings WHERE run_id = :run_id
 
+-- name: drop_turns
+-- Turns of its session about it.
+DELETE FROM turns WHERE message_no IN (SELECT message_no FROM messages WHERE run_no = :run_no)
+
+-- name: drop_told
+-- What was said of it to its session.
+DELETE FROM messages WHERE run_no = :run_no
+
 -- name: drop_answers
 -- Every answer to its decisions.
 DELETE FROM answers WHERE request_id IN (SELECT request_id FROM requests WHERE run_id = :run_id)

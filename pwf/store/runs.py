@@ -8,7 +8,7 @@ from pwf.errors import Ambiguous, Conflict, DiskFull, InvalidArgument, NotFound
 from pwf.ids import check_id
 from pwf.protocol.agents import PERSON
 from pwf.protocol.operations import RunStarted
-from pwf.store import moves, place
+from pwf.store import moves, place, session_messages
 from pwf.store.adoption import Begins, Fork, adopt, begin_at
 from pwf.store.definitions import SaveDefinition, save_definition
 from pwf.store.once import Done, once
@@ -64,6 +64,7 @@ class StartRun(msgspec.Struct, frozen=True, kw_only=True):
     call: Call | None = None
     max_steps: int | None = None
     agent: str | None = None  # of a restart or a fork: the earlier run's
+    session_id: str | None = None  # whose model does the steps of agents; of a restart or a fork as before
     receipt: ReceiptKey | None = None
     actor: str = "client"
     state_bytes_max: int | None = None
@@ -95,6 +96,7 @@ def _start(tx: Tx, command: StartRun) -> tuple[RunStarted, bool]:
         if row is not None:
             return _adopt(tx, command, row), True
     _refuse(tx, command)
+    session_no = _session(tx, command)
     environment_id, is_next = _surroundings(tx, command)
     run_id = command.run_id or tx.ids.new()
     begins = begin_at(tx, command.fork, graph_of(tx, command.definition_id).graph.start)
@@ -104,7 +106,7 @@ def _start(tx: Tx, command: StartRun) -> tuple[RunStarted, bool]:
         "due_elapsed_ms": tx.now.elapsed_ms if at_once else None,
         "due_boot_id": tx.now.boot_id if at_once else None,
     }
-    run_no = _insert(tx, command, run_id, environment_id, begins, due)
+    run_no = _insert(tx, command, run_id, environment_id, begins, due, session_no)
     adopted = () if command.fork is None else adopt(tx, run_no, command.fork)
     revision = 1
     later = command.at_ms is not None and command.at_ms > tx.now.wall_ms
@@ -140,7 +142,13 @@ def _start(tx: Tx, command: StartRun) -> tuple[RunStarted, bool]:
 
 
 def _insert(
-    tx: Tx, command: StartRun, run_id: str, environment_id: str, begins: Begins, due: dict[str, object]
+    tx: Tx,
+    command: StartRun,
+    run_id: str,
+    environment_id: str,
+    begins: Begins,
+    due: dict[str, object],
+    session_no: int | None,
 ) -> int:
     """The run's row, with its entity; its number."""
     value = moves.stored(tx, command.input)
@@ -169,6 +177,7 @@ def _insert(
             "restart_no": command.restart_no,
             **_lineage(tx, command),
             **_called(tx, command),
+            "session_no": session_no,
             "max_steps": command.max_steps,
             # A chosen id may be chosen again, in another home or after a prune; what it did before is not this run's.
             "outside_name": None if command.run_id is None else f"{run_id}.{tx.ids.new()}",
@@ -188,6 +197,33 @@ def _called(tx: Tx, command: StartRun) -> dict[str, object]:
     if command.restarted_from is not None:
         row = tx.one(Q.called, {"run_id": command.restarted_from})
     return dict(zip(names, row or (None, None, None), strict=True))
+
+
+def _session(tx: Tx, command: StartRun) -> int | None:
+    """The session that owns the run; it has one that goes on at a time."""
+    parent = command.restarted_from if command.fork is None else command.fork.run_id
+    if parent is not None:
+        row = tx.one(Q.session_of_run, {"run_id": parent})
+    elif command.session_id is not None:
+        row = tx.one(Q.session, {"session_id": command.session_id})
+        if row is None:
+            raise NotFound(
+                f"there is no session {command.session_id!r}",
+                hint="pwf sessions lists those that were attached",
+            )
+    else:
+        return None
+    if row is None or row[0] is None:
+        return None
+    session_no, session_id = row
+    open_run = tx.one(Q.open_run, {"session_no": session_no})
+    if open_run is not None:
+        raise Conflict(
+            f"session {session_id!r} has a run that goes on: {open_run[0]}",
+            hint=f"let it end, or end it: pwf cancel {open_run[0]}",
+        )
+    session_messages.changed(tx, session_no)
+    return int(session_no)
 
 
 def _lineage(tx: Tx, command: StartRun) -> dict[str, object]:
@@ -276,6 +312,8 @@ def _differs(tx: Tx, command: StartRun, row: Row) -> str | None:
         return f"it is a restart of {restarted_from}" if restarted_from else "it is no restart"
     if row[11] != command.agent and restarted_from is None:
         return f"its agent is {row[11] or PERSON}, not {command.agent or PERSON}"
+    if row[-1] != command.session_id and restarted_from is None:
+        return f"its session is {row[-1] or 'none'}, not {command.session_id or 'none'}"
     if row[12] != command.max_steps and restarted_from is None:
         return f"its max_steps is {row[12] or 'as written'}, not {command.max_steps or 'as written'}"
     return None
@@ -311,6 +349,7 @@ def _adopt(tx: Tx, command: StartRun, row: Row) -> RunStarted:
         revision,
         _agent,
         _max_steps,
+        _session,
     ) = row
     differs = _differs(tx, command, row)
     if differs is not None:

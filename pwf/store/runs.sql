@@ -5,17 +5,17 @@
 INSERT INTO runs(run_no, run_id, workflow, definition_id, environment_id, status, title, node, visit, visits, entries, steps, priority,
   input, input_crc32, input_digest, due_wall_ms, due_elapsed_ms, due_boot_id, restarted_from, restart_root, restart_no,
   forked_from, fork_node, fork_visit, tree_root, max_steps, agent, outside_name, created_wall_ms,
-  called_by, call_key, call_fingerprint)
+  called_by, call_key, call_fingerprint, session_no)
 VALUES (:run_no, :run_id, :workflow, :definition_id, :environment_id, 'queued', :title, :node, :visit, :visits, :entries, :steps, :priority,
   :input, :input_crc32, :input_digest, :due_wall_ms, :due_elapsed_ms, :due_boot_id, :restarted_from, :restart_root, :restart_no,
   :forked_from, :fork_node, :fork_visit, :tree_root, :max_steps, :agent_name, :outside_name, :now,
-  :called_by, :call_key, :call_fingerprint)
+  :called_by, :call_key, :call_fingerprint, :session_no)
 
 -- name: facts
 -- What decides whether a start adopts an existing run.
 SELECT r.run_id, r.workflow, r.input, r.input_digest, r.definition_id, r.status, r.hold, r.restarted_from, r.environment_id,
-  r.forked_from, e.revision, r.agent, r.max_steps
-FROM runs r JOIN entities e ON e.entity_no = r.run_no WHERE r.run_id = :run_id
+  r.forked_from, e.revision, r.agent, r.max_steps, s.session_id
+FROM runs r JOIN entities e ON e.entity_no = r.run_no LEFT JOIN sessions s ON s.session_no = r.session_no WHERE r.run_id = :run_id
 
 -- name: started_by
 -- The run that a start under this key has made.
@@ -39,6 +39,18 @@ SELECT EXISTS (SELECT 1 FROM definitions WHERE definition_id = :definition_id),
 -- name: tree_root
 -- The first run of the lineage that a run belongs to, and the agent that it hands on.
 SELECT coalesce(tree_root, run_id), agent FROM runs WHERE run_id = :run_id
+
+-- name: session
+-- A session by its exact id.
+SELECT session_no, session_id FROM sessions WHERE session_id = :session_id
+
+-- name: session_of_run
+-- The session that a run belongs to, which it hands on.
+SELECT s.session_no, s.session_id FROM runs r JOIN sessions s ON s.session_no = r.session_no WHERE r.run_id = :run_id
+
+-- name: open_run
+-- The run of a session that goes on.
+SELECT run_id FROM runs WHERE session_no = :session_no AND ended_wall_ms IS NULL
 
 -- name: exact
 -- A run by its whole id.

@@ -118,6 +118,7 @@ CREATE TABLE sessions(
   connected INTEGER NOT NULL CHECK (connected IN (0, 1)),
   reported INTEGER NOT NULL DEFAULT 0 CHECK (reported IN (0, 1)),  -- since it was attached
   idle INTEGER NOT NULL DEFAULT 0 CHECK (idle IN (0, 1)),          -- as it said last
+  cleared_no INTEGER,                             -- the ended run that it has dismissed from its view
   created_wall_ms INTEGER NOT NULL,
   seen_wall_ms INTEGER NOT NULL,                  -- attached, detached or heard of
   CHECK (reported <= connected),
@@ -171,6 +172,7 @@ CREATE TABLE runs(
   tree_root TEXT,                                 -- the first run of its lineage: restarts and forks go together
   max_steps INTEGER CHECK (max_steps >= 1),       -- in place of the workflow's
   agent TEXT,                                     -- that does the steps of agents; NULL: they wait for a submission
+  session_no INTEGER REFERENCES sessions(session_no), -- whose model does them
   outside_name TEXT,                              -- leads the keys of its effects outside; NULL: the run's id does
   created_wall_ms INTEGER NOT NULL,
   started_wall_ms INTEGER,
@@ -198,6 +200,8 @@ CREATE UNIQUE INDEX one_child_per_key ON runs(called_by, call_key) WHERE called_
 CREATE INDEX runs_by_caller ON runs(called_by, run_no) WHERE called_by IS NOT NULL;
 CREATE INDEX runs_by_fork ON runs(forked_from, run_no) WHERE forked_from IS NOT NULL;
 CREATE INDEX runs_by_tree ON runs(tree_root) WHERE tree_root IS NOT NULL;
+CREATE UNIQUE INDEX one_open_run_per_session ON runs(session_no) WHERE session_no IS NOT NULL AND ended_wall_ms IS NULL;
+CREATE INDEX runs_by_session ON runs(session_no, run_no) WHERE session_no IS NOT NULL;
 CREATE INDEX runs_by_definition ON runs(definition_id);
 CREATE INDEX runs_by_environment ON runs(environment_id);
 CREATE INDEX runs_by_input ON runs(input_digest) WHERE input_digest IS NOT NULL;
@@ -304,6 +308,8 @@ CREATE TABLE requests(
   deadline_elapsed_ms INTEGER,                    -- set within the boot that it was asked in; then it decides
   deadline_boot_id TEXT,
   left_ms INTEGER CHECK (left_ms >= 0),           -- of its time, while its run is held: the clock stands still
+  reminders INTEGER NOT NULL DEFAULT 0,           -- of its session, which ended turns without a submission
+  active_ms INTEGER NOT NULL DEFAULT 0,           -- that its session's model has worked on it, up to the last sample
   created_wall_ms INTEGER NOT NULL,
   settled_wall_ms INTEGER,
   CHECK ((status = 'pending') = (settled_wall_ms IS NULL)),
@@ -342,6 +348,59 @@ CREATE INDEX submissions_by_request ON submissions(request_id, submission_no);
 CREATE INDEX submissions_by_run ON submissions(run_id, submission_no);
 CREATE INDEX submissions_by_age ON submissions(submission_no) WHERE status = 'validating';
 CREATE INDEX submissions_by_value ON submissions(value_digest) WHERE value_digest IS NOT NULL;
+
+-- What must reach a session. It is sent when the session was seen to have it.
+CREATE TABLE messages(
+  message_no INTEGER PRIMARY KEY,
+  message_id TEXT NOT NULL UNIQUE,                -- of a step: request, its revision and the reason
+  session_no INTEGER NOT NULL REFERENCES sessions(session_no),
+  run_no INTEGER NOT NULL REFERENCES runs(run_no),
+  kind TEXT NOT NULL CHECK (kind IN ('step', 'terminal', 'follow_up', 'notification', 'proposal')),
+  request_id TEXT REFERENCES requests(request_id),
+  request_revision INTEGER,
+  reason TEXT CHECK (reason IN ('initial', 'resumed', 'rejected', 'lost', 'reminder')),
+  why TEXT,                                       -- what a rejected submission is to correct
+  body BLOB, body_crc32 INTEGER, body_digest TEXT REFERENCES contents(digest), -- of a notification or a follow-up
+  status TEXT NOT NULL CHECK (status IN ('pending', 'sent', 'cancelled')),
+  is_over INTEGER NOT NULL CHECK (is_over IN (0, 1)), -- nothing more comes of it: its turn, if it starts one, is over
+  created_wall_ms INTEGER NOT NULL,
+  sent_wall_ms INTEGER,
+  CHECK ((kind = 'step') = (reason IS NOT NULL)),
+  CHECK ((kind IN ('step', 'proposal')) = (request_id IS NOT NULL)),
+  CHECK ((request_id IS NULL) = (request_revision IS NULL)),
+  CHECK ((status = 'pending') <= (is_over = 0 AND sent_wall_ms IS NULL)),
+  CHECK ((status = 'sent') <= (sent_wall_ms IS NOT NULL))
+) STRICT;
+CREATE UNIQUE INDEX one_pending_message ON messages(request_id) WHERE status = 'pending' AND request_id IS NOT NULL;
+CREATE UNIQUE INDEX one_terminal_message ON messages(run_no) WHERE kind = 'terminal';
+CREATE INDEX messages_open ON messages(session_no, run_no, message_no) WHERE is_over = 0;
+CREATE INDEX messages_by_run ON messages(run_no, message_no);
+CREATE INDEX messages_by_request ON messages(request_id, request_revision) WHERE request_id IS NOT NULL;
+CREATE INDEX messages_by_body ON messages(body_digest) WHERE body_digest IS NOT NULL;
+
+-- Turns of models that sessions have reported, by ids of their own.
+CREATE TABLE turns(
+  session_no INTEGER NOT NULL REFERENCES sessions(session_no),
+  turn_id TEXT NOT NULL,
+  message_no INTEGER NOT NULL REFERENCES messages(message_no),
+  status TEXT NOT NULL CHECK (status IN ('open', 'ended', 'aborted', 'lost')),
+  started_wall_ms INTEGER NOT NULL,
+  ended_wall_ms INTEGER,
+  PRIMARY KEY (session_no, turn_id),
+  CHECK ((status = 'open') = (ended_wall_ms IS NULL))
+) STRICT, WITHOUT ROWID;
+CREATE UNIQUE INDEX one_open_turn ON turns(session_no) WHERE status = 'open';
+CREATE INDEX turns_by_message ON turns(message_no);
+
+-- What the models of sessions work on now: a row only while a turn is open on a session that is connected.
+CREATE TABLE active_intervals(
+  request_id TEXT PRIMARY KEY REFERENCES requests(request_id),
+  session_no INTEGER NOT NULL REFERENCES sessions(session_no),
+  since_awake_ms INTEGER NOT NULL,                -- counted up to then, in the daemon's own boot
+  due_awake_ms INTEGER                            -- when the limit of the step passes; NULL: it has none
+) STRICT, WITHOUT ROWID;
+CREATE INDEX active_due ON active_intervals(due_awake_ms) WHERE due_awake_ms IS NOT NULL;
+CREATE INDEX active_of_session ON active_intervals(session_no);
 
 -- What a person is asked to decide, bound by its digest; the presentation is the request's prompt. The subject is machine
 -- data: no view, list or message has it.

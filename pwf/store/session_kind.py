@@ -16,7 +16,12 @@ Q = load_queries(__file__)
 
 def _daemon_ended(tx: Tx, died: bool, rebooted: bool) -> int:
     tx.run(Q.all_gone)
+    tx.run(Q.nothing_worked_on)
     return 0
+
+
+def _needed(tx: Tx, session_no: int, session_id: str) -> str | None:
+    return None if tx.one(Q.owns, {"session_no": session_no}) is None else "a run of it is kept"
 
 
 def _remove(tx: Tx, session_no: int, session_id: str) -> None:
@@ -30,8 +35,6 @@ SESSION = EntityKind(
     table="sessions",
     key="session_no",
     daemon_ended=_daemon_ended,
-    retention=Retention(
-        ended=Q.ended_before, group=Q.itself, needed=lambda tx, number, session_id: None, remove=_remove
-    ),
+    retention=Retention(ended=Q.ended_before, group=Q.itself, needed=_needed, remove=_remove),
     rules=SESSION_RULES,
 )

@@ -4,6 +4,14 @@
 -- Every connection has ended with its daemon.
 UPDATE sessions SET connected = 0, reported = 0, idle = 0 WHERE connected = 1
 
+-- name: nothing_worked_on
+-- What was worked on is counted up to its last sample, and no more.
+DELETE FROM active_intervals
+
+-- name: owns
+-- A run that is kept is the session's.
+SELECT 1 FROM runs WHERE session_no = :session_no LIMIT 1
+
 -- name: ended_before
 -- Sessions that nobody has seen since; none is ever over by itself. Each is a group of its own.
 SELECT seen_wall_ms, session_no, session_id FROM sessions

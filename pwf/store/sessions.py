@@ -1,4 +1,4 @@
-"""Sessions of agents: attached, let go and listed.
+"""Sessions of agents: attached and let go.
 
 A session is an entity without a lease: its generation is its epoch, and an attach takes the next one, whoever had it.
 What acts for a session passes `hold` first, in its own transaction.
@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import msgspec
 
-from pwf.errors import ClaimLost, NotFound
-from pwf.protocol.sessions import SessionAttached, SessionLine, SessionList, SessionListPayload, SessionView
+from pwf.errors import ClaimLost, NotFound, Rejected
+from pwf.protocol.sessions import Cleared, SessionAttached
+from pwf.store import session_clock
 from pwf.store.queries import load_queries
-from pwf.store.tx import Row, Tx, subject
+from pwf.store.session_messages import changed
+from pwf.store.tx import Tx
 
 Q = load_queries(__file__)
 
 KIND = "session"
-PAGE_MAX = 1_000
-BEFORE_ALL = 2**53
 
 
 class SessionFence(msgspec.Struct, frozen=True, kw_only=True):
@@ -45,11 +45,12 @@ def attach(tx: Tx, command: AttachSession) -> SessionFence:
         tx.run(Q.add, {**facts, "session_no": number, "session_id": command.session_id})
     else:
         number = int(row[0])
+        session_clock.stop_session(tx, number)
         tx.run(Q.attach, {**facts, "session_no": number})
     # No lease stays: nobody's is waited for, and no attach changes what people see of a session but its epoch.
     epoch = tx.take_lease(number, token=tx.ids.token(), owner=KIND, until_awake_ms=0, counted=False)[1]
     tx.release_lease(number)
-    _changed(tx, command.session_id)
+    changed(tx, number)
     return SessionFence(session_no=number, session_id=command.session_id, epoch=epoch)
 
 
@@ -62,7 +63,8 @@ def detach(tx: Tx, fence: SessionFence) -> None:
     """Its connection has ended. One of an earlier epoch changes nothing."""
     which = {"session_no": fence.session_no, "epoch": fence.epoch, "now": tx.now.wall_ms}
     if tx.run(Q.detach, which):
-        _changed(tx, fence.session_id)
+        session_clock.stop_session(tx, fence.session_no)
+        changed(tx, fence.session_no)
 
 
 def hold(tx: Tx, fence: SessionFence) -> None:
@@ -74,41 +76,22 @@ def hold(tx: Tx, fence: SessionFence) -> None:
         )
 
 
-def _changed(tx: Tx, session_id: str) -> None:
-    tx.changed(subject(KIND, session_id))
-    tx.changed("sessions")
+class ClearRun(msgspec.Struct, frozen=True, kw_only=True):
+    """A session dismisses the end of a run from its view."""
+
+    fence: SessionFence
+    run_id: str
 
 
-# --- read -----------------------------------------------------------------------------------------------------
-
-
-def session_list(tx: Tx, query: SessionListPayload) -> SessionList:
-    """A page of the sessions, the one that was made last first."""
-    limit = max(1, min(query.limit, PAGE_MAX))
-    facts = {"before": BEFORE_ALL if query.cursor is None else query.cursor, "limit": limit}
-    rows = tx.all(Q.newest_connected if query.connected else Q.newest, facts)
-    following = int(rows[-1][0]) if len(rows) == limit else None
-    return SessionList(sessions=tuple(_line(row) for row in rows), next_cursor=following)
-
-
-def _line(row: Row) -> SessionLine:
-    _number, session_id, epoch, connected, client, idle, created_ms, seen_ms = row
-    return SessionLine(
-        session_id=session_id,
-        epoch=epoch,
-        connected=bool(connected),
-        client=client,
-        idle=bool(idle),
-        created_ms=created_ms,
-        seen_ms=seen_ms,
-    )
-
-
-def session_view(tx: Tx, session_id: str) -> SessionView:
-    """What there is for a session; `NotFound` when nobody has attached it."""
-    row = tx.one(Q.find, {"session_id": session_id})
+def clear(tx: Tx, command: ClearRun) -> Cleared:
+    """Nothing else changes: a message about it is still to be sent."""
+    fence = command.fence
+    hold(tx, fence)
+    row = tx.one(Q.run_of, {"run_id": command.run_id, "session_no": fence.session_no})
     if row is None:
-        raise NotFound(
-            f"there is no session {session_id!r}", hint="pwf sessions lists those that were attached"
-        )
-    return SessionView(session_id=session_id, epoch=row[1], connected=bool(row[2]), reported=bool(row[3]))
+        raise NotFound(f"session {fence.session_id!r} has no run {command.run_id!r}")
+    if row[1] is None:
+        raise Rejected(f"run {command.run_id} goes on", hint="only a run that has ended can be dismissed")
+    tx.run(Q.clear, {"session_no": fence.session_no, "run_no": row[0]})
+    changed(tx, fence.session_no)
+    return Cleared(run_id=command.run_id)

@@ -2,8 +2,7 @@
 
 -- name: find
 -- A session by its exact id.
-SELECT s.session_no, e.generation, s.connected, s.reported FROM sessions s JOIN entities e ON e.entity_no = s.session_no
-WHERE s.session_id = :session_id
+SELECT session_no FROM sessions WHERE session_id = :session_id
 
 -- name: add
 -- A session that nobody has attached before.
@@ -25,14 +24,10 @@ WHERE session_no = :session_no AND connected = 1
 -- Whether an epoch is still the session's.
 SELECT 1 FROM entities WHERE entity_no = :session_no AND generation = :epoch
 
--- name: newest
--- A page, the one that was made last first.
-SELECT s.session_no, s.session_id, e.generation, s.connected, s.client, s.idle, s.created_wall_ms, s.seen_wall_ms
-FROM sessions s JOIN entities e ON e.entity_no = s.session_no
-WHERE s.session_no < :before ORDER BY s.session_no DESC LIMIT :limit
+-- name: run_of
+-- A run of a session.
+SELECT run_no, ended_wall_ms FROM runs WHERE run_id = :run_id AND session_no = :session_no
 
--- name: newest_connected
--- A page of those that have a connection.
-SELECT s.session_no, s.session_id, e.generation, s.connected, s.client, s.idle, s.created_wall_ms, s.seen_wall_ms
-FROM sessions s INDEXED BY sessions_connected JOIN entities e ON e.entity_no = s.session_no
-WHERE s.connected = 1 AND s.session_no < :before ORDER BY s.session_no DESC LIMIT :limit
+-- name: clear
+-- A run whose end is not shown any more.
+UPDATE sessions SET cleared_no = :run_no WHERE session_no = :session_no

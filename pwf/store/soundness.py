@@ -81,6 +81,7 @@ ENCODED: dict[tuple[str, str], Any] = {
     ("requests", "default_answer"): Any,
     ("requests", "answer"): Any,
     ("submissions", "value"): Any,
+    ("messages", "body"): Any,
     ("effects", "request"): Any,
     ("effects", "output"): Any,
     ("effects", "error"): StepError,

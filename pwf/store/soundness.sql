@@ -12,6 +12,7 @@ UNION SELECT r.run_id, 'the output of step ' || a.node || ', attempt ' || a.atte
   FROM attempts a JOIN runs r ON r.run_no = a.run_no WHERE a.output_digest = :digest
 UNION SELECT q.run_id, iif(q.prompt_digest = :digest, 'the prompt of request ', 'the answer to request ') || q.request_id
   FROM requests q WHERE q.prompt_digest = :digest OR q.answer_digest = :digest
+UNION SELECT r.run_id, 'a message to its session' FROM messages m JOIN runs r ON r.run_no = m.run_no WHERE m.body_digest = :digest
 UNION SELECT s.run_id, 'what was submitted for request ' || s.request_id FROM submissions s WHERE s.value_digest = :digest
 UNION SELECT r.run_id, iif(e.request_digest = :digest, 'the request', 'the output') || ' of effect ' || e.node || ':' || e.visit || '/' || e.part
   FROM effects e JOIN runs r ON r.run_no = e.entity_no WHERE e.request_digest = :digest OR e.output_digest = :digest

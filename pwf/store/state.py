@@ -120,6 +120,7 @@ class RunState(msgspec.Struct):
     priority: int
     max_steps: int | None
     agent: str | None
+    session_no: int | None
     due_wall_ms: int | None
     due_elapsed_ms: int | None
     due_boot_id: str | None

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from pwf.store import moves
+from pwf.store import moves, session_messages
 from pwf.store.broken import isolated
 from pwf.store.change import changing
 from pwf.store.entity_kinds import EntityKind, Rule, RunnerGone
@@ -57,13 +57,14 @@ def reject(tx: Tx, submission_no: int, revision: int, actor: str, generation: in
     """Give it its verdict, of which both it and its run have an event. `revision`: the submission's, by its fence."""
     row = tx.one(Q.asked, {"submission_no": submission_no})
     assert row is not None, "it is being judged"
-    run_id, request_id, node = row
+    run_id, request_id, node, revision_asked = row
     close(tx, submission_no, "rejected", reason)
     facts: dict[str, object] = {"request": request_id, "node": node, "reason": reason}
     tx.event(submission_no, revision, "rejected", actor, generation, facts)
     run = load_run(tx, run_id)
     with changing(tx, run):
         moves.note(tx, run, "submission_rejected", actor, facts)
+        session_messages.rejected(tx, run, request_id, revision_asked, reason)
     tx.changed("submissions")
     tx.changed("requests")
 

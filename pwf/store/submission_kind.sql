@@ -7,7 +7,7 @@ SELECT e.generation, e.lease_token, s.status, s.run_id, s.errands FROM entities 
 
 -- name: asked
 -- What it was submitted for.
-SELECT q.run_id, q.request_id, q.node FROM submissions s JOIN requests q ON q.request_id = s.request_id
+SELECT q.run_id, q.request_id, q.node, q.revision FROM submissions s JOIN requests q ON q.request_id = s.request_id
 WHERE s.submission_no = :submission_no
 
 -- name: judged

@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
-from pwf.errors import Conflict, Rejected
+from pwf.errors import Conflict, NotFound, Rejected
 from pwf.protocol.kinds import REQUESTS
 from pwf.protocol.operations import Submitted
 from pwf.protocol.runner import Launch
@@ -26,6 +26,7 @@ from pwf.store.once import Done, once
 from pwf.store.queries import load_queries
 from pwf.store.receipts import ReceiptKey
 from pwf.store.requests import StoredRequest, is_repeat, load_request, settle
+from pwf.store.sessions import SessionFence, hold
 from pwf.store.state import RunState, graph_of, load_run
 from pwf.store.submission_kind import KIND, close, reject
 from pwf.store.tx import Tx
@@ -41,6 +42,7 @@ class Submit(msgspec.Struct, frozen=True, kw_only=True):
     value: bytes
     request_revision: int | None = None
     actor: str
+    session: SessionFence | None = None  # whose model submits it; None: a person in an agent's place
     receipt: ReceiptKey | None = None
 
 
@@ -52,6 +54,8 @@ def submit(tx: Tx, command: Submit) -> Done[Submitted]:
 
 
 def _submit(tx: Tx, command: Submit) -> tuple[Submitted, bool]:
+    if command.session is not None:
+        hold(tx, command.session)
     asked = load_request(tx, command.request_id)
     if not REQUESTS[asked.kind].submitted:
         raise Rejected(
@@ -59,6 +63,8 @@ def _submit(tx: Tx, command: Submit) -> tuple[Submitted, bool]:
             hint=REQUESTS[asked.kind].how(asked.request_id),
         )
     run = load_run(tx, asked.run_id)
+    if command.session is not None and run.session_no != command.session.session_no:
+        raise NotFound(f"session {command.session.session_id!r} has no request {asked.request_id!r}")
     if is_repeat(tx, asked, run, command.value, "settled"):
         return _submitted(asked, run), True
     judged = tx.one(Q.validating, {"request_id": asked.request_id})
@@ -68,6 +74,11 @@ def _submit(tx: Tx, command: Submit) -> tuple[Submitted, bool]:
         raise Conflict(
             f"what was submitted before for request {asked.request_id} is still being validated",
             hint=f"pwf show {run.run_id} tells the verdict",
+        )
+    if command.session is not None and run.hold is not None:
+        raise Conflict(
+            f"run {run.run_id} is {run.shown_status}: what its session submits does not count now",
+            hint="the session is told when it goes on",
         )
     if command.request_revision not in (None, asked.revision):
         raise Conflict(

@@ -11,6 +11,20 @@ import pytest
 from tests.e2e.raw import Raw
 from tests.e2e.world import PATIENCE_S, World, wait_for
 
+TALK = """
+flow = Workflow("talk")
+
+@flow.agent(returns=str)
+def review(ctx):
+    return "Look at it."
+
+@flow.compute
+def done(ctx) -> str:
+    return ctx[review] + "!"
+
+flow.graph(review >> done)
+"""
+
 
 @pytest.fixture
 def connect(world: World) -> Iterator[Any]:
@@ -58,3 +72,52 @@ def test_a_session_sees_itself_only_and_may_do_no_more_than_it_is_for(world: Wor
         assert (operation, refused["outcome"]) == (operation, "rejected")
         assert "a session may not" in refused["error"]["message"]
     assert other.ask("session.view", {})["outcome"] == "accepted"
+
+
+def next_message(agent: Raw, kind: str) -> dict[str, Any]:
+    """The session's message, once it is of this kind."""
+
+    def look() -> dict[str, Any] | None:
+        found = agent.ask("session.view", {})["result"]["message"]
+        return found if found is not None and found["kind"] == kind else None
+
+    return wait_for(look, PATIENCE_S)  # type: ignore[return-value]
+
+
+def test_a_run_of_a_session_goes_from_the_command_line_to_its_model_and_back(
+    world: World, connect: Any
+) -> None:
+    world.home.workflow("talk", TALK)
+    agent, other = connect("worker"), connect("stranger")
+    agent.ask("session.report", {"idle": True})
+    run_id = json.loads(world.home.run("run", "talk", "--session", "worker", "--detach", "--json").stdout)[
+        "run_id"
+    ]
+
+    step = next_message(agent, "step")
+    view = agent.ask("session.view", {})["result"]
+    assert (step["status"], view["request"]["prompt"]["json"]) == ("pending", "Look at it.")
+    for refused in (
+        other.ask("run.view", {}, run_id=run_id),
+        other.ask("run.cancel", {}, run_id=run_id),
+        other.ask("view.subscribe", {"id": "s", "view": "run"}, run_id=run_id),
+        other.ask("request.submit", {"request_id": step["request_id"], "value": "mine"}),
+    ):
+        assert refused["outcome"] == "not_found"
+    turn = {"turn_id": "t1", "message_id": step["message_id"]}
+    assert agent.ask("session.turn", {**turn, "state": "started"})["result"]["standing"] == "active"
+    submitted = agent.ask("request.submit", {"request_id": step["request_id"], "value": "fine"})
+    assert submitted["result"]["verdict"] == "accepted"
+    assert agent.ask("session.turn", {**turn, "state": "ended"})["result"]["standing"] == "settled"
+
+    told = next_message(agent, "terminal")
+    assert (told["end"]["status"], told["end"]["output"]["json"]) == ("completed", "fine!")
+    assert listed(world, "worker")["run_id"] is None
+    assert agent.ask("session.clear", {"run_id": run_id})["outcome"] == "accepted"
+
+
+def test_a_start_for_a_session_that_there_is_not_says_where_to_look(world: World) -> None:
+    world.home.workflow("talk", TALK)
+    refused = world.home.run("run", "talk", "--session", "nobody", code=None)
+    assert refused.returncode != 0
+    assert "pwf sessions" in refused.stderr

@@ -12,8 +12,17 @@ from pwf.protocol.graph import WorkflowGraph
 from pwf.protocol.kinds import KINDS
 
 
-def agent_of(config: Config, graph: WorkflowGraph, named: str | None) -> str | None:
+def agent_of(
+    config: Config, graph: WorkflowGraph, named: str | None, session_id: str | None = None
+) -> str | None:
     """The agent that a start means; None: its steps wait for what is submitted. Raises where nobody was said."""
+    if session_id is not None:
+        if named is not None:
+            raise Rejected(
+                f"the run is to belong to session {session_id!r} and to have the agent {named!r}",
+                hint="name one of both: who does the steps of agents",
+            )
+        return None
     known = ", ".join((*config.agents, PERSON))
     if named is not None and named not in (PERSON, *config.agents):
         raise NotFound(

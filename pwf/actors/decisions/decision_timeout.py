@@ -1,4 +1,5 @@
-"""DecisionTimeout: settles every request whose time is over, by its default or as timed out.
+"""DecisionTimeout: settles every request whose time is over, by its default or as timed out, and every step that a
+model of a session has worked on for as long as it may.
 
 Owns when it looks next. Promises: one request at a time, each in one transaction; at start, at each due time and at
 each step of the clock; an error is logged and tried again; nothing is held in memory, so what fell due while no daemon

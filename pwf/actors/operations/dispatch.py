@@ -44,7 +44,7 @@ from pwf.actors.operations.services import (
     kept_refusal,
     scope_key,
 )
-from pwf.actors.operations.sessions import check_session
+from pwf.actors.operations.sessions import check_own, check_session
 from pwf.errors import (
     ClaimLost,
     Conflict,
@@ -104,6 +104,7 @@ class Operations:
         try:
             asked = self._asked(request, caller)
             self._allowed(request.operation)
+            await check_own(self._services, asked)
             try:
                 answer = await HANDLERS[request.operation](self._services, asked)
             except PwfError as refusal:
@@ -154,12 +155,12 @@ class Operations:
             payload=payload,
             caller=caller,
             scope_key=scope_key(request, session) if operation.changes else None,
-            actor=f"client:{self._services.user}",
+            actor=f"client:{self._services.user}" if session is None else f"session:{session}",
         )
 
     def _allowed(self, operation: str) -> None:
         life = self._services.life
-        changes = OPERATIONS[operation].changes
+        changes = OPERATIONS[operation].changes or OPERATIONS[operation].writes
         if life.state == "degraded" and changes and operation not in DEGRADED_ALLOWED:
             raise Unavailable(
                 f"the daemon only serves reads: {life.why_degraded}",

@@ -17,6 +17,7 @@ from pwf.actors.operations.services import Answer, Asked, OperationHandler, Serv
 from pwf.protocol.kinds import REQUESTS
 from pwf.protocol.operations import AnswerPayload, RequestListPayload, SubmitPayload, Submitted
 from pwf.store.read_runs import request_list
+from pwf.store.read_sessions import Own, own_request
 from pwf.store.requests import AnswerRequest, RequestFacts, answer, request_facts, submitted_facts
 from pwf.store.submissions import Submit, submission_state, submit
 
@@ -53,9 +54,14 @@ async def answer_request(services: Services, asked: Asked[AnswerPayload]) -> Ans
 
 
 async def submit_value(services: Services, asked: Asked[SubmitPayload]) -> Answer:
-    """`request.submit`: a person hands in what an agent was asked for. An equal second one is adopted."""
-    payload = asked.payload
-    await services.people.check(asked.caller, "submit for an agent")
+    """`request.submit`: a session, or a person in an agent's place, hands in what was asked for. An equal second one is
+    adopted.
+    """
+    payload, session = asked.payload, asked.caller.session
+    if session is None:
+        await services.people.check(asked.caller, "submit for an agent")
+    else:
+        await services.store.read(own_request, Own(fence=session.fence, ref=payload.request_id))
     value = await value_of(services, asked, "value")
     receipt = await asked.make_receipt()
     facts = await services.store.read(submitted_facts, payload.request_id)
@@ -66,6 +72,7 @@ async def submit_value(services: Services, asked: Asked[SubmitPayload]) -> Answe
         value=value,
         request_revision=payload.revision,
         actor=asked.actor,
+        session=None if session is None else session.fence,
         receipt=receipt,
     )
     done = await services.store.write(submit, command)

@@ -1,22 +1,58 @@
 """Operations of sessions of agents. Holds no state.
 
-Promises: what acts for a session is the connection that has attached it, whatever a payload says; no process of a run
-attaches one.
+Promises: what acts for a session is the connection that has attached it, whatever a payload says; it sees and changes
+the session's own runs only, and does nothing that only a person may; no process of a run attaches a session.
 """
 
 from __future__ import annotations
+
+from typing import Any
 
 from pwf.actors.operations.services import Answer, Asked, OperationHandler, Services
 from pwf.actors.sessions.session_coordinator import SessionCoordinator, SessionHandle
 from pwf.errors import InvalidArgument, Rejected
 from pwf.ids import check_key
-from pwf.protocol.sessions import AttachPayload, SessionListPayload, SessionRef
-from pwf.store.sessions import AttachSession, attach, attached, session_list, session_view
+from pwf.protocol.operations import SubscribePayload
+from pwf.protocol.sessions import (
+    AttachPayload,
+    ClearPayload,
+    ReportPayload,
+    SessionListPayload,
+    SessionRef,
+    TurnPayload,
+)
+from pwf.store.read_sessions import Own, own_run, session_list, session_view
+from pwf.store.session_turns import Report, ReportTurn, report, report_turn
+from pwf.store.sessions import AttachSession, ClearRun, attach, attached, clear
 
 #: What the connection of a session may ask for; all else is for people and their programs, on connections of their own.
 SESSION_MAY = frozenset(
-    {"daemon.status", "workflow.list", "workflow.describe", "session.attach", "session.view"}
+    {
+        "daemon.status",
+        "workflow.list",
+        "workflow.describe",
+        "run.start",
+        "run.status",
+        "run.view",
+        "run.events",
+        "run.wait",
+        "run.pause",
+        "run.resume",
+        "run.cancel",
+        "run.restart",
+        "request.submit",
+        "content.put",
+        "content.read",
+        "session.attach",
+        "session.view",
+        "session.report",
+        "session.turn",
+        "session.clear",
+        "view.subscribe",
+        "view.unsubscribe",
+    }
 )
+VIEWS_MAY = frozenset({"run", "session"})
 
 
 def check_session(session: SessionHandle, operation: str) -> None:
@@ -29,12 +65,22 @@ def check_session(session: SessionHandle, operation: str) -> None:
         )
 
 
+async def check_own(services: Services, asked: Asked[Any]) -> None:
+    """Another's run is not there for a session."""
+    session = asked.caller.session
+    if session is None:
+        return
+    if isinstance(asked.payload, SubscribePayload) and asked.payload.view not in VIEWS_MAY:
+        raise Rejected(f"a session may not follow the view {asked.payload.view!r}")
+    if asked.request.run_id is not None:
+        await services.store.read(own_run, Own(fence=session.fence, ref=asked.request.run_id))
+
+
 async def attach_session(services: Services, asked: Asked[AttachPayload]) -> Answer:
     """`session.attach`: from now on this connection acts for the session, and for nothing else."""
     caller, payload = asked.caller, asked.payload
     check_key(payload.session_id, "session id")
     if caller.session is not None:
-        caller.session.check()
         if caller.session.session_id != payload.session_id:
             raise Rejected(
                 f"this connection acts for session {caller.session.session_id!r}",
@@ -46,7 +92,9 @@ async def attach_session(services: Services, asked: Asked[AttachPayload]) -> Ans
     await services.people.check_no_run(caller, "attach a session")
     command = AttachSession(session_id=payload.session_id, client=payload.client or caller.client_id)
     fence = await services.store.write(attach, command)
-    coordinator = SessionCoordinator(services.store, fence, services.attached, caller.peer, services.log)
+    coordinator = SessionCoordinator(
+        services.store, fence, services.attached, caller.peer, services.claim.claim.epoch, services.log
+    )
     caller.session = coordinator.handle
     caller.begin(coordinator.run)
     return Answer(attached(fence))
@@ -59,22 +107,55 @@ async def list_sessions(services: Services, asked: Asked[SessionListPayload]) ->
 
 async def view_session(services: Services, asked: Asked[SessionRef]) -> Answer:
     """`session.view`: a session sees its own only."""
-    return Answer(await services.store.read(session_view, meant(asked.caller.session, asked.payload)))
+    session_id = meant_session(asked.caller.session, asked.payload.session_id)
+    return Answer(await services.store.read(session_view, session_id))
 
 
-def meant(own: SessionHandle | None, ref: SessionRef) -> str:
+async def report_session(services: Services, asked: Asked[ReportPayload]) -> Answer:
+    """`session.report`: answered with what there is for the session now."""
+    session = acting(asked)
+    await session.do(report, Report(fence=session.fence, said=asked.payload))
+    return Answer(await services.store.read(session_view, session.session_id))
+
+
+async def report_session_turn(services: Services, asked: Asked[TurnPayload]) -> Answer:
+    """`session.turn`."""
+    session = acting(asked)
+    return Answer(await session.do(report_turn, ReportTurn(fence=session.fence, said=asked.payload)))
+
+
+async def clear_session(services: Services, asked: Asked[ClearPayload]) -> Answer:
+    """`session.clear`."""
+    session = acting(asked)
+    return Answer(await session.do(clear, ClearRun(fence=session.fence, run_id=asked.payload.run_id)))
+
+
+def acting(asked: Asked[Any]) -> SessionHandle:
+    """The session that the connection acts for."""
+    if asked.caller.session is None:
+        raise Rejected(
+            f"{asked.request.operation} is for a session, and this connection has attached none",
+            hint="ask for session.attach first, on this connection",
+        )
+    return asked.caller.session
+
+
+def meant_session(own: SessionHandle | None, named: str | None) -> str:
     """The session that a payload names, or that the connection is for."""
     if own is not None:
-        if ref.session_id not in (None, own.session_id):
+        if named not in (None, own.session_id):
             raise InvalidArgument("a session sees itself only")
         return own.session_id
-    if ref.session_id is None:
+    if named is None:
         raise InvalidArgument("which session? this connection has attached none")
-    return ref.session_id
+    return named
 
 
 HANDLERS: dict[str, OperationHandler] = {
     "session.attach": attach_session,
     "session.list": list_sessions,
     "session.view": view_session,
+    "session.report": report_session,
+    "session.turn": report_session_turn,
+    "session.clear": clear_session,
 }

@@ -54,7 +54,8 @@ async def start(services: Services, asked: Asked[StartPayload]) -> Answer:
         known = looked.get()
         warnings = await missing(services, known, payload.origin)
         value = await check_input(services, payload.workflow, known, value)
-        agent = agent_of(services.config, known.definition.graph, payload.agent)
+        session_id = _session_of(asked)
+        agent = agent_of(services.config, known.definition.graph, payload.agent, session_id)
         if payload.max_steps is not None:
             check_max_steps(payload.max_steps)
     except PwfError as error:
@@ -68,6 +69,7 @@ async def start(services: Services, asked: Asked[StartPayload]) -> Answer:
         at_ms=payload.at_ms,
         priority=payload.priority,
         agent=agent,
+        session_id=session_id,
         max_steps=payload.max_steps,
         receipt=receipt,
         actor=asked.actor,
@@ -76,6 +78,14 @@ async def start(services: Services, asked: Asked[StartPayload]) -> Answer:
     if payload.at_ms is not None and payload.at_ms > services.clock.now().wall_ms:
         return started(await services.store.write(start_run, command), known, warnings)  # nothing to admit
     return started(await services.scheduler.start(command), known, warnings)
+
+
+def _session_of(asked: Asked[StartPayload]) -> str | None:
+    """The session that owns the run: what a session starts is its own, whatever its payload says."""
+    own, named = asked.caller.session, asked.payload.session
+    if own is not None and named not in (None, own.session_id):
+        raise InvalidArgument("a session starts runs of its own only")
+    return named if own is None else own.session_id
 
 
 async def missing(
@@ -133,6 +143,7 @@ def start_receipt(asked: Asked[StartPayload], name: str, root: Path) -> ReceiptK
         name,
         asked.payload.run_id,
         asked.payload.agent,
+        asked.payload.session,
         None if asked.payload.max_steps is None else str(asked.payload.max_steps),
     ]
     assert asked.scope_key is not None  # a start changes something

@@ -11,6 +11,7 @@ from pwf.actors.base.changes import ANY_RUN
 from pwf.actors.operations.resources import meant, resources_query
 from pwf.actors.operations.runs import with_newer_code
 from pwf.actors.operations.services import Answer, Asked, OperationHandler, Services
+from pwf.actors.operations.sessions import meant_session
 from pwf.errors import InvalidArgument
 from pwf.protocol.operations import (
     VIEWS,
@@ -24,6 +25,7 @@ from pwf.protocol.resources import ResourceListPayload, ResourceView
 from pwf.protocol.views import RunView
 from pwf.store.read_resources import ResourceQuery, resource_list, resource_summary, resource_view
 from pwf.store.read_runs import RunQuery, list_runs, run_view
+from pwf.store.read_sessions import session_number, session_view
 from pwf.store.resources import ResourceMeant
 from pwf.store.runs import resolve_ref
 
@@ -83,12 +85,24 @@ async def list_of_resources(services: Services, asked: Asked[SubscribePayload]) 
     return Shown("resources", msgspec.json.encode(payload), read)
 
 
+async def one_session(services: Services, asked: Asked[SubscribePayload]) -> Shown:
+    """`session`."""
+    session_id = meant_session(asked.caller.session, asked.payload.session)
+    number = await services.store.read(session_number, session_id)
+
+    async def read() -> msgspec.Struct:
+        return await services.store.read(session_view, session_id)
+
+    return Shown(f"session:{number}", session_id, read)
+
+
 #: How each of `VIEWS` is found. A new view is a row there, for clients, and one here.
 SHOWN: dict[ViewName, Callable[[Services, Asked[SubscribePayload]], Awaitable[Shown]]] = {
     "run": one_run,
     "runs": list_of_runs,
     "resource": one_resource,
     "resources": list_of_resources,
+    "session": one_session,
 }
 
 

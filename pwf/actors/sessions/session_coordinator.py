@@ -2,13 +2,15 @@
 
 Owns the session's epoch. Promises: what it does is done in order, and each command is fenced by the epoch, so nothing
 of a connection counts after another one has attached the same session; when the connection ends, however that comes,
-the session is let go.
+the session is let go. While the model works, its time is sampled; a sample that another daemon's claim refuses ends
+this daemon.
 In: what the session says. Out: transactions; who is attached now is published. If it dies: its connection ends, and
 the session attaches again.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -17,8 +19,9 @@ import trio
 from pwf.actors.base.logging import Log
 from pwf.actors.base.mailbox import Mailbox, Message, ask
 from pwf.actors.base.store_actor import StoreHandle
-from pwf.errors import ClaimLost, PwfError
+from pwf.errors import ClaimLost, OutcomeUnknown, PwfError, Unavailable
 from pwf.host.identity import Identity
+from pwf.store.session_clock import Sample, sample
 from pwf.store.sessions import SessionFence, detach
 from pwf.store.tx import Tx
 
@@ -28,6 +31,7 @@ C = TypeVar("C")
 # --- limits ---------------------------------------------------------------------------------------------------
 
 INBOX_MAX = 16
+SAMPLE_S = 5.0  # of active time, at most, is lost with a daemon
 DETACH_S_MAX = 2.0  # what is not told by then, the next daemon finds out
 
 
@@ -111,12 +115,20 @@ class SessionCoordinator:
     """The actor. `peer`: the process at the other end of the connection."""
 
     def __init__(
-        self, store: StoreHandle, fence: SessionFence, attached: Attached, peer: Identity | None, log: Log
+        self,
+        store: StoreHandle,
+        fence: SessionFence,
+        attached: Attached,
+        peer: Identity | None,
+        daemon_epoch: int,
+        log: Log,
     ) -> None:
         self._store = store
         self._fence = fence
         self._attached = attached
         self._log = log
+        self._sample = Sample(session_no=fence.session_no, daemon_epoch=daemon_epoch)
+        self._counting = False  # the model may be at work
         self._inbox: Mailbox[Do] = Mailbox(INBOX_MAX, "the coordinator of the session")
         self.handle = SessionHandle(self._inbox, fence)
         attached.begin(self.handle, peer)
@@ -126,8 +138,12 @@ class SessionCoordinator:
         try:
             with self._inbox.open():
                 while True:
-                    for message in await self._inbox.take(1):
+                    message = await self._inbox.take_one(self._next_sample())
+                    if message is None:
+                        await self._handle_sample()
+                    else:
                         await self._inbox.answer(message, self._handle_do)
+                        self._counting = True
         finally:
             self._attached.end(self.handle)
             await self._let_go()
@@ -136,6 +152,17 @@ class SessionCoordinator:
 
     async def _handle_do(self, message: Do) -> Any:
         return await self._store.write(message.handler, message.command)
+
+    def _next_sample(self) -> float:
+        return trio.current_time() + SAMPLE_S if self._counting else math.inf
+
+    async def _handle_sample(self) -> None:
+        try:
+            self._counting = await self._store.write(sample, self._sample)
+        except Unavailable as error:
+            if isinstance(error, OutcomeUnknown):
+                raise
+            self._log.warning("session.not_sampled", code=error.code)
 
     async def _let_go(self) -> None:
         with trio.move_on_after(DETACH_S_MAX, shield=True):
