@@ -8,6 +8,7 @@ touches a socket.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypedDict, Unpack
 
@@ -119,6 +120,11 @@ Happening = Answered | News | Broken
 class _Pending:
     request: Request
     subscription: Subscription | None = None
+    opens: bool = False  # of what a connection begins with
+
+
+Opening = Callable[[], list[tuple[str, msgspec.Struct]]]
+Opened = Callable[[str, CallReply | PwfError], None]
 
 
 @dataclass
@@ -137,6 +143,12 @@ class ClientCore:
         self._pending: dict[str, _Pending] = {}
         self._subscriptions: dict[str, Subscription] = {}
         self._next_request = 0
+        self._opening: Opening | None = None
+        self._opened: Opened | None = None
+
+    def open_with(self, opening: Opening, opened: Opened) -> None:
+        """What every further connection begins with, before anything else, and who hears the answers."""
+        self._opening, self._opened = opening, opened
 
     def connected(self) -> None:
         """A new connection stands: greet, then send again what has no answer, then restore the
@@ -146,8 +158,12 @@ class ClientCore:
         self._splitter = FrameSplitter()
         self._outgoing.clear()
         self._outgoing += encode(Hello(protocol=PROTOCOL, version=self.version, client_id=self.client_id))
-        again = [pending for pending in self._pending.values() if pending.subscription is None]
+        again = [one for one in self._pending.values() if one.subscription is None and not one.opens]
         self._pending = {pending.request.request_id: pending for pending in again}
+        for operation, payload in () if self._opening is None else self._opening():
+            request = self._build(operation, payload)
+            self._pending[request.request_id] = _Pending(request, opens=True)
+            self._outgoing += encode(request)
         for pending in again:
             self._outgoing += encode(pending.request)
         for subscription in list(self._subscriptions.values()):
@@ -282,6 +298,10 @@ class ClientCore:
         if pending is None:
             return []  # given up, or answered on an earlier connection
         reply = _reply(pending.request.operation, response)
+        if pending.opens:
+            assert self._opened is not None
+            self._opened(pending.request.operation, reply)
+            return []
         subscription = pending.subscription
         if subscription is None:
             return [Answered(response.request_id, reply)]

@@ -7,6 +7,7 @@ from typing import Generic, Self, TypeVar, cast
 
 from pwf.client.core import Subscription
 from pwf.protocol.operations import RunList
+from pwf.protocol.sessions import SessionView
 from pwf.protocol.views import ENDED, RunView
 
 V = TypeVar("V")
@@ -51,6 +52,10 @@ class _Stream(Generic[V]):
 
 class RunsStream(_Stream[RunList]):
     """Of a list of runs, without end."""
+
+
+class SessionStream(_Stream[SessionView]):
+    """Of what there is for a session, without end."""
 
 
 class RunStream(_Stream[RunView]):

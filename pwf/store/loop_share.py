@@ -59,7 +59,9 @@ from pwf.store.resources import (
 from pwf.store.restart import look_restart, restart_run
 from pwf.store.retention import drop_definitions, drop_environments, prune_tree, record_prune
 from pwf.store.runs import start_run
-from pwf.store.sessions import attach, detach
+from pwf.store.session_clock import sample
+from pwf.store.session_turns import report_turn
+from pwf.store.sessions import attach, clear, detach
 from pwf.store.space import compact
 from pwf.store.step_parts import part_call
 from pwf.store.submissions import begin_errand, end_errand, errand_started, submit
@@ -88,6 +90,9 @@ SHORT: frozenset[Callable[..., Any]] = frozenset(
         attach,
         begin_epoch,
         begin_work,
+        clear,
+        report_turn,
+        sample,
         cancel,
         cancel_child,
         channel_stands,

@@ -3,6 +3,7 @@
 import pytest
 
 from pwf.errors import ClaimLost, Conflict, NotFound, PersonNeeded
+from pwf.store.control import Control, resume
 from pwf.store.sessions import ClearRun, clear
 from pwf.store.submissions import submit
 from tests.store.session_world import ALONE, JUDGED, REVIEW, Session
@@ -194,10 +195,11 @@ def test_a_resume_while_something_is_judged_leaves_it_to_the_verdict(world, sess
 def test_a_session_resumes_a_pause_and_no_hold_that_a_person_must_look_at(world, session):
     run_id = session.asked()
     world.pause(run_id)
-    assert world.resume(run_id, actor="session:chat").status == "waiting"
+    told = Control(run_id=run_id, actor="session:chat")
+    assert world.do(resume, told).status == "waiting"
     world.sql("UPDATE runs SET hold = 'budget', hold_detail = 'too many tokens'")
     with pytest.raises(PersonNeeded, match="too many tokens"):
-        world.resume(run_id, actor="session:chat")
+        world.do(resume, told)
 
 
 # --- turns ----------------------------------------------------------------------------------------------------

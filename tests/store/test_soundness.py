@@ -153,6 +153,16 @@ def test_a_column_that_does_not_decode_is_named_with_its_row_and_run(world, tabl
         " FROM requests WHERE run_id = :run",
         {"run": run_id, "digest": "d" * 64},
     )
+    world.sql("INSERT INTO entities(entity_no, kind, name, revision) VALUES (900, 'session', 's', 1)")
+    world.sql(
+        "INSERT INTO sessions(session_no, session_id, client, connected, created_wall_ms, seen_wall_ms)"
+        " VALUES (900, 's', 'c', 0, 1, 1)"
+    )
+    world.sql(
+        "INSERT INTO messages(message_id, session_no, run_no, kind, body, body_crc32, status, is_over, created_wall_ms)"
+        " SELECT 'm', 900, run_no, 'notification', x'31', 2212294583, 'pending', 0, 1 FROM runs WHERE run_id = :run",
+        {"run": run_id},
+    )
     harm(world, f"UPDATE {table} SET {column} = x'7b22ff'")
     violations = [violation for violation in found(world) if violation.rule == "row_damaged"]
     named = {(violation.run_id, violation.fix) for violation in violations}

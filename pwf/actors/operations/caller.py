@@ -6,6 +6,8 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+import trio
+
 from pwf.actors.sessions.session_coordinator import SessionHandle
 from pwf.host.identity import Identity
 from pwf.protocol.frames import Event, Request, Response
@@ -25,6 +27,7 @@ class Caller:
     begin: Callable[[Callable[[], Awaitable[None]]], None] | None = (
         None  # a task that ends with the connection
     )
+    attaching: trio.Event | None = None  # what comes after an attach waits for it
     received_ns: int | None = None  # by `time.monotonic_ns`: all its requests so far had come by then
     is_gone: bool = False
     _wakes: set[Callable[[], None]] = field(default_factory=set)

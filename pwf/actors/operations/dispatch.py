@@ -101,6 +101,8 @@ class Operations:
 
     async def handle(self, request: Request, caller: Caller) -> Response:
         """Answer one request. Raises nothing but bugs."""
+        if caller.attaching is not None:
+            await caller.attaching.wait()
         try:
             asked = self._asked(request, caller)
             self._allowed(request.operation)

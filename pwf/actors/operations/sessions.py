@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import trio
+
 from pwf.actors.operations.services import Answer, Asked, OperationHandler, Services
 from pwf.actors.sessions.session_coordinator import SessionCoordinator, SessionHandle
 from pwf.errors import InvalidArgument, Rejected
@@ -89,14 +91,19 @@ async def attach_session(services: Services, asked: Asked[AttachPayload]) -> Ans
         return Answer(attached(caller.session.fence), adopted=True)
     if caller.begin is None:
         raise Rejected("a session needs a connection that stays")
-    await services.people.check_no_run(caller, "attach a session")
-    command = AttachSession(session_id=payload.session_id, client=payload.client or caller.client_id)
-    fence = await services.store.write(attach, command)
-    coordinator = SessionCoordinator(
-        services.store, fence, services.attached, caller.peer, services.claim.claim.epoch, services.log
-    )
-    caller.session = coordinator.handle
-    caller.begin(coordinator.run)
+    attaching = caller.attaching = trio.Event()
+    try:
+        await services.people.check_no_run(caller, "attach a session")
+        command = AttachSession(session_id=payload.session_id, client=payload.client or caller.client_id)
+        fence = await services.store.write(attach, command)
+        coordinator = SessionCoordinator(
+            services.store, fence, services.attached, caller.peer, services.claim.claim.epoch, services.log
+        )
+        caller.session = coordinator.handle
+        caller.begin(coordinator.run)
+    finally:
+        caller.attaching = None
+        attaching.set()
     return Answer(attached(fence))
 
 

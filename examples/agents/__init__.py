@@ -1,0 +1,1 @@
+"""Agents that do the steps of workflows in sessions of their own."""

@@ -1,0 +1,232 @@
+"""The session of an agent, on anyio: attached, with turns and submissions, over connections that come and go.
+
+Each new connection attaches the session again and reports what it has, before anything else is said on it. When another
+client has attached the same session, every call raises `ClaimLost`, and this one attaches it no more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import anyio
+import msgspec
+
+from pwf.client.aio import Client, connect
+from pwf.client.core import CallReply
+from pwf.client.streams import SessionStream
+from pwf.errors import ClaimLost, PwfError
+from pwf.places import Places
+from pwf.protocol.operations import SubmitPayload, Submitted
+from pwf.protocol.sessions import (
+    BRANCH_MAX,
+    AttachPayload,
+    MessageView,
+    ReportPayload,
+    SessionAttached,
+    SessionRef,
+    SessionView,
+    Standing,
+    TurnPayload,
+)
+from pwf.values import canonical
+
+
+class Step:
+    """One turn about one message: what the model is asked for, and the way to hand it in."""
+
+    def __init__(self, session: Session, view: SessionView, message: MessageView) -> None:
+        self._session = session
+        self.message = message
+        self.request = (
+            view.request if view.request and view.request.request_id == message.request_id else None
+        )
+
+    @property
+    def schema(self) -> dict[str, Any] | None:
+        """The JSON Schema of what a step asks for."""
+        return None if self.request is None else self.request.schema
+
+    async def prompt(self) -> str:
+        """What the model is to read."""
+        if self.request is None:
+            return _told(self.message)
+        text = await self._session.client.read_value(self.message.run_id, self.request.prompt)
+        prompt = msgspec.json.decode(text)
+        words = prompt if isinstance(prompt, str) else text.decode()
+        if self.message.why is not None:
+            words += f"\n\nWhat was submitted before was rejected: {self.message.why}"
+        elif self.message.reason == "reminder":
+            words += "\n\nNothing was submitted for this yet. Submit it now."
+        return words
+
+    async def submit(self, value: object) -> Submitted:
+        """Hand in what the step is to give. Raises `InvalidAnswer` where its type is wrong."""
+        assert self.request is not None, "only a step takes a submission"
+        payload = SubmitPayload(
+            request_id=self.request.request_id,
+            value=msgspec.Raw(canonical(value, what="value")),
+            revision=self.message.request_revision,
+        )
+        result: Submitted = await self._session.call("request.submit", payload)
+        return result
+
+
+Act = Callable[[Step], Awaitable[None]]
+
+
+class Session:
+    """Made by `open_session`. `branch`: ids of the messages that the conversation has."""
+
+    def __init__(self, client: Client, session_id: str, name: str, branch: Iterable[str]) -> None:
+        self.client = client
+        self.session_id = session_id
+        self.epoch = 0
+        self.branch = list(branch)
+        self._name = name
+        self._turn: str | None = None  # that goes on
+        self._stream: SessionStream
+        self._refused: PwfError | None = None
+
+    async def call(self, operation: str, payload: msgspec.Struct) -> Any:
+        """An operation for the session. `ClaimLost` once another client has attached it."""
+        if self._refused is not None:
+            raise self._refused
+        try:
+            return await self.client.call(operation, payload)
+        except ClaimLost as error:
+            self._refused = error
+            raise
+
+    async def view(self) -> SessionView:
+        """What there is for the session now."""
+        view: SessionView = await self.call("session.view", SessionRef())
+        return view
+
+    async def report(self, *, input_pending: bool = False) -> SessionView:
+        """Say what the conversation has, and whether a turn goes on."""
+        view: SessionView = await self.call("session.report", self._report(input_pending))
+        return view
+
+    async def turn(self, turn_id: str, message_id: str, state: str) -> Standing:
+        """Report a turn: `started`, `ended` or `aborted`. What it counts for."""
+        said = TurnPayload(turn_id=turn_id, message_id=message_id, state=state)  # type: ignore[arg-type]
+        reported = await self.call("session.turn", said)
+        standing: Standing = reported.standing
+        return standing
+
+    async def serve(self, act: Act, notice: Act | None = None) -> None:
+        """Have `act` do a turn for each message that is to start one, for ever; `notice` gets the others.
+
+        A turn that counts for nothing any more is cancelled, and reported as aborted.
+        """
+        while True:
+            view = await self.view()
+            message = view.message
+            if message is None:
+                await anext(self._stream)
+            elif message.status != "pending":
+                await self.report()  # what an earlier process of this agent has begun: no turn of it goes on
+            elif message.starts_turn:
+                await self._take_turn(act, Step(self, view, message))
+            else:
+                if notice is not None:
+                    await notice(Step(self, view, message))
+                self.branch.append(message.message_id)
+                await self.report()
+
+    # --- inside ---------------------------------------------------------------------------------------------
+
+    async def _take_turn(self, act: Act, step: Step) -> None:
+        message_id = step.message.message_id
+        turn_id = self._turn = self.client.new_id()
+        self.branch.append(message_id)
+        state = "aborted"
+        try:
+            if await self.turn(turn_id, message_id, "started") == "active" and await self._act(act, step):
+                state = "ended"
+        finally:
+            self._turn = None
+        await self.turn(turn_id, message_id, state)
+
+    async def _act(self, act: Act, step: Step) -> bool:
+        """Whether the turn came to its end, and was not cancelled since it counts for nothing any more."""
+        done = False
+        refused: PwfError | None = None
+        async with anyio.create_task_group() as tasks:
+
+            async def watch() -> None:
+                nonlocal refused
+                try:
+                    async for _ in self._stream:  # which may be behind: only a look is as new as the turn
+                        if _is_void(await self.view(), step.message):
+                            break
+                except PwfError as error:
+                    refused = error
+                tasks.cancel_scope.cancel()
+
+            tasks.start_soon(watch)
+            await act(step)
+            done = True
+            tasks.cancel_scope.cancel()
+        if refused is not None:
+            raise refused
+        return done
+
+    def _report(self, input_pending: bool = False) -> ReportPayload:
+        return ReportPayload(
+            branch=tuple(self.branch[-BRANCH_MAX:]),
+            idle=self._turn is None,
+            input_pending=input_pending,
+            turn=self._turn,
+        )
+
+    def _opening(self) -> list[tuple[str, msgspec.Struct]]:
+        """What each connection begins with."""
+        if self._refused is not None:
+            return []
+        attach = AttachPayload(session_id=self.session_id, client=self._name)
+        return [("session.attach", attach), ("session.report", self._report())]
+
+    def _opened(self, operation: str, reply: CallReply | PwfError) -> None:
+        if isinstance(reply, PwfError):
+            self._refused = reply
+        elif isinstance(reply.result, SessionAttached):
+            self.epoch = reply.result.epoch
+        elif isinstance(reply.result, SessionView) and reply.result.epoch > self.epoch:
+            self._refused = ClaimLost(f"session {self.session_id!r} was attached by another connection")
+
+
+def _is_void(view: SessionView, message: MessageView) -> bool:
+    now = view.message
+    if not view.reported:  # the connection is new
+        return False
+    return now is None or now.message_id != message.message_id or now.status == "cancelled"
+
+
+def _told(message: MessageView) -> str:
+    """A message that is no step: how a run ended, as data."""
+    body = message.text if message.end is None else message.end
+    return msgspec.json.format(msgspec.json.encode(body), indent=2).decode()
+
+
+@asynccontextmanager
+async def open_session(
+    session_id: str,
+    *,
+    name: str = "",
+    branch: Iterable[str] = (),
+    at: Places | None = None,
+    autostart: bool | None = None,
+) -> AsyncIterator[Session]:
+    """A session, attached for the length of an `async with` block. `branch`: what its conversation has already."""
+    async with connect(at, autostart=autostart) as client:
+        session = Session(client, session_id, name, branch)
+        attached = await client.call("session.attach", AttachPayload(session_id=session_id, client=name))
+        session.epoch = attached.epoch
+        client.open_with(session._opening, session._opened)
+        await session.report()
+        async with client.session_view() as stream:
+            session._stream = stream
+            yield session
