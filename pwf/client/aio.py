@@ -30,23 +30,12 @@ from pwf.client.asking import (
 from pwf.client.backoff import delay_s
 from pwf.client.connection import Connection
 from pwf.client.content import ValueReader, inline_bytes
-from pwf.client.core import (
-    Answered,
-    Broken,
-    CallReply,
-    ClientCore,
-    Happening,
-    More,
-    News,
-    Opened,
-    Opening,
-    Subscription,
-)
+from pwf.client.core import Answered, Broken, CallReply, ClientCore, Happening, More, News, Subscription
 from pwf.client.deciding import decide_payload
 from pwf.client.origin import origin, with_wanted
 from pwf.client.peer import GREETING_S_MAX, dial, serves
 from pwf.client.starting import autostart_allowed, connect_or_start, socket_path
-from pwf.client.streams import RunsStream, RunStream, SessionStream
+from pwf.client.streams import RunsStream, RunStream
 from pwf.client.uploads import FORGETS, SENT_MAX, large_values, uploading
 from pwf.client.version import version
 from pwf.errors import ContentWanted, DaemonUnreachable, PwfError, Unavailable, VariablesWanted
@@ -75,6 +64,7 @@ from pwf.protocol.views import EventView, RequestView, RunSummary, RunView, Stat
 from pwf.values import canonical
 
 T = TypeVar("T")
+C = TypeVar("C", bound="Client")
 
 READ_BYTES = 256 * 1024
 GREETINGS_MAX = 6  # each start of the daemon takes one, too
@@ -338,18 +328,6 @@ class Client:
         """A list of runs and its changes, without end."""
         return RunsStream(self._core.subscribe("runs", query=query), self._next, self._stop)
 
-    def session_view(self) -> SessionStream:
-        """What there is for the session that this client has attached, without end."""
-        return SessionStream(self._core.subscribe("session"), self._next, self._stop)
-
-    def open_with(self, opening: Opening, opened: Opened) -> None:
-        """What every further connection begins with; see `pwf.client.session`."""
-        self._core.open_with(opening, opened)
-
-    def new_id(self) -> str:
-        """An id that nobody else has."""
-        return self._core.ids.new()
-
     async def lost(self) -> PwfError:
         """Wait until the daemon is gone for good: why. It may come back for a while first."""
         await self._lost.wait()
@@ -499,7 +477,13 @@ async def connect(at: Places | None = None, *, autostart: bool | None = None) ->
     Raises `DaemonUnreachable`, `HomeRefused` or `ProtocolError` when that fails.
     """
     allowed = autostart_allowed() if autostart is None else autostart
-    client = Client(places() if at is None else at, autostart=allowed)
+    async with connected(Client(places() if at is None else at, autostart=allowed)) as client:
+        yield client
+
+
+@asynccontextmanager
+async def connected(client: C) -> AsyncIterator[C]:
+    """The same for a client that was made, of any class."""
     stream = await client._open()
     try:
         async with anyio.create_task_group() as tasks:

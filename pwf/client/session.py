@@ -13,11 +13,12 @@ from typing import Any
 import anyio
 import msgspec
 
-from pwf.client.aio import Client, connect
-from pwf.client.core import CallReply
+from pwf.client.aio import Client, connected
+from pwf.client.core import CallReply, Opened, Opening
+from pwf.client.starting import autostart_allowed
 from pwf.client.streams import SessionStream
 from pwf.errors import ClaimLost, PwfError
-from pwf.places import Places
+from pwf.places import Places, places
 from pwf.protocol.operations import SubmitPayload, Submitted
 from pwf.protocol.sessions import (
     BRANCH_MAX,
@@ -31,6 +32,22 @@ from pwf.protocol.sessions import (
     TurnPayload,
 )
 from pwf.values import canonical
+
+
+class SessionClient(Client):
+    """A client whose connections begin with what a session says of itself."""
+
+    def session_view(self) -> SessionStream:
+        """What there is for the session that this client has attached, without end."""
+        return SessionStream(self._core.subscribe("session"), self._next, self._stop)
+
+    def open_with(self, opening: Opening, opened: Opened) -> None:
+        """What every further connection begins with, before anything else, and who hears the answers."""
+        self._core.open_with(opening, opened)
+
+    def new_id(self) -> str:
+        """An id that nobody else has."""
+        return self._core.ids.new()
 
 
 class Step:
@@ -79,7 +96,7 @@ Act = Callable[[Step], Awaitable[None]]
 class Session:
     """Made by `open_session`. `branch`: ids of the messages that the conversation has."""
 
-    def __init__(self, client: Client, session_id: str, name: str, branch: Iterable[str]) -> None:
+    def __init__(self, client: SessionClient, session_id: str, name: str, branch: Iterable[str]) -> None:
         self.client = client
         self.session_id = session_id
         self.epoch = 0
@@ -221,7 +238,8 @@ async def open_session(
     autostart: bool | None = None,
 ) -> AsyncIterator[Session]:
     """A session, attached for the length of an `async with` block. `branch`: what its conversation has already."""
-    async with connect(at, autostart=autostart) as client:
+    allowed = autostart_allowed() if autostart is None else autostart
+    async with connected(SessionClient(places() if at is None else at, autostart=allowed)) as client:
         session = Session(client, session_id, name, branch)
         attached = await client.call("session.attach", AttachPayload(session_id=session_id, client=name))
         session.epoch = attached.epoch

@@ -171,7 +171,7 @@ class StartPayload(_Body, frozen=True, kw_only=True, forbid_unknown_fields=True)
     place of the workflow's.
 
     `agent`: who does the steps of agents: a configured one, or `person` (they wait for `request.submit`). None: as
-    configured. `session`: the session whose model does them, in place of an agent; what a session starts is its own.
+    configured. `session`: whose model does them, in place of an agent; what a session starts is its own.
     """
 
     workflow: PathText
@@ -428,8 +428,7 @@ ViewName = Literal["run", "runs", "resource", "resources", "session"]
 class SubscribePayload(_Body, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Follow one of `VIEWS`, under an id that the client chooses.
 
-    `query` says which runs a list has, `resources` which resources; `resource` is the one that is meant, `session` the
-    session (None: the connection's own).
+    `query`, `resources`: which a list has. `resource`, `session`: which is meant (None: the connection's own session).
     """
 
     id: Name
