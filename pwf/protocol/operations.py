@@ -302,9 +302,7 @@ class RequestList(_Body, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class AnswerPayload(_Body, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """`request_id` may be a unique prefix, `@last` (the open one that was asked last), or a run reference with an open
-    request (`run:ID`).
-    """
+    """`request_id`: or a unique prefix, `@last` (the open one that was asked last), `run:ID` (what that run asks)."""
 
     request_id: PathText
     answer: msgspec.Raw
@@ -318,9 +316,7 @@ class Answered(_Body, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class SubmitPayload(_Body, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What an agent was asked for. `request_id` as in `AnswerPayload`. `revision`: only if the request, not its run, is
-    still at this one.
-    """
+    """What an agent was asked for. `request_id` as in `AnswerPayload`. `revision`: only if the request is at this one."""
 
     request_id: PathText
     value: msgspec.Raw
