@@ -316,7 +316,7 @@ class Answered(_Body, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class SubmitPayload(_Body, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What an agent was asked for. `request_id` as in `AnswerPayload`. `revision`: only if the request is at this one."""
+    """What an agent was asked for. `request_id` as in `AnswerPayload`. `revision`: only if it is at this."""
 
     request_id: PathText
     value: msgspec.Raw
