@@ -33,6 +33,7 @@ from pwf.errors import (
 from pwf.protocol.decision_spec import shown_of
 from pwf.protocol.decisions import DecidePayload, DecisionListPayload, DecisionView
 from pwf.protocol.kinds import PLAIN
+from pwf.protocol.notices import NoticeListPayload
 from pwf.protocol.operations import RequestListPayload
 from pwf.protocol.views import RequestView
 from pwf.protocol.web import EnterPayload, LeavePayload, TokenPayload, TokenView, hash_of, new_token
@@ -42,8 +43,9 @@ from pwf.web.guard import Guard
 
 COOKIE = "pwf_browser"
 RUNS_SHOWN = 20
+NOTICES_SHOWN = 10
 SECOND_MS = 1_000
-_TOKEN = re.compile(r"[0-9a-f]{64}")
+_TOKEN = re.compile(r"[0-9a-f]{32,64}")  # a link in a message of a channel has 128 bits
 
 Page = Callable[[Request], Awaitable[Response]]
 
@@ -98,8 +100,10 @@ class _Pages:
         await self._signed_in(request)
         decisions = await self._daemon.call("decision.list", DecisionListPayload())
         requests = await self._daemon.call("request.list", RequestListPayload())
+        said = await self._daemon.call("notice.list", NoticeListPayload(limit=NOTICES_SHOWN))
         runs = await self._daemon.list(limit=RUNS_SHOWN)
-        return HTMLResponse(pages.inbox(decisions.decisions, requests.requests, runs, _now_ms()))
+        page = pages.inbox(decisions.decisions, requests.requests, said.notices, runs, _now_ms())
+        return HTMLResponse(page)
 
     async def run(self, request: Request) -> Response:
         """`/runs/RUN`."""

@@ -28,6 +28,7 @@ from pwf.protocol.decision_spec import (
 )
 from pwf.protocol.decisions import DecisionView
 from pwf.protocol.kinds import REQUESTS
+from pwf.protocol.notices import NoticeView
 from pwf.protocol.views import RequestView, RunSummary, RunView, StepView
 
 LABEL_CELLS = 400
@@ -50,15 +51,17 @@ def render(name: str, **facts: Any) -> str:
 def inbox(
     decisions: tuple[DecisionView, ...],
     requests: tuple[RequestView, ...],
+    notices: tuple[NoticeView, ...],
     runs: tuple[RunSummary, ...],
     now_ms: int,
 ) -> str:
-    """All that waits for a person, and the newest runs."""
+    """All that waits for a person, what was said to people, and the newest runs."""
     others = [one for one in requests if not REQUESTS[one.kind].decided]
     return render(
         "inbox",
         decisions=[_line(one.request, now_ms, for_=one.audience) for one in decisions],
         questions=[_line(one, now_ms) for one in others],
+        notices=[_notice(one, now_ms) for one in notices],
         runs=[_run_line(run, now_ms) for run in runs],
     )
 
@@ -74,6 +77,16 @@ def _line(request: RequestView, now_ms: int, for_: str | None = None) -> dict[st
         "for": None if for_ is None else text.line(for_),
         "plain": REQUESTS[request.kind].plain,
         "how": REQUESTS[request.kind].how(request.request_id),
+    }
+
+
+def _notice(one: NoticeView, now_ms: int) -> dict[str, Any]:
+    return {
+        "run_id": one.run_id,
+        "title": text.line(one.title or one.workflow, LABEL_CELLS),
+        "node": text.line(one.node),
+        "text": text.block(one.text),
+        "age": text.age(one.at_ms, now_ms),
     }
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from typing import Any
 
+from pwf.protocol.notices import NoticeList, NoticeView
 from pwf.protocol.operations import RequestListPayload, RunListPayload
 from pwf.store.decisions import Decide, decide, decision_list
 from pwf.store.read_runs import list_runs, request_list
@@ -18,6 +19,7 @@ class StoreClient:
     def __init__(self, world: World) -> None:
         self.world = world
         self.wrote: list[str] = []
+        self.notices: tuple[NoticeView, ...] = ()
         self._numbers = itertools.count()
 
     async def call(self, operation: str, payload: Any = None, **more: Any) -> Any:
@@ -27,6 +29,8 @@ class StoreClient:
                 return world.read(decision_list, payload)
             case "request.list":
                 return world.read(request_list, payload)
+            case "notice.list":
+                return NoticeList(notices=self.notices)
             case "web.token":
                 return world.read(look_token, payload.token)
         self.wrote.append(operation)

@@ -9,6 +9,7 @@ import pytest
 
 from pwf.config import Web
 from pwf.protocol.decision_spec import ChoiceSpec, DecisionSpec, TextSpec
+from pwf.protocol.notices import NoticeView
 from pwf.protocol.runner import Ask
 from pwf.protocol.web import hash_of, new_token
 from pwf.store.control import Control, cancel
@@ -206,6 +207,15 @@ def test_the_inbox_shows_what_is_open_and_a_press_decides_it(world: World, brows
     assert browser.post(address, ship).status == 303
     assert look(world, run_id).winner.who == "client:ann"
     assert address not in browser.get("/").text
+
+
+def test_the_inbox_shows_what_runs_have_said(world: World, browser: Browser, client: StoreClient) -> None:
+    facts = {"run_id": "k3", "workflow": "w", "node": "tell", "visit": 1, "attempt": 2, "at_ms": 1}
+    client.notices = (NoticeView(kind="final", text=HOSTILE, **facts),)  # type: ignore[arg-type]
+    page = sign_in(world, browser).get("/").text
+    assert "&lt;script&gt;alert(1)&lt;/script&gt;" in page
+    assert 'href="/runs/k3"' in page
+    assert faults(page) == []
 
 
 @pytest.mark.parametrize("spoilt", ["form", "digest"])
