@@ -35,6 +35,8 @@ Seconds = Annotated[float, msgspec.Meta(ge=0, le=3_600)]
 Folder = Annotated[str, msgspec.Meta(pattern=r"^[/~]")]  # absolute, or below a user's home
 AgentName = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_-]{0,63}$")]
 ChannelName = Annotated[str, msgspec.Meta(pattern=r"^[a-z][a-z0-9_-]{0,31}$")]
+Url = Annotated[str, msgspec.Meta(pattern=r"^https?://[^\s/?#]+(/[^\s?#]*[^\s/?#])?$")]
+Topic = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
 AudienceName = Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
 Told = Literal["decide", "waiting", "held", "failed", "ended"]
 Variable = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_]*\*?$")]
@@ -124,7 +126,35 @@ class CommandChannel(_Channel, frozen=True, kw_only=True, forbid_unknown_fields=
     timeout_s: Annotated[float, msgspec.Meta(gt=0, le=300)] = 30.0
 
 
-Channel = CommandChannel
+class WebhookChannel(_Channel, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="webhook"):
+    """Signed POSTs to `url`, and with `listen` signed answers back. `secret`: the name of the secret that signs."""
+
+    url: Url
+    secret: str
+    listen: Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9.\-]+:\d{1,5}$")] | None = None
+    timeout_s: Annotated[float, msgspec.Meta(gt=0, le=300)] = 30.0
+
+
+class NtfyChannel(_Channel, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="ntfy"):
+    """`token`: the name of the secret for a topic that needs one. `reply_topic`: where actions post answers."""
+
+    topic: Topic
+    server: Url = "https://ntfy.sh"
+    token: str | None = None
+    reply_topic: Topic | None = None
+    priority: Annotated[int, msgspec.Meta(ge=1, le=5)] = 4
+
+
+class TelegramChannel(_Channel, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="telegram"):
+    """`token`: the name of the bot's secret. `users`: the ids of those who may decide in `chat`."""
+
+    token: str
+    chat: int
+    users: Annotated[tuple[int, ...], msgspec.Meta(min_length=1)]
+    server: Url = "https://api.telegram.org"
+
+
+Channel = CommandChannel | WebhookChannel | NtfyChannel | TelegramChannel
 
 
 class Audience(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

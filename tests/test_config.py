@@ -229,3 +229,45 @@ def test_a_link_that_leads_nowhere_does_not_mean_the_defaults(tmp_path: Path) ->
     (tmp_path / "config.toml").symlink_to(tmp_path / "gone.toml")
     with pytest.raises(ConfigError, match="leads nowhere"):
         load_config(tmp_path / "config.toml")
+
+
+CHANNELS = """\
+[channels.desk]
+kind = "command"
+command = ["x"]
+
+[channels.chat]
+kind = "telegram"
+token = "bot"
+chat = 1
+users = [1]
+
+[audiences.operator]
+channels = ["desk", "chat"]
+answers = ["chat", "terminal"]
+"""
+
+
+def test_channels_are_read_by_their_kind() -> None:
+    config = parse_config(CHANNELS.encode(), "c.toml")
+    assert [type(one).__name__ for one in config.channels.values()] == ["CommandChannel", "TelegramChannel"]
+    assert config.audiences["operator"].answers == ("chat", "terminal")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "line", "said"),
+    [
+        ('"telegram"', '"telegraph"', 6, "kind in [channels.chat] is 'telegraph'"),
+        ("chat = 1", 'chat = "x"', 8, "chat in [channels.chat] is 'x'"),
+        ("users = [1]", "user = [1]", 9, "there is no key 'user' in [channels.chat]"),
+        ("users = [1]\n", "", 5, "[channels.chat] has no users"),
+        ("channels.desk", "channels.web", 1, "a channel can not be called 'web'"),
+        ('["desk", "chat"]', '["desk", "phone"]', 12, "channels in [audiences.operator] names 'phone'"),
+        ('"chat", "terminal"', '"mail"', 13, "answers in [audiences.operator] names 'mail'"),
+    ],
+)
+def test_a_mistake_in_a_channel_is_named_with_its_line(old: str, new: str, line: int, said: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        parse_config(CHANNELS.replace(old, new, 1).encode(), "c.toml")
+    assert f"c.toml:{line}: " in caught.value.message
+    assert said in caught.value.message

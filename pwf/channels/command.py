@@ -62,11 +62,11 @@ class CommandAdapter(Adapter[CommandChannel]):
                 os.killpg(running.pid, signal.SIGKILL)
 
 
-def facts_of(message: ChannelMessage) -> bytes:
-    """What the program reads: one JSON object, without the token that only answers need."""
+def facts_of(message: ChannelMessage, *, token: bool = False) -> bytes:
+    """What the program reads: one JSON object, without the token unless it may answer."""
     facts = {
         name: value
         for name, value in msgspec.to_builtins(message).items()
-        if name != "token" and value not in (None, [], ())
+        if (token or name != "token") and value not in (None, "", [], ())
     }
     return msgspec.json.encode(facts) + b"\n"

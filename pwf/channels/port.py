@@ -14,6 +14,7 @@ import sys
 import threading
 import traceback
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, Generic, NamedTuple, TypeVar
 
 import msgspec
@@ -33,6 +34,7 @@ from pwf.protocol.channel_port import (
     to_adapter,
 )
 from pwf.protocol.frames import FrameSplitter
+from pwf.secrets import resolve
 
 RECEIVE_BYTES = 64 * 1024
 EXIT_FAILED = 70
@@ -102,6 +104,7 @@ class Port:
         *,
         token: str = "",
         choice: str = "",
+        number: int | None = None,
         text: str | None = None,
         who: str = "",
         cursor: str | None = None,
@@ -110,10 +113,17 @@ class Port:
         waiting: queue.SimpleQueue[Verdict] = queue.SimpleQueue()
         with self._writing:
             self._number += 1
-            number = self._number
-            self._verdicts[number] = waiting
+            said_no = self._number
+            self._verdicts[said_no] = waiting
             said = Answered(
-                epoch=self.epoch, number=number, token=token, choice=choice, text=text, who=who, cursor=cursor
+                epoch=self.epoch,
+                number=said_no,
+                token=token,
+                choice=choice,
+                choice_no=number,
+                text=text,
+                who=who,
+                cursor=cursor,
             )
             self._connection.sendall(line_of(said))
         return waiting.get()
@@ -148,6 +158,19 @@ class Adapter(Generic[S]):
         self.port = port
         self.begin = begin
         self.settings = settings
+        self._secrets: list[str] = []
+
+    def secret(self, name: str) -> str:
+        """The value, which no word to the daemon has in it. Raises `PwfError`."""
+        value = resolve(name, Path(self.begin.config))
+        self._secrets.append(value)
+        return value
+
+    def masked(self, words: str | None) -> str | None:
+        """Without any secret."""
+        for value in self._secrets:
+            words = None if words is None else words.replace(value, "***")
+        return words
 
     def start(self) -> None:
         """Get what it needs, its secrets among that. Raises `PwfError`, which people read."""
@@ -187,7 +210,7 @@ def work_for(port: Port, adapter: Adapter[Any]) -> None:
                 message_id=message_id,
                 outcome=came.outcome,  # type: ignore[arg-type]
                 ref=came.ref,
-                why=came.why,
+                why=adapter.masked(came.why),
                 final=came.final,
                 retry_after_s=came.retry_after_s,
             )
@@ -199,6 +222,6 @@ def _listen(adapter: Adapter[Any]) -> None:
     try:
         adapter.listen()
     except BaseException as error:  # noqa: BLE001 - the process ends of it
-        traceback.print_exc()
-        print(f"{type(error).__name__}: {error}", file=sys.stderr, flush=True)
+        said = adapter.masked("".join(traceback.format_exception(error)))
+        print(said, file=sys.stderr, flush=True)
         os._exit(EXIT_FAILED)

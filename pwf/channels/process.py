@@ -14,13 +14,19 @@ from typing import Any
 import msgspec
 
 from pwf.channels.command import CommandAdapter
+from pwf.channels.ntfy import NtfyAdapter
 from pwf.channels.port import EXIT_FAILED, Adapter, Port, work_for
-from pwf.config import CommandChannel
+from pwf.channels.telegram import TelegramAdapter
+from pwf.channels.webhook import WebhookAdapter
+from pwf.config import CommandChannel, NtfyChannel, TelegramChannel, WebhookChannel
 from pwf.errors import PwfError
 
 #: By the `kind` of its section.
 KINDS: dict[str, tuple[type[msgspec.Struct], type[Adapter[Any]]]] = {
     "command": (CommandChannel, CommandAdapter),
+    "webhook": (WebhookChannel, WebhookAdapter),
+    "ntfy": (NtfyChannel, NtfyAdapter),
+    "telegram": (TelegramChannel, TelegramAdapter),
 }
 
 

@@ -41,6 +41,7 @@ class ChannelMessage(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     deadline_ms: int | None = None
     default: str | None = None
     token: str = ""
+    link: str | None = None  # to a page that decides it, once
     at_ms: int = 0
 
 
@@ -81,6 +82,7 @@ class Verdict(_Line, frozen=True, kw_only=True, forbid_unknown_fields=True, tag=
     number: int
     said: str
     taken: bool
+    asks: str | None = None  # the choice needs a text: this is asked for it
 
 
 ToAdapter = Begin | Show | Close | Verdict
@@ -115,6 +117,7 @@ class Answered(_Line, frozen=True, kw_only=True, forbid_unknown_fields=True, tag
     number: int
     token: str = ""
     choice: str = ""
+    choice_no: int | None = None  # in place of `choice`
     text: str | None = None
     who: str = ""
     cursor: str | None = None

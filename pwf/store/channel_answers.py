@@ -11,6 +11,7 @@ import msgspec
 
 from pwf.errors import PwfError
 from pwf.protocol.channel_port import Answered, Verdict
+from pwf.protocol.decision_spec import ChoiceSpec
 from pwf.store.channel_content import closing_words
 from pwf.store.channel_messages import is_open, token_digest
 from pwf.store.channel_rows import move_cursor, owned
@@ -19,6 +20,8 @@ from pwf.store.queries import load_queries
 from pwf.store.tx import Tx
 
 Q = load_queries(__file__)
+
+_choices = msgspec.json.Decoder(tuple[ChoiceSpec, ...])
 
 OVER = "this message is of no use any more: look with pwf decisions"
 
@@ -43,10 +46,21 @@ def take_answer(tx: Tx, command: ChannelAnswer) -> Verdict:
     row = tx.one(Q.by_token, which)
     if row is None or row[1] == "void":
         return Verdict(number=said.number, said=OVER, taken=False)
-    request_id, digest = row[2:]
+    request_id, digest = row[2:4]
+    choices = _choices.decode(row[4])
+    choice = _choice(choices, said)
+    needs_text = choice is not None and choice.text is not None and choice.text.required
+    if (
+        choice is not None
+        and choice.text is not None
+        and needs_text
+        and not said.text
+        and is_open(tx, request_id)
+    ):
+        return Verdict(number=said.number, said="", taken=False, asks=choice.text.label)
     answer = Decide(
         decision=request_id,
-        choice=said.choice,
+        choice=said.choice if choice is None else choice.id,
         text=said.text,
         digest=digest,
         actor=f"{channel.name}:{said.who}",
@@ -59,3 +73,10 @@ def take_answer(tx: Tx, command: ChannelAnswer) -> Verdict:
         words = refusal.message if is_open(tx, request_id) else closing_words(tx, request_id)
         return Verdict(number=said.number, said=words, taken=False)
     return Verdict(number=said.number, said=closing_words(tx, request_id), taken=True)
+
+
+def _choice(choices: tuple[ChoiceSpec, ...], said: Answered) -> ChoiceSpec | None:
+    """The one that is meant, by its number or its id."""
+    if said.choice_no is not None:
+        return choices[said.choice_no] if 0 <= said.choice_no < len(choices) else None
+    return next((one for one in choices if one.id == said.choice), None)

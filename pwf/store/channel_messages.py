@@ -15,11 +15,13 @@ import msgspec
 from pwf.protocol.channel_port import Close, Sent, Show
 from pwf.protocol.kinds import DECIDED, PLAIN
 from pwf.protocol.runner import StepError
+from pwf.protocol.web import hash_of
 from pwf.store.channel_content import closing_words, content_of, title_of
 from pwf.store.channel_rows import MESSAGES_KEY, owned, stored_channels
 from pwf.store.queries import load_queries
 from pwf.store.state import encode
 from pwf.store.tx import Tx
+from pwf.store.web_tokens import MakeLink, make_link
 from pwf.values import canonical, digest, shortened
 
 Q = load_queries(__file__)
@@ -114,6 +116,7 @@ class BeginWork(msgspec.Struct, frozen=True, kw_only=True):
 
     channel_no: int
     epoch: int
+    pages: str | None = None  # where the answer pages are, if people outside reach them
 
 
 class DueMessage(msgspec.Struct, frozen=True):
@@ -153,10 +156,10 @@ def begin_work(tx: Tx, command: BeginWork) -> NextWork:
         return NextWork(in_ms=due.due_wall_ms - tx.now.wall_ms)
     if due.state == "closing":
         return _close(tx, due)
-    return NextWork(say=_send(tx, command, due))
+    return NextWork(say=_send(tx, command, due, channel.name))
 
 
-def _send(tx: Tx, command: BeginWork, due: DueMessage) -> Show:
+def _send(tx: Tx, command: BeginWork, due: DueMessage, name: str) -> Show:
     token = tx.ids.token() if due.event == "decide" else ""
     facts = {"message": due.message_id, "event": due.event, "run": due.run_id, "request": due.request_id}
     request = canonical(facts, what="a message")
@@ -175,7 +178,16 @@ def _send(tx: Tx, command: BeginWork, due: DueMessage) -> Show:
     )
     tx.run(Q.sending, {"message_id": due.message_id, "token_digest": token_digest(token) if token else None})
     content = content_of(tx, due.message_id, due.event, due.run_id, due.request_id, token)
+    if token and command.pages is not None:
+        content = msgspec.structs.replace(content, link=_link(tx, command.pages, due, name))
     return Show(attempt=due.tries + 1, message=content)
+
+
+def _link(tx: Tx, pages: str, due: DueMessage, name: str) -> str | None:
+    """A link that decides it, once; None where there are too many."""
+    token = tx.ids.token()
+    made = MakeLink(decision=due.request_id or "", token_hash=hash_of(token), actor=name)
+    return None if make_link(tx, made).refusal is not None else f"{pages}/answer/{token}"
 
 
 def _close(tx: Tx, due: DueMessage) -> NextWork:

@@ -29,6 +29,7 @@ class ChannelWorld:
         self.audiences: dict[str, tuple[str, ...]] = {}
         self.counting: dict[str, tuple[str, ...]] = {}
         self.epochs: dict[str, int] = {}
+        self.pages: str | None = None
         self.configure(**tells)
 
     def configure(self, **tells: tuple[str, ...]) -> None:
@@ -53,9 +54,8 @@ class ChannelWorld:
         while self.world.do(make_messages, self.audiences):
             pass
         while True:
-            work = self.world.do(
-                begin_work, BeginWork(channel_no=self.numbers[name], epoch=self.epochs[name])
-            )
+            command = BeginWork(channel_no=self.numbers[name], epoch=self.epochs[name], pages=self.pages)
+            work = self.world.do(begin_work, command)
             if work.say is not None or work.in_ms != 0:
                 return work.say  # type: ignore[no-any-return]
 

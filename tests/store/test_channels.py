@@ -11,10 +11,11 @@ from pwf.store.channel_messages import CLOSE_TRIES_MAX, TRIES_MAX
 from pwf.store.channel_rows import ChannelStands, channel_stands
 from pwf.store.channel_words import ProbeChannel, Recover, channel_list, probe_channel, recover_message
 from pwf.store.deadlines import time_out
+from pwf.store.decisions import decide
 from pwf.store.queries import load_queries
 from tests.store.channel_world import ALL, ChannelWorld
 from tests.store.test_control import ambiguous
-from tests.store.test_decisions import HOUR, ask, decided, look
+from tests.store.test_decisions import HOUR, ask, command, decided, look
 from tests.store.test_home import ELSEWHERE, serve
 from tests.store.test_retention import prune
 from tests.store.world import graph, linear, node, value
@@ -359,6 +360,28 @@ def test_a_wrong_answer_is_told_and_the_question_stays_open(world, phone, choice
     assert not verdict.taken
     assert world.sql("SELECT cursor FROM channels") == [("3",)]
     assert phone.answer("phone", token, "ship").taken
+
+
+def test_a_choice_is_named_by_its_number_too_and_asks_for_its_text(world, phone):
+    run_id = ask(world)
+    token = phone.show("phone").message.token
+    verdict = phone.answer("phone", token, "", choice_no=1)
+    assert (verdict.taken, verdict.asks) == (False, "What must change?")
+    assert not phone.answer("phone", token, "", choice_no=7).taken
+    assert phone.answer("phone", token, "", choice_no=1, text="x").taken
+    assert look(world, run_id).winner.choice == "revise"
+
+
+def test_where_people_reach_the_answer_pages_a_message_has_a_link_that_decides_once(world, phone):
+    run_id = ask(world)
+    phone.pages = "https://pwf.example"
+    link = phone.show("phone").message.link
+    assert link.startswith("https://pwf.example/answer/")
+    by_link = command(world, run_id, "ship", token=link.rpartition("/")[2])
+    world.do(decide, by_link)
+    winner = look(world, run_id).winner
+    assert (winner.who, winner.channel) == ("phone", "web")
+    assert link.rpartition("/")[2] not in repr(world.dump())
 
 
 # --- everywhere else --------------------------------------------------------------------------------------------

@@ -69,6 +69,7 @@ class ChannelSupervisor:
         changes: Changes,
         open_adapter: OpenAdapter,
         config: str,
+        pages: str | None,
         wake_scheduler: Callable[[], object],
         log: Log,
     ) -> None:
@@ -80,6 +81,7 @@ class ChannelSupervisor:
         self._changes = changes
         self._open = open_adapter
         self._config = config
+        self._pages = pages
         self._wake_scheduler = wake_scheduler
         self._log = log
         self._news = Watch()
@@ -202,7 +204,9 @@ class ChannelSupervisor:
                 await self._news.wait(min(REREAD_S, in_s))
 
     async def _do_one(self, adapter: Adapter, epoch: int, heard: trio.MemoryReceiveChannel[Sent]) -> None:
-        work = await self._store.write(begin_work, BeginWork(channel_no=self._channel_no, epoch=epoch))
+        work = await self._store.write(
+            begin_work, BeginWork(channel_no=self._channel_no, epoch=epoch, pages=self._pages)
+        )
         say = work.say
         if say is None:
             return

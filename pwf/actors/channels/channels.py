@@ -37,6 +37,7 @@ class ChannelSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     channels: dict[str, Channel] = {}
     audiences: Audiences = Audiences()
+    pages: str | None = None  # where people outside reach the answer pages
 
 
 class Reload(Message[None], frozen=True, kw_only=True, eq=False):
@@ -161,6 +162,7 @@ class Channels:
                 changes=self._changes,
                 open_adapter=self._open_adapter,
                 config=self._config,
+                pages=self._settings.pages,
                 wake_scheduler=self._wake_scheduler,
                 log=self._log,
             )
@@ -192,6 +194,7 @@ def settings_of(config: Config) -> ChannelSettings:
     """What a configuration says of channels and audiences."""
     return ChannelSettings(
         channels=dict(config.channels),
+        pages=None if config.web.public_url is None else config.web.url(""),
         audiences=Audiences(
             shown={name: one.channels for name, one in config.audiences.items()},
             counting={name: one.answers for name, one in config.audiences.items() if one.answers},

@@ -1,0 +1,121 @@
+"""HTTP as adapters speak it: one request, and whether it has surely not been taken, or nobody knows.
+
+With the standard library alone: what matters here is whether a request has left, and that no error names the address,
+which has the bot's token in it.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import socket
+import ssl
+import urllib.error
+import urllib.request
+from collections.abc import Mapping
+from typing import IO, Any, NamedTuple
+
+from pwf.channels.port import Outcome, refused, unknown
+
+ANSWER_BYTES_MAX = 4 * 1024 * 1024
+UNREACHED = (ConnectionRefusedError, socket.gaierror, ssl.SSLCertVerificationError)
+UNDECIDED = frozenset({408, 409, 425})
+BUSY = frozenset({429, 503})
+
+
+class Reply(NamedTuple):
+    """What a service answered. `body`: decoded JSON, None where it is none."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: Any
+
+    @property
+    def ok(self) -> bool:
+        """Whether it was taken."""
+        return 200 <= self.status < 300
+
+    def outcome(self, why: str) -> Outcome:
+        """What an answer that is not `ok` means of a send. `why`: the service's words."""
+        said = f"{self.status}: {why}" if why else str(self.status)
+        if self.status in BUSY:
+            return refused(said, retry_after_s=self.retry_after_s())
+        if 400 <= self.status < 500 and self.status not in UNDECIDED:
+            return refused(said, final=True)
+        return unknown(said)
+
+    def retry_after_s(self) -> float | None:
+        """When the service wants to be asked again."""
+        said = self.headers.get("Retry-After", "")
+        return float(said) if said.isdecimal() else None
+
+
+class NotReached(Exception):
+    """Nobody has got it."""
+
+
+class Unclear(Exception):
+    """It may have been taken."""
+
+
+class _NoRedirects(urllib.request.HTTPRedirectHandler):
+    """A redirect would send a secret to somebody else."""
+
+    def redirect_request(
+        self, req: urllib.request.Request, fp: IO[bytes], code: int, msg: str, headers: Any, newurl: str
+    ) -> None:
+        return None
+
+
+_opener = urllib.request.build_opener(_NoRedirects)
+
+
+def call(
+    url: str, data: bytes | None, headers: Mapping[str, str] | None = None, *, timeout_s: float = 30.0
+) -> Reply:
+    """One request: a POST of `data`, or a GET. Raises `NotReached` and `Unclear`, with words that name no address."""
+    request = urllib.request.Request(url, data=data, headers=dict(headers or {}))
+    try:
+        with _opener.open(request, timeout=timeout_s) as answer:
+            return Reply(answer.status, dict(answer.headers), _decoded(answer))
+    except urllib.error.HTTPError as error:
+        with error:
+            return Reply(error.code, dict(error.headers), _decoded(error))
+    except urllib.error.URLError as error:
+        if isinstance(error.reason, UNREACHED):
+            raise NotReached(f"it can not be reached: {_plain(error.reason)}") from None
+        raise Unclear(_plain(error.reason)) from None
+    except (http.client.HTTPException, OSError) as error:
+        raise Unclear(_plain(error)) from None
+
+
+def stream(url: str, headers: Mapping[str, str] | None = None, *, timeout_s: float) -> Any:
+    """An answer that is read line by line; each line must come within the time."""
+    return _opener.open(urllib.request.Request(url, headers=dict(headers or {})), timeout=timeout_s)
+
+
+def sent(
+    url: str, data: bytes, headers: Mapping[str, str] | None = None, *, timeout_s: float = 30.0
+) -> Reply | Outcome:
+    """The service's answer to a send, or what came of it where there is none."""
+    try:
+        return call(url, data, headers, timeout_s=timeout_s)
+    except NotReached as error:
+        return refused(str(error))
+    except Unclear as error:
+        return unknown(str(error))
+
+
+def _decoded(answer: Any) -> Any:
+    """Its JSON. What breaks off, or is no JSON, is None: the status has said what counts."""
+    try:
+        return json.loads(answer.read(ANSWER_BYTES_MAX))
+    except (ValueError, RecursionError, OSError, http.client.HTTPException):
+        return None
+
+
+def _plain(error: object) -> str:
+    if isinstance(error, TimeoutError):
+        return "no answer in time"
+    words = getattr(error, "strerror", None)
+    return words if isinstance(words, str) else type(error).__name__

@@ -1,0 +1,208 @@
+"""Answers through Telegram, ntfy and a webhook: each once, from those who may, read for good only when stored."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from pwf.channels.ntfy import NtfyAdapter
+from pwf.channels.telegram import TelegramAdapter
+from pwf.channels.webhook import SKEW_S, WebhookAdapter, signature
+from pwf.config import WebhookChannel
+from pwf.protocol.channel_port import Begin, Verdict
+from tests.channels.fakes import KEY, FakeHook, FakeNtfy, FakePort, FakeTelegram, serving
+from tests.channels.messages import TOKEN, decision
+from tests.channels.test_conformance import Case
+
+SHIP, FIX = f"{TOKEN}:0", f"{TOKEN}:1"
+
+
+@pytest.fixture
+def telegram(tmp_path: Path) -> Iterator[Case]:
+    fake = FakeTelegram()
+    with serving(fake) as url:
+        yield Case("telegram", tmp_path, url, fake)
+
+
+def bot(case: Case, **more: Any) -> tuple[TelegramAdapter, FakeTelegram, FakePort]:
+    adapter = case.adapter(**more)
+    assert isinstance(adapter, TelegramAdapter)
+    assert isinstance(case.fake, FakeTelegram)
+    return adapter, case.fake, case.port
+
+
+def test_a_press_is_an_answer_with_its_token_and_is_told_what_was_decided(telegram: Case) -> None:
+    adapter, fake, port = bot(telegram)
+    adapter.show(decision())
+    data = fake.taken[0]["reply_markup"]["inline_keyboard"][0][0]["callback_data"]
+    fake.press(41, data)
+    assert adapter.poll(0)
+    assert port.answers == [{"token": TOKEN, "number": 0, "text": None, "who": "u1", "cursor": "42"}]
+    assert fake.toasts == ["decided: Ship it, by ann"]
+
+
+def test_an_update_is_read_for_good_only_after_the_commit(telegram: Case) -> None:
+    adapter, fake, port = bot(telegram)
+    fake.press(41, SHIP)
+
+    def dies(_: Any) -> Verdict:
+        raise ConnectionResetError
+
+    fine, port.verdict = port.verdict, dies
+    with pytest.raises(ConnectionResetError):
+        adapter.poll(0)
+    port.verdict = fine
+    again, fake, port = bot(telegram, cursor=port.cursor)
+    assert again.poll(0)
+    assert [one["cursor"] for one in port.answers] == ["42"]
+    assert again.poll(0)
+    assert len(port.answers) == 1
+
+
+def test_who_is_not_named_and_another_chat_decide_nothing_and_are_read(telegram: Case) -> None:
+    adapter, fake, port = bot(telegram)
+    fake.press(1, SHIP, user=666)
+    fake.press(2, SHIP)
+    fake.updates[-1]["callback_query"]["message"]["chat"]["id"] = 8
+    fake.updates.append({"update_id": 3, "message": {"chat": {"id": 7}, "from": {"id": 1}, "text": "hello"}})
+    fake.press(4, "nonsense")
+    adapter.poll(0)
+    assert port.answers == [{"cursor": str(number)} for number in (2, 3, 4, 5)]
+    assert fake.toasts[0] == "you are not among those who may decide here"
+
+
+def test_a_choice_with_a_text_is_asked_for_it_and_the_reply_answers_also_after_a_restart(
+    telegram: Case,
+) -> None:
+    adapter, fake, port = bot(telegram)
+    asks = Verdict(number=1, said="", taken=False, asks="What must change?")
+    fine, port.verdict = port.verdict, lambda said: fine(said) if said.get("text") else asks
+    fake.press(1, FIX)
+    adapter.poll(0)
+    question = fake.taken[-1]
+    assert question["reply_markup"]["force_reply"]
+    assert question["text"].startswith("What must change?")
+    again, fake, port = bot(telegram, cursor=port.cursor)
+    fake.reply(2, question["text"], "the tests hang")
+    again.poll(0)
+    assert (port.answers[-1]["token"], port.answers[-1]["number"]) == (TOKEN, 1)
+    assert port.answers[-1]["text"] == "the tests hang"
+
+
+def test_another_poller_is_said_once_and_sending_goes_on(telegram: Case) -> None:
+    adapter, fake, port = bot(telegram)
+    fake.other_poller = True
+    assert [adapter.poll(0) for _ in range(3)] == [False] * 3
+    assert adapter.show(decision()).outcome == "done"
+    assert len(port.troubles) == 1
+    assert "another program reads the updates" in str(port.troubles[0])
+    fake.other_poller = False
+    assert adapter.poll(0)
+    assert port.troubles[1:] == [None]
+
+
+# --- ntfy -------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def ntfy(tmp_path: Path) -> Iterator[Case]:
+    fake = FakeNtfy()
+    with serving(fake) as url:
+        yield Case("ntfy", tmp_path, url, fake)
+
+
+def test_an_action_posts_its_token_and_the_stream_brings_it_once(ntfy: Case) -> None:
+    adapter, fake = ntfy.adapter(), ntfy.fake
+    assert isinstance(adapter, NtfyAdapter)
+    assert isinstance(fake, FakeNtfy)
+    adapter.show(decision())
+    (action,) = fake.taken[0]["actions"]
+    assert action["url"] == f"{ntfy.url}/answers"
+    fake.post("answers", action["body"])
+    fake.post("answers", "spam")
+    fake.post("answers", f"{TOKEN} 1 the tests hang")
+    cursor = adapter._follow(None)
+    said = [(one.get("token"), one.get("number"), one.get("text")) for one in ntfy.port.answers]
+    assert said == [(TOKEN, 0, None), (None, None, None), (TOKEN, 1, "the tests hang")]
+    assert adapter._follow(cursor) == cursor
+    assert len(ntfy.port.answers) == 3
+
+
+def test_with_a_page_the_action_opens_it_and_no_token_is_in_the_notification(ntfy: Case) -> None:
+    ntfy.adapter().show(decision(link="https://pwf.example/answer/x"))
+    shown = ntfy.fake.taken[0]
+    assert shown["actions"] == [{"action": "view", "label": "Decide", "url": "https://pwf.example/answer/x"}]
+    assert TOKEN not in json.dumps(shown)
+
+
+# --- webhook ----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def hook(tmp_path: Path) -> Iterator[tuple[WebhookAdapter, FakePort, str]]:
+    case = Case("webhook", tmp_path, "http://127.0.0.1:9", FakeHook())
+    begin = Begin(epoch=1, name="x", kind="webhook", settings=msgspec.Raw(b"{}"), config=str(case.config))
+    settings = WebhookChannel(url=case.url, secret="key", listen="127.0.0.1:0")
+    adapter = WebhookAdapter(case.port, begin, settings)  # type: ignore[arg-type]
+    adapter.start()
+    assert adapter.server is not None
+    thread = threading.Thread(target=adapter.server.serve_forever, args=(0.01,))
+    thread.start()
+    yield adapter, case.port, f"http://127.0.0.1:{adapter.server.server_address[1]}"
+    adapter.server.shutdown()
+    thread.join()
+    adapter.stop()
+
+
+def post(url: str, body: bytes, at: int | None = None, key: str = KEY) -> tuple[int, Any]:
+    stamp = str(int(time.time()) if at is None else at)
+    headers = {"X-Pwf-Timestamp": stamp, "X-Pwf-Signature": signature(key.encode(), stamp, body)}
+    try:
+        with urllib.request.urlopen(urllib.request.Request(url, data=body, headers=headers)) as answer:
+            return answer.status, json.loads(answer.read())
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code, json.loads(error.read())
+
+
+ANSWER = json.dumps({"token": TOKEN, "choice": "ship", "who": "ann"}).encode()
+
+
+def test_a_signed_post_decides_and_the_same_post_again_is_refused(hook: Any) -> None:
+    _, port, url = hook
+    at = int(time.time())
+    assert post(url, ANSWER, at) == (200, {"taken": True, "said": "decided: Ship it, by ann"})
+    assert post(url, ANSWER, at)[0] == 409
+    assert [one["choice"] for one in port.answers] == ["ship"]
+
+
+def test_what_is_not_signed_too_old_or_wrong_leaves_no_trace(hook: Any) -> None:
+    adapter, port, url = hook
+    now = int(time.time())
+    assert post(url, ANSWER, key="another")[0] == 401
+    assert post(url, ANSWER, now - SKEW_S - 1)[0] == 401
+    assert post(url, ANSWER, now + SKEW_S + 60)[0] == 401
+    assert post(url, ANSWER, adapter._since - 1)[0] == 401, "sent before this process began"
+    assert post(url, b"{}")[0] == 400
+    for method in ("GET", "HEAD"):
+        with pytest.raises(urllib.error.HTTPError, match="501"):
+            urllib.request.urlopen(urllib.request.Request(url, method=method))
+    assert port.answers == []
+
+
+def test_what_goes_out_is_signed(tmp_path: Path) -> None:
+    fake = FakeHook()
+    with serving(fake) as url:
+        Case("webhook", tmp_path, url, fake).adapter().show(decision())
+    _, headers, body = fake.requests[0]
+    assert headers["X-Pwf-Signature"] == signature(KEY.encode(), headers["X-Pwf-Timestamp"], body)
+    assert "token" not in json.loads(body), "it takes no answers"
