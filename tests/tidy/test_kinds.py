@@ -20,6 +20,7 @@ ALLOWED = {
     "pwf/protocol/kinds.py": "the table itself",
     "pwf/workflow/decorators.py": "authoring: one decorator for each kind",
     "pwf/runner/kinds/agent_pi.py": "who speaks, in the words of its protocol",
+    "pwf/channels/ntfy.py": "a field of the service's API",
     "pwf/workflow/shell_options.py": "`shell=` is an option, too",
     "pwf/cli/completion.py": "the shell that a person types in",
     "pwf/cli/json_output.py": "the command `pwf wait`",
