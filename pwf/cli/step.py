@@ -12,6 +12,7 @@ from pwf.cli import exits
 from pwf.cli.commands import RUN_HELP, Commands, client
 from pwf.cli.out import Out, UsageError
 from pwf.cli.printed import STREAM_NAMES, printed_of, read_printed, size_of
+from pwf.errors import NotFound
 from pwf.present import progress, text
 
 if TYPE_CHECKING:
@@ -99,8 +100,11 @@ def show_step(run_id: str, node: str, out: Out) -> int:
         if newest.error is not None:
             section("Error", out)
             print_error_lines(newest.error, out)
+        mount = view.graph.node(node).mount
         if newest.output is not None:
-            _output(daemon, run_id, newest.output, node, out)
+            _output(daemon, run_id, newest.output, node, out, "Output" if mount is None else "Input")
+        if mount is not None:
+            _left(daemon, run_id, node, out)
         for effect in effects:
             section("Effect", out)
             visit = f", visit {effect.visit}" if effect.visit > 1 else ""
@@ -135,10 +139,24 @@ def _attempts(view: RunView, out: Out) -> None:
     out.table(["#", "VISIT", "TRY", "STATUS", "BEGAN", "TIME", "SUMMARY"], rows, styles)
 
 
-def _output(daemon: SyncClient, run_id: str, value: Value, node: str, out: Out) -> None:
+def _left(daemon: SyncClient, run_id: str, node: str, out: Out) -> None:
+    """What an included workflow was left with."""
+    from pwf.client.asking import output_value
+
+    try:
+        _, value = _ask(daemon, output_value(run_id, node))
+    except NotFound as why:
+        out.note(text.line(why.message))
+    else:
+        _output(daemon, run_id, value, node, out)
+
+
+def _output(
+    daemon: SyncClient, run_id: str, value: Value, node: str, out: Out, title: str = "Output"
+) -> None:
     from pwf.cli.sections import section
 
-    section("Output", out)
+    section(title, out)
     if value.size > OUTPUT_SHOWN:
         size = text.size(value.size)
         out.print(f"  {size}; see it with:  pwf output {text.line(run_id)} {text.line(node)}")

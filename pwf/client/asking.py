@@ -12,6 +12,7 @@ import msgspec
 
 from pwf.errors import NotFound
 from pwf.protocol.forks import ForkPayload
+from pwf.protocol.graph import MountSpec
 from pwf.protocol.operations import (
     LIST_PAGE_MAX,
     EventPage,
@@ -92,6 +93,10 @@ def output_value(run_id: str, node: str | None) -> Asking[tuple[str, Value]]:
         return whole.summary.run_id, run_output(whole)
     view = yield from steps_of(run_id, node)
     run_id = view.summary.run_id
+    mount = view.graph.node(node).mount
+    if mount is not None:
+        node = yield from _left_by(view, mount)
+        view = yield from steps_of(run_id, node)
     page = view.steps
     while page:
         for step in reversed(page):
@@ -106,6 +111,23 @@ def output_value(run_id: str, node: str | None) -> Asking[tuple[str, Value]]:
     raise NotFound(
         f"node {node!r} of run {run_id} has no output: it is {how}", hint=f"pwf show {run_id} {node}"
     )
+
+
+def _left_by(view: RunView, mount: MountSpec) -> Asking[str]:
+    """The node by which an included workflow was left after it was entered last. `NotFound` where it was not."""
+    run_id, entered = view.summary.run_id, max((step.attempt for step in view.steps), default=0)
+    last, found = entered, ""
+    for leaf in (leaf for leaves in mount.exits.values() for leaf in leaves):
+        steps = (yield from steps_of(run_id, leaf)).steps
+        completed = max((step.attempt for step in steps if step.status == "completed"), default=0)
+        if completed > last:
+            last, found = completed, leaf
+    if not found:
+        how = "has not left it" if entered else "has not come to it"
+        raise NotFound(
+            f"{mount.workflow!r} has no output in run {run_id}, which {how}", hint=f"pwf show {run_id}"
+        )
+    return found
 
 
 def run_output(view: RunView) -> Value:

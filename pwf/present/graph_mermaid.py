@@ -6,6 +6,7 @@ from pwf.present import text
 from pwf.present.outline import edges
 from pwf.protocol.graph import NodeSpec, WorkflowGraph
 from pwf.protocol.kinds import KINDS, Shape
+from pwf.protocol.mounts import mount_of, own_id
 
 _SHAPES: dict[Shape, tuple[str, str]] = {
     "box": ("[", "]"),
@@ -20,7 +21,7 @@ def mermaid(graph: WorkflowGraph) -> str:
     lines = ["---", f"title: {_title(graph.name)}", "---", "flowchart TD"]
     names = {node.id: f"n{index}" for index, node in enumerate(graph.nodes)}
     lines.append("  start((start))")
-    lines += [f"  {names[node.id]}{_box(node)}" for node in graph.nodes]
+    lines += _boxes(graph, "", names)
     lines.append(f"  start --> {names[graph.start]}")
     for edge in edges(graph):
         if not edge.label:
@@ -37,9 +38,24 @@ def mermaid(graph: WorkflowGraph) -> str:
     return "\n".join(lines)
 
 
+def _boxes(graph: WorkflowGraph, mount: str, names: dict[str, str]) -> list[str]:
+    """The nodes of one workflow, with a frame round each that it includes."""
+    found = []
+    for node in graph.nodes:
+        if mount_of(node.id) != mount:
+            continue
+        found.append(f"  {names[node.id]}{_box(node)}")
+        if node.mount is not None:
+            title = _label(f"{node.id}: {node.mount.workflow}")
+            found.append(f'  subgraph {names[node.id]}in["{title}"]')
+            found += _boxes(graph, node.id, names)
+            found.append("  end")
+    return found
+
+
 def _box(node: NodeSpec) -> str:
     opening, closing = _SHAPES[KINDS[node.kind].shape]
-    return f'{opening}"{_label(node.id)}<br/><small>{node.kind}</small>"{closing}'
+    return f'{opening}"{_label(own_id(node.id))}<br/><small>{node.kind}</small>"{closing}'
 
 
 def _label(words: str) -> str:

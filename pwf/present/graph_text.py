@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from pwf.present import text
 from pwf.present.layers import Layout, Place, assign_x, layout
+from pwf.present.parts import mounts_in, part_of, with_own_ids
 from pwf.protocol.graph import NodeSpec, WorkflowGraph
 
 GAP = 3  # cells between boxes
@@ -41,7 +42,17 @@ class Wire(NamedTuple):
 
 
 def draw(graph: WorkflowGraph) -> str:
-    """The whole drawing, safe to print; a dot marks the start."""
+    """The whole drawing, safe to print; a dot marks the start. What it includes is drawn below, each by itself."""
+    drawn = [_draw(with_own_ids(part_of(graph)))]
+    for mount in mounts_in(graph):
+        spec = graph.node(mount).mount
+        assert spec is not None
+        drawn.append(f"{text.line(mount)}: {text.line(spec.workflow)}")
+        drawn.append(_draw(with_own_ids(part_of(graph, mount))))
+    return "\n\n".join(drawn)
+
+
+def _draw(graph: WorkflowGraph) -> str:
     plan = layout(graph)
     specs = {node.id: node for node in graph.nodes}
     loops = {edge.source: edge.label for edge in plan.loops}

@@ -9,8 +9,10 @@ read in order.
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from typing import NamedTuple
 
+from pwf.present.parts import mounts_in, part_of
 from pwf.protocol.graph import NodeSpec, WorkflowGraph
 
 
@@ -36,7 +38,19 @@ def edges(graph: WorkflowGraph) -> list[Edge]:
 
 
 def outline(graph: WorkflowGraph) -> list[OutlineLine]:
-    """Every node that can be reached, once."""
+    """Every node that can be reached, once; those of an included workflow indented below it."""
+    return list(_outline(graph, "", 0))
+
+
+def _outline(graph: WorkflowGraph, mount: str, depth: int) -> Iterator[OutlineLine]:
+    included = set(mounts_in(graph))
+    for at in _of_one(part_of(graph, mount)):
+        yield at._replace(depth=at.depth + depth)
+        if at.node in included:
+            yield from _outline(graph, at.node, at.depth + depth + 1)
+
+
+def _of_one(graph: WorkflowGraph) -> list[OutlineLine]:
     targets: dict[str, list[Edge]] = {node.id: _ways(node) for node in graph.nodes}
     order = _reverse_postorder(graph.start, targets)
     number = {node: index for index, node in enumerate(order)}

@@ -13,6 +13,7 @@ from pwf.present import text
 from pwf.present.marks import STATUS_MARK, STATUS_STYLE
 from pwf.present.outline import OutlineLine
 from pwf.protocol.kinds import KINDS, REQUESTS
+from pwf.protocol.mounts import is_within, own_id
 from pwf.protocol.progress import PROGRESS, Estimate
 from pwf.protocol.runner import StepError
 from pwf.protocol.views import ENDED, RunView, StepView, UpdateView
@@ -74,9 +75,11 @@ def node_line(at: OutlineLine, view: RunView, steps: dict[str, StepView], now_ms
     step = steps.get(at.node)
     indent = "  " * at.depth
     label = f"{text.line(at.label, 24)} → " if at.label else ""
-    name = text.line(at.node, 40)
+    name = text.line(own_id(at.node), 40)
     current = view.summary.node == at.node and view.summary.status not in ENDED
     mark, style, tail = _state(step, view, current, now_ms)
+    if is_within(view.summary.node or "", at.node):  # what it includes goes on, or has ended the run
+        mark, style, tail = STATUS_MARK[view.summary.status], STATUS_STYLE[view.summary.status], ""
     pieces = [Piece(f"{indent}{mark} ", style), Piece(label, "dim"), Piece(name, "bold" if current else None)]
     if step is not None and step.visit > 1:
         pieces.append(Piece(f" ×{step.visit}", "dim"))

@@ -15,7 +15,7 @@ from pwf.present.graph_svg import svg
 from pwf.present.graph_text import draw
 from pwf.present.layers import assign_x, layout
 from pwf.present.outline import outline
-from pwf.protocol.graph import Case, NodeSpec, Way, WorkflowGraph
+from pwf.protocol.graph import Case, MountSpec, NodeSpec, Way, WorkflowGraph
 from tests.client.samples import graph
 
 
@@ -142,3 +142,55 @@ def test_a_long_chain_and_a_wide_switch_are_drawn() -> None:
     nodes = [NodeSpec(id="a", kind="compute", ways=(Way(outcome="completed", cases=cases),))]
     nodes += [NodeSpec(id=f"n{index}", kind="compute") for index in range(30)]
     assert draw(WorkflowGraph(name="w", start="a", nodes=tuple(nodes))).count("▼") == 30
+
+
+def nested() -> WorkflowGraph:
+    """`first` leads into `part`, whose `a` goes round `part.deep` and leaves by two exits."""
+
+    def node(id: str, *ways: Way, **more: Any) -> NodeSpec:
+        return NodeSpec(id=id, kind="compute", ways=ways, **more)
+
+    def to(target: str) -> Way:
+        return Way(outcome="completed", target=target)
+
+    deep = MountSpec(workflow="deep", exits={"x": ("part.deep.x",)})
+    part = MountSpec(workflow="child", exits={"good": ("part.good",), "bad": ("part.bad",)})
+    cases = (Case(value=True, target="part.good"), Case(value=False, target="part.bad"))
+    return WorkflowGraph(
+        name="any",
+        start="first",
+        nodes=(
+            node("first", to("part")),
+            node("part", to("part.deep"), mount=part),
+            node("part.deep", to("part.deep.x"), mount=deep),
+            node("part.deep.x", to("part.a")),
+            node("part.a", Way(outcome="completed", cases=cases)),
+            node("part.good", to("end")),
+            node("part.bad", to("part")),
+            node("end"),
+        ),
+    )
+
+
+def test_what_is_included_stands_below_its_include() -> None:
+    assert [(line.depth, line.node, line.label) for line in outline(nested())] == [
+        (0, "first", ""),
+        (0, "part", ""),
+        (1, "part.deep", ""),
+        (2, "part.deep.x", ""),
+        (1, "part.a", ""),
+        (2, "part.good", "true"),
+        (2, "part.bad", "false"),
+        (1, "end", "good"),
+    ]
+
+
+def test_each_included_workflow_is_drawn_by_itself_with_the_ids_of_its_author() -> None:
+    root, *parts = re.split(r"\n\n(?=part)", draw(nested()))
+    assert [part.splitlines()[0] for part in parts] == ["part: child", "part.deep: deep"]
+    assert "good" in root
+    assert "deep" not in root
+    assert " a (compute) " in parts[0]
+    text = mermaid(nested())
+    assert text.count("subgraph") == text.count("\n  end\n") == 2
+    assert svg(nested()).count('class="kind"') == 8

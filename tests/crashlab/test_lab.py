@@ -459,3 +459,59 @@ def test_the_scratch_home_finds_the_secrets_that_the_users_home_finds() -> None:
     )
     config = parse_config(text, "c")
     assert parse_config(_toml(config, 2).encode(), "scratch").secrets == config.secrets
+
+
+THREE_LEVELS = """
+inner = Workflow("inner")
+
+@inner.action(effect=idempotent("turn"))
+def turn(ctx) -> Literal["more", "enough"]:
+    return "enough"
+
+@inner.compute
+def count(ctx) -> int:
+    return ctx.results[turn].visit
+
+inner.graph(turn.switch(more=turn, enough=count))
+middle = Workflow("middle")
+deep = middle.include(inner, id="deep")
+
+@middle.decision(audience="a", choices=[Choice("ship", "Ship"), Choice("fix", "Fix")], timeout=None)
+def ask(ctx):
+    return ctx.present(f"{ctx[deep]} rounds?")
+
+@middle.compute
+def ready(ctx) -> list[int]:
+    return [ctx[deep], ctx.results[ask].visit]
+
+@middle.compute
+def broken(ctx) -> int:
+    return ctx[deep]
+
+middle.graph(deep >> ask, ask.switch(ship=ready, fix=broken))
+flow = Workflow("flow")
+part = flow.include(middle)
+
+@flow.compute
+def end(ctx) -> list[int]:
+    return [*ctx[part], ctx.results[part].visit]
+
+flow.graph(part.switch(ready=end, broken=part))
+"""
+
+
+@pytest.mark.rest
+def test_three_levels_with_a_loop_and_a_decision_end_as_undisturbed_wherever_they_are_killed(
+    lab: Lab,
+) -> None:
+    turns = [word for turn in ("more", "enough") * 2 for word in ("--output", f'middle.deep.turn="{turn}"')]
+    answers = [
+        word for choice in ("fix", "ship") for word in ("--answer", f'middle.ask={{"choice":"{choice}"}}')
+    ]
+    found = lab(THREE_LEVELS, *turns, *answers, "--paths", "1", "--crashes", "400")
+    assert found.code == exits.OK
+    assert found.report["findings"] == []
+    (path,) = found.report["paths"]
+    assert path["status"] == "completed"
+    assert max(one["visit"] for one in found.report["steps"] if one["node"] == "middle.deep.turn") == 4
+    assert min(found.report["runner_crashes"], found.report["daemon_crashes"]) > 20
