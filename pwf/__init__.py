@@ -12,6 +12,7 @@ TYPE_CHECKING = False  # as type checkers know it, without the cost of importing
 if TYPE_CHECKING:
     from typing import Any
 
+    from pwf.budgets import Budget as Budget
     from pwf.errors import EffectAbandoned as EffectAbandoned
     from pwf.errors import EffectUnknown as EffectUnknown
     from pwf.errors import GraphError as GraphError
@@ -68,7 +69,7 @@ __all__ = [  # noqa: RUF022 - grouped by what an author does with them
     # decisions, and what a person is shown
     "Choice", "Text", "Chosen", "Presentation", "Paragraph", "Section", "Bullets", "Fields", "Preformatted", "Diff",
     # agents
-    "assistant_message",
+    "assistant_message", "Budget",
     # resource managers
     "ResourceManager", "ReconcileContext", "Resource", "Condition", "Child", "Outcome",
     # calling other libraries
@@ -81,6 +82,7 @@ __all__ = [  # noqa: RUF022 - grouped by what an author does with them
 # fmt: on
 
 _HOMES = {
+    "pwf.budgets": ("Budget",),
     "pwf.errors": ("EffectAbandoned", "EffectUnknown", "GraphError", "PwfError"),
     "pwf.workflow.asyncio_bridge": ("run_asyncio",),
     "pwf.workflow.context": ("Context", "NotCompleted", "Result"),

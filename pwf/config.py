@@ -19,6 +19,7 @@ from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
 
+from pwf.budgets import Budget
 from pwf.errors import ConfigError
 from pwf.ownership import stranger_on_way
 
@@ -70,6 +71,8 @@ class Agent(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     adapter: Literal["exec", "acp", "pi-rpc"] = "exec"
     account: AgentName | None = None  # whose usage limits it meets; several agents may have one
     on_limit: Literal["resume", "ask", "stop"] = "resume"
+    budget: Budget = Budget()  # of each run
+    day_budget: Budget = Budget()  # of all its runs, on a day
 
 
 class Web(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -9,6 +9,7 @@ from pwf.cli import exits
 from pwf.cli.commands import Commands, client
 from pwf.cli.out import Out
 from pwf.present import text
+from pwf.protocol.agents import AgentLine
 
 
 def add(commands: Commands) -> None:
@@ -38,11 +39,19 @@ def agents(options: argparse.Namespace, out: Out) -> int:
             text.line(shlex.join(agent.command), 60),
             text.line(agent.found or "not found", 60),
             _until(agent.limited_until_ms, out.now_ms()),
+            _today(agent),
         ]
         for agent in listed.agents
     ]
-    out.table(["AGENT", "DEFAULT", "ADAPTER", "COMMAND", "PROGRAM", "LIMITED UNTIL"], rows)
+    out.table(["AGENT", "DEFAULT", "ADAPTER", "COMMAND", "PROGRAM", "LIMITED UNTIL", "TODAY"], rows)
     return exits.OK
+
+
+def _today(agent: AgentLine) -> str:
+    if not agent.steps_today:
+        return "-"
+    used = f"{text.count(agent.steps_today, 'step')}, {agent.tokens_today:,} tokens"
+    return used + (f", ${agent.cost_micros_today / 1_000_000:,.2f}" if agent.cost_micros_today else "")
 
 
 def _until(limited_ms: int | None, now_ms: int) -> str:

@@ -6,6 +6,7 @@ import argparse
 from typing import TYPE_CHECKING
 
 from pwf.cli import exits
+from pwf.cli.budget import add_budget, budget_of
 from pwf.cli.commands import RUN_HELP, Commands, Parser, client
 from pwf.cli.out import Out, print_error
 from pwf.errors import PwfError
@@ -28,9 +29,13 @@ def add(commands: Commands) -> None:
     _runs_argument(parser)
     parser.add_argument("--now", action="store_true", help="stop the running step")
     parser = commands.add(
-        "resume", resume, "let held runs go on", example="pwf resume @last\npwf resume 3kq 7fd"
+        "resume",
+        resume,
+        "let held runs go on",
+        example="pwf resume @last\npwf resume 3kq 7fd\npwf resume 3kq --budget tokens=100000 --budget money=2",
     )
     _runs_argument(parser)
+    add_budget(parser, "so much more than its agents have used, of a run that is held for that")
     parser = commands.add(
         "cancel",
         cancel,
@@ -71,9 +76,9 @@ def pause(options: argparse.Namespace, out: Out) -> int:
 
 
 def resume(options: argparse.Namespace, out: Out) -> int:
-    from pwf.protocol.operations import Nothing
+    from pwf.protocol.agents import ResumePayload
 
-    return _change_each("run.resume", Nothing(), options, out)
+    return _change_each("run.resume", ResumePayload(budget=budget_of(options.budget)), options, out)
 
 
 def cancel(options: argparse.Namespace, out: Out) -> int:

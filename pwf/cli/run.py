@@ -6,6 +6,7 @@ import argparse
 from typing import TYPE_CHECKING, Any
 
 from pwf.cli import exits
+from pwf.cli.budget import add_budget, budget_of
 from pwf.cli.commands import Commands, client
 from pwf.cli.out import Out, UsageError
 from pwf.cli.patience import Patience, add_patience, patience, say_what_to_type
@@ -65,6 +66,7 @@ def add(commands: Commands) -> None:
         type=int,
         help="how many steps it may take, in place of the workflow's own",
     )
+    add_budget(parser, "what its agents may use")
     parser.add_argument("--id", metavar="ID", help="the run's id; an equal run that has it is adopted")
     parser.add_argument("--key", metavar="IDEMPOTENCY_KEY", help="the same key never starts a second run")
     parser.add_argument("--at", metavar="TIME", help="start later: ISO 8601, or +10m, 2h30m")
@@ -113,6 +115,7 @@ def _start(daemon: SyncClient, options: argparse.Namespace, out: Out) -> CallRep
         agent=options.agent,
         session=options.session,
         max_steps=options.max_steps,
+        budget=budget_of(options.budget),
     )
     try:
         return daemon.begin(payload, key=options.key)

@@ -6,6 +6,8 @@ from typing import Annotated, Literal
 
 import msgspec
 
+from pwf.budgets import Budget
+
 #: In place of an agent's name: nobody works by itself, and what is asked waits for `request.submit`.
 PERSON = "person"
 
@@ -24,6 +26,8 @@ class AgentCommand(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     command: tuple[str, ...] = ()
     account: str = ""  # whose limits it meets; empty: its own
     on_limit: OnLimit = "resume"
+    budget: Budget = Budget()  # of each run
+    day_budget: Budget = Budget()  # of all its runs, on a day
 
     @property
     def account_name(self) -> str:
@@ -48,7 +52,16 @@ class AgentLine(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     is_default: bool = False
     account: str = ""
     limited_until_ms: int | None = None
+    tokens_today: int = 0
+    cost_micros_today: int = 0
+    steps_today: int = 0
 
 
 class AgentList(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     agents: tuple[AgentLine, ...]
+
+
+class ResumePayload(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`budget`: so much more than its agents have used, of a run that is held for that. Only a person may say it."""
+
+    budget: Budget | None = None

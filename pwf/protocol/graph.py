@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from pwf.budgets import Budget
 from pwf.errors import GraphError
 from pwf.protocol.decision_spec import DecisionSpec
 from pwf.protocol.kinds import KINDS, NodeKind, Outcome
@@ -142,6 +143,7 @@ class WorkflowGraph(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     manager: ManagerSpec | None = None  # of a resource manager, which has no nodes
     environment: tuple[str, ...] = ()  # variables that it needs, by name
     secrets: tuple[str, ...] = ()  # by name
+    budget: Budget | None = None  # of its agents in a run
 
     def node(self, node_id: str) -> NodeSpec:
         """The node with this id; `GraphError` when there is none."""

@@ -10,7 +10,8 @@ from typing import Annotated, Literal, NamedTuple
 
 import msgspec
 
-from pwf.protocol.agents import AgentList
+from pwf.budgets import Budget
+from pwf.protocol.agents import AgentList, ResumePayload
 from pwf.protocol.bounds import Filter, Name, PathText, Words
 from pwf.protocol.channels import CHANNEL_OPERATIONS
 from pwf.protocol.decisions import Decided, DecidePayload, DecisionList, DecisionListPayload
@@ -168,10 +169,10 @@ class WorkflowDescription(_Body, frozen=True, kw_only=True, forbid_unknown_field
 
 class StartPayload(_Body, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """`at_ms`: wall time of the first step. `run_id` and the frame's key make the start safe to repeat. `max_steps`: in
-    place of the workflow's.
+    place of the workflow's. `budget`: of its agents.
 
-    `agent`: who does the steps of agents: a configured one, or `person` (they wait for `request.submit`). None: as
-    configured. `session`: whose model does them, in place of an agent; what a session starts is its own.
+    `agent`: who does their steps: a configured one, or `person` (they wait for `request.submit`). None: as configured.
+    `session`: whose model does them, in place of an agent; what a session starts is its own.
     """
 
     workflow: PathText
@@ -183,6 +184,7 @@ class StartPayload(_Body, frozen=True, kw_only=True, forbid_unknown_fields=True)
     agent: Name | None = None
     session: Name | None = None
     max_steps: int | None = None
+    budget: Budget | None = None
 
 
 class RunStarted(_Body, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -468,7 +470,7 @@ OPERATIONS: dict[str, Operation] = {
     "run.printed": Operation(PrintedPayload, Printed, needs_run=True),
     "run.read_printed": Operation(ReadPrinted, PrintedPiece, needs_run=True),
     "run.pause": Operation(PausePayload, RunChanged, needs_run=True, changes=True, guarded=True),
-    "run.resume": Operation(Nothing, RunChanged, needs_run=True, changes=True, guarded=True),
+    "run.resume": Operation(ResumePayload, RunChanged, needs_run=True, changes=True, guarded=True),
     "run.cancel": Operation(CancelPayload, RunChanged, needs_run=True, changes=True, guarded=True),
     "run.restart": Operation(Nothing, RunStarted, needs_run=True, changes=True, guarded=True),
     "run.fork": Operation(ForkPayload, RunStarted, needs_run=True, changes=True, guarded=True),

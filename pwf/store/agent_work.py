@@ -10,6 +10,7 @@ import msgspec
 from pwf.protocol.kinds import KINDS
 from pwf.protocol.runner import AgentReport
 from pwf.protocol.views import AgentUsage, AgentWork, StepView
+from pwf.store.budgets import add_today
 from pwf.store.queries import load_queries
 from pwf.store.state import RunState
 from pwf.store.tx import Tx
@@ -17,9 +18,18 @@ from pwf.store.tx import Tx
 Q = load_queries(__file__)
 
 
+def begin_work(tx: Tx, run: RunState) -> None:
+    """An attempt of the run's agent begins."""
+    assert run.agent is not None
+    tx.run(Q.begin_work, {"run_no": run.run_no, "attempt": run.attempts, "agent_name": run.agent})
+    add_today(tx, run.agent, steps=int(run.tries == 1))
+
+
 def put_work(tx: Tx, run_no: int, report: AgentReport) -> None:
     """Store a report of the runner that owns the run. One of an attempt that is over is left out."""
-    tx.run(
+    which = {"run_no": run_no, "attempt": report.attempt}
+    tokens, cost = tx.one(Q.reported, which) or (0, 0)
+    stored = tx.run(
         Q.put_work,
         {
             "run_no": run_no,
@@ -32,6 +42,9 @@ def put_work(tx: Tx, run_no: int, report: AgentReport) -> None:
             "cost_micros": report.cost_micros,
         },
     )
+    if stored:
+        now_tokens, now_cost = tx.one(Q.reported, which) or (0, 0)
+        add_today(tx, report.agent, tokens=now_tokens - tokens, cost_micros=now_cost - cost)
 
 
 def conversation_of(tx: Tx, run: RunState) -> str | None:

@@ -1,5 +1,14 @@
 -- What agents report of their work.
 
+-- name: begin_work
+-- An attempt of an agent, which has reported nothing yet.
+INSERT INTO agent_work(run_no, attempt, agent, input_tokens, output_tokens, cost_micros)
+VALUES (:run_no, :attempt, :agent_name, 0, 0, 0) ON CONFLICT DO NOTHING
+
+-- name: reported
+-- What was reported of an attempt before.
+SELECT input_tokens + output_tokens, cost_micros FROM agent_work WHERE run_no = :run_no AND attempt = :attempt
+
 -- name: put_work
 -- The newest sums of the attempt that goes on, which never shrink; zero rows when another one does by now.
 INSERT INTO agent_work(run_no, attempt, agent, conversation, afresh, input_tokens, output_tokens, cost_micros)

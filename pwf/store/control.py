@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import msgspec
 
+from pwf.budgets import Budget
 from pwf.errors import PersonNeeded, Rejected
 from pwf.protocol.kinds import KINDS, REQUESTS
 from pwf.protocol.operations import RunChanged
 from pwf.store import moves, place
 from pwf.store.agent_limits import lift
 from pwf.store.broken import DETAIL_CHARACTERS_MAX
+from pwf.store.budgets import say_more
 from pwf.store.change import changing
 from pwf.store.once import Done, once
 from pwf.store.queries import load_queries
@@ -41,6 +43,7 @@ class Control(msgspec.Struct, frozen=True, kw_only=True):
     sources_ok: bool = False
     receipt: ReceiptKey | None = None
     accounts: dict[str, str] = {}  # of agents, where that is not their name
+    budget: Budget | None = None  # of a resume: so much more
 
 
 def pause(tx: Tx, command: Control) -> Done[RunChanged]:
@@ -94,6 +97,8 @@ def _resume(tx: Tx, command: Control) -> tuple[RunChanged, bool]:
         run.pause_requested = 0
         if run.hold in RETRIED:
             moves.progressed(tx, run)
+        if command.budget is not None:
+            say_more(tx, run, command.budget)
         if run.hold is not None:
             _lift_limit(tx, run, command)
             _unhold(tx, run)
@@ -119,6 +124,8 @@ def _may_resume(run: RunState, command: Control) -> None:
             f"only a person may resume run {run.run_id}: {run.hold_detail or run.hold}",
             hint=f"in a terminal: pwf resume {run.run_id}",
         )
+    if command.budget is not None and run.hold != "budget":
+        raise Rejected(f"run {run.run_id} is not held for its budget", hint=f"pwf explain {run.run_id}")
     if run.hold == "effect_ambiguous":
         raise Rejected(
             f"run {run.run_id} is ambiguous: {run.hold_detail}",

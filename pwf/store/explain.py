@@ -112,8 +112,8 @@ _HOLDS: dict[str, tuple[str, str, tuple[str, ...]]] = {
     ),
     "budget": (
         "it has used up its budget",
-        "when a person resumes it",
-        ("pwf resume {run}", "pwf cancel {run}"),
+        "when a person says more, or the day is over and it is resumed",
+        ("pwf resume {run} --budget tokens=100000", "pwf resume {run}", "pwf cancel {run}"),
     ),
 }
 

@@ -18,8 +18,9 @@ from pwf.protocol.runner import Launch, PastStep, Value, run_marker
 from pwf.protocol.spawn import Identity
 from pwf.store import moves, place
 from pwf.store.agent_limits import blocked_until, turn_away
-from pwf.store.agent_work import conversation_of
+from pwf.store.agent_work import begin_work, conversation_of
 from pwf.store.broken import break_run
+from pwf.store.budgets import hold_spent, why_spent
 from pwf.store.change import changing
 from pwf.store.custody_rows import add_runner, holds_lease, runner_is_live
 from pwf.store.queries import load_queries
@@ -115,8 +116,16 @@ def _begin(tx: Tx, run: RunState, identity: Identity, terms: LaunchTerms) -> Lau
             turn_away(tx, run, agent, until_ms)
             part(tx, run)
             return Parked()
+        why = why_spent(tx, run, graph, agent)
+        if why is not None:
+            hold_spent(tx, run, why)
+            part(tx, run)
+            moves.note(tx, run, "held", "daemon", {"hold": "budget"})
+            return Parked()
     past = past_of(tx, run, graph) if run.attempts else ()
     moves.begin_attempt(tx, run, node, run.generation)
+    if agent is not None and KINDS[node.kind].headless:
+        begin_work(tx, run)
     if run.started_wall_ms is None:
         run.started_wall_ms, run.placed = tx.now.wall_ms, True
     facts = {"node": run.node, "attempt": run.attempts, "visit": run.visit, "pid": identity.pid}

@@ -60,7 +60,15 @@ def _remove(tx: Tx, run_no: int, run_id: str) -> None:
         tx.run(sql, which)
     for sql in (Q.drop_updates, Q.drop_answers, Q.drop_links, Q.drop_decisions, Q.drop_requests):
         tx.run(sql, {"run_id": run_id})
-    for sql in (Q.keep_child, Q.drop_effects, Q.drop_probe, Q.drop_agent_work, Q.drop_attempts, Q.drop_queue):
+    for sql in (
+        Q.keep_child,
+        Q.drop_effects,
+        Q.drop_budget,
+        Q.drop_probe,
+        Q.drop_agent_work,
+        Q.drop_attempts,
+        Q.drop_queue,
+    ):
         tx.run(sql, which)
     removed = tx.run(Q.drop_run, which)
     assert removed == 1, f"run {run_id} is not an ended run"

@@ -92,6 +92,10 @@ DELETE FROM decisions WHERE request_id IN (SELECT request_id FROM requests WHERE
 -- Questions and their answers.
 DELETE FROM requests WHERE run_id = :run_id
 
+-- name: drop_budget
+-- What a person said that its agents may use.
+DELETE FROM run_budgets WHERE run_no = :run_no
+
 -- name: drop_probe
 -- Whether an account's limit has ended, another run tries.
 UPDATE agent_limits SET probe_no = NULL WHERE probe_no = :run_no

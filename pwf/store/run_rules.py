@@ -40,6 +40,7 @@ _RULES: dict[str, tuple[str, str]] = {
     "work_stray": ("an agent has reported work of an attempt that is not there", _SHOW),
     "detail_stray": ("it is said what the run waits for, but it is neither held nor due later", _SHOW),
     "probe_stray": ("a run tries whether a usage limit has ended, and has no agent", _SHOW),
+    "budget_stray": ("more budget was said for the agent of a run that has none", _SHOW),
     "ambiguous_loose": ("an effect is ambiguous, but its run is not held for it", _CANCEL),
     "step_repeated": ("a committed step ran twice", _SHOW),
     "manual_repeated": ("a manual effect was applied, but not by exactly one completed attempt", _SHOW),

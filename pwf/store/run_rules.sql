@@ -116,6 +116,11 @@ SELECT run_id FROM runs WHERE hold_detail IS NOT NULL AND hold IS NULL AND (stat
 -- Who tries whether a limit has ended is a run with an agent.
 SELECT r.run_id FROM agent_limits l JOIN runs r ON r.run_no = l.probe_no WHERE r.agent IS NULL
 
+-- name: budget_stray
+-- What a person said of an agent's budget is of a run that has one, or gets one.
+SELECT r.run_id FROM run_budgets b JOIN runs r ON r.run_no = b.run_no
+WHERE b.over_day = 1 AND (r.agent IS NULL OR b.raised IS NULL)
+
 -- name: ambiguous_loose
 -- An ambiguous effect holds its run, or the run has ended.
 SELECT r.run_id FROM effects e JOIN runs r ON r.run_no = e.entity_no

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import msgspec
 
+from pwf.budgets import Budget
 from pwf.errors import Ambiguous, Conflict, DiskFull, InvalidArgument, NotFound
 from pwf.ids import check_id
 from pwf.protocol.agents import PERSON
 from pwf.protocol.operations import RunStarted
 from pwf.store import moves, place, session_messages
 from pwf.store.adoption import Begins, Fork, adopt, begin_at
+from pwf.store.budgets import said_at_start
 from pwf.store.definitions import SaveDefinition, save_definition
 from pwf.store.once import Done, once
 from pwf.store.queries import load_queries
@@ -63,6 +65,7 @@ class StartRun(msgspec.Struct, frozen=True, kw_only=True):
     fork: Fork | None = None
     call: Call | None = None
     max_steps: int | None = None
+    budget: Budget | None = None  # of its agents, as a person said it
     agent: str | None = None  # of a restart or a fork: the earlier run's
     session_id: str | None = None  # whose model does the steps of agents; of a restart or a fork as before
     receipt: ReceiptKey | None = None
@@ -107,6 +110,8 @@ def _start(tx: Tx, command: StartRun) -> tuple[RunStarted, bool]:
         "due_boot_id": tx.now.boot_id if at_once else None,
     }
     run_no = _insert(tx, command, run_id, environment_id, begins, due, session_no)
+    parent = command.restarted_from if command.fork is None else command.fork.run_id
+    said_at_start(tx, run_no, command.budget, parent)
     adopted = () if command.fork is None else adopt(tx, run_no, command.fork)
     revision = 1
     later = command.at_ms is not None and command.at_ms > tx.now.wall_ms

@@ -282,6 +282,25 @@ CREATE TABLE agent_work(
   PRIMARY KEY (run_no, attempt)
 ) STRICT, WITHOUT ROWID;
 
+-- What a person said that the agents of a run may use: at its start, and when it was held for that.
+CREATE TABLE run_budgets(
+  run_no INTEGER PRIMARY KEY REFERENCES runs(run_no),
+  at_start BLOB,
+  raised BLOB,
+  over_day INTEGER NOT NULL DEFAULT 0 CHECK (over_day IN (0, 1))  -- the day's budget of its agent counts no more for it
+) STRICT;
+
+-- What all runs of an agent have used on a day, by the local time of the daemon.
+CREATE TABLE agent_days(
+  agent TEXT NOT NULL,
+  day TEXT NOT NULL,
+  tokens INTEGER NOT NULL,
+  cost_micros INTEGER NOT NULL,
+  active_ms INTEGER NOT NULL,
+  steps INTEGER NOT NULL,
+  PRIMARY KEY (agent, day)
+) STRICT, WITHOUT ROWID;
+
 -- Accounts of agents that have met a usage limit: nobody asks before it ends, and then one run does for all.
 CREATE TABLE agent_limits(
   account TEXT PRIMARY KEY,

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 import apsw
 import msgspec
 
+from pwf.budgets import Budget
 from pwf.errors import InvalidValue
 from pwf.protocol.decision_spec import ChoiceSpec
 from pwf.protocol.graph import WorkflowGraph
@@ -89,6 +90,8 @@ ENCODED: dict[tuple[str, str], Any] = {
     ("decisions", "subject"): Any,
     ("decisions", "choices"): tuple[ChoiceSpec, ...],
     ("updates", "data"): Any,
+    ("run_budgets", "at_start"): Budget,
+    ("run_budgets", "raised"): Budget,
     ("updates", "samples"): tuple[Sample, ...],
 }
 #: Read chunk by chunk, each with its checksum, and all of a value with its digest.

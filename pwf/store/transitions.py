@@ -18,6 +18,8 @@ from pwf.protocol.runner import Ask, Finish, Sequenced, StepError, StepReply, Va
 from pwf.protocol.survivors import SURVIVORS_MAX
 from pwf.store import moves, place
 from pwf.store.agent_limits import end_limited, is_limited, lift
+from pwf.store.agent_work import begin_work
+from pwf.store.budgets import add_today, why_spent
 from pwf.store.change import Change
 from pwf.store.custody_rows import runner_is_gone
 from pwf.store.decision_rows import NewDecision, add_decision
@@ -225,11 +227,18 @@ def _apply(
     return "park"
 
 
-def _is_kept_back(tx: Tx, graph: Graph, then: moves.Follow, agent: AgentCommand | None) -> bool:
+def _is_agents(graph: Graph, node: str | None, agent: AgentCommand | None) -> bool:
+    return agent is not None and node is not None and KINDS[graph.node(node).kind].headless
+
+
+def _is_kept_back(
+    tx: Tx, run: RunState, graph: Graph, then: moves.Follow, agent: AgentCommand | None, active_ms: int
+) -> bool:
     """Whether the next step is an agent's that may not simply begin: then the next launch decides."""
-    if agent is None or then.next is None or not KINDS[graph.node(then.next).kind].headless:
+    if agent is None or not _is_agents(graph, then.next, agent):
         return False
-    return is_limited(tx, agent.account_name)
+    spent = why_spent(tx, run, graph, agent, ended_ms=active_ms)
+    return spent is not None or is_limited(tx, agent.account_name)
 
 
 def _finish(
@@ -271,9 +280,15 @@ def _finish(
     then = moves.follow(run, node, message.outcome, message.next, died=died)
     if message.route_error is not None or spent:
         then = moves.Follow()
-    if KINDS[node.kind].headless and agent is not None and message.outcome == "completed":
-        lift(tx, agent.account_name)
-    go = may_go and not run.pause_requested and not _is_kept_back(tx, graph, then, agent)
+    if agent is not None and _is_agents(graph, node.id, agent):
+        add_today(tx, agent.name, active_ms=message.active_ms)
+        if message.outcome == "completed":
+            lift(tx, agent.account_name)
+    go = (
+        may_go
+        and not run.pause_requested
+        and not _is_kept_back(tx, run, graph, then, agent, message.active_ms)
+    )
     verdict = moves.verdict(run, graph, then, go=go)
     moves.end_attempt(
         tx,
@@ -288,6 +303,8 @@ def _finish(
     if node.notice is not None and message.outcome == "completed":
         note_notice(tx, run, node.notice)
     moves.take(tx, run, graph, then, message.outcome, output, message.route_error or error, go=go)
+    if verdict == "go" and _is_agents(graph, run.node, agent):
+        begin_work(tx, run)
     moves.note(tx, run, "step_finished", "runner", moves.after_facts(facts, run, then))
     if verdict != "go":
         part(tx, run)

@@ -11,14 +11,17 @@ from typing import Annotated
 import msgspec
 
 from pwf.errors import ClaimLost
+from pwf.protocol.agents import AgentCommand
 from pwf.protocol.progress import PROGRESS, Estimate, Moment
 from pwf.protocol.runner import UPDATE_BYTES_MAX, UPDATES_MAX, AgentReport, Publish, Titled, Told
 from pwf.protocol.views import UpdateView
 from pwf.store.agent_work import put_work
+from pwf.store.budgets import why_spent
 from pwf.store.custody_rows import holds_lease
 from pwf.store.estimate import Sample, estimate, with_sample
 from pwf.store.queries import load_queries
 from pwf.store.runners import Fence
+from pwf.store.state import graph_of, load_run
 from pwf.store.tx import Row, Tx
 from pwf.values import CHUNK_BYTES, shortened
 
@@ -47,9 +50,12 @@ class PublishUpdates(msgspec.Struct, frozen=True, kw_only=True):
     updates: tuple[Publish, ...]
     title: str | None = None
     reports: tuple[AgentReport, ...] = ()
+    agents: dict[str, AgentCommand] = {}
 
     @classmethod
-    def told(cls, fence: Fence, words: Sequence[Told]) -> PublishUpdates:
+    def told(
+        cls, fence: Fence, words: Sequence[Told], agents: dict[str, AgentCommand] | None = None
+    ) -> PublishUpdates:
         """What a runner has said besides its steps, in order."""
         titles = [word.title for word in words if isinstance(word, Titled)]
         return cls(
@@ -57,12 +63,20 @@ class PublishUpdates(msgspec.Struct, frozen=True, kw_only=True):
             updates=tuple(word for word in words if isinstance(word, Publish)),
             title=titles[-1] if titles else None,
             reports=tuple(word for word in words if isinstance(word, AgentReport)),
+            agents=agents or {},
         )
 
 
-def publish_updates(tx: Tx, command: PublishUpdates) -> int:
+class Published(msgspec.Struct, frozen=True):
+    """How many updates were dropped; whether the run's agents have gone beyond a budget, so that the step is ended."""
+
+    dropped: int
+    is_over: bool = False
+
+
+def publish_updates(tx: Tx, command: PublishUpdates) -> Published:
     """Keep the newest record per kind and key, at most `UPDATES_MAX` a run, each of at most `UPDATE_BYTES_MAX`;
-    returns how many were dropped. The runner has refused them to its author with a clear error.
+    says how many were dropped. The runner has refused them to its author with a clear error.
 
     Updates count no revision: they are no step of the run, and views read them from their rows.
     """
@@ -88,7 +102,15 @@ def publish_updates(tx: Tx, command: PublishUpdates) -> int:
         written = {"data": bytes(update.data), "now": tx.now.wall_ms, "attempt": update.attempt}
         tx.run(Q.put_update, {**params, **written, "samples": sampled})
     tx.changed("run:" + fence.run_id)
-    return dropped
+    return Published(dropped, bool(command.reports) and _is_over(tx, command))
+
+
+def _is_over(tx: Tx, command: PublishUpdates) -> bool:
+    run = load_run(tx, command.fence.run_id)
+    if run.agent is None:
+        return False
+    agent = command.agents.get(run.agent, AgentCommand(name=run.agent))
+    return why_spent(tx, run, graph_of(tx, run.definition_id), agent, within=True) is not None
 
 
 def _sampled(update: Publish, known: Row | None, now_ms: int) -> bytes | None:

@@ -78,6 +78,7 @@ def checked(flow: Written) -> Checked:
         source="verify" if any(child.source == "verify" for child in children) else flow.source,
         files=_joined(flow.files, *(child.files for child in children)),
         environment=_joined(flow.environment, *(child.environment for child in children)),
+        budget=flow.budget,
         secrets=_joined(flow.secrets, *(child.secrets for child in children)),
     )
     return Checked(graph, whole.nodes, whole.types, exits, whole.scopes)

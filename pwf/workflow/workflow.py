@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Generic, Literal, TypeVar, overload
 
+from pwf.budgets import Budget
 from pwf.errors import GraphError, InvalidValue
 from pwf.protocol.graph import DEFAULT_MAX_STEPS, Isolate, WorkflowGraph
 from pwf.workflow.check import checked
@@ -32,7 +33,7 @@ class Workflow(Decorators[InputT], Generic[InputT]):
     was. `source="verify"`: hold runs whose files changed, in place of finishing on the recorded text. `files`:
     globs, relative to the project root, of data files that are recorded with the code and read by `ctx.file`.
     `environment`: names of variables that its steps need; a start takes them along, and says which ones are not set.
-    `secrets`: names of what `ctx.secret` may give its steps.
+    `secrets`: names of what `ctx.secret` may give its steps. `budget`: what its agents may use in a run.
     """
 
     @overload
@@ -48,6 +49,7 @@ class Workflow(Decorators[InputT], Generic[InputT]):
         files: Sequence[str] = (),
         environment: Sequence[str] = (),
         secrets: Sequence[str] = (),
+        budget: Budget | None = None,
     ) -> None: ...
     @overload
     def __init__(
@@ -62,6 +64,7 @@ class Workflow(Decorators[InputT], Generic[InputT]):
         files: Sequence[str] = (),
         environment: Sequence[str] = (),
         secrets: Sequence[str] = (),
+        budget: Budget | None = None,
     ) -> None: ...
     def __init__(
         self,
@@ -75,6 +78,7 @@ class Workflow(Decorators[InputT], Generic[InputT]):
         files: Sequence[str] = (),
         environment: Sequence[str] = (),
         secrets: Sequence[str] = (),
+        budget: Budget | None = None,
     ) -> None:
         frame = author_frame()
         self._written = Written(
@@ -90,6 +94,7 @@ class Workflow(Decorators[InputT], Generic[InputT]):
             files=(files,) if isinstance(files, str) else tuple(files),
             environment=(environment,) if isinstance(environment, str) else tuple(environment),
             secrets=(secrets,) if isinstance(secrets, str) else tuple(secrets),
+            budget=budget,
         )
         self._checked: Checked | None = None
         self._nodes_checked = 0

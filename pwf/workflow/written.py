@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from pwf.budgets import Budget
 from pwf.protocol.graph import Isolate
 from pwf.workflow.context import Context
 from pwf.workflow.nodes import Node
@@ -28,6 +29,7 @@ class Written:
     files: tuple[str, ...]
     environment: tuple[str, ...]
     secrets: tuple[str, ...]
+    budget: Budget | None = None
     nodes: list[Node[Any]] = field(default_factory=list)
     ways: tuple[Way, ...] | None = None
     ways_place: Place  # of the call of `flow.graph`, once it was made

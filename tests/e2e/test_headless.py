@@ -64,6 +64,7 @@ def agent(home: Home) -> Path:
     home.config(
         f"[agents.coder]\ncommand = {command}\n[agents.gone]\ncommand = ['no-such-program']\n"
         f"[agents.pi]\ncommand = {spoken}\nadapter = 'pi-rpc'\n"
+        "[agents.broke]\ncommand = ['sh', '-c', 'echo usage limit reached >&2; exit 1']\naccount = 'team'\n"
     )
     home.workflow("agent_review", REVIEW)
     return folder
@@ -76,7 +77,7 @@ def test_an_agent_does_a_runs_steps_and_a_start_that_names_nobody_says_what_to_t
     refused = home.run("run", "agent_review", "--set", "version=3", code=None)
     assert refused.returncode == 4
     assert "has steps for an agent (review), and nobody was named" in refused.stderr
-    assert "known are: coder, gone, pi, person" in refused.stderr
+    assert "known are: coder, gone, pi, broke, person" in refused.stderr
     unknown = home.run("run", "agent_review", "--agent", "nobody", code=3)
     assert "there is no agent 'nobody'" in unknown.stderr
     listed = {one["name"]: one["found"] for one in home.json("agents")["agents"]}
@@ -114,3 +115,23 @@ def test_when_the_daemon_dies_the_old_agent_is_dead_before_another_one_gets_the_
     ] * 2
     assert view["usage"] == {"input_tokens": 300, "output_tokens": 60, "cost_micros": 1_500_000}
     assert "(300 tokens read, 60 written, $1.5000)" in home.run("show", run_id).stdout
+
+
+def test_a_run_waits_for_a_usage_limit_and_is_held_for_its_budget_until_a_person_says_more(
+    home: Home, agent: Path
+) -> None:
+    limited = home.start("agent_review", "--set", "version=3", "--agent", "broke")
+    wait_for(lambda: home.json("show", limited)["explanation"]["code"] == "limited", PATIENCE_S)
+    assert home.steps(limited) == [("review", "limited")]
+    (line,) = (one for one in home.json("agents")["agents"] if one["name"] == "broke")
+    assert line["limited_until_ms"] > 0
+
+    run_id = home.start("agent_review", "--set", "version=3", "--agent", "pi", "--budget", "tokens=100")
+    assert home.wait_status(run_id, "held", seconds=PATIENCE_S) == "held"
+    assert "120 tokens of 100" in home.run("explain", run_id).stdout
+    refused = home.run("resume", run_id, "--budget", "tokens=many", code=2)
+    assert "--budget tokens=100000" in refused.stderr
+    (agent / "go").touch()
+    home.run("resume", run_id, "--budget", "tokens=1_000")
+    assert home.wait_status(run_id, "completed", seconds=PATIENCE_S) == "completed"
+    assert lines(agent / "conversation") == ["prompt", "switch_session", "prompt"]

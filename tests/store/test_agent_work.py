@@ -68,4 +68,4 @@ def test_a_runner_that_lost_its_run_reports_nothing(world: World) -> None:
     runner.gone(stopped=True)
     with pytest.raises(Exception, match="another owner"):
         report(runner, conversation="c1")
-    assert world.view(runner.run_id).usage is None
+    assert world.view(runner.run_id).usage == AgentUsage()

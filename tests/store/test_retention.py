@@ -1,5 +1,6 @@
 """Retention: which trees go, which stay and why, and that nothing is left of what went (S3)."""
 
+from pwf.budgets import Budget
 from pwf.protocol.operations import PruneResult
 from pwf.protocol.runner import AgentReport
 from pwf.store import retention
@@ -60,7 +61,7 @@ def test_a_run_that_ended_long_ago_goes_with_everything_that_was_about_it(world)
     sender = world.run(graph(node("send", "action", effect=MANUAL)))
     sender.finish("sent", settled="applied")
     sender.leave()
-    worker = world.run(graph(node("review", "agent")), agent="coder")
+    worker = world.run(graph(node("review", "agent")), agent="coder", budget=Budget(tokens=1))
     told = AgentReport(attempt=1, agent="coder", conversation="c1")
     world.do(publish_updates, PublishUpdates.told(worker.fence, (told,)))
     worker.finish(1)
@@ -78,6 +79,7 @@ def test_a_run_that_ended_long_ago_goes_with_everything_that_was_about_it(world)
         "runs",
         "attempts",
         "agent_work",
+        "run_budgets",
         "requests",
         "effects",
         "updates",

@@ -163,6 +163,11 @@ def test_a_column_that_does_not_decode_is_named_with_its_row_and_run(world, tabl
         " SELECT 'm', 900, run_no, 'notification', x'31', 2212294583, 'pending', 0, 1 FROM runs WHERE run_id = :run",
         {"run": run_id},
     )
+    world.sql(
+        "INSERT INTO run_budgets(run_no, at_start, raised) SELECT run_no, x'7b7d', x'7b7d' FROM runs"
+        " WHERE run_id = :run",
+        {"run": run_id},
+    )
     harm(world, f"UPDATE {table} SET {column} = x'7b22ff'")
     violations = [violation for violation in found(world) if violation.rule == "row_damaged"]
     named = {(violation.run_id, violation.fix) for violation in violations}

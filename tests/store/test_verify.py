@@ -203,6 +203,7 @@ PLANTED = [
     ),
     ("detail_stray", ended, "UPDATE runs SET hold_detail = 'x' WHERE run_id = :run"),
     ("probe_stray", ended, f"INSERT INTO agent_limits VALUES ('a', 1, 0, {NO})"),
+    ("budget_stray", ended, f"INSERT INTO run_budgets(run_no, over_day) VALUES ({NO}, 1)"),
     (
         "work_stray",
         ended,

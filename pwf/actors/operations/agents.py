@@ -13,12 +13,14 @@ from pwf.actors.operations.services import Answer, Asked, OperationHandler, Serv
 from pwf.protocol.agents import AgentLine, AgentList
 from pwf.protocol.operations import Nothing
 from pwf.store.agent_limits import limits
+from pwf.store.budgets import used_by_all
 
 
 async def list_agents(services: Services, asked: Asked[Nothing]) -> Answer:
     """`agent.list`: in the order of the configuration."""
     config = services.config
     limited = await services.store.read(limits, None)
+    used = await services.store.read(used_by_all, tuple(config.agents))
 
     def look() -> tuple[AgentLine, ...]:
         return tuple(
@@ -30,6 +32,9 @@ async def list_agents(services: Services, asked: Asked[Nothing]) -> Answer:
                 is_default=config.default_agent == name,
                 account=agent.account or name,
                 limited_until_ms=limited.get(agent.account or name),
+                tokens_today=used[name].tokens,
+                cost_micros_today=used[name].cost_micros,
+                steps_today=used[name].steps,
             )
             for name, agent in config.agents.items()
         )

@@ -15,7 +15,9 @@ import trio
 
 from pwf.actors.base.changes import REREAD_S
 from pwf.actors.operations.services import Answer, Asked, OperationHandler, Services
+from pwf.budgets import Budget
 from pwf.discovery import verify_sources
+from pwf.protocol.agents import ResumePayload
 from pwf.protocol.operations import (
     CancelPayload,
     EventsPayload,
@@ -129,13 +131,18 @@ async def pause_(services: Services, asked: Asked[PausePayload]) -> Answer:
     return _changed(done)
 
 
-async def resume_(services: Services, asked: Asked[Nothing]) -> Answer:
-    """`run.resume`. Held for changed files, the run goes on only if they are as they were recorded."""
+async def resume_(services: Services, asked: Asked[ResumePayload]) -> Answer:
+    """`run.resume`. Held for changed files, the run goes on only if they are as they were recorded. More budget is a
+    person's word.
+    """
+    budget = asked.payload.budget
+    if budget is not None:
+        await services.people.check(asked.caller, "lift a budget")
     explained = await _explained(services, asked.run_ref)
     sources_ok = False
     if explained.summary.hold == "source_changed":
         sources_ok = await _sources_are_back(services, explained.summary)
-    done = await _control(services, asked, resume, sources_ok=sources_ok)
+    done = await _control(services, asked, resume, sources_ok=sources_ok, budget=budget)
     services.scheduler.wake()
     return _changed(done)
 
@@ -155,12 +162,13 @@ async def _stop(services: Services, done: Done[RunChanged]) -> None:
 
 async def _control(
     services: Services,
-    asked: Asked[PausePayload] | Asked[Nothing] | Asked[CancelPayload],
+    asked: Asked[PausePayload] | Asked[ResumePayload] | Asked[CancelPayload],
     handler: OperationOnRun,
     *,
     now: bool = False,
     reason: str | None = None,
     sources_ok: bool = False,
+    budget: Budget | None = None,
 ) -> Done[RunChanged]:
     receipt = await asked.make_receipt()  # made here and not in the store's transaction
 
@@ -172,6 +180,7 @@ async def _control(
             now=now,
             reason=reason,
             sources_ok=sources_ok,
+            budget=budget,
             receipt=receipt,
             accounts={name: agent.account or name for name, agent in services.config.agents.items()},
         )

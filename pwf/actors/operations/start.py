@@ -71,6 +71,7 @@ async def start(services: Services, asked: Asked[StartPayload]) -> Answer:
         agent=agent,
         session_id=session_id,
         max_steps=payload.max_steps,
+        budget=payload.budget,
         receipt=receipt,
         actor=asked.actor,
         state_bytes_max=services.config.max_state_size,
@@ -145,6 +146,7 @@ def start_receipt(asked: Asked[StartPayload], name: str, root: Path) -> ReceiptK
         asked.payload.agent,
         asked.payload.session,
         None if asked.payload.max_steps is None else str(asked.payload.max_steps),
+        None if asked.payload.budget is None else msgspec.json.encode(asked.payload.budget).decode(),
     ]
     assert asked.scope_key is not None  # a start changes something
     return ReceiptKey(

@@ -68,6 +68,9 @@ R = TypeVar("R")
 
 INBOX_MAX = 8  # its messages are wishes: a doubled one says nothing new
 TIMEOUT_GRACE_S = 0.25  # from a step's time limit to the end of its runner
+OVER_S = (
+    1.0  # from the report that goes beyond a budget: an agent that is done with its step ends it in that time
+)
 STOPS_ITSELF_S = 2.0  # more for a runner that can end the step itself, besides SIGTERM to SIGKILL
 LEAVE_MORE_S = 0.25  # for the runner itself, besides the time that it gives the step's children
 RECEIVE_BYTES = 256 * 1024
@@ -167,6 +170,7 @@ class RunSupervisor:
         self._printed = 0  # bytes kept of the step that it ended in
         self._survivors: tuple[Survivor, ...] = ()
         self._timed_out: int | None = None  # the attempt
+        self._is_over = False  # its agent has gone beyond a budget
         self._hung_up = self._died = False  # the runner, in the middle of a step
         self._fault: StepError | None = None  # what was wrong with what it said
         self.handle = SupervisorHandle(self._inbox)
@@ -371,6 +375,7 @@ class RunSupervisor:
                 return b""
             except Interrupted:
                 if trio.current_time() >= self.handle.deadline:
+                    self._stop_wanted |= self._is_over  # its launch anew finds the budget spent
                     if self._current is not None and not self._hears_stop():
                         self._timed_out = self._current.attempt
                     return None
@@ -412,11 +417,15 @@ class RunSupervisor:
                 self._calls_wanted = True
                 replies += await self._apply(steps)  # in order: a chunk may belong to a later step
                 steps = []
-                replies += await self._put(message)
+                replies += await self._calls.put_answered(message)
         if told and self._current is not None:
-            dropped = await self._write(publish_updates, PublishUpdates.told(self._fence, told))
-            if dropped:
-                self._world.log.warning("updates.dropped", run_id=self._fence.run_id, count=dropped)
+            said = PublishUpdates.told(self._fence, told, self._world.terms.agents)
+            published = await self._write(publish_updates, said)
+            if (count := published.dropped) > 0:
+                self._world.log.warning("updates.dropped", run_id=self._fence.run_id, count=count)
+            if published.is_over and not self._is_over:
+                self._is_over = True
+                self._set_deadline(min(self.handle.deadline, trio.current_time() + OVER_S))
         return replies + await self._apply(steps)
 
     async def _apply(self, steps: list[Sequenced]) -> list[StepReply]:
@@ -437,7 +446,7 @@ class RunSupervisor:
         return list(applied.replies)
 
     def _enter(self, current: Current) -> None:
-        self._current = current
+        self._current, self._is_over = current, False
         if self._process is not None:
             self._process.prints.attempt = current.attempt
         deadline = math.inf
@@ -460,12 +469,6 @@ class RunSupervisor:
         self._set_deadline(trio.current_time() + self._world.config.stop_grace_s)
         if last.verdict == "refused":
             self._world.log.error("runner.refused", run_id=self._fence.run_id, error=last.error)
-
-    async def _put(self, chunk: PutChunk) -> list[StepReply]:
-        fault = await self._calls.put(chunk)
-        if fault is not None:
-            return [StepReply(seq=chunk.seq, verdict="refused", error=fault)]
-        return [StepReply(seq=chunk.seq, verdict="go")] if chunk.last else []
 
     # --- the end ---
 

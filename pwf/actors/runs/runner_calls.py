@@ -28,6 +28,7 @@ from pwf.protocol.runner import (
     SecretAnswer,
     SettlePart,
     StepError,
+    StepReply,
     ValueChunk,
     decode_call,
     encode_line,
@@ -75,6 +76,13 @@ class Calls:
         if fault is None:
             return PartAnswer(verdict="settled")
         return PartAnswer(verdict="refused", error=StepError(code="value_refused", message=fault))
+
+    async def put_answered(self, chunk: PutChunk) -> list[StepReply]:
+        """The same, with the reply that the runner gets: to the last piece, or to one that is refused."""
+        fault = await self.put(chunk)
+        if fault is not None:
+            return [StepReply(seq=chunk.seq, verdict="refused", error=fault)]
+        return [StepReply(seq=chunk.seq, verdict="go")] if chunk.last else []
 
     async def put(self, chunk: PutChunk) -> str | None:
         """Keep a piece of a value; why it is refused, if it is."""

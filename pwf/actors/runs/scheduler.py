@@ -464,6 +464,8 @@ def _agents(config: Config) -> dict[str, AgentCommand]:
             command=agent.command,
             account=agent.account or "",
             on_limit=agent.on_limit,
+            budget=agent.budget,
+            day_budget=agent.day_budget,
         )
         for name, agent in config.agents.items()
     }
