@@ -27,6 +27,7 @@ from pwf.errors import (
     NotFound,
     PersonNeeded,
     PwfError,
+    Rejected,
     TokenRefused,
     ValueTooLarge,
 )
@@ -134,7 +135,7 @@ class _Pages:
         typed = sent.get("answer", "")
         try:
             await self._daemon.answer(asked.request_id, read_value(typed, asked.schema))
-        except (InvalidAnswer, Conflict) as error:
+        except (InvalidAnswer, Conflict, Rejected) as error:
             asked = await self._asked(asked.request_id)
             status = 422 if isinstance(error, InvalidAnswer) else 409
             return await self._show_question(asked, form_token, error=error, typed=typed, status=status)
@@ -250,7 +251,7 @@ class _Pages:
         )
         try:
             await self._daemon.call("decision.answer", payload)
-        except (InvalidAnswer, Conflict) as error:
+        except (InvalidAnswer, Conflict, Rejected) as error:
             view = await self._find(view.request.request_id)
             status = 422 if isinstance(error, InvalidAnswer) else 409
             return await self._show(view, form_token, error=error, typed=(choice, typed or ""), status=status)
@@ -293,6 +294,7 @@ _STATUS: tuple[tuple[type[PwfError], int, str], ...] = (
     (PersonNeeded, 403, "Only a person may do this"),
     (NotFound, 404, "Not found"),
     (Conflict, 409, "It has changed"),
+    (Rejected, 409, "Not possible now"),
     (ValueTooLarge, 413, "Too large"),
     (InvalidArgument, 400, "That makes no sense"),
 )

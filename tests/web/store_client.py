@@ -19,6 +19,7 @@ class StoreClient:
     def __init__(self, world: World) -> None:
         self.world = world
         self.wrote: list[str] = []
+        self.counting: dict[str, tuple[str, ...]] = {}
         self.notices: tuple[NoticeView, ...] = ()
         self._numbers = itertools.count()
 
@@ -44,6 +45,7 @@ class StoreClient:
                     token=payload.token,
                     actor="client:web",
                     channel="terminal",
+                    counting=self.counting,
                 )
                 return world.do(decide, command)
             case "web.enter":

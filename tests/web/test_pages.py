@@ -92,6 +92,20 @@ def test_a_text_that_is_missing_is_asked_for_and_what_was_typed_stays(world: Wor
     assert browser.post(address, {**revise, "text": "a\r\nb"}).status == 303
 
 
+def test_where_answers_on_pages_do_not_count_it_is_said_and_the_link_stays(
+    world: World, browser: Browser, client: StoreClient
+) -> None:
+    run_id = ask(world)
+    client.counting = {"operator": ("telegram",)}
+    address = f"/answer/{link(world, run_id)}"
+    ship, _ = forms(browser.get(address).text)
+    refused = browser.post(address, ship)
+    assert (refused.status, look(world, run_id).winner) == (409, None)
+    assert "web" in Read(refused.text).all("p")[1].text
+    client.counting = {}
+    assert browser.post(address, ship).status == 303
+
+
 def test_a_form_that_lacks_something_leaves_no_trace(world: World, browser: Browser) -> None:
     address = f"/answer/{link(world, ask(world))}"
     ship, _ = forms(browser.get(address).text)
