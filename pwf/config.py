@@ -38,6 +38,7 @@ AgentName = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_-]{0,63}$
 ChannelName = Annotated[str, msgspec.Meta(pattern=r"^[a-z][a-z0-9_-]{0,31}$")]
 Url = Annotated[str, msgspec.Meta(pattern=r"^https?://[^\s/?#]+(/[^\s?#]*[^\s/?#])?$")]
 Topic = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
+Address = Annotated[str, msgspec.Meta(pattern=r"^[^\s@<>,;:\"]+@[A-Za-z0-9.-]+$")]
 AudienceName = Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
 Told = Literal["decide", "waiting", "held", "failed", "ended"]
 Variable = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_]*\*?$")]
@@ -157,7 +158,20 @@ class TelegramChannel(_Channel, frozen=True, kw_only=True, forbid_unknown_fields
     server: Url = "https://api.telegram.org"
 
 
-Channel = CommandChannel | WebhookChannel | NtfyChannel | TelegramChannel
+class MailChannel(_Channel, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="email"):
+    """A letter to each of `to`. `password`: the name of the secret with which `user` signs in at the mail server."""
+
+    host: Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9.:-]+$")]
+    port: Annotated[int, msgspec.Meta(ge=1, le=65_535)] = 587
+    security: Literal["starttls", "tls", "none"] = "starttls"
+    sender: Address
+    to: Annotated[tuple[Address, ...], msgspec.Meta(min_length=1, max_length=20)]
+    user: str | None = None
+    password: str | None = None
+    timeout_s: Annotated[float, msgspec.Meta(gt=0, le=300)] = 30.0
+
+
+Channel = CommandChannel | WebhookChannel | NtfyChannel | TelegramChannel | MailChannel
 
 
 class Audience(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -14,11 +14,12 @@ from typing import Any
 import msgspec
 
 from pwf.channels.command import CommandAdapter
+from pwf.channels.mail import MailAdapter
 from pwf.channels.ntfy import NtfyAdapter
 from pwf.channels.port import EXIT_FAILED, Adapter, Port, work_for
 from pwf.channels.telegram import TelegramAdapter
 from pwf.channels.webhook import WebhookAdapter
-from pwf.config import CommandChannel, NtfyChannel, TelegramChannel, WebhookChannel
+from pwf.config import CommandChannel, MailChannel, NtfyChannel, TelegramChannel, WebhookChannel
 from pwf.errors import PwfError
 
 #: By the `kind` of its section.
@@ -27,6 +28,7 @@ KINDS: dict[str, tuple[type[msgspec.Struct], type[Adapter[Any]]]] = {
     "webhook": (WebhookChannel, WebhookAdapter),
     "ntfy": (NtfyChannel, NtfyAdapter),
     "telegram": (TelegramChannel, TelegramAdapter),
+    "email": (MailChannel, MailAdapter),
 }
 
 
