@@ -96,22 +96,31 @@ Act = Callable[[Step], Awaitable[None]]
 class Session:
     """Made by `open_session`. `branch`: ids of the messages that the conversation has."""
 
-    def __init__(self, client: SessionClient, session_id: str, name: str, branch: Iterable[str]) -> None:
+    def __init__(
+        self,
+        client: SessionClient,
+        session_id: str,
+        name: str,
+        branch: Iterable[str],
+        host_pid: int | None = None,
+    ) -> None:
         self.client = client
         self.session_id = session_id
         self.epoch = 0
         self.branch = list(branch)
         self._name = name
+        self._host_pid = host_pid
         self._turn: str | None = None  # that goes on
+        self._about = ""  # the message that it is about
         self._stream: SessionStream
         self._refused: PwfError | None = None
 
-    async def call(self, operation: str, payload: msgspec.Struct) -> Any:
+    async def call(self, operation: str, payload: msgspec.Struct, *, key: str | None = None) -> Any:
         """An operation for the session. `ClaimLost` once another client has attached it."""
         if self._refused is not None:
             raise self._refused
         try:
-            return await self.client.call(operation, payload)
+            return await self.client.call(operation, payload, key=key)
         except ClaimLost as error:
             self._refused = error
             raise
@@ -132,6 +141,28 @@ class Session:
         reported = await self.call("session.turn", said)
         standing: Standing = reported.standing
         return standing
+
+    async def news(self) -> None:
+        """Wait until there is something else for the session than when this was asked last."""
+        await anext(self._stream)
+
+    async def begin(self, message_id: str) -> bool:
+        """Begin a turn about a message, which the conversation has from now on. Whether it counts."""
+        turn_id = self._turn = self.client.new_id()
+        self._about = message_id
+        self.branch.append(message_id)
+        return await self.turn(turn_id, message_id, "started") == "active"
+
+    async def end(self, state: str) -> None:
+        """End the turn that goes on: `ended` or `aborted`."""
+        turn_id, self._turn = self._turn, None
+        if turn_id is not None:
+            await self.turn(turn_id, self._about, state)
+
+    async def lose(self) -> None:
+        """Give the turn up, without a word on how it ended: its message comes again."""
+        self._turn = None
+        await self.report()
 
     async def serve(self, act: Act, notice: Act | None = None) -> None:
         """Have `act` do a turn for each message that is to start one, for ever; `notice` gets the others.
@@ -156,16 +187,14 @@ class Session:
     # --- inside ---------------------------------------------------------------------------------------------
 
     async def _take_turn(self, act: Act, step: Step) -> None:
-        message_id = step.message.message_id
-        turn_id = self._turn = self.client.new_id()
-        self.branch.append(message_id)
         state = "aborted"
         try:
-            if await self.turn(turn_id, message_id, "started") == "active" and await self._act(act, step):
+            if await self.begin(step.message.message_id) and await self._act(act, step):
                 state = "ended"
-        finally:
-            self._turn = None
-        await self.turn(turn_id, message_id, state)
+        except BaseException:
+            self._turn = None  # what becomes of it, the next report says
+            raise
+        await self.end(state)
 
     async def _act(self, act: Act, step: Step) -> bool:
         """Whether the turn came to its end, and was not cancelled since it counts for nothing any more."""
@@ -203,8 +232,10 @@ class Session:
         """What each connection begins with."""
         if self._refused is not None:
             return []
-        attach = AttachPayload(session_id=self.session_id, client=self._name)
-        return [("session.attach", attach), ("session.report", self._report())]
+        return [("session.attach", self._attach()), ("session.report", self._report())]
+
+    def _attach(self) -> AttachPayload:
+        return AttachPayload(session_id=self.session_id, client=self._name, host_pid=self._host_pid)
 
     def _opened(self, operation: str, reply: CallReply | PwfError) -> None:
         if isinstance(reply, PwfError):
@@ -234,14 +265,17 @@ async def open_session(
     *,
     name: str = "",
     branch: Iterable[str] = (),
+    host_pid: int | None = None,
     at: Places | None = None,
     autostart: bool | None = None,
 ) -> AsyncIterator[Session]:
-    """A session, attached for the length of an `async with` block. `branch`: what its conversation has already."""
+    """A session, attached for the length of an `async with` block. `branch`: what its conversation has already.
+    `host_pid`: see `AttachPayload`.
+    """
     allowed = autostart_allowed() if autostart is None else autostart
     async with connected(SessionClient(places() if at is None else at, autostart=allowed)) as client:
-        session = Session(client, session_id, name, branch)
-        attached = await client.call("session.attach", AttachPayload(session_id=session_id, client=name))
+        session = Session(client, session_id, name, branch, host_pid)
+        attached = await client.call("session.attach", session._attach())
         session.epoch = attached.epoch
         client.open_with(session._opening, session._opened)
         await session.report()

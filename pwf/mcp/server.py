@@ -8,7 +8,7 @@ what the daemon has taken by then stays, and the same call again adopts it.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import anyio
@@ -35,7 +35,7 @@ Hosts = Callable[[dict[str, Any]], Host]
 
 
 def make_server(
-    hosts: Hosts, grant: Grant, more: dict[str, Any], attach: Callable[[], str] | None = None
+    hosts: Hosts, grant: Grant, more: dict[str, Any], attach: Callable[[], Awaitable[str]] | None = None
 ) -> Server[Any]:
     """A server that offers a grant. `hosts` finds who calls, and takes from the arguments what says so: the
     properties `more`, which `attach` gives.
@@ -53,9 +53,9 @@ def make_server(
     async def call_tool(
         context: ServerRequestContext[Any], params: types.CallToolRequestParams
     ) -> types.CallToolResult:
-        if attach is not None and params.name == ATTACH:
-            return _answered(Said({"session": attach()}))
         try:
+            if attach is not None and params.name == ATTACH:
+                return _answered(Said({"session": await attach()}))
             tool = tools.get(params.name)
             if tool is None:
                 raise InvalidArgument(f"there is no tool {params.name!r} under the grant {grant}")
@@ -63,7 +63,8 @@ def make_server(
             host = hosts(given)
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(_tell, context, host.wait_s_max)
-                said = await _called(tool, host, given)
+                with host.own.call():
+                    said = await _called(tool, host, given)
                 tasks.cancel_scope.cancel()
         except PwfError as error:
             return _failed(error)

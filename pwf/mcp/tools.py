@@ -7,8 +7,6 @@ repeat after an answer that was lost adopts what the first one did. Never offers
 from __future__ import annotations
 
 import hashlib
-import time
-from collections import Counter
 from collections.abc import Awaitable, Callable
 from typing import Any, Literal, NamedTuple
 
@@ -17,15 +15,14 @@ import msgspec
 
 from pwf.client.aio import Client
 from pwf.client.origin import origin
+from pwf.client.session import Step
 from pwf.errors import InvalidArgument
 from pwf.mcp import arguments as takes
-from pwf.protocol.agents import PERSON
-from pwf.protocol.kinds import REQUESTS, SUBMITTED
+from pwf.mcp.session import HostSession
+from pwf.protocol.kinds import REQUESTS
 from pwf.protocol.operations import (
     CancelPayload,
-    RequestListPayload,
     StartPayload,
-    SubmitPayload,
     WaitPayload,
     WorkflowListPayload,
 )
@@ -35,7 +32,6 @@ from pwf.values import canonical, parse
 
 Grant = Literal["worker", "operator"]
 
-POLL_S = 1.0
 SHOWN_BYTES_MAX = 64 * 1024  # of an output: a model reads all of it
 AGAIN = "nothing new yet; call this tool again"
 
@@ -48,17 +44,18 @@ class Said(NamedTuple):
 
 
 class Host:
-    """One MCP host: its session, and how long a call of it may last."""
+    """One MCP host: its session, whose client it reads with, and how long a call of it may last. `project`: a client
+    that may do what any program of the user's may; None under the grant of a worker.
+    """
 
-    def __init__(self, client: Client, session: str, *, wait_s_max: float) -> None:
-        self.client = client
-        self.session = session
+    def __init__(self, own: HostSession, project: Client | None, *, wait_s_max: float) -> None:
+        self.own = own
+        self.client = own.session.client if project is None else project
         self.wait_s_max = wait_s_max
-        self.rejections: Counter[str] = Counter()  # that were answered, by request
 
     def key(self, *parts: object) -> str:
         """The same for the same call of the same session."""
-        text = canonical([self.session, *(str(part) for part in parts)])
+        text = canonical([self.own.session_id, *(str(part) for part in parts)])
         return "mcp:" + hashlib.sha256(text).hexdigest()[:40]
 
     def patience_s(self, wait_s: int) -> float:
@@ -79,16 +76,12 @@ class Tool(NamedTuple):
 
 
 async def my_step(host: Host, given: takes.MyStep) -> Said:
-    until = time.monotonic() + host.patience_s(given.wait_s)
-    while True:
-        listed = await host.client.call("request.list", RequestListPayload(kinds=SUBMITTED))
-        for asked in listed.requests:
-            if asked.kind in SUBMITTED and not _is_judged(asked):
-                return await _step(host, asked)
-        left_s = until - time.monotonic()
-        if left_s <= 0:
-            return Said({"state": "nothing", "ask_again": True}, f"There is no step for you: {AGAIN}.")
-        await anyio.sleep(min(POLL_S, left_s))
+    found = await host.own.next(host.patience_s(given.wait_s))
+    if found is None:
+        return Said({"state": "nothing", "ask_again": True}, f"There is no step for you: {AGAIN}.")
+    if found.request is None:
+        return await _told(host, found)
+    return await _step(host, found, found.request)
 
 
 async def submit(host: Host, given: takes.Submit) -> Said:
@@ -97,19 +90,13 @@ async def submit(host: Host, given: takes.Submit) -> Said:
         raise InvalidArgument("give one of value, an object; json, a JSON text; or text, your reply")
     value = parse(given.json, what="json") if isinstance(given.json, str) else forms[0]
     raw = canonical(value, what="the value")
-    payload = SubmitPayload(request_id=given.request, value=msgspec.Raw(raw), revision=given.revision)
-    rejections = host.rejections[
-        given.request
-    ]  # the same value may fit by now: what was wrong stands elsewhere
-    key = host.key("submit", given.request, given.revision, rejections, raw.decode())
+    key = host.key("submit", given.request, given.revision, raw.decode())
     with anyio.move_on_after(host.wait_s_max):
-        done = (await host.client.exchange("request.submit", payload, key=key)).result
+        done = await host.own.submit(given.request, given.revision, raw, key)
         found = {"verdict": done.verdict, "run": done.run_id, "status": done.status}
         if done.verdict == "rejected":
-            host.rejections[given.request] += 1
-            return Said(
-                {**found, "reason": done.reason}, f"Rejected: {done.reason}\nCorrect it, and submit again."
-            )
+            why = {**found, "reason": done.reason}
+            return Said(why, f"Rejected: {done.reason}\nCorrect it, and submit again.")
         if done.verdict == "accepted":
             return Said(found, "Accepted. Call my_step for what comes next.")
     judged = {"verdict": "validating", "ask_again": True}
@@ -123,7 +110,7 @@ async def status(host: Host, given: takes.Status) -> Said:
     found = await host.client.call("run.wait", wait, run_id=given.run)
     data = _summary(found.summary)
     if found.summary.status in ENDED and found.output is not None:
-        data |= await _shown(host, found.summary.run_id, "output", found.output)
+        data |= await _shown(host.client, found.summary.run_id, "output", found.output)
     if not found.done:
         data["ask_again"] = True
     return Said(data)
@@ -160,7 +147,7 @@ async def start(host: Host, given: takes.Start) -> Said:
         workflow=given.workflow,
         origin=await _seen_from(host, given.workflow),
         input=msgspec.Raw(canonical(given.input, what="input")),
-        agent=PERSON,
+        session=host.own.session_id,
     )
     key = host.key("start", given.workflow, canonical(given.input).decode(), given.key)
     reply = await host.client.begin(payload, key=key)
@@ -233,13 +220,8 @@ def offered(grant: Grant) -> dict[str, Tool]:
 # --- inside -----------------------------------------------------------------------------------------------------
 
 
-def _is_judged(asked: RequestView) -> bool:
-    return asked.submission is not None and asked.submission.status == "validating"
-
-
-async def _step(host: Host, asked: RequestView) -> Said:
-    prompt = parse(await host.client.read_value(asked.run_id, asked.prompt))
-    words = prompt if isinstance(prompt, str) else canonical(prompt).decode()
+async def _step(host: Host, step: Step, asked: RequestView) -> Said:
+    words = await step.prompt()
     schema = canonical(asked.schema or {}).decode()
     wants = f"a result that fits this JSON Schema:\n{schema}"
     if REQUESTS[asked.kind].reply:
@@ -247,22 +229,33 @@ async def _step(host: Host, asked: RequestView) -> Said:
     data = {
         "state": "step",
         "request": asked.request_id,
-        "revision": asked.revision,
+        "revision": step.message.request_revision,
         "run": asked.run_id,
         "workflow": asked.workflow,
         "node": asked.node,
-        "prompt": prompt,
+        "prompt": words,
         "returns": asked.schema,
     }
-    rejected = ""
-    if asked.submission is not None and asked.submission.status == "rejected":
-        data["rejected"] = asked.submission.reason
-        rejected = f"\n\nWhat was submitted before is rejected: {asked.submission.reason}"
     return Said(
         data,
-        f"Step {asked.node} of {asked.workflow} (run {asked.run_id}):\n\n{words}{rejected}\n\n"
-        f"When it is done, call submit with request={asked.request_id!r}, revision={asked.revision} and {wants}",
+        f"Step {asked.node} of {asked.workflow} (run {asked.run_id}):\n\n{words}\n\n"
+        f"When it is done, call submit with request={asked.request_id!r}, revision={step.message.request_revision} "
+        f"and {wants}",
     )
+
+
+async def _told(host: Host, step: Step) -> Said:
+    """What asks for nothing: how a run ended, or words for the session."""
+    message = step.message
+    if message.end is None:
+        return Said({"state": "told", "run": message.run_id, "text": await step.prompt()})
+    end = message.end
+    found = {"state": "ended", "run": message.run_id, "workflow": end.workflow, "status": end.status}
+    if end.reason is not None:
+        found["reason"] = end.reason
+    if end.output is not None:
+        found |= await _shown(host.own.session.client, message.run_id, "output", end.output)
+    return Said(found)
 
 
 async def _seen_from(host: Host, workflow: str = "") -> Any:
@@ -281,8 +274,8 @@ def _summary(run: RunSummary) -> dict[str, Any]:
     return {name: value for name, value in found.items() if value is not None}
 
 
-async def _shown(host: Host, run_id: str, name: str, value: Value) -> dict[str, Any]:
-    data = await host.client.read_value(run_id, value)
+async def _shown(client: Client, run_id: str, name: str, value: Value) -> dict[str, Any]:
+    data = await client.read_value(run_id, value)
     if len(data) > SHOWN_BYTES_MAX:
         return {f"{name}_bytes": len(data), "note": f"the {name} is too large to be shown here"}
     return {name: parse(data)}

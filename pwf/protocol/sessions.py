@@ -119,10 +119,15 @@ class SessionList(_Body, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class AttachPayload(_Body, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """`session_id`: chosen by the agent, and the same whenever it comes back. `client`: what it is, for people."""
+    """`session_id`: chosen by the agent, and the same whenever it comes back. `client`: what it is, for people.
+
+    `host_pid`: the process that is the agent, where it has started the one that attaches: what it starts gives no
+    person's word either.
+    """
 
     session_id: Name
     client: Name = ""
+    host_pid: int | None = None
 
 
 class SessionAttached(_Body, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -28,7 +28,7 @@ class Attack(NamedTuple):
 
 
 ATTACKS: dict[str, Attack] = {}
-PARTS = ("files", "users", "steps", "sockets", "web")
+PARTS = ("files", "users", "steps", "sockets", "hosts", "web")
 
 
 def load() -> None:

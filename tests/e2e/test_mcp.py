@@ -50,6 +50,7 @@ async def played(client: McpClient, **session: Any) -> None:
     ] == "accepted"
     ended = await called(client, "status", run=run, wait_s=20, **session)
     assert (ended["status"], ended["output"]) == ("completed", "ship")
+    assert (await called(client, "my_step", **session))["state"] == "ended"
 
 
 async def test_a_host_plays_a_run_over_stdio(world: World) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator
 from typing import Any
 
@@ -121,3 +122,20 @@ def test_a_start_for_a_session_that_there_is_not_says_where_to_look(world: World
     refused = world.home.run("run", "talk", "--session", "nobody", code=None)
     assert refused.returncode != 0
     assert "pwf sessions" in refused.stderr
+
+
+def test_a_session_names_what_has_started_it_as_its_agent_and_nothing_else(
+    world: World, connect: Any
+) -> None:
+    agent = connect()
+    for stranger in (
+        1,
+        os.getpid(),
+        world.home.pid,
+    ):  # the first of all, itself, and one that has not started it
+        refused = agent.ask("session.attach", {"session_id": "hosted", "host_pid": stranger})
+        assert refused["outcome"] == "rejected"
+    assert (
+        agent.ask("session.attach", {"session_id": "hosted", "host_pid": os.getppid()})["outcome"]
+        == "accepted"
+    )

@@ -11,10 +11,9 @@ from pwf.errors import Rejected
 from pwf.mcp import server
 from pwf.mcp.tools import TOOLS
 from pwf.protocol import operations as ops
-from pwf.protocol.views import SubmissionView
 from tests.client import samples
 from tests.client.fake_daemon import FakeDaemon
-from tests.mcp.conftest import Open
+from tests.mcp.conftest import Desk, Open
 
 pytestmark = pytest.mark.anyio
 
@@ -22,10 +21,6 @@ WORKER = {"my_step", "submit", "status", "explain"}
 OPERATOR = {"workflows", "runs", "start", "pause", "resume", "cancel", "restart"}
 #: What no model may say, by the words of its operations.
 PEOPLES = ("decision", "answer", "effect", "recover", "resolve", "budget", "fork", "retry", "stop", "prune")
-
-
-def asked(**changes: Any) -> Any:
-    return samples.request(kind="agent", node="review", schema={"type": "object"}, **changes)
 
 
 def submitted(**changes: Any) -> ops.Submitted:
@@ -47,7 +42,12 @@ async def test_a_tool_of_another_grant_is_refused_and_asks_nothing_of_the_daemon
     async with mcp("worker") as client:
         for name in OPERATOR:
             assert (await client.call_tool(name, {"run": "k3"})).is_error, name
-    assert daemon.requests == []
+    assert {request.operation for request in daemon.requests} <= {
+        "session.attach",
+        "session.report",
+        "view.subscribe",
+        "view.unsubscribe",
+    }
 
 
 async def test_schemas_are_plain_objects(mcp: Open) -> None:
@@ -60,22 +60,19 @@ async def test_schemas_are_plain_objects(mcp: Open) -> None:
 
 
 async def test_a_step_says_what_to_do_what_it_returns_and_what_was_wrong_before(
-    mcp: Open, daemon: FakeDaemon
+    mcp: Open, desk: Desk
 ) -> None:
-    rejected = SubmissionView(status="rejected", reason="no date")
-    listed = ops.RequestList(requests=(asked(submission=rejected, revision=3),))
-    daemon.on("request.list", lambda request, payload: listed)
+    desk.ask(why="no date")
     async with mcp() as client:
         said = await client.call_tool("my_step", {})
     assert said.structured_content is not None
-    assert said.structured_content["prompt"] == "Ship it?"
-    assert said.structured_content["revision"] == 3
+    assert said.structured_content["prompt"].startswith("Ship it?")
+    assert said.structured_content["revision"] == 2
     assert "Ship it?" in said.content[0].text  # type: ignore[union-attr]
     assert "no date" in said.content[0].text  # type: ignore[union-attr]
 
 
-async def test_a_wait_comes_back_within_the_bound_and_says_ask_again(mcp: Open, daemon: FakeDaemon) -> None:
-    daemon.on("request.list", lambda request, payload: ops.RequestList(requests=()))
+async def test_a_wait_comes_back_within_the_bound_and_says_ask_again(mcp: Open) -> None:
     with anyio.fail_after(10):
         async with mcp(wait_s_max=0.05) as client:
             said = await client.call_tool("my_step", {"wait_s": 3600})
@@ -83,10 +80,9 @@ async def test_a_wait_comes_back_within_the_bound_and_says_ask_again(mcp: Open, 
 
 
 async def test_while_a_call_waits_a_host_that_asked_for_it_hears_so(
-    mcp: Open, daemon: FakeDaemon, monkeypatch: pytest.MonkeyPatch
+    mcp: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(server, "PROGRESS_S", 0.01)
-    daemon.on("request.list", lambda request, payload: ops.RequestList(requests=()))
     heard = anyio.Event()
 
     async def hear(progress: float, total: float | None, message: str | None) -> None:

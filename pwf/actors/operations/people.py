@@ -16,7 +16,7 @@ from typing import NamedTuple, Protocol
 import trio
 
 from pwf.actors.operations.caller import Caller
-from pwf.errors import PersonNeeded
+from pwf.errors import InvalidArgument, PersonNeeded
 from pwf.host.identity import Identity, Process
 from pwf.protocol.runner import MARKER_VARIABLE, marked_run
 
@@ -83,6 +83,14 @@ class People:
                 f"{who} {what}; this comes from {behind}",
                 hint="type it in a terminal that no run and no agent has started",
             )
+
+    async def ancestor(self, caller: Caller, pid: int) -> Identity:
+        """The process of this pid that the caller descends from. Raises `InvalidArgument` where there is none."""
+        family = None if caller.peer is None else await self._lineage(caller.peer)
+        for relative in (family or [])[1:]:
+            if relative.identity.pid == pid and pid > 1:
+                return relative.identity
+        raise InvalidArgument(f"process {pid} is none that has started this one")
 
     async def who_answers(self, caller: Caller, person: str) -> str:
         """Who the history shall say has answered: the person, or `run:ID` where steps may."""

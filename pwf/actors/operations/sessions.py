@@ -94,10 +94,12 @@ async def attach_session(services: Services, asked: Asked[AttachPayload]) -> Ans
     attaching = caller.attaching = trio.Event()
     try:
         await services.people.check_no_run(caller, "attach a session")
+        host_pid = payload.host_pid
+        agent = caller.peer if host_pid is None else await services.people.ancestor(caller, host_pid)
         command = AttachSession(session_id=payload.session_id, client=payload.client or caller.client_id)
         fence = await services.store.write(attach, command)
         coordinator = SessionCoordinator(
-            services.store, fence, services.attached, caller.peer, services.claim.claim.epoch, services.log
+            services.store, fence, services.attached, agent, services.claim.claim.epoch, services.log
         )
         caller.session = coordinator.handle
         caller.begin(coordinator.run)

@@ -1,0 +1,137 @@
+"""The session of one MCP host: the step that it has, and the turn about it.
+
+Such a host reports no turns. So a step that it was given is evidence, and opens the turn; the turn ends when what was
+submitted is accepted. It is lost when the host goes away, or makes no call for `SILENT_S`: then the step is there for
+whoever asks next, and that counts as no reminder.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import anyio
+import msgspec
+
+from pwf.client.session import Session, Step
+from pwf.errors import PwfError
+from pwf.protocol.operations import SubmitPayload, Submitted
+
+SILENT_S = 600.0
+LOOK_S = 5.0  # how often it is looked whether the host is silent
+LEAVE_S_MAX = 2.0
+
+
+class HostSession:
+    """Around a session of the client library. Several calls may be open at once."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._step: Step | None = None  # that the host has, its turn open
+        self._looking = anyio.Lock()  # one call at a time takes what is next
+        self._calls = 0
+        self._heard = time.monotonic()
+        self._rejections: Counter[str] = Counter()  # that were answered, by request
+
+    @property
+    def session_id(self) -> str:
+        return self._session.session_id
+
+    @property
+    def session(self) -> Session:
+        return self._session
+
+    @contextmanager
+    def call(self) -> Iterator[None]:
+        """Around each call: the host is there."""
+        self._calls += 1
+        try:
+            yield
+        finally:
+            self._calls -= 1
+            self._heard = time.monotonic()
+
+    async def next(self, patience_s: float) -> Step | None:
+        """What is next for the host: the step that it has already, or one that it has from now on; or what it is told.
+        None when there is nothing for so long.
+        """
+        until = time.monotonic() + patience_s
+        while True:
+            async with self._looking:
+                found = await self._look()
+            left_s = until - time.monotonic()
+            if found is not None or left_s <= 0:
+                return found
+            with anyio.move_on_after(left_s):
+                await self._session.news()
+
+    async def submit(self, request_id: str, revision: int, raw: bytes, key: str) -> Submitted:
+        """Hand in a value. `key`: the same for the same call; a value that was rejected is judged anew."""
+        payload = SubmitPayload(request_id=request_id, value=msgspec.Raw(raw), revision=revision)
+        key = (
+            f"{key}:{self._rejections[request_id]}"  # what was wrong may stand elsewhere, and be right by now
+        )
+        done: Submitted = await self._session.call("request.submit", payload, key=key)
+        if done.verdict == "rejected":
+            self._rejections[request_id] += 1
+        elif done.verdict == "accepted":
+            async with self._looking:
+                if self._step is not None and self._step.message.request_id == done.request_id:
+                    await self._end("ended")
+        return done
+
+    async def watch(self) -> None:
+        """Give the turn up when the host is silent for too long. For ever."""
+        while True:
+            await anyio.sleep(LOOK_S)
+            if self._step is not None and not self._calls and time.monotonic() - self._heard > SILENT_S:
+                await self.leave()
+
+    async def leave(self) -> None:
+        """The host is gone, or seems to be: its step is there again for whoever asks next."""
+        with anyio.move_on_after(LEAVE_S_MAX, shield=True):
+            async with self._looking:
+                if self._step is not None:
+                    self._step = None
+                    try:
+                        await self._session.lose()
+                    except PwfError:
+                        return  # the daemon is gone, or another host has the session: it loses the turn by itself
+
+    # --- inside ---------------------------------------------------------------------------------------------
+
+    async def _look(self) -> Step | None:
+        while True:
+            view = await self._session.view()
+            message = view.message
+            if not view.reported:
+                return None  # the connection is new, and will have reported in a moment
+            if self._step is not None:
+                own = self._step.message.message_id
+                if message is not None and message.message_id == own and message.status == "sent":
+                    return self._step
+                await self._end("aborted")  # it counts for nothing any more
+                continue
+            if message is None:
+                return None
+            step = Step(self._session, view, message)
+            if message.status != "pending":
+                await self._session.lose()  # an earlier process of this session had it
+            elif not message.starts_turn:
+                self._session.branch.append(message.message_id)
+                await self._session.report()
+                return step
+            elif not await self._session.begin(message.message_id):
+                await self._session.end("aborted")
+            elif step.request is None:
+                await self._session.end("ended")  # it is told, and asks for nothing
+                return step
+            else:
+                self._step = step
+                return step
+
+    async def _end(self, state: str) -> None:
+        self._step = None
+        await self._session.end(state)

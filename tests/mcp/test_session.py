@@ -1,0 +1,135 @@
+"""The turn about a step: opened by what my_step returned, ended by an accepted result, lost with the host."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import anyio
+import pytest
+from mcp.client.client import Client as McpClient
+
+from pwf.mcp import session as module
+from pwf.protocol import operations as ops
+from pwf.protocol.sessions import RunEnd
+from tests.client import samples
+from tests.client.fake_daemon import FakeDaemon
+from tests.mcp.conftest import Desk, Open
+
+pytestmark = pytest.mark.anyio
+
+RESULT = {"request": "q1", "revision": 2, "value": {"verdict": "ship"}}
+
+
+def verdict(**changes: Any) -> ops.Submitted:
+    facts = {"request_id": "q1", "run_id": samples.RUN, "status": "queued", "revision": 4}
+    return ops.Submitted(**{**facts, **changes})
+
+
+async def called(client: McpClient, name: str, **given: Any) -> dict[str, Any]:
+    said = await client.call_tool(name, given)
+    assert not said.is_error, said
+    assert said.structured_content is not None
+    return said.structured_content
+
+
+async def test_a_step_that_was_returned_opens_its_turn_and_is_the_same_when_asked_again(
+    mcp: Open, desk: Desk
+) -> None:
+    desk.ask()
+    async with mcp() as client:
+        assert await called(client, "my_step") == await called(client, "my_step")
+        assert desk.turns == [("m1", "started")]
+
+
+async def test_a_step_that_comes_while_a_call_waits_is_returned_at_once(mcp: Open, desk: Desk) -> None:
+    async with mcp(wait_s_max=60) as client, anyio.create_task_group() as tasks:
+
+        async def later() -> None:
+            await anyio.sleep(0.05)
+            desk.ask()
+
+        tasks.start_soon(later)
+        with anyio.fail_after(10):
+            assert (await called(client, "my_step", wait_s=60))["request"] == "q1"
+
+
+async def test_an_accepted_result_ends_the_turn_and_a_rejected_one_leaves_it_open(
+    mcp: Open, desk: Desk, daemon: FakeDaemon
+) -> None:
+    desk.ask()
+    answers = iter([verdict(verdict="rejected", reason="no"), verdict()])
+    daemon.on("request.submit", lambda request, payload: next(answers))
+    async with mcp() as client:
+        await called(client, "my_step")
+        assert (await called(client, "submit", **RESULT))["reason"] == "no"
+        assert desk.turns == [("m1", "started")]
+        assert (await called(client, "submit", **RESULT))["verdict"] == "accepted"
+        assert desk.turns == [("m1", "started"), ("m1", "ended")]
+
+
+async def test_a_host_that_goes_away_loses_the_turn(mcp: Open, desk: Desk) -> None:
+    desk.ask()
+    async with mcp() as client:
+        await called(client, "my_step")
+        assert desk.reports[-1].idle
+    assert (desk.reports[-1].idle, desk.reports[-1].turn) == (True, None)
+    assert desk.turns == [("m1", "started")], (
+        "and nobody says that it has ended, which a reminder would follow"
+    )
+
+
+async def test_a_host_that_is_silent_for_too_long_loses_the_turn_and_one_whose_call_waits_does_not(
+    mcp: Open, desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "SILENT_S", 0.05)
+    monkeypatch.setattr(module, "LOOK_S", 0.01)
+    desk.ask()
+    async with mcp() as client:
+        await called(client, "my_step")
+        await desk.reported(len(desk.reports) + 1)
+    assert (desk.reports[-1].idle, desk.reports[-1].turn) == (True, None)
+
+
+async def test_a_step_that_counts_for_nothing_any_more_is_stopped_and_the_next_one_is_given(
+    mcp: Open, desk: Desk
+) -> None:
+    desk.ask()
+    async with mcp() as client:
+        await called(client, "my_step")
+        desk.mark("cancelled")
+        assert (await called(client, "my_step", wait_s=0))["state"] == "nothing"
+        desk.ask("m2")
+        assert (await called(client, "my_step"))["state"] == "step"
+    assert desk.turns == [("m1", "started"), ("m1", "aborted"), ("m2", "started")]
+
+
+async def test_the_end_of_a_run_is_told_once_as_data(mcp: Open, desk: Desk) -> None:
+    end = RunEnd(workflow="release", status="completed", output=samples.value({"out": 1}))
+    desk.say(kind="terminal", end=end)
+    async with mcp() as client:
+        told = await called(client, "my_step")
+        assert (told["state"], told["status"], told["output"]) == ("ended", "completed", {"out": 1})
+        assert (await called(client, "my_step", wait_s=0))["state"] == "nothing"
+    assert desk.turns == [("m9", "started"), ("m9", "ended")]
+
+
+async def test_words_for_the_session_start_no_turn(mcp: Open, desk: Desk) -> None:
+    desk.say(kind="notification", text=samples.value("halfway"), starts_turn=False)
+    async with mcp() as client:
+        assert "halfway" in (await called(client, "my_step"))["text"]
+    assert desk.turns == []
+    assert "m9" in desk.reports[-1].branch
+
+
+async def test_what_an_earlier_process_of_the_session_had_comes_again(mcp: Open, desk: Desk) -> None:
+    desk.ask()
+    desk.mark("sent")
+    async with mcp() as client, anyio.create_task_group() as tasks:
+
+        async def anew() -> None:
+            await desk.reported(2)
+            desk.ask("m2")
+
+        tasks.start_soon(anew)
+        assert (await called(client, "my_step", wait_s=5))["state"] == "step"
+    assert ("m2", "started") in desk.turns
