@@ -406,6 +406,8 @@ def check_daemon(at: Places) -> Check:
         fix = "pwf state prune --before 7d" if "max_state_size" in problems else "pwf state verify"
         if "answer pages" in problems:
             fix = "mend what it says, then pwf stop; pwf web in a terminal says more"
+        if "channel " in problems:
+            fix = "pwf channel status"
         if "can't be cut" in problems:
             fix = "look at the process that is named, then end it; the file shrinks by itself then"
         return warn("daemon", f"{found}: {problems}", fix)

@@ -2,10 +2,36 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from pwf.store.queries import load_queries
 from pwf.store.tx import Tx
 
 Q = load_queries(__file__)
+
+
+class ChannelProblems(msgspec.Struct, frozen=True, kw_only=True):
+    """In words."""
+
+    problems: tuple[str, ...] = ()
+
+
+def channel_problems(tx: Tx, _: None = None) -> ChannelProblems:
+    """What people should know of channels without asking for them."""
+    found = [
+        f"channel {name} is down: {trouble}" if state == "down" else f"channel {name}: {trouble}"
+        for name, state, trouble in tx.all(Q.in_trouble)
+    ]
+    found += [
+        f"channel {name}: nobody knows whether message {message_id} arrived"
+        for name, message_id in tx.all(Q.ambiguous)
+    ]
+    return ChannelProblems(problems=tuple(found))
+
+
+def is_channel(tx: Tx, name: str) -> ChannelProblems | None:
+    """Whether a channel was ever called so."""
+    return ChannelProblems() if tx.one(Q.named, {"name": name}) is not None else None
 
 
 def troubles(tx: Tx, request_id: str) -> tuple[str, ...]:

@@ -667,6 +667,7 @@ CREATE TABLE channel_messages(
 ) STRICT;
 CREATE INDEX channel_messages_due ON channel_messages(channel_no, due_wall_ms) WHERE state IN ('due', 'closing');
 CREATE INDEX channel_messages_sending ON channel_messages(channel_no) WHERE state = 'sending';
+CREATE INDEX channel_messages_ambiguous ON channel_messages(message_no) WHERE state = 'ambiguous';
 CREATE INDEX channel_messages_newest ON channel_messages(channel_no, message_no);
 CREATE INDEX channel_messages_by_run ON channel_messages(run_id) WHERE run_id IS NOT NULL;
 CREATE INDEX channel_messages_by_request ON channel_messages(request_id, channel_no) WHERE request_id IS NOT NULL;

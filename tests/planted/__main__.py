@@ -21,6 +21,7 @@ from pathlib import Path
 
 from tests.planted.bug import Bug
 from tests.planted.bugs import BUGS
+from tests.planted.channel_bugs import CHANNEL_BUGS
 from tests.planted.code_bugs import CODE_BUGS
 from tests.planted.decision_bugs import DECISION_BUGS
 from tests.planted.kept_bugs import KEPT_BUGS
@@ -31,6 +32,7 @@ from tests.planted.web_bugs import WEB_BUGS
 ROOT = Path(__file__).parents[2]
 COPIED = ("pwf", "tests", "benchmarks", "docs", "pyproject.toml")
 UNIT_S_MAX = 600
+ALL = (*BUGS, *KEPT_BUGS, *PART_BUGS, *DECISION_BUGS, *CHANNEL_BUGS, *CODE_BUGS, *RECONCILE_BUGS, *WEB_BUGS)
 
 
 def plant(bug: Bug, folder: Path) -> None:
@@ -114,7 +116,16 @@ def main(arguments: list[str]) -> int:
     options = parser.parse_args(arguments)
     chosen = [
         bug
-        for bug in (*BUGS, *KEPT_BUGS, *PART_BUGS, *DECISION_BUGS, *CODE_BUGS, *RECONCILE_BUGS, *WEB_BUGS)
+        for bug in (
+            *BUGS,
+            *KEPT_BUGS,
+            *PART_BUGS,
+            *DECISION_BUGS,
+            *CHANNEL_BUGS,
+            *CODE_BUGS,
+            *RECONCILE_BUGS,
+            *WEB_BUGS,
+        )
         if not options.words or any(word in f"{bug.area} {bug.name}" for word in options.words)
     ]
     print("| area | planted bug | unit test | first failing seed |\n| --- | --- | --- | --- |", flush=True)

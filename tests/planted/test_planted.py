@@ -6,16 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.planted.__main__ import ROOT, by_unit_test, plant
+from tests.planted.__main__ import ALL, ROOT, by_unit_test, plant
 from tests.planted.bugs import BUGS
-from tests.planted.code_bugs import CODE_BUGS
-from tests.planted.decision_bugs import DECISION_BUGS
-from tests.planted.kept_bugs import KEPT_BUGS
-from tests.planted.part_bugs import PART_BUGS
-from tests.planted.reconcile_bugs import RECONCILE_BUGS
-from tests.planted.web_bugs import WEB_BUGS
-
-ALL = (*BUGS, *KEPT_BUGS, *PART_BUGS, *DECISION_BUGS, *CODE_BUGS, *RECONCILE_BUGS, *WEB_BUGS)
 
 CAUGHT = next(bug for bug in BUGS if bug.name == "the fence forgets the token")
 

@@ -354,6 +354,7 @@ class SimClient:
         self._world.auditor.waits.none_is_late(self._world.auditor.runs)
         self._world.auditor.questions.none_is_late()
         await self._recover()
+        await self._world.channels.recover(self)
         await self._answer(kind=True)
         for run in runs:
             if run.hold is not None and run.hold != "effect_ambiguous":

@@ -442,6 +442,7 @@ class Life:
             lineage=_of_a_person,
             user="sim",
             changes=lambda store: flaky,
+            open_adapter=self.world.channels.open,
         )
 
     def _open_door(self, handle: Handler) -> SimDoor:

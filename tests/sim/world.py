@@ -24,6 +24,7 @@ from pwf.store.database import open_writer
 from tests.sim import bounds, branches
 from tests.sim.agents import SimAgent
 from tests.sim.auditor import Auditor, Violation
+from tests.sim.channels import SimChannels
 from tests.sim.clients import SimClient
 from tests.sim.code import Code
 from tests.sim.determinism import no_collection, pinned_scheduler, stream_of
@@ -79,6 +80,7 @@ class World:
         self.calm = False
         self.calm_since_ms = 0  # true time
         self.starts_left = self.mix.runs
+        self.channels = SimChannels(self)
         self.config = Config(
             max_runners=self.mix.capacity,
             lease_s=self.mix.lease_s,
@@ -86,6 +88,7 @@ class World:
             drain_s=2.0,
             stop_grace_s=1.0,
             agents={"sim": Agent(command=("sim",))},
+            channels=self.channels.configured,
         )
         chance = self.stream("workload")
         self.code = Code(self, seed, chance)
@@ -260,6 +263,7 @@ class World:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._keep_daemon)
             nursery.start_soon(self.gremlin.run)
+            nursery.start_soon(self.channels.press)
             if self.code.every_s is not None:
                 nursery.start_soon(self.code.run)
             if self.mix.rate("watched"):
@@ -296,6 +300,7 @@ class World:
             await self._watcher.check_at_rest()
             await janitor.verify()
             self.auditor.at_rest()
+            self.channels.at_rest()
             self.managers.at_rest()
         self.auditor.check(not patience.cancelled_caught, f"every run ends: {self.auditor.unended()}")
 

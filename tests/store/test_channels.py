@@ -9,6 +9,7 @@ from pwf.store import channel_kind
 from pwf.store.channel_kind import CHANNEL
 from pwf.store.channel_messages import CLOSE_TRIES_MAX, TRIES_MAX
 from pwf.store.channel_rows import ChannelStands, channel_stands
+from pwf.store.channel_troubles import channel_problems
 from pwf.store.channel_words import ProbeChannel, Recover, channel_list, probe_channel, recover_message
 from pwf.store.deadlines import time_out
 from pwf.store.decisions import decide
@@ -445,6 +446,17 @@ def test_the_list_shows_channels_and_what_went_wrong(world, phone):
     )
     assert [(one.run_id, one.why) for one in listed.messages] == [(run_id, "403: blocked")]
     assert "channel phone: refused: 403: blocked" in world.why(run_id).reason
+    assert world.read(channel_problems, None).problems == ("channel phone is down: it died",)
+
+
+def test_the_status_names_what_a_person_should_look_at(world, phone):
+    ask(world)
+    work = phone.work("phone")
+    phone.say("phone", work, "unknown", why="timeout")
+    message_id = work.message.message_id
+    assert world.read(channel_problems, None).problems == (
+        f"channel phone: nobody knows whether message {message_id} arrived",
+    )
 
 
 def test_a_channel_whose_row_does_not_decode_is_named(world, phone):

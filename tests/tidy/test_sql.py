@@ -20,6 +20,7 @@ FAMILIES = sorted(
 #: Tables and partial indexes whose number of rows does not grow with the number of runs, and why.
 SMALL = {
     "channels": "one row per channel that was ever configured",
+    "channel_messages_ambiguous": "messages that wait for a person",
     "happenings": "what was not made into messages yet",
     "agent_limits": "a row for each account of the configuration that has met a limit",
     "meta": "a few facts about the home",

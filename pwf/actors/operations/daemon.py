@@ -24,6 +24,7 @@ from pwf.protocol.operations import (
     StopResult,
 )
 from pwf.store.batch import WAL_OWED_BYTES
+from pwf.store.channel_troubles import channel_problems
 from pwf.store.daemon import applying, daemon_counts
 from pwf.store.read_resources import OfResource, resource_counts, resource_refers
 from pwf.store.read_runs import Refers, refers
@@ -44,6 +45,7 @@ async def status(services: Services, asked: Asked[Nothing]) -> Answer:
     """`daemon.status`."""
     counts = await services.store.read(daemon_counts, None)
     managed = await services.store.read(resource_counts, None)
+    channels = await services.store.read(channel_problems, None)
     violations = await services.store.read(cheap_violations, services.claim.claim.epoch)
     memory_bytes, descriptors, live = await trio.to_thread.run_sync(_usage, services.runners())
     pinned = await _pinned(services)
@@ -84,7 +86,7 @@ async def status(services: Services, asked: Asked[Nothing]) -> Answer:
             live=live,
             disk_full=services.store.disk_full,
             pages=services.pages.url,
-            problems=(*_problems(services, counts.used_bytes), *pinned),
+            problems=(*_problems(services, counts.used_bytes), *pinned, *channels.problems),
             violations=violations,
         )
     )

@@ -11,9 +11,11 @@ from msgspec.structs import replace
 from pwf.actors.base.apart import apart
 from pwf.actors.operations.contents import value_of
 from pwf.actors.operations.services import Answer, Asked, OperationHandler, Services
+from pwf.errors import Rejected
 from pwf.protocol.effects import EffectListPayload, EffectRef, ResolvePayload, read_effect_key
 from pwf.protocol.operations import RunChanged
 from pwf.store.at_run import AtRun, at_run
+from pwf.store.channel_troubles import is_channel
 from pwf.store.effect_detail import EffectQuery, effect_detail
 from pwf.store.effect_rows import effect_list
 from pwf.store.effects import OutputQuery, ResolveEffect, output_type, resolve_effect
@@ -37,6 +39,7 @@ async def get(services: Services, asked: Asked[EffectRef]) -> Answer:
     key, load = asked.payload.effect_key, services.scheduler.load()
     ref = read_effect_key(key)[0]
     number = await services.store.read(resource_named, ref)
+    await _check_no_channel(services, ref, key)
     if number is not None:
         query = ResourceEffectQuery(resource_no=number, effect_key=key)
         return Answer(await services.store.read(resource_effect_detail, query))
@@ -60,6 +63,7 @@ async def resolve(services: Services, asked: Asked[ResolvePayload]) -> Answer:
         actor=asked.actor,
         receipt=await asked.make_receipt(),
     )
+    await _check_no_channel(services, asked.run_ref, payload.effect_key)
     number = await services.store.read(resource_named, asked.run_ref)
     if number is not None:
         of_resource = ResolveResourceEffect(resource_no=number, word=word)
@@ -68,6 +72,16 @@ async def resolve(services: Services, asked: Asked[ResolvePayload]) -> Answer:
         done = await _resolve_of_run(services, asked.run_ref, word)
     services.scheduler.wake()
     return Answer(done.unwrap(), done.adopted)
+
+
+async def _check_no_channel(services: Services, ref: str, key: str | None) -> None:
+    """A send of a channel is its message's, of which people say more by that."""
+    if await services.store.read(is_channel, ref) is not None:
+        message_id = (key or "").partition("/")[2] or "MESSAGE"
+        raise Rejected(
+            f"{key or ref} is a message of channel {ref}",
+            hint=f"pwf channel status shows it; pwf channel recover {message_id} confirm|retry settles it",
+        )
 
 
 async def _resolve_of_run(services: Services, run_ref: str, word: ResolveEffect) -> Done[RunChanged]:
