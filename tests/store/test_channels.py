@@ -392,15 +392,14 @@ def test_in_a_copied_home_sends_are_ambiguous_tokens_void_and_open_ones_shown_an
     serve(world)
     phone = ChannelWorld(world, phone=DECIDE)
     first, second = ask(world), ask(world)
-    token = phone.show("phone").message.token
-    phone.work("phone")
+    tokens = [phone.show("phone").message.token, phone.work("phone").message.token]
 
     serve(world, **ELSEWHERE)
     assert phone.states() == [("decide", "void"), ("decide", "ambiguous")]
     phone.configure(phone=DECIDE)
     assert phone.work("phone") is None
-    verdict = phone.answer("phone", token, "ship")
-    assert (verdict.taken, look(world, first).winner) == (False, None)
+    assert [phone.answer("phone", token, "ship").taken for token in tokens] == [False, False]
+    assert (look(world, first).winner, look(world, second).winner) == (None, None)
 
     world.resume(first)
     world.resume(second)
