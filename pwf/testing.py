@@ -389,7 +389,12 @@ class _Run:
             read_file=self._read_file if self._graph.files else None,
             read_secret=self.secrets.get,
             make_effect=self._maker(node, visit) if mode == "parts" else None,
+            settings=None if seen.scope.mount else self._settings(),
         )
+
+    def _settings(self) -> tuple[Any, bytes] | None:
+        declared, spec = self._flow.declared_settings, self._graph.settings
+        return None if declared is None or spec is None else (declared.decoded_type, spec.initial.encode())
 
     def _publish(self, kind: str, key: str, data: bytes) -> None:
         self._told.updates[kind, key] = msgspec.json.decode(self.secrets.masks.json(data))

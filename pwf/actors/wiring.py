@@ -40,6 +40,7 @@ from pwf.actors.resources.resource_manager_supervisor import make_reconciler
 from pwf.actors.resources.watcher_process import open_watcher_process
 from pwf.actors.runs.clock_watch import ClockWatch
 from pwf.actors.runs.scheduler import Scheduler, SchedulerHandle
+from pwf.actors.runs.settings_checks import SettingsChecks
 from pwf.actors.sessions.session_coordinator import Attached
 from pwf.actors.upkeep.backup import Backups
 from pwf.actors.upkeep.pruner import Pruner
@@ -137,8 +138,7 @@ def wire(
     """Make the actors of one daemon, none of which runs yet. `stop` begins the drain."""
     changes = Changes(ports.changes(store))
     definitions = Definitions(ports.pool, ports.whereabouts)
-    schemas = Schemas()
-    questions = Questions(definitions.handle, schemas)
+    questions = Questions(definitions.handle, schemas := Schemas())
     scheduler = _scheduler(store, claim, ports, changes, questions, at, config, log)
     server_claim = _server_claim(store, claim, ports, scheduler.handle, config, clock, log)
     pruner = _pruner(store, scheduler.handle, claim.epoch, config, clock, log, at)
@@ -169,6 +169,7 @@ def wire(
         user=ports.user,
         people=_people(ports, attached, pages.handle, config),
         attached=attached,
+        settings_checks=SettingsChecks(scheduler.supervision),
         pruner=pruner.handle,
         backups=backups.handle,
         pages=pages.handle,

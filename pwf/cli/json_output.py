@@ -21,6 +21,7 @@ from pwf.protocol.graph import WorkflowGraph
 from pwf.protocol.notices import NoticeList
 from pwf.protocol.operations import RunChanged, RunStarted
 from pwf.protocol.sessions import SessionList
+from pwf.protocol.settings import SettingsChanged, SettingsView
 
 
 class _Line(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -314,6 +315,8 @@ PRINTED: dict[str, Lines] = {
     "channel test": Lines((MessageLine,)),
     "channel reload": Lines((ChannelList,)),
     "channel recover": Lines((MessageLine,)),
+    "settings get": Lines((SettingsView,), "with PATH the value itself"),
+    "settings change": Lines((SettingsChanged,)),
     "effects": Lines((effects.EffectList,)),
     "effects show": Lines((effects.EffectDetail,)),
     "effects resolve": Lines((Changed,)),

@@ -33,6 +33,7 @@ FAMILIES = {
     "sessions": ("sessions",),
     "decide": ("decisions", "decide"),
     "channels": ("channel",),
+    "settings": ("settings",),
     "effects": ("effects", "recover"),
     "workflows": ("workflows", "check", "graph"),
     "resources": ("resource",),

@@ -61,6 +61,10 @@ def _identity(view: RunView, now_ms: int, out: Out) -> None:
         fact("ran" if summary.ended_ms else "running", took, out)
     if summary.node is not None:
         fact("node", text.line(summary.node), out)
+    if view.settings_change is not None:
+        fact(
+            "settings", f"change {view.settings_change}  (pwf settings get {text.line(summary.run_id)})", out
+        )
     if summary.restarted_from is not None:
         chain = f"  (number {summary.restart_no} since {text.line(summary.restart_root or '')})"
         fact("restart of", text.line(summary.restarted_from) + chain, out)

@@ -15,6 +15,7 @@ from pwf.errors import GraphError
 from pwf.protocol.decision_spec import DecisionSpec
 from pwf.protocol.kinds import KINDS, NodeKind, Outcome
 from pwf.protocol.notices import NoticeKind
+from pwf.protocol.settings import SettingsSpec
 from pwf.values import shortened
 
 type_ = type
@@ -144,6 +145,7 @@ class WorkflowGraph(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     environment: tuple[str, ...] = ()  # variables that it needs, by name
     secrets: tuple[str, ...] = ()  # by name
     budget: Budget | None = None  # of its agents in a run
+    settings: SettingsSpec | None = None
 
     def node(self, node_id: str) -> NodeSpec:
         """The node with this id; `GraphError` when there is none."""

@@ -28,6 +28,7 @@ import msgspec
 Outcome = Literal["completed", "failed", "timed_out", "cancelled"]
 NodeKind = Literal[
     "compute",
+    "settings_route",
     "include",
     "action",
     "shell",
@@ -51,6 +52,7 @@ class NodeFacts(msgspec.Struct, frozen=True, kw_only=True):
     """What is true of every node of a kind. `parks` says that the daemon completes it, and no process waits."""
 
     pure: bool = False  # may start before the step before it is acknowledged, and run again after a crash
+    routes_by_settings: bool = False  # what it found counts only if the settings have not been changed since
     has_effect: bool = False  # must declare an effect; only such a kind may
     publishes: bool = False  # `ctx.publish` is there
     stops_itself: bool = False  # whatever its function is: its runner ends it at its time
@@ -106,6 +108,14 @@ class RequestFacts(msgspec.Struct, frozen=True, kw_only=True):
 
 KINDS: dict[NodeKind, NodeFacts] = {
     "compute": NodeFacts(pure=True, returns_output=True, has_active_timeout=True, shape="box", colour="blue"),
+    "settings_route": NodeFacts(
+        pure=True,
+        routes_by_settings=True,
+        returns_output=True,
+        has_active_timeout=True,
+        shape="box",
+        colour="blue",
+    ),
     "include": NodeFacts(
         pure=True,
         returns_output=True,

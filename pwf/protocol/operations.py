@@ -33,6 +33,7 @@ from pwf.protocol.resources import (
 )
 from pwf.protocol.runner import Value
 from pwf.protocol.sessions import SESSION_OPERATIONS, SessionView
+from pwf.protocol.settings import SETTINGS_OPERATIONS
 from pwf.protocol.uploads import ContentTaken, PutContent
 from pwf.protocol.views import (
     EventView,
@@ -456,7 +457,6 @@ VIEWS: dict[ViewName, ViewFacts] = {
     "session": ViewFacts(SessionView),
 }
 
-
 OPERATIONS: dict[str, Operation] = {
     "daemon.status": Operation(Nothing, DaemonStatus),
     "daemon.stop": Operation(StopPayload, StopResult),
@@ -488,6 +488,7 @@ OPERATIONS: dict[str, Operation] = {
     "effect.get": Operation(EffectRef, EffectDetail),
     "effect.resolve": Operation(ResolvePayload, RunChanged, needs_run=True, changes=True, guarded=True),
     **SESSION_OPERATIONS,
+    **SETTINGS_OPERATIONS,
     **RESOURCE_OPERATIONS,
     "state.status": Operation(Nothing, StateStatus),
     "state.verify": Operation(Nothing, VerifyResult),

@@ -27,6 +27,7 @@ from pwf.protocol.kinds import Outcome, RequestKind
 from pwf.protocol.mounts import Entries
 from pwf.protocol.nesting import NESTING_MAX, is_too_deep
 from pwf.protocol.raw import OptionalRaw
+from pwf.protocol.settings import SettingsCopy
 from pwf.protocol.survivors import Survivor
 
 M = TypeVar("M", bound="FromRunner | RunnerCall")
@@ -150,6 +151,8 @@ class Launch(_Message, frozen=True, kw_only=True, forbid_unknown_fields=True, ta
     marker: str = ""  # what all of the run bears from here on; empty: it is in the environment already
     agent: AgentCommand | None = None  # the run's own, which does the steps of agents
     conversation: str | None = None  # that an earlier attempt of the visit had begun, and that shall go on
+    settings: SettingsCopy | None = None  # as they are now, where the workflow has any
+    judges_settings: bool = False  # what is judged is a change of the settings, by their `check=`
     judge: Value | None = (
         None  # an errand: what was submitted for the node, on which its `validate=` has a word
     )
@@ -165,6 +168,7 @@ class StepReply(_Message, frozen=True, kw_only=True, forbid_unknown_fields=True,
     seq: int
     verdict: Literal["go", "park", "end", "claim_lost", "refused"]
     error: str | None = None
+    settings: SettingsCopy | None = None  # newer ones than the runner named, for the steps to come
 
 
 # --- runner -> daemon ----------------------------------------------------------------------------------------
@@ -191,6 +195,7 @@ class Finish(_Message, frozen=True, kw_only=True, forbid_unknown_fields=True, ta
     limited: Limited | None = (
         None  # of a failed step of an agent: it has met a usage limit, and did not fail itself
     )
+    settings: Count = 0  # the change of them that the attempt saw
     active_ms: Count = 0
     printed: Count = 0
     survivors: tuple[Survivor, ...] = ()

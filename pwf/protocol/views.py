@@ -218,6 +218,9 @@ class RunView(_View, frozen=True, kw_only=True, forbid_unknown_fields=True):
     steps: tuple[StepView, ...] = ()
     steps_total: int = 0
     updates: tuple[UpdateView, ...] = ()
+    settings_change: int | None = (
+        None  # the newest of its settings, where it has any: `settings.get` reads them
+    )
     request: RequestView | None = None
     effects: tuple[EffectView, ...] = ()
     restarts: tuple[str, ...] = ()  # runs that this one was restarted as

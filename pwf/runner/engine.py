@@ -96,6 +96,7 @@ class Engine:
         self._attempt = launch.attempt
         self._steps_taken = launch.steps_taken
         self._observe = launch.observe
+        self._settings = launch.settings  # as this attempt sees them
 
     def run(self) -> None:
         """Run nodes until the run parks, ends, or is no longer ours. The last transition may still be held."""
@@ -122,8 +123,10 @@ class Engine:
 
     def judge(self, submitted: Value) -> Judged:
         """An errand, in place of `run`: what the position's node says to what was submitted for it."""
-        from pwf.runner.base.judging import judge_alone  # which errands alone need
+        from pwf.runner.base.judging import judge_alone, judge_settings  # which errands alone need
 
+        if self._launch.judges_settings:
+            return judge_settings(self._workflow.declared_settings, self._read_value(submitted))
         step = self._step()
         try:
             return judge_alone(step, self._read_value(submitted))
@@ -164,6 +167,7 @@ class Engine:
         if node is None:
             raise GraphError(f"the code of workflow {self._launch.graph.name!r} has no node {self._node!r}")
         parts = self._parts(self._specs[self._node])
+        self._settings = self._wire.settings or self._launch.settings
         context = self._context(self._node, node.kind in PUBLISHING_KINDS, parts)
         step = Step(
             node, context, self._launch, parts, self._printed, attempt=self._attempt, tell=self._wire.send
@@ -265,6 +269,7 @@ class Engine:
             observed=end.observed,
             effect_ref=end.effect_ref,
             limited=end.limited,
+            settings=0 if self._settings is None else self._settings.change,
             active_ms=step.active_ms,
             printed=step.printed_bytes,
             survivors=step.survivors,
@@ -362,7 +367,12 @@ class Engine:
             read_file=self._read_file if self._launch.graph.files else None,
             read_secret=self._secrets.get,
             make_effect=None if parts is None else parts.effect,
+            settings=None if seen.scope.mount else self._declared(),  # what is included has none of its own
         )
+
+    def _declared(self) -> tuple[Any, bytes] | None:
+        declared, copy = self._workflow.declared_settings, self._settings
+        return None if declared is None or copy is None else (declared.decoded_type, bytes(copy.value))
 
     def _publisher(self) -> Callable[[str, str, bytes], None]:
         from pwf.runner.base.updates import Updates  # which pure nodes can do without

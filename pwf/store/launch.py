@@ -25,6 +25,7 @@ from pwf.store.change import changing
 from pwf.store.custody_rows import add_runner, holds_lease, runner_is_live
 from pwf.store.queries import load_queries
 from pwf.store.runners import Current, Fence, current_of, owned, part, unknown_error
+from pwf.store.settings_rows import current_settings
 from pwf.store.state import Graph, RunState, graph_of, load_run
 from pwf.store.tx import Tx
 from pwf.store.values import value_of
@@ -173,6 +174,7 @@ def launch_of(
         wants_title=run.title is None,
         root=row[3],
         files=_data_files(tx, run) if graph.graph.files else {},
+        settings=current_settings(tx, run.run_no, graph.graph),
         **terms.limits,  # type: ignore[arg-type]
         **more,
     )

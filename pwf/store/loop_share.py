@@ -62,6 +62,7 @@ from pwf.store.runs import start_run
 from pwf.store.session_clock import sample
 from pwf.store.session_turns import report_turn
 from pwf.store.sessions import attach, clear, detach
+from pwf.store.settings import change_settings
 from pwf.store.space import compact
 from pwf.store.step_parts import part_call
 from pwf.store.submissions import begin_errand, end_errand, errand_started, submit
@@ -96,6 +97,7 @@ SHORT: frozenset[Callable[..., Any]] = frozenset(
         cancel,
         cancel_child,
         channel_stands,
+        change_settings,
         delete_resource,
         detach,
         ensure_child,

@@ -30,6 +30,7 @@ from pwf.store.fork import retry_words
 from pwf.store.queries import load_queries
 from pwf.store.requests import resolve_request
 from pwf.store.runs import RunEnvironment
+from pwf.store.settings_rows import current_settings
 from pwf.store.state import RunState, graph_of, load_run, shown_status
 from pwf.store.tx import Row, Tx
 from pwf.store.updates import current_updates
@@ -284,6 +285,7 @@ def run_view(tx: Tx, query: RunQuery) -> RunView:
     environment = _environment.decode(body)
     total = tx.one(Q.steps_total, {"run_id": query.run_id})
     has_output = output is not None or output_digest is not None
+    settings = current_settings(tx, run_no, graph.graph)
     newest = tx.one(Q.newest_request, {"run_id": query.run_id})
     request = None if newest is None else _request(tx, newest)
     return RunView(
@@ -302,6 +304,7 @@ def run_view(tx: Tx, query: RunQuery) -> RunView:
         updates=current_updates(
             tx, query.run_id, total[0] if total and explained.summary.status == "running" else 0
         ),
+        settings_change=None if settings is None else settings.change,
         request=request,
         effects=effects_of_entity(tx, run_no),
         restarts=tuple(r[0] for r in tx.all(Q.restarts, {"run_id": query.run_id})),

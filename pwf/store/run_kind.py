@@ -62,6 +62,7 @@ def _remove(tx: Tx, run_no: int, run_id: str) -> None:
         tx.run(sql, {"run_id": run_id})
     for sql in (
         Q.keep_child,
+        Q.drop_settings,
         Q.drop_effects,
         Q.drop_budget,
         Q.drop_probe,

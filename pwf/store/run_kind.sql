@@ -31,6 +31,10 @@ SELECT 1 FROM effects WHERE entity_no = :run_no AND status IN ('applying', 'ambi
 -- The newest progress records.
 DELETE FROM updates WHERE run_id = :run_id
 
+-- name: drop_settings
+-- As they were changed.
+DELETE FROM settings WHERE run_no = :run_no
+
 -- name: drop_effects
 -- The ledger's rows of the run: all are settled.
 DELETE FROM effects WHERE entity_no = :run_no

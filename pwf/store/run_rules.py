@@ -62,6 +62,11 @@ _RULES: dict[str, tuple[str, str]] = {
     "tree_misrooted": ("the run does not belong to the tree of the run that it comes from", _SHOW),
     "adopted_stray": ("a result was taken over that the other run does not have", _SHOW),
     "adopted_effect": ("the effect of a result that was taken over is the run's own", _SHOW),
+    "settings_stray": ("the run has settings, but its workflow declares none", _SHOW),
+    "settings_uncounted": (
+        "the changes of the run's settings are not numbered as its history has them",
+        _SHOW,
+    ),
     "content_incomplete": ("the run refers to a value that is not all there", _SHOW),
 }
 

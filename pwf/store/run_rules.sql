@@ -239,6 +239,16 @@ SELECT r.run_id FROM attempts a JOIN runs r ON r.run_no = a.run_no
 JOIN effects e ON e.entity_no = r.run_no AND e.node = a.node AND e.visit = a.visit
 WHERE a.adopted IS NOT NULL
 
+-- name: settings_stray
+-- Only a workflow that declares settings has any.
+SELECT r.run_id FROM settings s JOIN runs r ON r.run_no = s.run_no JOIN definitions d ON d.definition_id = r.definition_id
+WHERE json_extract(CAST(d.graph AS TEXT), '$.settings') IS NULL
+
+-- name: settings_uncounted
+-- The number of their newest change is how many there were.
+SELECT r.run_id FROM runs r LEFT JOIN settings s ON s.run_no = r.run_no
+WHERE coalesce(s.change, 0) <> (SELECT count(*) FROM events e WHERE e.entity_no = r.run_no AND e.kind = 'settings_changed')
+
 -- name: content_incomplete
 -- A value that something refers to is all there.
 SELECT r.run_id FROM attempts a JOIN runs r ON r.run_no = a.run_no

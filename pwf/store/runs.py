@@ -16,6 +16,7 @@ from pwf.store.definitions import SaveDefinition, save_definition
 from pwf.store.once import Done, once
 from pwf.store.queries import load_queries
 from pwf.store.receipts import ReceiptKey
+from pwf.store.settings_rows import inherit_settings
 from pwf.store.space import refuse_over_budget
 from pwf.store.state import encode, graph_of, shown_status
 from pwf.store.tx import Row, Tx
@@ -113,6 +114,8 @@ def _start(tx: Tx, command: StartRun) -> tuple[RunStarted, bool]:
     parent = command.restarted_from if command.fork is None else command.fork.run_id
     said_at_start(tx, run_no, command.budget, parent)
     adopted = () if command.fork is None else adopt(tx, run_no, command.fork)
+    if command.fork is not None:
+        inherit_settings(tx, run_no, graph_of(tx, command.definition_id).graph, command.fork.run_id)
     revision = 1
     later = command.at_ms is not None and command.at_ms > tx.now.wall_ms
     tx.run(

@@ -536,6 +536,14 @@ CREATE TABLE updates(
   PRIMARY KEY (run_id, kind, key)
 ) STRICT, WITHOUT ROWID;
 
+-- Settings that differ from what the workflow declares. A run goes on from another one's with its change 0.
+CREATE TABLE settings(
+  run_no INTEGER PRIMARY KEY REFERENCES runs(run_no),
+  change INTEGER NOT NULL CHECK (change >= 0),
+  value BLOB NOT NULL CHECK (length(value) <= 262144),
+  changed_wall_ms INTEGER NOT NULL
+) STRICT;
+
 -- Managed resources, one row for each life. It stays for a while after the resource is gone, as an ended run does.
 CREATE TABLE resources(
   resource_no INTEGER PRIMARY KEY REFERENCES entities(entity_no),

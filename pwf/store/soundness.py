@@ -89,6 +89,7 @@ ENCODED: dict[tuple[str, str], Any] = {
     ("channels", "tells"): tuple[str, ...],
     ("decisions", "subject"): Any,
     ("decisions", "choices"): tuple[ChoiceSpec, ...],
+    ("settings", "value"): Any,
     ("updates", "data"): Any,
     ("run_budgets", "at_start"): Budget,
     ("run_budgets", "raised"): Budget,

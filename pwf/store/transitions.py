@@ -26,6 +26,7 @@ from pwf.store.decision_rows import NewDecision, add_decision
 from pwf.store.notices import note_notice
 from pwf.store.queries import load_queries
 from pwf.store.runners import Current, Fence, current_of, leave_unknown, part, unknown_error
+from pwf.store.settings_rows import is_overtaken, newer_settings
 from pwf.store.state import Graph, RunState, encode, graph_of, load_run
 from pwf.store.step_parts import Left, end_of_try, leave_parts, makes_parts, what_is_left
 from pwf.store.tx import Tx
@@ -90,6 +91,9 @@ def apply_messages(tx: Tx, command: RunnerMessages) -> Applied:
                     verdict = _apply(tx, run, graph, message, may_go=not command.drain, agent=agent)
             replies.append(StepReply(seq=message.seq, verdict=verdict, error=fault))  # type: ignore[arg-type]
     current = None
+    if verdict == "go" and replies and command.messages and graph.graph.settings is not None:
+        newer = newer_settings(tx, run.run_no, graph.graph, command.messages[-1])
+        replies[-1] = msgspec.structs.replace(replies[-1], settings=newer)
     if verdict == "go" and run.status == "running":
         current = current_of(run, graph.node(run.node))
     gone = command.stays and verdict in ("park", "end")
@@ -266,6 +270,10 @@ def _finish(
             place.queue(tx, run)
         part(tx, run)
         return "park"
+    if message.outcome == "completed" and is_overtaken(
+        tx, run.run_no, graph.graph, run.node, message.settings
+    ):
+        return _run_again(tx, run, message)
     if error is None and message.outcome != "completed" and message.observed:
         error = unknown_error(tx, run, node)
     if settled is not None:
@@ -309,6 +317,15 @@ def _finish(
     if verdict != "go":
         part(tx, run)
     return verdict
+
+
+def _run_again(tx: Tx, run: RunState, message: Finish) -> str:
+    """The step decided by settings that were changed since: it runs again, in a runner that knows them."""
+    moves.end_attempt(tx, run, "interrupted", active_ms=message.active_ms, message=message, verdict="park")
+    moves.note(tx, run, "settings_overtook", "daemon", {"node": run.node, "attempt": run.attempts})
+    place.queue(tx, run)
+    part(tx, run)
+    return "park"
 
 
 def _settled(node: NodeSpec, message: Finish) -> str | None:

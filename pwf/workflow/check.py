@@ -15,6 +15,7 @@ from pwf.errors import InvalidArgument
 from pwf.ids import check_id
 from pwf.protocol.graph import MAX_STEPS_LIMIT, EffectSpec, Isolate, NodeSpec, WorkflowGraph
 from pwf.protocol.kinds import KINDS
+from pwf.protocol.settings import SettingsSpec
 from pwf.workflow.callables import is_async, misfit
 from pwf.workflow.deadline import default_fault, unsettled
 from pwf.workflow.decisions import Chosen, answer_schema
@@ -23,6 +24,7 @@ from pwf.workflow.include import Checked, exits_of, flattened
 from pwf.workflow.mounts import Mount
 from pwf.workflow.nodes import Node, NodeDef, Waited
 from pwf.workflow.schema import ANNOTATION_ERRORS, annotation_of, closed, decoder_of, schema_of
+from pwf.workflow.settings import settings_spec
 from pwf.workflow.shell import ShellResult
 from pwf.workflow.source import first_line
 from pwf.workflow.suggest import nearest
@@ -41,6 +43,7 @@ def checked(flow: Written) -> Checked:
     """The whole workflow; one `GraphError` that names every fault when there are any."""
     faults = Faults(flow.name)
     input_schema = _check_workflow(flow, faults)
+    settings = _check_settings(flow, faults)
     if not flow.nodes:
         faults.add(
             flow.place,
@@ -80,6 +83,7 @@ def checked(flow: Written) -> Checked:
         environment=_joined(flow.environment, *(child.environment for child in children)),
         budget=flow.budget,
         secrets=_joined(flow.secrets, *(child.secrets for child in children)),
+        settings=settings,
     )
     return Checked(graph, whole.nodes, whole.types, exits, whole.scopes)
 
@@ -129,6 +133,24 @@ def check_declared_names(
     """Variables and secrets that a workflow or a manager declares."""
     _check_names("environment", environment, VARIABLE, add)
     _check_names("secrets", secrets, SECRET, add)
+
+
+def _check_settings(flow: Written, faults: Faults) -> SettingsSpec | None:
+    for node in flow.nodes:
+        if isinstance(node, Mount) and node.child.checked.graph.settings is not None:
+            faults.node(
+                node,
+                f"includes workflow {node.child.name!r}, which has settings of its own",
+                "declare them in the workflow that includes it, and give it what it needs in input=",
+            )
+    if flow.settings is not None:
+        return settings_spec(flow.settings, functools.partial(faults.add, flow.settings.place))
+    for node in flow.nodes:
+        if KINDS[node.kind].routes_by_settings:
+            faults.node(
+                node, "routes by settings, and the workflow has none", "declare them: flow.settings(…)"
+            )
+    return None
 
 
 def _check_names(

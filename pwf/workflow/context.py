@@ -62,7 +62,8 @@ class Context(Generic[InputT_co]):
     """What the function of a node gets. `nodes`: by the ids that the code has for them; `all_nodes` by those of steps.
 
     `past` holds the latest accepted step of each node, and `completed` the latest that completed (it differs where a
-    later visit failed; those of `past` unless given). `publish` is None where updates are not allowed.
+    later visit failed; those of `past` unless given). `publish` is None where updates are not allowed. `settings`:
+    their type and their JSON.
     """
 
     __slots__ = (
@@ -80,6 +81,7 @@ class Context(Generic[InputT_co]):
         "_read_file",
         "_read_secret",
         "_read_value",
+        "_settings",
         "attempt",
         "effect_key",
         "node",
@@ -109,6 +111,7 @@ class Context(Generic[InputT_co]):
         read_file: ReadFile | None = None,
         read_secret: ReadSecret | None = None,
         make_effect: MakeEffect | None = None,
+        settings: tuple[Any, bytes] | None = None,
     ) -> None:
         put = object.__setattr__  # ours refuses
         put(self, "run_id", run_id)
@@ -129,6 +132,7 @@ class Context(Generic[InputT_co]):
         put(self, "_read_file", read_file)
         put(self, "_read_secret", read_secret)
         put(self, "_make_effect", make_effect)
+        put(self, "_settings", settings)
         put(self, "_cache", {})
 
     run_id: str
@@ -152,6 +156,7 @@ class Context(Generic[InputT_co]):
     _read_file: ReadFile | None
     _read_secret: ReadSecret | None
     _make_effect: MakeEffect | None
+    _settings: tuple[Any, bytes] | None  # their type, and JSON
     _cache: dict[str, Any]
 
     def __setattr__(self, name: str, value: object) -> None:
@@ -189,6 +194,16 @@ class Context(Generic[InputT_co]):
     def results(self) -> Results:
         """How each node that ended did so, by node or id: outcome, and output or error."""
         return Results(self)
+
+    @property
+    def settings(self) -> Any:
+        """The run's settings as they were when this attempt began, as the type that the workflow declares."""
+        if self._settings is None:
+            raise Rejected(
+                "this workflow has no settings", hint="declare them: flow.settings(type, initial=…)"
+            )
+        type_, data = self._settings
+        return _decode(data, decoder_of(type_).decode, InvalidValue, "the run's settings")
 
     def publish(self, type: str, key: str, data: Any) -> None:
         """Write a durable update, at most 64 KiB of JSON: it replaces the run's current item of (`type`,

@@ -101,6 +101,34 @@ class Decorators(Generic[InputT]):
         return self._decorate("compute", fn, options)
 
     @overload
+    def settings_route(self, fn: EitherFunction[InputT, T], /) -> Node[T]: ...
+    @overload
+    def settings_route(
+        self,
+        fn: None = None,
+        /,
+        *,
+        returns: Any = None,
+        timeout: timedelta | None = DEFAULT_TIMEOUT,
+        retry: Retry | None = None,
+        id: str | None = None,
+    ) -> Make[InputT]: ...
+    def settings_route(
+        self,
+        fn: Any = None,
+        /,
+        *,
+        returns: Any = None,
+        timeout: timedelta | None = DEFAULT_TIMEOUT,
+        retry: Retry | None = None,
+        id: str | None = None,
+        effect: None = None,
+    ) -> Any:
+        """A pure step that decides by `ctx.settings`: it runs again where they were changed before it was committed."""
+        options = NodeOptions(id=id, returns=returns, timeout=timeout, retry=retry, effect=effect)
+        return self._decorate("settings_route", fn, options)
+
+    @overload
     def action(
         self,
         fn: None = None,

@@ -16,6 +16,7 @@ from pwf.workflow.mounts import Child, Exit, Mount
 from pwf.workflow.nodes import Node, NodeDef
 from pwf.workflow.routes import Chain, Outcomes, Switch, Way, loop
 from pwf.workflow.scopes import Scope
+from pwf.workflow.settings import Check, Paths, Settings, refuse_second
 from pwf.workflow.source import Place, author_frame, first_line
 from pwf.workflow.written import Written
 
@@ -146,6 +147,26 @@ class Workflow(Decorators[InputT], Generic[InputT]):
                 f"{place}: flow.loop(…) has {both[0]!r:.60} in routes and in leave", hint="remove one"
             )
         return loop(decide, return_to, routes, leave, on)
+
+    def settings(
+        self, type: Any, initial: Any, *, paths: Paths | None = None, check: Check | None = None
+    ) -> None:
+        """Declare a value that may be changed while a run goes on; each step sees it as `ctx.settings`.
+
+        `type` as for `input`, None for any JSON. `paths` says who may do what: for each JSON Pointer, and what is below
+        it, the actors `human`, `session` (agents) and `manager`, with some of `read`, `add`, `remove` and `replace`.
+        What is not said is refused, and the longest path decides. `check(value)` returns None, or why not.
+        """
+        place = Place.of_caller()
+        refuse_second(self._written.settings, self.name, place)
+        self._written.settings = Settings(
+            type=type, initial=initial, paths={} if paths is None else paths, check=check, place=place
+        )
+
+    @property
+    def declared_settings(self) -> Settings | None:
+        """What `settings` was given."""
+        return self._written.settings
 
     def graph(self, *ways: Chain | Switch | Node[Any], start: Node[Any] | None = None) -> None:
         """Say how the nodes follow each other, and check the whole. The first way's node is the start.

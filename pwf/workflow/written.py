@@ -11,6 +11,7 @@ from pwf.protocol.graph import Isolate
 from pwf.workflow.context import Context
 from pwf.workflow.nodes import Node
 from pwf.workflow.routes import Way
+from pwf.workflow.settings import Settings
 from pwf.workflow.source import Place
 
 
@@ -30,6 +31,7 @@ class Written:
     environment: tuple[str, ...]
     secrets: tuple[str, ...]
     budget: Budget | None = None
+    settings: Settings | None = None
     nodes: list[Node[Any]] = field(default_factory=list)
     ways: tuple[Way, ...] | None = None
     ways_place: Place  # of the call of `flow.graph`, once it was made

@@ -23,6 +23,7 @@ from pwf.protocol.channels import ChannelLine, ChannelList, MessageLine
 from pwf.protocol.decisions import Decided, DecisionList
 from pwf.protocol.notices import NoticeList
 from pwf.protocol.sessions import SessionLine, SessionList
+from pwf.protocol.settings import SettingsChanged, SettingsView
 from pwf.protocol.web import SignIn
 from tests.cli.conftest import Pwf, script_run
 from tests.cli.test_commands import detail, leaf_commands
@@ -68,6 +69,8 @@ TYPED: dict[str, tuple[str, ...]] = {
     "channel reload": (),
     "channel recover": ("m7x", "confirm"),
     "effects": (),
+    "settings get": ("k3",),
+    "settings change": ("k3", "workers=4"),
     "effects show": ("k3:ship:1",),
     "effects resolve": ("k3:ship:1", "not-happened"),
     "recover": ("k3", "not-happened"),
@@ -188,6 +191,8 @@ def answering(daemon: FakeDaemon, monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
         "web.invite": SignIn(expires_ms=1),
         **dict.fromkeys(("channel.list", "channel.reload"), CHANNELS),
         **dict.fromkeys(("channel.test", "channel.message", "channel.recover"), MESSAGE),
+        "settings.get": SettingsView(run_id=run_id, change=3, value=msgspec.Raw(b'{"workers":2}')),
+        "settings.change": SettingsChanged(run_id=run_id, change=4, revision=9),
         "effect.list": effects.EffectList(effects=(samples.effect(),)),
         "effect.get": detail("k3:ship:1"),
         "effect.resolve": changed,

@@ -50,6 +50,7 @@ from pwf.protocol.runner import (
     encode_line,
     from_runner,
 )
+from pwf.protocol.settings import SettingsCopy
 from pwf.runner.base.wire import DaemonGone, ValueReader, Wire
 from pwf.runner.engine import Engine
 from pwf.runner.generation import run_runner
@@ -80,6 +81,7 @@ class MemoryRun:
     steps: int = 1
     observe: str | None = None
     title: str | None = None
+    newer: SettingsCopy | None = None  # that the next replies bring
 
     def __post_init__(self) -> None:
         self.node = self.graph.start
@@ -139,7 +141,7 @@ class MemoryRun:
         if isinstance(message, PutChunk):
             return self._upload(message)
         verdict = self._judge(message)
-        return StepReply(seq=message.seq, verdict=verdict)  # type: ignore[arg-type]
+        return StepReply(seq=message.seq, verdict=verdict, settings=self.newer)  # type: ignore[arg-type]
 
     def _upload(self, chunk: PutChunk) -> StepReply | None:
         pieces = self._uploads.setdefault(chunk.digest, [])

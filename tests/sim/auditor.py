@@ -28,6 +28,7 @@ from tests.sim.model import DIED, ENDS, RunModel, path_fault
 from tests.sim.promises import Promises
 from tests.sim.questions import Questions
 from tests.sim.said import Said
+from tests.sim.settings import SettingsRules
 from tests.sim.steering import Steering
 from tests.sim.waits import Waits
 
@@ -71,6 +72,7 @@ class Auditor:
         self.endings = Endings(self, world)
         self.blame = Blame(self)
         self.code = CodeRules(self, world)
+        self.settings = SettingsRules(self)
         self.acknowledged: set[str] = set()  # runs that a client was told of
         self.runs: dict[str, RunModel] = {}
         self.liars: set[str] = set()  # runs whose runner has lied
@@ -205,6 +207,7 @@ class Auditor:
         self.holds.look(old, new, attempts, ambiguous=ambiguous)
         self.waits.look(new, attempts)
         self.questions.look(new, attempts)
+        self.settings.look(new, attempts)
         self.endings.look(new, attempts)
         self.blame.look(old, new, attempts)
         fault = path_fault(self.model_of(new.definition), new, attempts, self.forks.begins.get(run_id))

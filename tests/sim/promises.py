@@ -20,6 +20,7 @@ EVENT_OF = {
     "run.pause": ("paused",),
     "run.resume": ("resumed",),
     "run.cancel": ("cancelled",),
+    "settings.change": ("settings_changed",),
     "request.answer": ("step_finished",),
     "request.submit": ("step_finished", "submitted"),
     "decision.answer": ("step_finished",),
@@ -180,9 +181,22 @@ class Promises:
             reply.verdict == "park" and self._left_unknown(process.run_id, message.attempt)
         )
         outcome = "unknown" if unknown else message.outcome
+        if reply.verdict == "park" and self._is_overtaken(process.run_id, message):
+            outcome = "interrupted"
+        if reply.verdict == "park" and message.limited is not None:
+            outcome = "limited"
         key = (process.run_id, message.attempt, int(process.marker.rsplit(":", 1)[1]))
         self._attempts[key] = (outcome, reply.verdict)
         self._check_attempt(key)
+
+    def _is_overtaken(self, run_id: str, message: Any) -> bool:
+        """Whether the settings were changed before a step that routes by them was committed."""
+        rows = self._auditor.rows(
+            "SELECT e.payload FROM events e JOIN runs r ON r.run_no = e.entity_no"
+            " WHERE r.run_id = ? AND e.kind = 'settings_overtook'",
+            run_id,
+        )
+        return any(json.loads(bytes(payload))["attempt"] == message.attempt for (payload,) in rows)
 
     def _left_unknown(self, run_id: str, attempt: int) -> bool:
         """Whether an attempt at a node that makes several effects had one of them open: then its outcome is unknown."""

@@ -100,6 +100,7 @@ class SimRunner:
         self._waiting: deque[tuple[int, Any]] = deque()
         self._answered: dict[int, str] = {}
         self._stop: StepReply | None = None
+        self._settings = 0  # the newest change of them that it was told of
         self._failed = False
         self._own: set[str] = set()  # values that it has uploaded
 
@@ -173,6 +174,8 @@ class SimRunner:
             return
         seq, message = self._waiting.popleft()
         self._answered[seq] = reply.verdict
+        if reply.settings is not None:
+            self._settings = reply.settings.change
         if not isinstance(message, PutChunk):
             self._world.auditor.runner_answered(self._process, message, reply)
         if reply.verdict != "go":
@@ -220,6 +223,7 @@ class SimRunner:
         self._visits = {launch.node: launch.visit, **launch.visits}
         self._steps = launch.steps_taken
         self._entries = dict(launch.entries)
+        self._settings = 0 if launch.settings is None else launch.settings.change
         await self._read_values(launch)
         await self._loop(launch)
         keeps = self._happens("keep")
@@ -287,7 +291,8 @@ class SimRunner:
                 if self._happens("limited"):
                     await self._limited(launch.agent)
                     return
-            if not await self._finish(node, end if end is not None else await self._step(node)):
+            seen = self._settings
+            if not await self._finish(node, end if end is not None else await self._step(node), seen):
                 return
 
     async def _wait(self) -> None:
@@ -334,7 +339,7 @@ class SimRunner:
         )
         await self._say(message)
 
-    async def _finish(self, node: NodeModel, end: Ended) -> bool:
+    async def _finish(self, node: NodeModel, end: Ended, seen: int) -> bool:
         self._failed |= end.outcome != "completed"
         output = await self._put(end.output) if end.output is not None else None
         if self._stop is not None:
@@ -343,6 +348,7 @@ class SimRunner:
             data = canonical(end.output)
             self._world.auditor.said.finish_sent(self._run_id, self._generation, self._attempt, data)
         self._world.auditor.endings.finish_sent(self._run_id, self._generation, self._attempt)
+        self._world.auditor.settings.finish_sent(self._run_id, self._attempt, seen)
         following = node.follow(end.outcome, end.output)
         if end.outcome != "completed" and end.settled in ("unknown", "applied"):
             following = None
@@ -362,6 +368,7 @@ class SimRunner:
                 route_error=_error("routing_failed", "no case", node.id) if no_case else None,
                 settled=end.settled,
                 observed=end.observed,
+                settings=seen,
                 active_ms=1,
             ),
             may_hold=self._may_hold(node, end, following),

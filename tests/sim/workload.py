@@ -23,10 +23,17 @@ from pwf.protocol.graph import (
     WorkflowGraph,
 )
 from pwf.protocol.kinds import KINDS, NodeKind
+from pwf.protocol.settings import PathRule, SettingsSpec
 from pwf.values import canonical, digest
 
+SETTINGS_SHARE = 0.4  # of workflows
+ROUTES_SHARE = 0.4  # of their pure nodes
+ROUTE = next(kind for kind, facts in KINDS.items() if facts.routes_by_settings)
 DRAWN = tuple(
-    kind for kind, facts in KINDS.items() if not facts.enters for _ in range(2 if facts.returns_output else 1)
+    kind
+    for kind, facts in KINDS.items()
+    if not facts.routes_by_settings and not facts.enters
+    for _ in range(2 if facts.returns_output else 1)
 )
 PURE = tuple(kind for kind in DRAWN if KINDS[kind].pure)
 PURE_SHARE = 0.2  # of the workflows have pure nodes only, which runners pipeline
@@ -146,6 +153,11 @@ def draw_workflow(name: str, seed: int, chance: random.Random, edition: int = 0)
     """A chain of nodes with loops back, failure ways, retries and time limits. `edition`: after so many edits."""
     count = chance.randint(1, 6)
     nodes = _draw_nodes(count, chance, f"{seed}:{name}")
+    own = random.Random(f"{seed}:{name}:settings")
+    settings = _draw_settings(own)
+    for node in nodes.values():
+        if settings is not None and _routes(node.kind, own):
+            node.kind = ROUTE
     max_steps = chance.choice([6, 20, 100])
     start = _include(nodes, "n0", random.Random(f"{seed}:{name}:include"), f"{seed}:{name}")
     graph = WorkflowGraph(
@@ -155,6 +167,7 @@ def draw_workflow(name: str, seed: int, chance: random.Random, edition: int = 0)
         file=f"/sim/{name}.py",
         max_steps=max_steps,
         input_schema={"type": "object", "required": ["n"]},
+        settings=settings,
     )
     source, texts = root_source(
         name, f"# {name} of seed {seed}{f', {edition}' if edition else ''}\n".encode()
@@ -245,6 +258,24 @@ def _draw_parts(node: NodeModel, chance: random.Random) -> None:
         PartModel(f"p{number}", mode, mode == "manual" and chance.random() < 0.8, large=chance.random() < 0.1)
         for number, mode in enumerate(modes)
     )
+
+
+def _draw_settings(chance: random.Random) -> SettingsSpec | None:
+    """What a workflow declares."""
+    if chance.random() >= SETTINGS_SHARE:
+        return None
+    paths = (PathRule(path="", may={"human": ("read", "replace")}), PathRule(path="/fixed", may={}))
+    return SettingsSpec(
+        schema={"type": "object", "required": ["n"], "properties": {"n": {"type": "integer"}}},
+        initial='{"fixed":0,"n":0}',
+        paths=paths,
+        checks=chance.random() < 0.5,
+    )
+
+
+def _routes(kind: NodeKind, chance: random.Random) -> bool:
+    """Whether a node of this kind routes by settings, in a workflow that has some."""
+    return KINDS[kind].pure and chance.random() < ROUTES_SHARE
 
 
 def _draw_node(

@@ -37,10 +37,12 @@ from tests.sim.mix import Mix, draw_mix
 from tests.sim.outside import Outside
 from tests.sim.people import SimPerson
 from tests.sim.reached import Reached
+from tests.sim.settings import SimChanger
 from tests.sim.virtual_time import VirtualTime, sleep
 from tests.sim.watcher import Watcher
 from tests.sim.workload import WorkflowModel
 
+CHANGERS = 2  # of settings
 AGENTS = 2  # that submit for the same requests
 PEOPLE = 2  # who decide the same decisions
 CALM_S_MAX = 3_600.0
@@ -285,6 +287,8 @@ class World:
                 clients.start_soon(SimAgent(self, f"a{number}").run)
             for number in range(PEOPLE):
                 clients.start_soon(SimPerson(self, f"p{number}").run)
+            for number in range(CHANGERS):
+                clients.start_soon(SimChanger(self, f"s{number}").run)
             await sleep(self.mix.fault_s)
             self.note("calm")
             self.calm = True

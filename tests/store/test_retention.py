@@ -83,6 +83,7 @@ def test_a_run_that_ended_long_ago_goes_with_everything_that_was_about_it(world)
         "requests",
         "effects",
         "updates",
+        "settings",
         "runners",
         "run_queue",
         "content_holds",

@@ -18,6 +18,7 @@ from pwf.store import tx
 from pwf.store.control import HoldRun, hold_run
 from pwf.store.launch import LaunchTerms
 from pwf.store.queue import admit
+from tests.store import test_settings
 from tests.store.arrows import PAGE, Arrow, drawn
 from tests.store.test_launch import offer, standby
 from tests.store.world import MANUAL, OBSERVED, Runner, World, graph, linear, node
@@ -120,6 +121,22 @@ def a_run_that_was_admitted_can_not_be_launched(world):
     world.do(
         hold_run, HoldRun(run_id=run_id, generation=admission.generation, hold="load_failed", detail="why")
     )
+
+
+ROUTED = test_settings.routed()
+
+
+def a_change_overtakes_a_route(world):
+    runner = world.run(ROUTED)
+    test_settings.change(world, runner.run_id, 1, on=0)
+    runner.finish(to="b")
+
+
+def a_change_overtakes_a_route_under_a_pause(world):
+    runner = world.run(ROUTED)
+    test_settings.change(world, runner.run_id, 1, on=0)
+    world.pause(runner.run_id)
+    runner.finish(to="b")
 
 
 def an_unknown_effect_is_observed(world):
@@ -235,6 +252,7 @@ SCENARIOS: list[Callable[[World], None]] = [
     a_waiting_run_can_not_be_read, a_paused_question_can_not_be_read, a_queued_run_is_cancelled,
     a_running_run_is_cancelled, a_waiting_run_is_cancelled, a_paused_question_is_cancelled,
     a_held_run_is_cancelled, an_agent_meets_a_limit, an_agent_meets_a_limit_and_asks, an_agent_meets_a_limit_and_stops,
+    a_held_run_is_cancelled, a_change_overtakes_a_route, a_change_overtakes_a_route_under_a_pause,
 ]  # fmt: skip
 
 

@@ -10,7 +10,7 @@ from pwf.store.queries import load_queries
 from pwf.store.run_rules import RUN_RULES
 from pwf.store.verify import FURTHER, RULES, cheap_violations, verify
 from pwf.store.web_tokens import MakeLink, make_link
-from tests.store import test_decisions
+from tests.store import test_decisions, test_settings
 from tests.store.test_control import (
     ambiguous,
     no_progress,
@@ -92,6 +92,10 @@ def forked(world):
     return fork(world, failed(world)).run_id
 
 
+def with_settings(world):
+    return test_settings.changed_twice(world).run_id
+
+
 def large(world):
     """A run whose input is content-addressed."""
     return world.start(linear(1), input="x" * 5_000)
@@ -159,6 +163,9 @@ PLANTED = [
     ("answer_lost", answered, "UPDATE requests SET attempt = 9 WHERE run_id = :run"),
     ("answer_lost", answered, f"UPDATE attempts SET status = 'failed' WHERE run_no = {NO}"),
     ("request_stray", waiting, "UPDATE requests SET attempt = 2 WHERE run_id = :run"),
+    ("settings_stray", queued, f"INSERT INTO settings VALUES ({NO}, 0, x'31', 1)"),
+    ("settings_uncounted", with_settings, f"UPDATE settings SET change = 1 WHERE run_no = {NO}"),
+    ("settings_uncounted", with_settings, f"DELETE FROM settings WHERE run_no = {NO}"),
     ("decision_unwon", decided, "DELETE FROM answers"),
     (
         "decision_unwon",

@@ -92,6 +92,7 @@ def _attempt(
         effect_key=f"run1:{node.id}:1",
         publish=publish if node.effect is not None else None,
         make_effect=make_effect if node.effect is not None and node.effect.mode == "parts" else None,
+        settings=_settings(flow),
     )
     try:
         value = trio.run(node.fn, ctx) if node.is_async else node.fn(ctx)
@@ -107,6 +108,11 @@ def _attempt(
         return "completed", node.output_bytes(value), ""
     except Exception as error:  # noqa: BLE001 - user code
         return "failed", b"", str(error)
+
+
+def _settings(flow: Workflow[Any]) -> tuple[Any, bytes] | None:
+    declared, spec = flow.declared_settings, flow.to_graph().settings
+    return None if declared is None or spec is None else (declared.decoded_type, spec.initial.encode())
 
 
 def _run(node: NodeDef, ctx: Any, command: object) -> object:

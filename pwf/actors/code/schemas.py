@@ -75,6 +75,17 @@ class Schemas:
             )
         return value
 
+    def check_settings(self, run_id: str, schema: dict[str, Any] | None, value: bytes) -> bytes:
+        """Settings as they are kept. Raise `InvalidInput` that says where the fault is."""
+        value = as_kept(schema, value)
+        faults = self._faults(schema, value)
+        if faults:
+            raise InvalidInput(
+                f"the settings would not fit: {_told(schema, faults)}",
+                hint=f"pwf settings get {run_id} shows them",
+            )
+        return value
+
     def check_adopted(self, run_id: str, name: str, schema: dict[str, Any], value: bytes) -> None:
         """Raise `Rejected` where an output of another run has no place in the present code."""
         faults = self._faults(schema, value)

@@ -26,6 +26,7 @@ from pwf.actors.operations.people import People
 from pwf.actors.pages.pages import PagesHandle
 from pwf.actors.processes.kept import Kept
 from pwf.actors.runs.scheduler import SchedulerHandle
+from pwf.actors.runs.settings_checks import SettingsChecks
 from pwf.actors.sessions.session_coordinator import Attached
 from pwf.actors.upkeep.backup import BackupsHandle
 from pwf.actors.upkeep.pruner import PrunerHandle
@@ -99,6 +100,7 @@ class Services:
     user: str  # of the operating system: who all clients are
     people: People
     attached: Attached
+    settings_checks: SettingsChecks
     pruner: PrunerHandle
     backups: BackupsHandle
     pages: PagesHandle

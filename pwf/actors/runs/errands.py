@@ -11,35 +11,21 @@ If it dies: the Scheduler ends, and with it the daemon; the next one settles the
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 
 import trio
 
 from pwf.actors.base.beside import beside
 from pwf.actors.base.changes import Changes, Watch
-from pwf.actors.processes.runner_process import RunnerProcess
+from pwf.actors.runs.judge import ERRAND_S, Judge, Verdict
 from pwf.actors.runs.launching import Supervision, acquire, look_up
-from pwf.actors.runs.runner_calls import SecretReads, serve_calls
 from pwf.errors import (
     ClaimLost,
     Conflict,
     OutcomeUnknown,
-    ProtocolError,
     PwfError,
     RunnerCrashed,
     Unavailable,
     ValueDamaged,
-)
-from pwf.protocol.frames import FrameSplitter
-from pwf.protocol.runner import (
-    RUNNER_FRAME_BYTES_MAX,
-    Judged,
-    Launch,
-    Leaving,
-    PartAnswer,
-    StepError,
-    decode_from_runner,
-    encode_line,
 )
 from pwf.store.daemon import owner_of
 from pwf.store.entity_kinds import RunnerGone
@@ -58,15 +44,12 @@ from pwf.store.submissions import (
 
 # --- limits ---------------------------------------------------------------------------------------------------
 
-ERRAND_S = 60.0
 LEASE_S = 2 * ERRAND_S  # longer than an errand may take with its launch and its end: it is never renewed
 REREAD_S = 5.0
 RETRY_S = 1.0  # after an errand that could not begin; doubled each time in a row
 RETRY_MAX_S = 8.0
-RECEIVE_BYTES = 64 * 1024
 
 Key = tuple[int, int]
-Verdict = tuple[bool, str]  # accepted, or why not
 
 
 # --- the actor ------------------------------------------------------------------------------------------------
@@ -187,23 +170,20 @@ class Errands:
                 scope.cancel()
 
 
-class _Errand:
+class _Errand(Judge):
     """One process that judges one submission."""
 
     def __init__(self, world: Supervision, due: DueErrand, generation: int) -> None:
-        self._world = world
+        super().__init__(world, due.run_id, "validate=")
         self._due = due
         self._generation = generation
-        self._process: RunnerProcess | None = None
-        self._childless = False
         self.has_no_process = False  # it could not be launched, which is nobody's fault
-        self.fell_silent = False  # it ended, or hung up, without a verdict
 
     async def ask(self) -> Verdict | None:
         """The verdict; None where there is none, which is nobody's fault but the daemon's."""
         try:
             known = await look_up(self._world.store, self._due)
-            self._process = await acquire(self._world, known, self._due.name, self._generation)
+            self.process = await acquire(self._world, known, self._due.name, self._generation)
         except (Unavailable, RunnerCrashed) as error:
             self._world.log.warning("errand.no_process", error=error.message)
             self.has_no_process = True
@@ -214,62 +194,11 @@ class _Errand:
             submission_no=self._due.submission_no,
             name=self._due.name,
             generation=self._generation,
-            identity=self._process.identity,
+            identity=self.process.identity,
             terms=self._world.terms,
         )
         try:
             launch = await self._world.write(self._due.run_id, errand_started, started, along=False)
         except ValueDamaged as refusal:
             return False, f"it could not be validated: {refusal.message}"
-        return None if launch is None else await self._converse(self._process, launch)
-
-    async def _converse(self, process: RunnerProcess, launch: Launch) -> Verdict | None:
-        verdict: Verdict | None = None
-        # None: a reason is shown to whoever has submitted.
-        secrets = SecretReads((), self._world.secrets_from, process.prints.masks)
-        with trio.move_on_after(ERRAND_S) as time:
-            calls = process.values, self._world.store, self._due.run_id, secrets, _refuse
-            verdict = await beside(partial(self._hear, process, launch), serve_calls, *calls)
-        if verdict is None and time.cancelled_caught:
-            return False, f"validate= took longer than {ERRAND_S:g} s"
-        self.fell_silent = verdict is None
-        return verdict
-
-    async def _hear(self, process: RunnerProcess, launch: Launch) -> Verdict | None:
-        splitter = FrameSplitter(RUNNER_FRAME_BYTES_MAX)
-        verdict: Verdict | None = None
-        try:
-            await process.stream.send_within(encode_line([launch]), ERRAND_S)
-            while data := await process.stream.receive_some(RECEIVE_BYTES):
-                for message in [decode_from_runner(line) for line in splitter.feed(data)]:
-                    if isinstance(message, Judged) and verdict is None:
-                        verdict = message.accepted, message.reason or "validate= gave no reason"
-                    if isinstance(message, Leaving):
-                        self._childless = message.childless and verdict is not None
-                        return verdict
-        except (trio.BrokenResourceError, trio.ClosedResourceError):
-            return verdict
-        except ProtocolError as error:
-            return False, f"the process that validated it sent something unknown: {error}"
-        return verdict
-
-    @property
-    def obituary(self) -> str:
-        """Why there is no verdict, of a process that is dead."""
-        how = self._process.died_of if self._process is not None else ""
-        return f"the process that validated it ended without a verdict ({how or 'nobody could tell how'})"
-
-    async def prove_dead(self) -> bool:
-        """End the process and all that it started. Whether that is proved."""
-        return self._process is None or await self._process.prove_dead(childless=self._childless)
-
-    def close(self) -> None:
-        """Let go of it. One that is still there ends itself."""
-        if self._process is not None:
-            self._process.close()
-
-
-async def _refuse(_call: object) -> PartAnswer:
-    """An errand has no effects, whatever it asks for."""
-    error = StepError(code="rejected", message="what judges a submission has no effects")
-    return PartAnswer(verdict="refused", error=error)
+        return None if launch is None else await self.converse(self.process, launch)

@@ -37,6 +37,7 @@ from pwf.store.launch import LaunchTerms
 from pwf.store.queue import AdmittedRun
 from pwf.store.resource_queue import AdmittedReconcile
 from pwf.store.runs import RunEnvironment, environment_of
+from pwf.store.settings import SettingsFacts
 from pwf.store.submissions import DueErrand
 from pwf.store.tx import Tx
 
@@ -91,7 +92,9 @@ class Launchable(NamedTuple):
 
 
 def launchable(
-    admission: AdmittedRun | AdmittedReconcile | DueErrand, facts: LaunchFacts, environment: RunEnvironment
+    admission: AdmittedRun | AdmittedReconcile | DueErrand | SettingsFacts,
+    facts: LaunchFacts,
+    environment: RunEnvironment,
 ) -> Launchable:
     """What a run that was admitted is launched from."""
     key = None
@@ -129,7 +132,9 @@ class Launchables:
         self.published.value = tuple(able[-TEMPLATES_MAX:])
 
 
-async def look_up(store: StoreHandle, admission: AdmittedRun | AdmittedReconcile | DueErrand) -> Launchable:
+async def look_up(
+    store: StoreHandle, admission: AdmittedRun | AdmittedReconcile | DueErrand | SettingsFacts
+) -> Launchable:
     """Read it. Raises `Unavailable`."""
     environment = await store.read(environment_of, admission.environment_id)
     facts = await store.read(launch_facts, admission.definition_id)

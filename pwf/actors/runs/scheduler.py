@@ -258,6 +258,7 @@ class Scheduler:
             lease_ms=int(config.lease_s * 1000),
             terms=terms,
         )
+        self.supervision = self._world  # which never changes
         self._admission = Admission(store, offers, changes, log)
         self._errands = Errands(self._world, changes, epoch=epoch, idle=lambda: self._inbox.put_now(Look()))
         self._recovery = Recovery(

@@ -11,6 +11,7 @@ from pwf.protocol.runner import REASON_CHARS_MAX, Judged
 from pwf.runner.base import descendants
 from pwf.runner.base.failure import bounded
 from pwf.runner.base.steps import Step, StepRaised, StepTimedOut, call
+from pwf.workflow.settings import Settings
 
 
 def judge(step: Step, data: bytes) -> Judged:
@@ -45,6 +46,17 @@ def judge_alone(step: Step, data: bytes) -> Judged:
     except StepTimedOut:
         descendants.end_all()
         return _rejected(f"validate= of node {step.node.id!r} took too long")
+
+
+def judge_settings(declared: Settings | None, value: bytes) -> Judged:
+    """Ask `check=` of the settings about what a change would make of them."""
+    if declared is None:  # the stored graph has said that there are some
+        return _rejected("the code of the workflow declares no settings")
+    try:
+        said = declared.objection(value)
+    except BaseException as error:  # noqa: BLE001 - user code
+        said = _words(error)
+    return Judged(accepted=True) if said is None else _rejected(said)
 
 
 def _words(error: BaseException) -> str:

@@ -41,6 +41,7 @@ from pwf.protocol.runner import (
     to_runner,
     value_answer,
 )
+from pwf.protocol.settings import SettingsCopy
 
 UNACKNOWLEDGED_MAX = 64  # transitions that may be under way at once
 IDLE_TICKS_MAX = 5
@@ -67,6 +68,7 @@ class Wire:
         self._waiting: deque[int] = deque()
         self._stored: set[str] = set()
         self.stop: StepReply | None = None  # the first reply that was not `go`
+        self.settings: SettingsCopy | None = None  # the newest that a reply has brought
 
     def receive_launch(self) -> Launch:
         """Block for the first frame. Raises `DaemonGone` when it never comes."""
@@ -80,7 +82,7 @@ class Wire:
         self._seq = self._uploads = 0
         self._waiting.clear()
         self._stored.clear()
-        self.stop = None
+        self.stop = self.settings = None
         while not isinstance(message := self._receive(blocking=True), Launch):
             pass
         return message
@@ -203,6 +205,8 @@ class Wire:
         if not self._waiting or message.seq != self._waiting[0]:
             raise ProtocolError(f"reply to {message.seq}, which is not the next one due")
         self._waiting.popleft()
+        if message.settings is not None:
+            self.settings = message.settings
         if message.verdict != "go":
             self.stop = message
             with self._sending:

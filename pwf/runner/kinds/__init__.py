@@ -18,12 +18,14 @@ from pwf.runner.kinds import (
     decision,
     include,
     notify,
+    settings_route,
     shell,
     wait,
 )
 
 RUN: Mapping[NodeKind, Callable[[Step], End]] = {
     compute.KIND: compute.run,
+    settings_route.KIND: settings_route.run,
     include.KIND: include.run,
     action.KIND: action.run,
     shell.KIND: shell.run,

@@ -1,0 +1,54 @@
+"""Checks of settings: what a workflow's `check=` says to a change, asked of the run's pinned code in its own process.
+
+Promises: one at a time, for a bounded time; whatever becomes of the process, nothing is written here, and the caller
+commits only what was accepted. Where no process can be had, it says why (`EnvironmentMissing`, `LoadFailed` …). If the
+caller is cancelled, its process is let go of, and ends itself.
+"""
+
+from __future__ import annotations
+
+import itertools
+
+import trio
+
+from pwf.actors.runs.judge import Judge
+from pwf.actors.runs.launching import Supervision, acquire, look_up
+from pwf.errors import Rejected, RunnerCrashed, Unavailable
+from pwf.store.settings import CheckQuery, SettingsFacts, settings_launch
+
+GENERATION = 1
+
+
+class SettingsChecks:
+    """For any task: each call is served by the task that makes it."""
+
+    def __init__(self, world: Supervision) -> None:
+        self._world = world
+        self._turn = trio.CapacityLimiter(1)
+        self._numbers = itertools.count(1)
+
+    async def check(self, facts: SettingsFacts, value: bytes) -> None:
+        """Raise `Rejected` with what `check=` has against the value, or why there is no verdict."""
+        async with self._turn:
+            known = await look_up(self._world.store, facts)
+            name = f"{facts.run_id}/settings-{next(self._numbers)}"
+            judge = Judge(self._world, facts.run_id, "check=")
+            try:
+                process = await acquire(self._world, known, name, GENERATION)
+            except RunnerCrashed as error:
+                raise Unavailable(
+                    f"the settings can not be checked now: {error.message}", hint="try again"
+                ) from error
+            try:
+                terms = self._world.terms
+                query = CheckQuery(
+                    run_id=facts.run_id, value=value, terms=terms, marker=terms.marker_of(name, GENERATION)
+                )
+                launch = await self._world.store.read(settings_launch, query)
+                verdict = await judge.converse(process, launch)
+                await judge.prove_dead()
+            finally:
+                process.close()
+        accepted, reason = (False, judge.obituary) if verdict is None else verdict
+        if not accepted:
+            raise Rejected(f"the settings would not be accepted: {reason}")

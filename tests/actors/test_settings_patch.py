@@ -1,0 +1,199 @@
+"""Patches on settings: the public cases of RFC 6902, and what each actor may do."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pwf.actors.code.settings_patch import patch_of, patched, visible
+from pwf.errors import Conflict, InvalidArgument, PwfError, Rejected, ValueTooLarge
+from pwf.protocol.settings import Access, PathRule, SettingsSpec
+from pwf.values import canonical
+
+FOLDER = Path(__file__).parents[1] / "data" / "json-patch"
+ALL: tuple[Access, ...] = ("read", "add", "remove", "replace")
+FREE = SettingsSpec(initial="{}", paths=(PathRule(path="", may={"human": ALL}),))
+CASES = [
+    case
+    for name in ("tests", "spec_tests")
+    for case in json.loads((FOLDER / f"{name}.json").read_text("utf-8"))
+    if "patch" in case and not case.get("disabled")
+]
+
+
+def rules(**paths: dict[Any, tuple[Access, ...]]) -> SettingsSpec:
+    """Of paths with `_` for `/`; `root` is the whole."""
+    found = tuple(
+        PathRule(path="" if path == "root" else "/" + path.replace("_", "/"), may=may)
+        for path, may in paths.items()
+    )
+    return SettingsSpec(initial="{}", paths=found)
+
+
+def change(spec: SettingsSpec, value: Any, *patch: dict[str, Any], actor: Any = "human") -> Any:
+    return json.loads(patched(spec, canonical(value), list(patch), actor))
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.get("comment", "")[:60])
+def test_a_public_case_of_json_patch(case: dict[str, Any]) -> None:
+    try:
+        patch = patch_of(json.dumps(case["patch"]).encode())
+        found = patched(FREE, canonical(case["doc"]), patch, "human")
+    except (Conflict, InvalidArgument):
+        assert "error" in case
+        return
+    assert "error" not in case
+    if "expected" in case:
+        assert found == canonical(case["expected"])
+
+
+OPS: list[dict[str, Any]] = [
+    {"op": "add", "path": "/b", "value": 1},
+    {"op": "replace", "path": "/a", "value": 1},
+    {"op": "remove", "path": "/a"},
+    {"op": "test", "path": "/a", "value": 0},
+    {"op": "add", "path": "/a", "value": 1},
+    {"op": "copy", "from": "/a", "path": "/b"},
+    {"op": "move", "from": "/a", "path": "/b"},
+]
+
+
+@pytest.mark.parametrize("actor", ["human", "session", "manager"])
+@pytest.mark.parametrize("op", OPS, ids=lambda op: f"{op['op']}{op['path']}")
+def test_nothing_is_allowed_that_is_not_said(op: dict[str, Any], actor: Any) -> None:
+    with pytest.raises(Rejected, match="may not"):
+        change(SettingsSpec(initial="{}"), {"a": 0}, op, actor=actor)
+
+
+@pytest.mark.parametrize(
+    ("op", "needed"),
+    list(
+        zip(
+            OPS,
+            [
+                ("add",),
+                ("replace",),
+                ("remove",),
+                ("read",),
+                ("replace",),
+                ("read", "add"),
+                ("read", "remove", "add"),
+            ],
+            strict=True,
+        )
+    ),
+    ids=lambda part: str(part)[:30],
+)
+def test_each_operation_needs_what_it_does_and_no_more(
+    op: dict[str, Any], needed: tuple[Access, ...]
+) -> None:
+    change(rules(root={"human": needed}), {"a": 0}, op)
+    for missing in needed:
+        fewer = tuple(one for one in needed if one != missing)
+        with pytest.raises(Rejected, match=f"a person may not {missing}"):
+            change(rules(root={"human": fewer}), {"a": 0}, op)
+
+
+def test_the_longest_path_decides_alone() -> None:
+    spec = rules(
+        root={"human": ALL, "session": ALL}, limits={"human": ("read",)}, limits_cpu={"session": ("replace",)}
+    )
+    value = {"limits": {"cpu": 1, "memory": 2}, "other": 3}
+    for path, human, session in (
+        ("/other", True, True),
+        ("/limits/memory", False, False),
+        ("/limits/cpu", False, True),
+    ):
+        op = {"op": "replace", "path": path, "value": 9}
+        for actor, may in (("human", human), ("session", session)):
+            if may:
+                change(spec, value, op, actor=actor)
+            else:
+                with pytest.raises(Rejected):
+                    change(spec, value, op, actor=actor)
+
+
+@pytest.mark.parametrize(
+    "op",
+    [
+        {"op": "replace", "path": "", "value": {"a": {"open": 2}}},
+        {"op": "replace", "path": "/a", "value": {"open": 1, "shut": 2}},
+        {"op": "remove", "path": "/a"},
+        {"op": "add", "path": "/a", "value": 4},
+        {"op": "move", "from": "/a", "path": "/b"},
+    ],
+)
+def test_what_is_guarded_below_a_path_is_guarded_from_the_whole_of_it(op: dict[str, Any]) -> None:
+    spec = rules(root={"human": ALL}, a_shut={"human": ("read",)})
+    with pytest.raises(Rejected, match="'/a/shut'"):
+        change(spec, {"a": {"open": 1, "shut": 1}}, op)
+    same = {"op": "replace", "path": "/a", "value": {"open": 5, "shut": 1}}
+    assert change(spec, {"a": {"open": 1, "shut": 1}}, same) == {"a": {"open": 5, "shut": 1}}
+
+
+@pytest.mark.parametrize(
+    "op", [{"op": "copy", "from": "/a", "path": "/b"}, {"op": "test", "path": "", "value": {}}]
+)
+def test_what_may_not_be_read_is_neither_copied_nor_guessed(op: dict[str, Any]) -> None:
+    spec = rules(root={"human": ALL}, a_secret={"human": ("replace",)})
+    with pytest.raises(Rejected, match="may not read '/a/secret'"):
+        change(spec, {"a": {"secret": 1}}, op)
+
+
+def test_what_may_not_be_read_is_not_shown() -> None:
+    spec = rules(root={"human": ("read",)}, a={"human": ()}, a_b={"human": ("read",)}, list_0={"human": ()})
+    value = canonical({"a": {"b": 1, "c": 2}, "list": [1, 2], "d": 3})
+    assert visible(spec, value, "human") == ({"a": {"b": 1}, "list": [None, 2], "d": 3}, True)
+    assert visible(spec, value, "session") == (None, True)
+    assert visible(FREE, value, "human") == (json.loads(value), False)
+
+
+@pytest.mark.parametrize(("value", "tested"), [(True, 1), (1, True), ([1], [True]), ({"x": 0}, {"x": False})])
+def test_a_truth_is_no_number(value: Any, tested: Any) -> None:
+    with pytest.raises(Conflict):
+        change(FREE, {"a": value}, {"op": "test", "path": "/a", "value": tested})
+    change(FREE, {"a": 1}, {"op": "test", "path": "/a", "value": 1.0})
+
+
+def test_a_patch_is_bounded_and_so_is_what_comes_of_it() -> None:
+    with pytest.raises(ValueTooLarge):
+        patch_of(b'[{"op":"add","path":"/a","value":"' + b"x" * 65_536 + b'"}]')
+    with pytest.raises(InvalidArgument, match="257 operations"):
+        patch_of(json.dumps([{"op": "remove", "path": "/a"}] * 257).encode())
+    doubling = [{"op": "copy", "from": "", "path": f"/c{n}"} for n in range(256)]
+    with pytest.raises(ValueTooLarge):
+        change(FREE, {"a": "x" * 1_000}, *doubling)
+
+
+@pytest.mark.parametrize("wrong", [b"{}", b"3", b"[3]", b"[", b'[{"op":"add","op":"add"}]'])
+def test_what_is_no_patch_is_refused(wrong: bytes) -> None:
+    with pytest.raises(PwfError):
+        patch_of(wrong)
+
+
+def nested(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    return st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from("ab"), inner, max_size=2)
+
+
+values = st.recursive(st.none() | st.booleans() | st.integers(-3, 3), nested, max_leaves=6)
+paths = st.lists(st.sampled_from(["a", "b", "0", "1", "-"]), max_size=3).map(
+    lambda parts: "".join("/" + p for p in parts)
+)
+names = st.sampled_from(["add", "remove", "replace", "move", "copy", "test", "none"])
+ops = st.fixed_dictionaries({"op": names, "path": paths}, optional={"from": paths, "value": values})
+
+
+@given(values, st.lists(ops, max_size=4))
+def test_whatever_a_patch_does_what_is_guarded_stays(value: Any, patch: list[dict[str, Any]]) -> None:
+    spec = rules(root={"human": ALL}, a={"human": ()})
+    document = {"a": value, "b": value}
+    try:
+        found = change(spec, document, *patch)
+    except (Conflict, InvalidArgument, Rejected):
+        return
+    assert canonical(found["a"]) == canonical(value)
