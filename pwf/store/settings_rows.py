@@ -6,7 +6,7 @@ import msgspec
 
 from pwf.protocol.graph import WorkflowGraph
 from pwf.protocol.kinds import KINDS
-from pwf.protocol.runner import Sequenced
+from pwf.protocol.runner import Finish, Sequenced
 from pwf.protocol.settings import SettingsCopy
 from pwf.store.queries import load_queries
 from pwf.store.state import graph_of
@@ -30,12 +30,16 @@ def newer_settings(tx: Tx, run_no: int, graph: WorkflowGraph, message: Sequenced
     return None if now is None or now.change <= getattr(message, "settings", 0) else now
 
 
-def is_overtaken(tx: Tx, run_no: int, graph: WorkflowGraph, node: str, change: int) -> bool:
-    """Whether the node decided by settings that were changed since."""
-    if graph.settings is None or not KINDS[graph.node(node).kind].routes_by_settings:
+def is_overtaken(tx: Tx, run_no: int, graph: WorkflowGraph, node: str, message: Finish) -> bool:
+    """Whether the node has completed by settings that were changed since."""
+    if (
+        graph.settings is None
+        or message.outcome != "completed"
+        or not KINDS[graph.node(node).kind].routes_by_settings
+    ):
         return False
     now = current_settings(tx, run_no, graph)
-    return now is not None and now.change > change
+    return now is not None and now.change > message.settings
 
 
 def inherit_settings(tx: Tx, run_no: int, graph: WorkflowGraph, from_run_id: str) -> None:

@@ -217,6 +217,10 @@ def _apply(
 ) -> str:
     run.seq = message.seq
     moves.progressed(tx, run)
+    if isinstance(message, Finish) and is_overtaken(tx, run.run_no, graph.graph, run.node, message):
+        verdict = _run_again(tx, run, message)
+        moves.note_traces(tx, run, message.attempt, message.printed, message.survivors)
+        return verdict
     if isinstance(message, Finish):
         verdict = _finish(tx, run, graph, message, may_go=may_go, agent=agent)
         moves.note_traces(tx, run, message.attempt, message.printed, message.survivors)
@@ -270,10 +274,6 @@ def _finish(
             place.queue(tx, run)
         part(tx, run)
         return "park"
-    if message.outcome == "completed" and is_overtaken(
-        tx, run.run_no, graph.graph, run.node, message.settings
-    ):
-        return _run_again(tx, run, message)
     if error is None and message.outcome != "completed" and message.observed:
         error = unknown_error(tx, run, node)
     if settled is not None:
