@@ -46,6 +46,7 @@ async def test_a_child_that_was_cancelled_is_told_to_stop_although_the_reconcile
     fence = Fence(run_id="u", entity_no=1, generation=1, token="t")
     await theirs.send_all(encode_line([CancelRun(request_key="k")]))
     with trio.move_on_after(COMMIT_S / 2) as scope:
-        await questions.serve(ours, fence, cast(Any, world), cast(Any, None), deleting=False)
+        nobody = cast(Any, None)
+        await questions.serve(ours, fence, cast(Any, world), nobody, deleting=False, secrets=nobody)
     assert scope.cancelled_caught
     assert world.stops == [StopOf("child", 7)]

@@ -179,7 +179,7 @@ def test_a_submission_is_for_the_revision_that_was_seen(pwf: Pwf, daemon: FakeDa
     daemon.on("request.submit", take)
     assert pwf("submit", "q1", "1").code == exits.OK
     assert pwf("submit", "q1", "1", "--revision", "2").code == exits.OK
-    assert (revisions, meant) == ([3, 2], [("agent",), ("agent",)])
+    assert (revisions, meant) == ([3, 2], [("agent", "assistant")] * 2)
 
 
 def test_an_answer_is_made_of_words_and_set_fields(pwf: Pwf, daemon: FakeDaemon, given: list[Any]) -> None:

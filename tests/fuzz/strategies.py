@@ -45,6 +45,10 @@ def _of(info: inspect.Type) -> st.SearchStrategy[Any]:
             low = info.ge if info.ge is not None else -(2**63)
             high = info.le if info.le is not None else 2**63 - 1
             return st.integers(low, high) | st.integers(max(low, 0), min(high, 3))
+        case inspect.StrType(pattern=str() as pattern):
+            return st.from_regex(pattern, fullmatch=True)
+        case inspect.FloatType():
+            return st.floats(info.ge, info.le, allow_nan=False, allow_infinity=False)
         case inspect.StrType(min_length=int() as least):
             return st.text("0123456789abcdef", min_size=least, max_size=info.max_length or least)
         case inspect.DictType():
@@ -63,7 +67,6 @@ def _of(info: inspect.Type) -> st.SearchStrategy[Any]:
         inspect.StrType: texts,
         inspect.BoolType: st.booleans(),
         inspect.NoneType: st.none(),
-        inspect.FloatType: floats,
         inspect.BytesType: st.binary(max_size=20),
         inspect.RawType: raws,
         inspect.AnyType: json_values,
