@@ -107,6 +107,8 @@ def decide(options: argparse.Namespace, out: Out) -> int:
         raise UsageError(
             "--text and --digest go with a choice", hint=f"pwf decide {text.line(named)} CHOICE --text TEXT"
         )
+    if options.decision_id is None and options.link:
+        raise UsageError("--link needs a DECISION", hint="pwf decide @last --link")
     if options.decision_id is None:
         options.all, options.limit = False, 100
         return decisions(options, out)

@@ -42,7 +42,9 @@ from pwf.web import pages
 from pwf.web.forms import read_form, read_value
 from pwf.web.guard import Guard
 
-COOKIE = "pwf_browser"
+COOKIE = (
+    "pwf_browser"  # with the port after it: all ports of a name share their cookies, and each home has one
+)
 RUNS_SHOWN = 20
 NOTICES_SHOWN = 10
 SECOND_MS = 1_000
@@ -82,6 +84,7 @@ class _Pages:
     def __init__(self, daemon: Client, web: Web) -> None:
         self._daemon = daemon
         self._web = web
+        self._cookie = f"{COOKIE}_{web.port}"
 
     def page(self, show: Page) -> Page:
         """The page, or what is shown when it can't be."""
@@ -146,7 +149,7 @@ class _Pages:
         token = await self._signed_in(request)
         await self._daemon.call("web.leave", LeavePayload(token=token))
         response = _message("Signed out", "This browser is signed out.", "pwf web --link", is_in=False)
-        response.delete_cookie(COOKIE)
+        response.delete_cookie(self._cookie)
         return response
 
     async def nowhere(self, request: Request) -> Response:
@@ -179,7 +182,7 @@ class _Pages:
         entered = await self._daemon.call("web.enter", payload)
         response = RedirectResponse("/", 303)
         response.set_cookie(
-            COOKIE,
+            self._cookie,
             browser,
             max_age=(entered.expires_ms - _now_ms()) // SECOND_MS,
             httponly=True,
@@ -201,7 +204,7 @@ class _Pages:
 
     async def _signed_in(self, request: Request) -> str:
         """The browser's token. Raises `TokenRefused`."""
-        token = request.cookies.get(COOKIE, "")
+        token = request.cookies.get(self._cookie, "")
         if (await self._known(token)).purpose != "browser":
             raise TokenRefused("this browser is not signed in", hint="pwf web --link")
         return token
@@ -231,7 +234,7 @@ class _Pages:
             earlier,
             _now_ms(),
             form_token=form_token,
-            error=None if error is None else error.message,
+            error=None if error is None else _said(error),
             typed=typed,
         )
         return HTMLResponse(page, status)
@@ -272,11 +275,16 @@ class _Pages:
         status: int = 200,
     ) -> Response:
         data = await self._daemon.read_value(asked.run_id, asked.prompt)
-        said = None if error is None else error.message
+        said = None if error is None else _said(error)
         page = pages.question(
             asked, pages.prompt_of(data), _now_ms(), form_token=form_token, error=said, typed=typed
         )
         return HTMLResponse(page, status)
+
+
+def _said(error: PwfError) -> str:
+    """Why it was not taken. What else to do is for a terminal, but where the state of things refuses it."""
+    return f"{error.message}: {error.hint}" if isinstance(error, Rejected) and error.hint else error.message
 
 
 def _form_token(browser: str, about: str, digest: str) -> str:
