@@ -51,6 +51,9 @@ _ATTEMPTS = """SELECT a.attempt, a.node, a.visit, a.status, a.output, a.generati
   CASE WHEN a.error IS NOT NULL THEN json_extract(CAST(a.error AS TEXT), '$.code') END
 FROM attempts a JOIN runs r ON r.run_no = a.run_no WHERE r.run_id = ? ORDER BY a.attempt"""
 
+_CHILD_OF_DELETED = """SELECT 1 FROM runs c JOIN resources r ON r.resource_no = c.called_by
+WHERE c.run_id = ? AND (r.deleting_wall_ms IS NOT NULL OR r.gone_wall_ms IS NOT NULL)"""
+
 
 class Violation(Exception):
     """A rule is broken."""
@@ -214,7 +217,8 @@ class Auditor:
         self.check(fault is None, f"run {run_id} goes only where its graph leads: {fault}; {attempts}")
         self._deaths_happened(new, attempts)
         if new.status == "cancelled":
-            self.check(self.steering.might(run_id, "run.cancel"), f"only a client cancels run {run_id}")
+            may = self.steering.might(run_id, "run.cancel") or bool(self.rows(_CHILD_OF_DELETED, run_id))
+            self.check(may, f"only a client cancels run {run_id}")
         self._look_at_history(new)
 
     def _look_at_history(self, run: RunModel) -> None:

@@ -2,7 +2,8 @@
 
 Rules, besides those of `state.verify`: no two reconciles of one name overlap, also not of two lives; custody is stored
 before a process works; an effect happens once under its key; when the faults are over, every resource is what its spec
-says, or gone, and has seen whatever changed outside before a wake-up that was taken.
+says, or gone, and has seen whatever changed outside before a wake-up that was taken, and each end of a child run. What a
+reconcile has started works no more when the next one begins, and a child is one run under its key.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import msgspec
 
 from pwf.protocol.effects import EffectList
 from pwf.protocol.graph import ManagerSpec, WorkflowDefinition, WorkflowGraph
-from pwf.protocol.reconcile import Reconcile, Reconciled
+from pwf.protocol.reconcile import ChildAnswer, EnsureRun, Reconcile, Reconciled
 from pwf.protocol.resources import ResourceList, ResourceSummary
 from pwf.protocol.runner import (
     BeginPart,
@@ -53,7 +54,11 @@ _OBSERVED = """SELECT r.uid, e.kind, json_extract(CAST(e.payload AS TEXT), '$.ge
 FROM events e JOIN resources r ON r.resource_no = e.entity_no WHERE e.kind IN ('applied', 'observed')
 ORDER BY e.entity_no, e.revision"""
 
+_ENDED_CHILDREN = """SELECT r.uid, c.call_key, CAST(r.status AS TEXT) FROM runs c
+JOIN resources r ON r.resource_no = c.called_by WHERE c.ended_wall_ms IS NOT NULL AND r.gone_wall_ms IS NULL"""
+
 _answer = msgspec.json.Decoder(PartAnswer)
+_child = msgspec.json.Decoder(ChildAnswer)
 
 
 def is_reconcile(line: bytes) -> bool:
@@ -81,6 +86,7 @@ class Managers:
             definition_id=digest(f"{NAME}:{world.seed}".encode()), graph=graph, root="/", sources=(source,)
         )
         self._working: dict[str, Any] = {}  # key -> the process that reconciles it
+        self._children: dict[tuple[str, str], str] = {}  # uid and request key -> the run
         self._changes: Counter[str] = (
             Counter()
         )  # key -> how often the world has changed behind its manager's back
@@ -153,6 +159,9 @@ class Managers:
         for key, seen in self._world.auditor.rows(_SEEN):
             owed = self._owed.get(key, 0)
             self._world.auditor.check(seen >= owed, f"no wake-up of {key} is lost: {seen} of {owed}")
+        for uid, child, status in self._world.auditor.rows(_ENDED_CHILDREN):
+            told = json.loads(status).get("ended", [])
+            self._world.auditor.check(child in told, f"the end of child {child} wakes {uid}: {status}")
         present: dict[str, int] = {}
         for uid, kind, generation in self._world.auditor.rows(_OBSERVED):
             fits = kind == "applied" or generation == present[uid]
@@ -172,11 +181,16 @@ class Managers:
             await process.breathe(DEADLINE_MS / 1000 * 4)
         if not told.deleting:
             await self._effect(process, values, told, chance)
+            if chance.random() < 0.5:
+                await self._ensure_child(values, told)
+        left = self._leave_child(process, told, chance) if world.rate("orphan_child") else None
         if chance.random() < world.rate("runner_exit"):
             process.died = True
             return
         await stream.send_all(encode_line([self._result(told, chance, seen)]))
-        await stream.send_all(encode_line([Leaving(childless=True)]))
+        if chance.random() < world.rate("lingers"):
+            await process.breathe(chance.random() * 4.0)
+        await stream.send_all(encode_line([Leaving(childless=left is None or not left.alive)]))
 
     def _begins(self, process: Any, told: Reconcile) -> None:
         check = self._world.auditor.check
@@ -188,6 +202,36 @@ class Managers:
         fits = not rows or rows == [(told.lease_generation, process.identity.pid)]
         stale = any(generation > told.lease_generation for generation, _ in rows)
         check(fits or stale, f"custody of {process.identity} is stored before it reconciles: {rows}")
+
+    def _leave_child(self, process: Any, told: Reconcile, chance: Any) -> Any:
+        """A process that goes on when its reconcile is over, unless somebody ends it."""
+        child = self._world.machine.add_process(process.marker)
+        child.epoch, child.at_work = process.epoch, True
+        delay_s = chance.random() * 6.0
+
+        async def work() -> None:
+            await child.breathe(delay_s)
+            alone = self._working[told.key] is process
+            self._world.auditor.check(
+                alone, f"what a reconcile of {told.key} has left works beside the next one"
+            )
+
+        self._world.start_process(child, work)
+        return child
+
+    async def _ensure_child(self, values: Any, told: Reconcile) -> None:
+        """One child run for each generation of the spec."""
+        names = sorted(self._world.models)
+        key, workflow = f"c{told.generation}", names[told.generation % len(names)]
+        wish = EnsureRun(
+            request_key=key, workflow=workflow, input=msgspec.Raw(canonical({"n": told.generation}))
+        )
+        child = (await _ask(values, wish, _child)).child
+        if child is not None:
+            run_id = self._children.setdefault((told.uid, key), child.run_id)
+            self._world.auditor.check(
+                run_id == child.run_id, f"child {key} of {told.uid} is one run: {child}"
+            )
 
     async def _effect(self, process: Any, values: Any, told: Reconcile, chance: Any) -> None:
         """One effect for each generation of the spec, observed truthfully where its outcome is unknown."""
@@ -222,7 +266,8 @@ class Managers:
             return Reconciled(
                 outcome="requeue", after_ms=chance.choice([None, 500, 5_000]), finalizers=("undo",)
             )
-        status = msgspec.Raw(canonical({"n": spec.get("n"), "seen": seen}))
+        ended = sorted(child.request_key for child in told.children if child.ended_ms is not None)
+        status = msgspec.Raw(canonical({"n": spec.get("n"), "seen": seen, "ended": ended}))
         return Reconciled(outcome="settled", status=status, finalizers=finalizers)
 
 
@@ -231,7 +276,7 @@ def world_chance(world: Any, process: Any) -> Any:
     return world.stream(f"reconcile:{process.identity.pid}:{process.identity.start_tick}")
 
 
-async def _ask(values: Any, question: BeginPart | SettlePart) -> PartAnswer:
+async def _ask(values: Any, question: BeginPart | SettlePart | EnsureRun, decoder: Any = _answer) -> Any:
     """Ask the daemon, and wait. Raises what a stream does when the daemon is gone."""
     await values.send_all(encode_line([question]))
     data = b""
@@ -240,4 +285,4 @@ async def _ask(values: Any, question: BeginPart | SettlePart) -> PartAnswer:
         if not more:
             raise ConnectionError
         data += bytes(more)
-    return _answer.decode(data)
+    return decoder.decode(data)
