@@ -5,7 +5,7 @@ import pytest
 from pwf.host.identity import Identity
 from pwf.store.daemon import ClaimEpoch, Release, release
 from pwf.store.home import ClaimHome, HomeFolder, claim_home, last_owner
-from tests.store.world import IDEMPOTENT, MANUAL, OBSERVED, graph, linear, node
+from tests.store.world import IDEMPOTENT, MANUAL, OBSERVED, PARTS, graph, linear, node
 
 ASK = graph(node("ask", "checkpoint", to="then"), node("then"))
 PLACE = {"device": 1, "inode": 7}
@@ -88,6 +88,26 @@ def test_an_effect_that_was_being_applied_is_never_repeated_blindly_in_a_copy(se
     if effect is OBSERVED:
         served.resume(runner.run_id)
         assert served.launch(runner.run_id).launch.observe
+
+
+@pytest.mark.parametrize(("observable", "hold"), [(True, "restored"), (False, "effect_ambiguous")])
+def test_each_of_several_effects_of_a_step_stands_by_its_own_key_in_a_copy(served, observable, hold):
+    runner = served.run(graph(node("order", "action", effect=PARTS)))
+    runner.part("a")
+    runner.settle("a")
+    for part in ("b", "c"):
+        runner.part(part, observable=observable)
+    serve(served, **ELSEWHERE)
+    assert served.row(runner.run_id)["hold"] == hold
+    if not observable:
+        assert [status for _, _, status, _ in served.effects(runner.run_id)] == [
+            "applied",
+            *["ambiguous"] * 2,
+        ]
+        return
+    served.resume(runner.run_id)
+    again = served.launch(runner.run_id)
+    assert [again.part(part).verdict for part in ("a", "b", "c")] == ["applied", "observe", "observe"]
 
 
 def test_a_paused_run_of_a_copy_is_held_as_restored_and_one_resume_lifts_both(served):

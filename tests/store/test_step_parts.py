@@ -326,6 +326,29 @@ def test_a_pause_lets_the_step_end_and_one_at_once_leaves_its_effect_to_be_obser
     assert world.launch().part("a").verdict == "observe"
 
 
+def test_a_drain_lets_a_step_make_its_further_effects_and_goes_on_after_it(world, runner):
+    runner.drain = True
+    for part in ("a", "b"):
+        assert runner.part(part).verdict == "apply"
+        runner.settle(part)
+    assert runner.finish(to="report") == "park"
+    runner.leave()
+    assert world.launch(runner.run_id).launch.node == "report"
+    assert parts_of(world, runner.run_id) == {"a": "applied", "b": "applied"}
+
+
+def test_the_end_of_a_drain_leaves_each_open_effect_to_be_observed_and_what_happened_as_it_is(world, runner):
+    runner.drain = True
+    runner.part("a")
+    runner.settle("a")
+    for part in ("b", "c"):
+        runner.part(part)
+    assert world.do(applying, None) == (key_of(runner, "b"), key_of(runner, "c"))  # pwf stop names them
+    runner.gone(stopped=True)
+    again = world.launch(runner.run_id)
+    assert [again.part(part).verdict for part in ("a", "b", "c")] == ["applied", "observe", "observe"]
+
+
 # --- what is shown --------------------------------------------------------------------------------------------
 
 
