@@ -24,15 +24,19 @@ def add(commands: Commands) -> None:
     parser = commands.add(
         "crashlab",
         crashlab,
-        "crash a workflow at every boundary, in a scratch home, and report what that does",
+        "crash a workflow or a manager at every boundary, in a scratch home, and report what that does",
         example="pwf crashlab release --set version=1.0\n"
         'pwf crashlab ./count.py --output count=\'{"stdout": "3"}\' --answer ask=\'"yes"\'\n'
-        "pwf crashlab ./send.py --effects real --set folder='{scratch}'",
+        "pwf crashlab ./send.py --effects real --set folder='{scratch}'\n"
+        "pwf crashlab note --effects real --set path='{scratch}/hello.txt'",
         more="Effects are not done: stand-ins note them. With --effects real they are, each run for itself;\n"
         "{scratch} in the input then stands for an empty folder of each run, whose files are compared.\n"
+        "Of a resource manager --input and --set are the spec, and its process is killed at every boundary.\n"
         "Exit codes: 0 passed, 1 work would be lost or repeated, 7 safe, but a run would wait for a person.",
     )
-    parser.add_argument("workflow", metavar="WORKFLOW", help="a name in .pwf/workflows, or a path to a file")
+    parser.add_argument(
+        "workflow", metavar="WORKFLOW", help="a workflow or a resource manager, by name or path"
+    )
     parser.add_argument(
         "--input", metavar="JSON|@FILE|-", help="the input; without one, null or what its type allows"
     )
@@ -132,6 +136,17 @@ def show(report: Report, out: Out) -> None:
     how = "stand-ins for effects" if report.effects == "stand-in" else "real effects"
     given = text.line(bytes(report.input).decode(), 200)
     out.print(f"crash lab: {text.line(report.workflow)}, {how}, input {given}")
+    if report.manager:
+        out.print(f"{crashes} crashes of a reconciling process in {report.seconds:g} s")
+    else:
+        _paths(report, crashes, out)
+    out.print()
+    for finding in report.findings:
+        _show_finding(finding, out)
+    _summary(report, out)
+
+
+def _paths(report: Report, crashes: int, out: Out) -> None:
     out.print(
         f"{text.count(len(report.paths), 'path')}, {crashes} crashes ({report.runner_crashes} of a runner, "
         f"{report.daemon_crashes} of the daemon) in {report.seconds:g} s"
@@ -146,10 +161,6 @@ def show(report: Report, out: Out) -> None:
             ["PATH", "STEP", "KIND", "EFFECT", "CRASHES", "RAN AGAIN", "EFFECT AGAIN", "PERSON"],
             [_row(step) for step in report.steps],
         )
-    out.print()
-    for finding in report.findings:
-        _show_finding(finding, out)
-    _summary(report, out)
 
 
 def _row(step: StepReport) -> list[str]:
@@ -183,13 +194,12 @@ def _summary(report: Report, out: Out) -> None:
     manual = list(dict.fromkeys(step.node for step in effects if step.effect in ("manual", "parts")))
     lost = [one.node for one in report.findings if one.code in ("decision_lost", "asked_again")]
     stuck = [one.node for one in report.findings if one.code in ("does_not_move", "never_ends")]
-    out.print(f"steps that ran again           {_names(again)}")
-    out.print(
-        f"effects that would repeat      {_names(manual)}"
-        + (f" (and {_names(idempotent)}: declared idempotent)" if idempotent else "")
-    )
-    out.print(f"decisions that would be lost   {_names(lost)}")
-    out.print(f"runs left without a reason     {_names(stuck)}")
+    if not report.manager:
+        out.print(f"steps that ran again           {_names(again)}")
+        more = f" (and {_names(idempotent)}: declared idempotent)" if idempotent else ""
+        out.print(f"effects that would repeat      {_names(manual)}{more}")
+        out.print(f"decisions that would be lost   {_names(lost)}")
+        out.print(f"runs left without a reason     {_names(stuck)}")
     if report.crashes_left_out:
         out.print(f"left out: {report.crashes_left_out} crashes (--crashes)")
     if report.paths_left_out:

@@ -53,6 +53,8 @@ class ScratchHome:
         (self.places.home / "workflows").symlink_to(
             workflows
         )  # the user's: they belong to no project here either
+        if (workflows.parent / "resources").is_dir():
+            (self.places.home / "resources").symlink_to(workflows.parent / "resources")
         if (workflows.parent / SECRETS).is_dir():
             (self.places.home / SECRETS).symlink_to(workflows.parent / SECRETS)
         self.places.config.write_text(_toml(config, runners), encoding="utf-8")

@@ -22,14 +22,15 @@ from pwf.crashlab.compare import Baseline, has_repeated, judge, judge_baseline, 
 from pwf.crashlab.drive import Driver
 from pwf.crashlab.experiments import Crash, Path, Seen, Traced
 from pwf.crashlab.home import ScratchHome
+from pwf.crashlab.managers import ManagerLab
 from pwf.crashlab.observe import LabRun, as_json
 from pwf.crashlab.report import Findings, PathReport, Report, StepReport, StoodIn
-from pwf.discovery import find_workflow_file
-from pwf.errors import InvalidArgument, InvalidInput
+from pwf.discovery import Found, find_manager_file, find_workflow_file
+from pwf.errors import InvalidArgument, InvalidInput, NotFound
 from pwf.places import Places, places
 from pwf.protocol.graph import WorkflowGraph
 from pwf.protocol.kinds import KINDS
-from pwf.protocol.operations import WorkflowDescription, WorkflowRef
+from pwf.protocol.operations import WorkflowRef
 from pwf.values import canonical
 
 BATCH = 8
@@ -57,16 +58,22 @@ class Settings:
 def run_lab(settings: Settings, tell: Tell, at: Places | None = None) -> Report:
     """Do it all. Raises `PwfError` where the workflow can't be run at all."""
     own = places() if at is None else at
-    found = find_workflow_file(settings.workflow, FilePath.cwd(), own.config.parent)
+    found = _find(settings.workflow, own)
     config = load_config(own.config)
     whose = origin(own, settings.workflow)
     home = ScratchHome(config, own.config.parent / "workflows", runners=BATCH)
     try:
         with home:
-            lab = _Lab(settings, tell, home, str(found.path), home.origin(whose))
-            report = lab.report()
-            lab.note_left(home.end())
-            return msgspec.structs.replace(report, findings=lab.findings.all(), verdict=lab.findings.verdict)
+            ref = WorkflowRef(workflow=str(found.path), origin=home.origin(whose), or_manager=True)
+            graph: WorkflowGraph = home.client.call("workflow.describe", ref).graph
+            if graph.manager is None:
+                lab = _Lab(settings, tell, home, ref, graph)
+                findings, report = lab.findings, lab.report()
+            else:
+                findings = Findings()
+                report = _manager_report(settings, tell, home, ref, graph, findings)
+            _note_left(home.end(), findings)
+            return msgspec.structs.replace(report, findings=findings.all(), verdict=findings.verdict)
     finally:
         if settings.keep:
             tell(f"kept: {home.folder}")
@@ -74,19 +81,45 @@ def run_lab(settings: Settings, tell: Tell, at: Places | None = None) -> Report:
             home.remove()
 
 
+def _find(name: str, own: Places) -> Found:
+    """The file of a workflow, else of a resource manager."""
+    try:
+        return find_workflow_file(name, FilePath.cwd(), own.config.parent)
+    except NotFound as none:
+        try:
+            return find_manager_file(name, FilePath.cwd(), own.config.parent)
+        except NotFound:
+            raise none from None
+
+
+def _manager_report(
+    settings: Settings, tell: Tell, home: ScratchHome, ref: WorkflowRef, graph: WorkflowGraph, found: Findings
+) -> Report:
+    """Of a resource manager. Raises `InvalidArgument` unless it was said that its effects may be done."""
+    assert graph.manager is not None
+    if not settings.real or settings.given:
+        raise InvalidArgument(
+            f"{graph.name!r} is a resource manager, which is run as it is: its effects are done",
+            hint="say --effects real, and name {scratch} in the spec (--input, --set) in place of a real folder",
+        )
+    spec = settings.read_input(graph.manager.spec_schema)
+    lab = ManagerLab(home, graph, ref.workflow, ref.origin, {} if spec is None else spec)
+    return lab.report(found, settings.crashes_max, tell)
+
+
 class _Lab:
-    def __init__(self, settings: Settings, tell: Tell, home: ScratchHome, path: str, origin: Any) -> None:
+    def __init__(
+        self, settings: Settings, tell: Tell, home: ScratchHome, ref: WorkflowRef, graph: WorkflowGraph
+    ) -> None:
         self.findings = Findings()
         self._settings = settings
         self._tell = tell
         self._home = home
-        ref = WorkflowRef(workflow=path, origin=origin)
-        described: WorkflowDescription = home.client.call("workflow.describe", ref)
-        self._graph: WorkflowGraph = described.graph
+        self._graph = graph
         self._check_given()
         self._given = settings.read_input(self._graph.input_schema)
         self._input = self._given
-        self._driver = Driver(home, self._graph, path, origin, self._input, stand_ins=not settings.real)
+        self._driver = Driver(home, graph, ref.workflow, ref.origin, self._input, stand_ins=not settings.real)
         self._crashed: list[tuple[LabRun, Baseline]] = []
         self._left_out = 0
 
@@ -269,12 +302,12 @@ class _Lab:
             if effect is not None:
                 yield StoodIn(node=name, mode=effect.mode, observe=effect.observable)
 
-    def note_left(self, pids: list[int]) -> None:
-        """Processes of the lab's runs that were still there when their daemon had ended."""
-        if pids:
-            self.findings.add(
-                "fault", "process_left", "", f"{len(pids)} processes that steps had started were left over"
-            )
+
+def _note_left(pids: list[int], findings: Findings) -> None:
+    """Processes of the lab's runs that were still there when their daemon had ended."""
+    if pids:
+        said = f"{len(pids)} processes that steps had started were left over"
+        findings.add("fault", "process_left", "", said)
 
 
 def _trace(run: LabRun, graph: WorkflowGraph) -> list[Traced]:

@@ -60,7 +60,8 @@ class Report(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     It says nothing of what was not run: `stood_in`.
     """
 
-    workflow: str
+    workflow: str  # or the resource manager
+    manager: bool = False  # it is one: then paths and steps are empty
     effects: Literal["stand-in", "real"]
     input: msgspec.Raw
     seconds: float

@@ -55,6 +55,13 @@ class LabPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     timer_ms: int = 50
 
 
+class ManagerPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How the reconciles of one resource of a lab go: the process that comes to this boundary ends there. 0: none."""
+
+    home_id: str
+    kill_at: int = 0
+
+
 class LabRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """One line of the ledger.
 
@@ -84,11 +91,17 @@ class LabFolder:
     def plan(self, run_id: str) -> Path:
         return self.path / "plans" / f"{run_id}.json"
 
+    def passed(self, key: str) -> Path:
+        """A byte for each boundary that the reconciles of a resource have come to."""
+        return self.path / "reached" / f"{key}.count"
+
     def reached(self, run_id: str, point: Point) -> Path:
         return self.path / "reached" / f"{run_id}.{point.file_name}"
 
 
 encode_plan = msgspec.json.Encoder().encode
 decode_plan = msgspec.json.Decoder(LabPlan).decode
+encode_manager_plan = msgspec.json.Encoder().encode
+decode_manager_plan = msgspec.json.Decoder(ManagerPlan).decode
 encode_record = msgspec.json.Encoder().encode
 decode_record = msgspec.json.Decoder(LabRecord).decode

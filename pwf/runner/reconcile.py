@@ -16,6 +16,7 @@ from typing import Any, Literal
 import msgspec
 
 from pwf.errors import Conflict, EffectUnknown, InvalidArgument, ProtocolError, PwfError, Rejected, by_code
+from pwf.protocol.crashlab import LAB_VARIABLE
 from pwf.protocol.frames import FrameSplitter
 from pwf.protocol.graph import EffectMode
 from pwf.protocol.masking import Masks
@@ -74,19 +75,32 @@ def run_reconcile(
         printed.keep_newest(RECONCILES_KEPT - 1)
         printed.begin(told.lease_generation)
         enter(told.root, told.memory_bytes_max)
-        port = DaemonPort(values, told)
+        reach = _boundaries(told)
+        port = DaemonPort(values, told, reach)
         if told.secrets:
             printed.take_out(port.secrets.masks)
+        reach()
         result = _without(_reconcile(told, manager, port), port.secrets.masks)
         printed.end()
+        reach()
         with limits.Lifted():
             # What is left of it is ended before its last word, which says so.
             _send(messages, result)
+            reach()
             _send(messages, Leaving(childless=descendants.end_all()))
     except DaemonGone:
         end_process()
     finally:
         watcher.stop()
+
+
+def _boundaries(told: Reconcile) -> Callable[[], None]:
+    """What is called at each boundary: nothing, but in a crash lab."""
+    if LAB_VARIABLE not in os.environ:
+        return lambda: None
+    from pwf.runner.lab.reconcile import reach_of  # `pwf crashlab` only
+
+    return reach_of(told)
 
 
 def _receive(messages: socket.socket) -> Reconcile:
@@ -175,10 +189,26 @@ def _run_async(fn: Callable[..., Any], *arguments: Any) -> object:
 class DaemonPort(ValueReader):
     """What a manager may ask of the daemon: over the values socket, one question at a time."""
 
-    def __init__(self, connection: socket.socket, told: Reconcile) -> None:
+    def __init__(
+        self, connection: socket.socket, told: Reconcile, reach: Callable[[], None] = lambda: None
+    ) -> None:
         super().__init__(connection)
-        self._told = told
+        self._told, self._reach = told, reach
         self.secrets = Secrets(self, told.secrets, of="ResourceManager")
+
+    def ask(self, message: BeginPart | SettlePart) -> PartAnswer:
+        """As of every reader; a crash lab's boundaries lie before what is asked, and behind its answer."""
+        self._reach()
+        answer = super().ask(message)
+        self._reach()
+        return answer
+
+    def exchange(self, message: msgspec.Struct) -> bytes:
+        """The same."""
+        self._reach()
+        line = super().exchange(message)
+        self._reach()
+        return line
 
     def read_secret(self, name: str) -> str:
         """The value of a secret that the manager declares."""

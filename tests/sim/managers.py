@@ -2,8 +2,8 @@
 
 Rules, besides those of `state.verify`: no two reconciles of one name overlap, also not of two lives; custody is stored
 before a process works; an effect happens once under its key; when the faults are over, every resource is what its spec
-says, or gone, and has seen whatever changed outside before a wake-up that was taken, and each end of a child run. What a
-reconcile has started works no more when the next one begins, and a child is one run under its key.
+says, or gone, and has seen whatever changed outside before a wake-up that was taken, and each end of a child run.
+What a reconcile has started works no more when the next one begins, and a child is one run under its key.
 """
 
 from __future__ import annotations
