@@ -29,12 +29,17 @@ class Holds:
         self._auditor = auditor
         self._held: dict[str, tuple[str, int]] = {}  # run -> its hold, and the commit at which it was seen
         self._refused: set[tuple[str, str]] = set()
+        self._limited: set[str] = set()
         self._unproved: set[str] = set()
         self._generation: dict[str, int] = {}  # run -> the generation of the last outcome, or of a resume
 
     def launch_refused(self, run_id: str, hold: str) -> None:
         """The world refused to launch a run, for a reason that holds it."""
         self._refused.add((run_id, hold))
+
+    def asks(self, run_id: str) -> None:
+        """An agent of the run has met a usage limit, and a person is to be asked."""
+        self._limited.add(run_id)
 
     def unproved(self, run_id: str) -> None:
         """A process of the run could not be shown dead in time."""
@@ -47,7 +52,8 @@ class Holds:
         last = max(outcomes, default=0)
         self._generation[run.run_id] = max(last, self._generation.get(run.run_id, 0))
         if run.pause_requested or run.hold == "paused":
-            check(might(run.run_id, "run.pause"), f"only a client pauses a run: {run}")
+            may = might(run.run_id, "run.pause") or run.run_id in self._limited
+            check(may, f"only a client, or a limit of an agent, pauses a run: {run}")
         hold, since = self._held.get(run.run_id, (None, 0))
         if run.hold == hold:
             return

@@ -331,6 +331,8 @@ class SimRunner:
             on_limit=self._chance.choice(["resume", "resume", "ask", "stop"]),
             until_wall_ms=self._chance.choice([None, until]),
         )
+        if met.on_limit == "ask":
+            self._world.auditor.holds.asks(self._run_id)
         self._world.auditor.endings.finish_sent(self._run_id, self._generation, self._attempt)
         self._seq += 1
         error = _error("limited", "429", self._node)
