@@ -162,7 +162,7 @@ BRANCHES = (
     Branch("a decision is closed with its run", "pwf.store.decision_rows:closed_with_run", "keep_answer("),
     Branch("nobody decides in time", "pwf.store.deadlines:_keep_winner", "keep_answer(", nth=1),
     Branch("a default is the answer", "pwf.store.deadlines:_time_out", "complete_parked("),
-    Branch("a question has timed out", "pwf.store.deadlines:_time_out", "_expire_parked("),
+    Branch("a question has timed out", "pwf.store.deadlines:_time_out", "end_parked("),
     Branch("the time of a question stands still", "pwf.store.request_clock:stop", "tx.run("),
     Branch("one of several effects is to be observed", "pwf.store.step_parts:leave_parts", "return True"),
     Branch("one of several effects is ambiguous", "pwf.store.step_parts:leave_parts", "leave_ambiguous("),
