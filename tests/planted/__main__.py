@@ -24,6 +24,7 @@ from tests.planted.bugs import BUGS
 from tests.planted.channel_bugs import CHANNEL_BUGS
 from tests.planted.code_bugs import CODE_BUGS
 from tests.planted.decision_bugs import DECISION_BUGS
+from tests.planted.include_bugs import INCLUDE_BUGS
 from tests.planted.kept_bugs import KEPT_BUGS
 from tests.planted.part_bugs import PART_BUGS
 from tests.planted.reconcile_bugs import RECONCILE_BUGS
@@ -122,6 +123,7 @@ def main(arguments: list[str]) -> int:
             *PART_BUGS,
             *DECISION_BUGS,
             *CHANNEL_BUGS,
+            *INCLUDE_BUGS,
             *CODE_BUGS,
             *RECONCILE_BUGS,
             *WEB_BUGS,

@@ -7,6 +7,8 @@ from typing import Any, Literal
 
 import msgspec
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from pwf import NotCompleted, Workflow, idempotent
 from pwf.errors import GraphError
@@ -405,3 +407,52 @@ def test_a_name_or_a_path_means_a_file_beside_this_one_in_a_test(tmp_path: Path)
     (tmp_path / "round.py").write_text("from pwf import Workflow\nWorkflow('x').include('./sample.py')")
     with pytest.raises(GraphError, match=r"sample.py includes \S*round.py includes \S*sample.py"):
         load(tmp_path, 'flow.include("round")')
+
+
+@st.composite
+def workflows(draw: st.DrawFn) -> Workflow[Any]:
+    """A few pure nodes that lead on, go back by their own visits, and look at all that their code can see."""
+    flow: Workflow[Any] = Workflow("child", max_steps=30)
+
+    def step(ctx: Any) -> Any:
+        seen = {name: ctx.results[name].visit for name in ctx.outputs}
+        go = (len(seen) + ctx.visit + ctx.input) % 3
+        return {"go": go, "node": ctx.node, "visit": ctx.visit, "seen": seen, "last": list(ctx.outputs)[-1:]}
+
+    nodes = [flow.compute(id=f"n{number}")(step) for number in range(draw(st.integers(1, 4)))]
+    ways: list[Any] = []
+    for number, one in enumerate(nodes[:-1]):
+        onward = nodes[number + 1]
+        targets = (
+            [draw(st.sampled_from(nodes)) for _ in range(2)] if draw(st.booleans()) else [onward, onward]
+        )
+        ways.append(one.switch(on="go", cases={0: onward, 1: targets[0], 2: targets[1]}))
+    flow.graph(*ways, start=nodes[0])
+    return flow
+
+
+@settings(max_examples=60, deadline=None)
+@given(flow=workflows(), value=st.integers(0, 2), entries=st.integers(1, 3))
+def test_a_child_ends_as_it_does_standing_alone_at_each_entry(
+    flow: Workflow[Any], value: int, entries: int
+) -> None:
+    alone = run(flow, value)
+    parent: Workflow[Any] = Workflow("parent", max_steps=1000)
+    mount = parent.include(flow, input=lambda ctx: ctx.input)
+
+    @parent.compute
+    def again(ctx: Any) -> bool:
+        return bool(ctx.visit < entries)
+
+    @parent.compute
+    def end(ctx: Any) -> Any:
+        return ctx[mount]
+
+    parent.graph(mount >> again, again.switch(cases={True: mount, False: end}))
+    whole = run(parent, value)
+    inside = [(step.node, step.output) for step in whole.steps if step.node.startswith("child.")]
+    own = [(f"child.{step.node}", step.output) for step in alone.steps]
+    if alone.status == "completed":
+        assert (whole.status, whole.output, inside) == ("completed", alone.output, own * entries)
+    else:
+        assert (whole.status, inside) == ("failed", own), "its own limit ends the whole"

@@ -1,0 +1,106 @@
+"""Steps of an included workflow in the store: counted from each entry, within both limits, forgotten at the next."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from pwf.protocol.graph import MountSpec
+from tests.store.test_fork import fork
+from tests.store.world import graph, node
+
+
+def included(*, child_steps=100, max_steps=100):
+    """`m` enters `m.a`, which goes round and leaves by `m.z`; `again` enters `m` again or goes on to `end`."""
+    spec = MountSpec(workflow="child", max_steps=child_steps, exits={"out": ("m.z",)})
+    entry = msgspec.structs.replace(node("m", to="m.a"), mount=spec)
+    return graph(
+        entry,
+        node("m.a", cases={"round": "m.a", "on": "m.z"}),
+        node("m.z", to="again"),
+        node("again", cases={"more": "m", "enough": "end"}),
+        node("end"),
+        max_steps=max_steps,
+    )
+
+
+def twice(world, flow=None):
+    """A run that has gone round twice in its first entry, and stands at `m.z` in its second."""
+    runner = world.run(flow or included())
+    for output, following in (
+        ("in", "m.a"),
+        ("round", "m.a"),
+        ("on", "m.z"),
+        ("out", "again"),
+        ("more", "m"),
+        ("in", "m.a"),
+        ("on", "m.z"),
+    ):
+        runner.finish(output, to=following)
+    return runner
+
+
+def told(world, run_id):
+    """(node, visit) of the results that a next runner is told of, and what it counts from."""
+    launch = world.launch(run_id).launch
+    return [(step.node, step.visit) for step in launch.past], launch.entries
+
+
+def test_a_child_that_is_entered_again_is_told_of_none_of_its_earlier_steps(world):
+    runner = twice(world)
+    runner.leave()
+    past, entries = told(world, runner.run_id)
+    assert past == [("again", 1), ("m", 2), ("m.a", 3)]
+    assert entries == {"m": {"m.a": 2, "m.z": 1}}
+
+
+def test_in_its_first_entry_it_counts_from_nothing(world):
+    runner = world.run(included())
+    runner.finish("in", to="m.a")
+    runner.finish("round", to="m.a")
+    runner.leave()
+    assert told(world, runner.run_id) == ([("m", 1), ("m.a", 1)], {})
+
+
+def test_a_child_may_take_its_steps_at_each_entry(world):
+    runner = twice(world, included(child_steps=3))
+    assert runner.finish("out", to="again") == "go"
+
+
+@pytest.mark.parametrize("limits", [{"child_steps": 2}, {"max_steps": 3}])
+def test_the_nearer_limit_ends_the_run_and_is_named(world, limits):
+    runner = world.run(included(**limits))
+    runner.finish("in", to="m.a")
+    runner.finish("round", to="m.a")
+    assert runner.finish("round", to="m.a") == "end"
+    assert world.status(runner.run_id) == "failed"
+    reason = world.row(runner.run_id)["reason"]
+    whose = "'child', included as 'm', took 2 steps" if "child_steps" in limits else "the run took 3 steps"
+    assert whose in reason
+
+
+def test_a_fork_within_an_entry_counts_on_from_it(world):
+    runner = twice(world)
+    runner.fail()
+    runner.leave()
+    new = fork(world, runner.run_id).run_id
+    past, entries = told(world, new)
+    assert past == [("again", 1), ("m", 2), ("m.a", 3)]
+    assert entries == {"m": {"m.a": 2, "m.z": 1}}
+
+
+def test_a_fork_within_an_earlier_entry_counts_from_that_one(world):
+    runner = twice(world)
+    runner.fail()
+    runner.leave()
+    new = fork(world, runner.run_id, "m.a", visit=2).run_id
+    assert told(world, new) == ([("m", 1), ("m.a", 1)], {})
+
+
+def test_a_fork_at_the_include_enters_it_anew(world):
+    runner = twice(world)
+    runner.fail()
+    runner.leave()
+    new = fork(world, runner.run_id, "m", visit=2).run_id
+    entries = told(world, new)[1]
+    assert entries == {"m": {"m.a": 2, "m.z": 1}}
