@@ -64,3 +64,8 @@ def chain(nodes: int, body: str = "", *, kind: str = "pure", kept: bool = False)
     needs = "" if kind == "pure" else f"from pwf import idempotent\n{WORK}"
     head = f'from pwf import Workflow\n{needs}flow = Workflow("chain"{isolate})\n'
     return head + "".join(parts) + graph
+
+
+def within(text: str) -> str:
+    """The same workflow, included in one that does nothing else."""
+    return f'{text}\nchild = flow\nflow = Workflow("whole")\nflow.graph(flow.include(child))\n'

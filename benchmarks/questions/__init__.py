@@ -17,6 +17,7 @@ NAMES = (
     "limits",
     "start_to_finish",
     "durable_steps",
+    "included",
     "kept",
     "effect_steps",
     "accepting",

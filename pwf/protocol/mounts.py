@@ -53,7 +53,13 @@ def visit_within(entries: Entries, node: str, visit: int) -> int:
     return visit if before is None else visit - before.get(node, 0)
 
 
+def exceeds(entries: Entries, visits: Mapping[str, int], mount: str, limit: int, steps: int) -> bool:
+    """Whether a child has taken more steps than it may. `steps`: those of the whole run, which mostly tell it."""
+    return steps > limit and steps_within(entries, visits, mount) > limit
+
+
 def steps_within(entries: Entries, visits: Mapping[str, int], mount: str) -> int:
     """How many steps a child has taken since its mount was entered."""
-    taken = sum(count for node, count in visits.items() if is_within(node, mount))
+    below = mount + "."
+    taken = sum(count for node, count in visits.items() if node.startswith(below))
     return taken - sum(entries.get(mount, {}).values())

@@ -22,7 +22,7 @@ from pwf import host
 from pwf.errors import GraphError, NotFound
 from pwf.protocol.graph import NodeSpec, RoutingFailed, route
 from pwf.protocol.kinds import KINDS, PUBLISHING_KINDS, PURE_KINDS
-from pwf.protocol.mounts import enter, mounts_of, steps_within
+from pwf.protocol.mounts import enter, exceeds, mounts_of
 from pwf.protocol.runner import (
     Ask,
     Finish,
@@ -158,7 +158,7 @@ class Engine:
         """Whether an included workflow has taken more steps than it may, which the daemon ends."""
         for mount in mounts_of(self._node):
             spec = self._specs[mount].mount
-            if spec and steps_within(self._entries, self._visits, mount) > spec.max_steps:
+            if spec and exceeds(self._entries, self._visits, mount, spec.max_steps, self._steps_taken + 1):
                 return True
         return False
 

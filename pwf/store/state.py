@@ -13,7 +13,7 @@ import msgspec
 
 from pwf.errors import GraphError, NotFound, Rejected
 from pwf.protocol.graph import NodeSpec, WorkflowGraph
-from pwf.protocol.mounts import Entries, mounts_of, steps_within
+from pwf.protocol.mounts import Entries, exceeds, mounts_of
 from pwf.protocol.runner import effect_key
 from pwf.protocol.views import ENDED
 from pwf.store.queries import load_queries
@@ -149,7 +149,7 @@ class RunState(msgspec.Struct):
             return f"the run took {limit} steps, its limit"
         for mount in mounts_of(following):
             spec = graph.node(mount).mount
-            if spec and steps_within(self.entries, self.visits, mount) + 1 > spec.max_steps:
+            if spec and exceeds(self.entries, self.visits, mount, spec.max_steps - 1, self.steps):
                 return f"{spec.workflow!r}, included as {mount!r}, took {spec.max_steps} steps, its limit"
         return None
 

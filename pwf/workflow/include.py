@@ -132,7 +132,7 @@ def flattened(flow: Written, drawn: Drawn, own: dict[str, NodeDef], types: dict[
         else:
             whole.nodes[node.id] = own[node.id]
     input_type = None if isinstance(flow.input, dict) else flow.input
-    whole.scopes[ROOT] = Scope(ROOT, input_type, own, leaves)
+    whole.scopes[ROOT] = Scope.of(input_type, own, leaves)
     return whole
 
 

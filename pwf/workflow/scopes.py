@@ -32,19 +32,28 @@ class Left:
 class Scope:
     """One workflow at one place of the graph. `names`: its nodes and mounts by their own ids.
 
-    `leaves`: nodes below it that leave a mount of it, by their ids in the whole graph.
+    `leaves`: nodes below it that leave a mount of it. `seen_as`: what its code calls each node that it sees. Both by
+    the ids of the whole graph.
     """
 
     mount: str
     input_type: Any
     names: Mapping[str, NodeDef]
     leaves: Mapping[str, Left]
+    seen_as: Mapping[str, str]
+
+    @classmethod
+    def of(cls, input_type: Any, names: Mapping[str, NodeDef], leaves: Mapping[str, Left]) -> Scope:
+        """That of a workflow which is the whole. Of a mount its code sees how it was left, not how it was entered."""
+        own = {name: name for name, node in names.items() if node.spec.mount is None}
+        return cls(ROOT, input_type, names, leaves, own | {node: left.mount for node, left in leaves.items()})
 
     def under(self, mount: str) -> Scope:
         """The same, where the whole is included."""
         below = qualified(mount, self.mount) if self.mount else mount
         leaves = {qualified(mount, node): left for node, left in self.leaves.items()}
-        return replace(self, mount=below, leaves=leaves)
+        seen_as = {qualified(mount, node): name for node, name in self.seen_as.items()}
+        return replace(self, mount=below, leaves=leaves, seen_as=seen_as)
 
     def seen(self, past: Mapping[str, PastStep], entries: Entries) -> Mapping[str, PastStep]:
         """Of all steps those that its code sees, by its own ids and counts, in the same order."""
@@ -52,19 +61,17 @@ class Scope:
             return past
         found: dict[str, PastStep] = {}
         for node, step in past.items():
-            left = self.leaves.get(node)
-            if left is not None:
-                entered = qualified(self.mount, left.mount) if self.mount else left.mount
-                found.pop(left.mount, None)  # it stands where it was left the last time
-                found[left.mount] = _counted(step, entries, entered, past[entered].visit)
-            elif mount_of(node) == self.mount and not self._is_mount(own_id(node)):
-                found[own_id(node)] = _counted(step, entries, node, step.visit)
+            name = self.seen_as.get(node)
+            if name is None:
+                continue
+            if node in self.leaves:
+                found.pop(name, None)  # it stands where it was left the last time
+                node = qualified(self.mount, name) if self.mount else name
+                step = _counted(step, entries, node, past[node].visit)
+            elif entries:
+                step = _counted(step, entries, node, step.visit)
+            found[name] = step
         return found
-
-    def _is_mount(self, name: str) -> bool:
-        """Whether its own step makes a child's input, which is not for its parent."""
-        node = self.names.get(name)
-        return node is not None and node.spec.mount is not None
 
 
 def _counted(step: PastStep, entries: Entries, node: str, visit: int) -> PastStep:

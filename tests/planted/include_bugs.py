@@ -42,8 +42,8 @@ INCLUDE_BUGS = (
         "include",
         "a child may take a step more than its limit",
         "pwf/store/state.py",
-        "steps_within(self.entries, self.visits, mount) + 1 > spec.max_steps:",
-        "steps_within(self.entries, self.visits, mount) > spec.max_steps:",
+        "mount, spec.max_steps - 1, self.steps):",
+        "mount, spec.max_steps, self.steps):",
         INCLUDE_TESTS,
     ),
     Bug(
@@ -66,8 +66,8 @@ INCLUDE_BUGS = (
         "include",
         "a parent sees the input that its mount has made",
         SCOPES,
-        "            elif mount_of(node) == self.mount and not self._is_mount(own_id(node)):\n",
-        "            elif mount_of(node) == self.mount:\n",
+        "for name, node in names.items() if node.spec.mount is None}",
+        "for name, node in names.items()}",
         INCLUDE_TESTS,
     ),
     Bug(

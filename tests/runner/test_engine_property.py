@@ -54,7 +54,7 @@ class Code:
     def __init__(self, graph: WorkflowGraph, salt: int) -> None:
         self.run: MemoryRun | None = None
         self.nodes = {spec.id: self._node(spec, salt) for spec in graph.nodes}
-        self.scopes = {ROOT: Scope(ROOT, None, self.nodes, {})}
+        self.scopes = {ROOT: Scope.of(None, self.nodes, {})}
 
     def _node(self, spec: NodeSpec, salt: int) -> NodeDef:
         def fn(ctx: Any) -> object:
