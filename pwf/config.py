@@ -178,10 +178,17 @@ class Audience(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """Who is meant by `audience=` of a decision.
 
     `channels`: where it is shown, in this order. `answers`: whose answers count (`terminal` is one); empty: all.
+    `escalate_s`: between one channel and the next; none: in all at once. `remind_s`: between reminders. `quiet`: when
+    nothing new is shown, in local time.
     """
 
     channels: Annotated[tuple[ChannelName, ...], msgspec.Meta(min_length=1)]
     answers: tuple[ChannelName, ...] = ()
+    escalate_s: Annotated[float, msgspec.Meta(ge=1, le=604_800)] | None = None
+    remind_s: Annotated[float, msgspec.Meta(ge=60, le=604_800)] | None = None
+    quiet: (
+        Annotated[str, msgspec.Meta(pattern=r"^([01]\d|2[0-3]):[0-5]\d-([01]\d|2[0-3]):[0-5]\d$")] | None
+    ) = None
 
 
 class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

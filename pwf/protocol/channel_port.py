@@ -14,7 +14,7 @@ from pwf.protocol.decision_spec import ChoiceSpec, Shown
 
 LINE_BYTES_MAX = 1024 * 1024
 
-ChannelEvent = Literal["decide", "waiting", "held", "failed", "ended", "test"]
+ChannelEvent = Literal["decide", "remind", "waiting", "held", "failed", "ended", "test"]
 
 
 class _Line(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="say"):

@@ -18,6 +18,7 @@ from pwf.store.tx import Tx
 from pwf.store.values import load_value
 from pwf.values import shortened
 
+ASKING = frozenset({"decide", "remind"})  # messages that a decision answers
 PROMPT_CHARS = 2_000
 TITLE_CHARS = 200
 
@@ -34,20 +35,20 @@ def content_of(
             words="nothing is to be done",
             at_ms=tx.now.wall_ms,
         )
-    if event == "decide" and request_id is not None:
-        return _decision(tx, message_id, request_id, token)
+    if event in ASKING and request_id is not None:
+        return _decision(tx, message_id, event, request_id, token)
     return _of_run(tx, message_id, event, run_id, request_id)  # type: ignore[arg-type]  # the table's CHECK
 
 
-def _decision(tx: Tx, message_id: str, request_id: str, token: str) -> ChannelMessage:
+def _decision(tx: Tx, message_id: str, event: str, request_id: str, token: str) -> ChannelMessage:
     view = _view(tx, request_id)
     request = view.request
     json = request.prompt.json
     shown = shown_of(load_value(tx, None if json is None else bytes(json), request.prompt.digest))
     return ChannelMessage(
         message_id=message_id,
-        event="decide",
-        title=_title(view),
+        event=event,  # type: ignore[arg-type]  # the table's CHECK
+        title=_title(view) if event == "decide" else f"still open: {_title(view)}",
         words=f"pwf decide {request_id}",
         run_id=request.run_id,
         workflow=request.workflow,

@@ -16,11 +16,12 @@ from pwf.protocol.channel_port import Close, Sent, Show
 from pwf.protocol.kinds import DECIDED, PLAIN
 from pwf.protocol.runner import StepError
 from pwf.protocol.web import hash_of
-from pwf.store.channel_content import closing_words, content_of, title_of
+from pwf.store.channel_content import ASKING, closing_words, content_of, title_of
 from pwf.store.channel_rows import MESSAGES_KEY, owned, stored_channels
+from pwf.store.channel_times import Showing, after_quiet
 from pwf.store.queries import load_queries
 from pwf.store.state import encode
-from pwf.store.tx import Tx
+from pwf.store.tx import Row, Tx
 from pwf.store.web_tokens import MakeLink, make_link
 from pwf.values import canonical, digest, shortened
 
@@ -29,11 +30,12 @@ Q = load_queries(__file__)
 PAGE = 100
 TRIES_MAX = 6  # sends of one message that were refused
 CLOSE_TRIES_MAX = 12
+REMINDERS_MAX = 10  # of one decision in one channel
 BACKOFF_MS = 2_000
 BACKOFF_MS_MAX = 300_000
 WHY_CHARS = 500
 
-Audiences = Mapping[str, tuple[str, ...]]  # the channels of each that the configuration names
+Audiences = Mapping[str, Showing]  # those that the configuration names
 
 
 # --- making messages ------------------------------------------------------------------------------------------
@@ -51,8 +53,9 @@ def make_messages(tx: Tx, audiences: Audiences) -> bool:
         if request_id is not None:
             event, meant = _asked(tx, request_id, audiences)
         for channel in channels:
-            if event in channel.tells and (meant is None or channel.name in meant):
-                _add(tx, channel.channel_no, event, run_id, request_id)
+            if event in channel.tells and (meant is None or channel.name in meant.channels):
+                due = tx.now.wall_ms if meant is None else meant.first_ms(channel.name, *[tx.now.wall_ms] * 2)
+                _add(tx, channel.channel_no, event, run_id, request_id, due)
     return len(found) == PAGE
 
 
@@ -60,7 +63,7 @@ class Missing(msgspec.Struct, frozen=True, kw_only=True):
     """Make messages of open decisions that the channel has not shown, from a place on."""
 
     channel_no: int
-    audiences: dict[str, tuple[str, ...]]
+    audiences: dict[str, Showing]
     after_ms: int = -1
     after_id: str = ""
 
@@ -70,16 +73,18 @@ def make_missing(tx: Tx, command: Missing) -> Missing | None:
     channel = next(one for one in stored_channels(tx) if one.channel_no == command.channel_no)
     place = {"channel_no": channel.channel_no, "after_ms": command.after_ms, "after_id": command.after_id}
     found = tx.all(Q.not_shown, {**place, "limit": PAGE}) if "decide" in channel.tells else []
-    for request_id, run_id, audience, _ in found:
-        if channel.name in command.audiences.get(audience, (channel.name,)):
-            _add(tx, channel.channel_no, "decide", run_id, request_id)
+    for request_id, run_id, audience, asked_ms in found:
+        meant = command.audiences.get(audience, Showing(channels=(channel.name,)))
+        if channel.name in meant.channels:
+            due = meant.first_ms(channel.name, asked_ms, tx.now.wall_ms)
+            _add(tx, channel.channel_no, "decide", run_id, request_id, due)
     if len(found) < PAGE:
         return None
     return msgspec.structs.replace(command, after_ms=found[-1][3], after_id=found[-1][0])
 
 
-def _asked(tx: Tx, request_id: str, audiences: Audiences) -> tuple[str, tuple[str, ...] | None]:
-    """What a question is for people, "" where it is not for them; the channels that it is for, None: all."""
+def _asked(tx: Tx, request_id: str, audiences: Audiences) -> tuple[str, Showing | None]:
+    """What a question is for people, "" where it is not for them; how its audience is shown it, None: everywhere."""
     row = tx.one(Q.asked, {"request_id": request_id})
     kind, audience = row or ("", None)
     if kind in DECIDED:
@@ -87,18 +92,17 @@ def _asked(tx: Tx, request_id: str, audiences: Audiences) -> tuple[str, tuple[st
     return "waiting" if kind in PLAIN else "", None
 
 
-def _add(tx: Tx, channel_no: int, event: str, run_id: str | None, request_id: str | None) -> str:
+def _add(tx: Tx, channel_no: int, event: str, run_id: str | None, request_id: str | None, due: int) -> str:
     message_id = tx.ids.new()
     facts = {"channel_no": channel_no, "event": event, "run_id": run_id, "request_id": request_id}
-    now = tx.now.wall_ms
-    tx.run(Q.add, {"message_id": message_id, "due": now, "now": now, **facts})
+    tx.run(Q.add, {"message_id": message_id, "due": due, "now": tx.now.wall_ms, **facts})
     tx.changed(MESSAGES_KEY)
     return message_id
 
 
 def add_test(tx: Tx, channel_no: int) -> str:
     """A message that only says that the channel works."""
-    return _add(tx, channel_no, "test", None, None)
+    return _add(tx, channel_no, "test", None, None, tx.now.wall_ms)
 
 
 # --- sending --------------------------------------------------------------------------------------------------
@@ -160,7 +164,7 @@ def begin_work(tx: Tx, command: BeginWork) -> NextWork:
 
 
 def _send(tx: Tx, command: BeginWork, due: DueMessage, name: str) -> Show:
-    token = tx.ids.token() if due.event == "decide" else ""
+    token = tx.ids.token() if due.event in ASKING else ""
     facts = {"message": due.message_id, "event": due.event, "run": due.run_id, "request": due.request_id}
     request = canonical(facts, what="a message")
     tx.run(
@@ -204,10 +208,11 @@ def _close(tx: Tx, due: DueMessage) -> NextWork:
 
 
 class SettleWork(msgspec.Struct, frozen=True, kw_only=True):
-    """What an adapter says of its work, or what is known where it said nothing."""
+    """What an adapter says of its work. `audiences`: who is reminded of what was shown."""
 
     channel_no: int
     said: Sent
+    audiences: dict[str, Showing] = {}
 
 
 def settle_work(tx: Tx, command: SettleWork) -> bool:
@@ -229,6 +234,7 @@ def settle_work(tx: Tx, command: SettleWork) -> bool:
     settle_effect(tx, command.channel_no, said.message_id, status, ref=said.ref, why=said.why)
     if said.outcome == "done":
         shown(tx, said.message_id, request_id)
+        _remind(tx, command, row)
     elif said.outcome == "unknown":
         move(tx, said.message_id, "ambiguous", why=_why(said))
     else:
@@ -243,6 +249,19 @@ def shown(tx: Tx, message_id: str, request_id: str | None) -> None:
         move(tx, message_id, "shown")
     else:
         move(tx, message_id, "closing", due=tx.now.wall_ms, anew=True)
+
+
+def _remind(tx: Tx, command: SettleWork, message: Row) -> None:
+    """It is shown again later, if nobody has decided by then."""
+    event, run_id, request_id = message[2:5]
+    if event not in ASKING or request_id is None or not is_open(tx, request_id):
+        return
+    meant = _asked(tx, request_id, command.audiences)[1]
+    which = {"request_id": request_id, "channel_no": command.channel_no}
+    row = tx.one(Q.reminders, which)
+    if meant is not None and meant.remind_ms is not None and row is not None and row[0] < REMINDERS_MAX:
+        due = after_quiet(tx.now.wall_ms + meant.remind_ms, meant.quiet)
+        _add(tx, command.channel_no, "remind", run_id, request_id, due)
 
 
 def _refused(tx: Tx, said: Sent, request_id: str | None) -> None:

@@ -73,3 +73,7 @@ WHERE entity_no = :channel_no AND node = 'message' AND visit = 1 AND part = :mes
 -- name: is_open
 -- Whether a request still waits.
 SELECT status = 'pending' FROM requests WHERE request_id = :request_id
+
+-- name: reminders
+-- How often a channel was to remind of a decision.
+SELECT count(*) FROM channel_messages WHERE request_id = :request_id AND channel_no = :channel_no AND event = 'remind'

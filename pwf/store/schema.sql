@@ -660,7 +660,7 @@ CREATE TABLE channel_messages(
   message_no INTEGER PRIMARY KEY,
   message_id TEXT NOT NULL UNIQUE,
   channel_no INTEGER NOT NULL REFERENCES channels(channel_no),
-  event TEXT NOT NULL CHECK (event IN ('decide', 'waiting', 'held', 'failed', 'ended', 'test')),
+  event TEXT NOT NULL CHECK (event IN ('decide', 'remind', 'waiting', 'held', 'failed', 'ended', 'test')),
   run_id TEXT REFERENCES runs(run_id),
   request_id TEXT REFERENCES requests(request_id),
   state TEXT NOT NULL CHECK (state IN ('due', 'sending', 'shown', 'refused', 'ambiguous', 'closing', 'closed', 'void')),
@@ -671,7 +671,7 @@ CREATE TABLE channel_messages(
   created_wall_ms INTEGER NOT NULL,
   CHECK ((state IN ('due', 'closing')) = (due_wall_ms IS NOT NULL)),
   CHECK ((event = 'test') = (run_id IS NULL)),
-  CHECK ((event IN ('decide', 'waiting')) = (request_id IS NOT NULL))
+  CHECK ((event IN ('decide', 'remind', 'waiting')) = (request_id IS NOT NULL))
 ) STRICT;
 CREATE INDEX channel_messages_due ON channel_messages(channel_no, due_wall_ms) WHERE state IN ('due', 'closing');
 CREATE INDEX channel_messages_sending ON channel_messages(channel_no) WHERE state = 'sending';

@@ -16,6 +16,7 @@ from pwf.store.channel_messages import (
     settle_work,
 )
 from pwf.store.channel_rows import ChannelStands, ConfiguredChannel, begin_epoch, channel_stands, configure
+from pwf.store.channel_times import Showing
 from tests.store.world import World
 
 ALL = ("decide", "waiting", "held", "failed", "ended")
@@ -26,7 +27,7 @@ class ChannelWorld:
 
     def __init__(self, world: World, **tells: tuple[str, ...]) -> None:
         self.world = world
-        self.audiences: dict[str, tuple[str, ...]] = {}
+        self.audiences: dict[str, Showing] = {}
         self.counting: dict[str, tuple[str, ...]] = {}
         self.epochs: dict[str, int] = {}
         self.pages: str | None = None
@@ -64,7 +65,11 @@ class ChannelWorld:
         message_id = work.message.message_id if isinstance(work, Show) else work.message_id
         facts = {"epoch": self.epochs[name], "attempt": work.attempt, "message_id": message_id}
         said = Sent(**(facts | {"outcome": outcome} | more))
-        return bool(self.world.do(settle_work, SettleWork(channel_no=self.numbers[name], said=said)))
+        return bool(
+            self.world.do(
+                settle_work, SettleWork(channel_no=self.numbers[name], said=said, audiences=self.audiences)
+            )
+        )
 
     def show(self, name: str, ref: str = "r1") -> Show:
         """The next message is sent."""

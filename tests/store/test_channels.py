@@ -1,5 +1,7 @@
 """What channels show is a row and an effect: sent once, closed when settled, and never repeated blindly."""
 
+import time
+
 import pytest
 
 from pwf.errors import ClaimLost, Conflict, NotFound, Rejected
@@ -7,8 +9,9 @@ from pwf.protocol.channel_port import Close, Show
 from pwf.protocol.channels import RecoverMessage
 from pwf.store import channel_kind
 from pwf.store.channel_kind import CHANNEL
-from pwf.store.channel_messages import CLOSE_TRIES_MAX, TRIES_MAX
+from pwf.store.channel_messages import CLOSE_TRIES_MAX, REMINDERS_MAX, TRIES_MAX
 from pwf.store.channel_rows import ChannelStands, channel_stands
+from pwf.store.channel_times import Showing, after_quiet, minutes_of
 from pwf.store.channel_troubles import channel_problems
 from pwf.store.channel_words import ProbeChannel, Recover, channel_list, probe_channel, recover_message
 from pwf.store.deadlines import time_out
@@ -16,7 +19,7 @@ from pwf.store.decisions import decide
 from pwf.store.queries import load_queries
 from tests.store.channel_world import ALL, ChannelWorld
 from tests.store.test_control import ambiguous
-from tests.store.test_decisions import HOUR, ask, command, decided, look
+from tests.store.test_decisions import HOUR, ask, command, decided, flow, look
 from tests.store.test_home import ELSEWHERE, serve
 from tests.store.test_retention import prune
 from tests.store.world import graph, linear, node, value
@@ -255,7 +258,7 @@ def test_a_channel_that_is_added_shows_each_open_decision_once(world, phone):
 
 
 def test_an_audience_is_shown_in_its_channels_alone(world, phone):
-    phone.audiences = {"operator": ("chat",)}
+    phone.audiences = {"operator": Showing(channels=("chat",))}
     phone.configure(phone=DECIDE, chat=DECIDE)
     ask(world)
     assert phone.work("phone") is None
@@ -293,6 +296,65 @@ def test_each_event_is_told_where_the_configuration_asks_for_it(world):
     told = both.show("failed").message
     assert (told.event, told.run_id) == ("failed", runner.run_id)
     assert both.work("failed") is None
+
+
+# --- when -------------------------------------------------------------------------------------------------------
+
+
+def test_an_audience_is_shown_in_one_channel_after_another_until_somebody_decides(world):
+    three = ChannelWorld(world, phone=DECIDE, chat=DECIDE, pager=DECIDE)
+    order = Showing(channels=("chat", "phone", "pager"), escalate_ms=60_000)
+    three.audiences = {"operator": order}
+    run_id = ask(world)
+    assert isinstance(three.work("chat"), Show)
+    assert three.work("phone") is None
+    world.clock.forward(60_000)
+    assert isinstance(three.work("phone"), Show)
+    decided(world, run_id, "ship")
+    world.clock.forward(60_000)
+    assert three.work("pager") is None
+    assert three.states()[-1] == ("decide", "void")
+
+
+def test_people_are_reminded_while_nobody_decides_within_a_bound(world, phone):
+    phone.audiences = {"operator": Showing(channels=("phone",), remind_ms=HOUR)}
+    run_id = ask(world, timeout_ms=None, graph_=flow(open_ms=None, default=None))
+    phone.show("phone")
+    for _ in range(REMINDERS_MAX):
+        assert phone.work("phone") is None
+        world.clock.forward(HOUR)
+        message = phone.show("phone").message
+        assert (message.event, message.title) == ("remind", "still open: flow: gate")
+    world.clock.forward(HOUR)
+    assert phone.work("phone") is None
+    assert phone.answer("phone", message.token, "ship").taken
+    closed = []
+    while isinstance(work := phone.work("phone"), Close):
+        closed.append(phone.say("phone", work))
+    assert len(closed) == REMINDERS_MAX + 1
+    assert look(world, run_id).winner.choice == "ship"
+
+
+@pytest.mark.parametrize(
+    ("quiet", "hour", "then"),
+    [
+        ("22:00-07:00", 23, 31),
+        ("22:00-07:00", 3, 7),
+        ("22:00-07:00", 7, 7),
+        ("12:00-13:00", 12, 13),
+        ("12:00-13:00", 14, 14),
+    ],
+)
+def test_nothing_new_is_shown_in_quiet_hours(monkeypatch, quiet, hour, then):
+    monkeypatch.setenv("TZ", "UTC")
+    time.tzset()
+    day_ms = 1_700_006_400_000  # a midnight
+    try:
+        assert after_quiet(day_ms + hour * HOUR, minutes_of(quiet)) == day_ms + then * HOUR
+        assert after_quiet(day_ms, None) == day_ms
+    finally:
+        monkeypatch.undo()
+        time.tzset()
 
 
 # --- answers ----------------------------------------------------------------------------------------------------

@@ -38,6 +38,7 @@ from pwf.store.channel_rows import (
     begin_epoch,
     channel_stands,
 )
+from pwf.store.channel_times import Showing
 
 READY_S = 30.0
 WORK_S = 330.0  # for one thing: more than any adapter gives its own
@@ -51,7 +52,7 @@ OpenAdapter = Callable[[], AbstractAsyncContextManager[Adapter]]
 class Audiences(msgspec.Struct, frozen=True, kw_only=True):
     """Of each that the configuration names: where it is shown, and through which channels its answers count."""
 
-    shown: dict[str, tuple[str, ...]] = {}
+    shown: dict[str, Showing] = {}
     counting: dict[str, tuple[str, ...]] = {}
 
 
@@ -214,7 +215,9 @@ class ChannelSupervisor:
         said = await self._outcome(say, heard)
         if said is None:  # what it does is not known: with its end that is ambiguous
             raise RunnerCrashed(f"the adapter said nothing for {WORK_S:g} s of what it was to send")
-        if not await self._store.write(settle_work, SettleWork(channel_no=self._channel_no, said=said)):
+        if not await self._store.write(
+            settle_work, SettleWork(channel_no=self._channel_no, said=said, audiences=self._audiences.shown)
+        ):
             self._log.warning("channel.stale", channel=self._name, message=said.message_id)
 
     async def _outcome(self, say: Show | Close, heard: trio.MemoryReceiveChannel[Sent]) -> Sent | None:

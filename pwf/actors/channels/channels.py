@@ -18,10 +18,11 @@ from pwf.actors.base.logging import Log
 from pwf.actors.base.mailbox import Mailbox, Message, ask
 from pwf.actors.base.store_actor import StoreHandle
 from pwf.actors.channels.channel_supervisor import Audiences, ChannelSupervisor, OpenAdapter
-from pwf.config import Channel, Config
+from pwf.config import Audience, Channel, Config
 from pwf.errors import OutcomeUnknown, Unavailable
 from pwf.store.channel_messages import anything_happened, make_messages
 from pwf.store.channel_rows import ConfiguredChannel, configure
+from pwf.store.channel_times import Showing, minutes_of
 
 # --- limits ---------------------------------------------------------------------------------------------------
 
@@ -196,9 +197,19 @@ def settings_of(config: Config) -> ChannelSettings:
         channels=dict(config.channels),
         pages=None if config.web.public_url is None else config.web.url(""),
         audiences=Audiences(
-            shown={name: one.channels for name, one in config.audiences.items()},
+            shown={name: showing_of(one) for name, one in config.audiences.items()},
             counting={name: one.answers for name, one in config.audiences.items() if one.answers},
         ),
+    )
+
+
+def showing_of(audience: Audience) -> Showing:
+    """How an audience is shown what it is to decide."""
+    return Showing(
+        channels=audience.channels,
+        escalate_ms=round((audience.escalate_s or 0) * 1_000),
+        remind_ms=None if audience.remind_s is None else round(audience.remind_s * 1_000),
+        quiet=None if audience.quiet is None else minutes_of(audience.quiet),
     )
 
 
