@@ -198,7 +198,7 @@ def show(options: argparse.Namespace, out: Out) -> int:
 
 
 def explain(options: argparse.Namespace, out: Out) -> int:
-    if "/" in options.run_id:  # MANAGER/KEY: no run's id has one
+    if "/" in options.run_id and not options.run_id.startswith("@"):  # MANAGER/KEY: no run's id has one
         from pwf.cli.resource_look import explain as explain_resource
 
         return explain_resource(argparse.Namespace(manager=options.run_id, key=None), out)

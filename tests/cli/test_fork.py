@@ -9,6 +9,7 @@ import pytest
 
 from pwf.cli import exits
 from pwf.errors import Rejected
+from pwf.protocol.operations import Explained
 from tests.cli.conftest import Pwf
 from tests.client import samples
 from tests.client.fake_daemon import FakeDaemon
@@ -81,7 +82,7 @@ def test_what_names_no_visit_is_refused_before_anything_is_sent(
 
 
 def test_last_is_that_of_the_project_that_one_is_in_and_in_no_project_of_all(
-    pwf: Pwf, sent: list[Any], tmp_path: Path
+    pwf: Pwf, daemon: FakeDaemon, sent: list[Any], tmp_path: Path
 ) -> None:
     pwf("retry", "@last")
     (tmp_path / "project/.pwf").mkdir(parents=True)
@@ -90,6 +91,10 @@ def test_last_is_that_of_the_project_that_one_is_in_and_in_no_project_of_all(
     pwf("-C", "project", "retry", "k3")
     root = os.path.realpath(tmp_path / "project")
     assert [run_id for run_id, *_ in sent] == ["@last", f"@last-failed:{root}", "k3"]
+    explained = Explained(summary=samples.summary(), explanation=samples.explanation())
+    daemon.on("run.status", lambda request, payload: explained)
+    pwf("-C", "project", "explain", "@last")
+    assert daemon.of("run.status")[-1].run_id == f"@last:{root}", "a project's folder is no MANAGER/KEY"
 
 
 def test_a_refusal_says_what_to_type(pwf: Pwf, daemon: FakeDaemon) -> None:
