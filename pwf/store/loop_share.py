@@ -60,7 +60,7 @@ from pwf.store.restart import look_restart, restart_run
 from pwf.store.retention import drop_definitions, drop_environments, prune_tree, record_prune
 from pwf.store.runs import start_run
 from pwf.store.session_clock import sample
-from pwf.store.session_turns import report_turn
+from pwf.store.session_turns import report, report_turn
 from pwf.store.sessions import attach, clear, detach
 from pwf.store.settings import change_settings
 from pwf.store.space import compact
@@ -92,6 +92,7 @@ SHORT: frozenset[Callable[..., Any]] = frozenset(
         begin_epoch,
         begin_work,
         clear,
+        report,
         report_turn,
         sample,
         cancel,

@@ -34,6 +34,7 @@ from pwf.store.tx import Tx
 Q = load_queries(__file__)
 
 REMINDERS_MAX = 2
+LENGTHY_IDS = 32  # of messages that a report names: some milliseconds
 MISSING = "nothing was submitted that was accepted, and the turn has ended"
 
 
@@ -62,6 +63,8 @@ def report(tx: Tx, command: Report) -> None:
     """Take what the session has and does. From its first report on it is told what is next."""
     fence, said = command.fence, command.said
     hold(tx, fence)
+    if len(said.branch) > LENGTHY_IDS:
+        tx.lengthy()
     idle = said.idle and not said.input_pending
     for message_id in said.branch:
         message = _message(tx, fence, message_id)

@@ -216,7 +216,7 @@ async def test_two_hundred_steps_over_a_connection_that_drops_and_a_daemon_that_
         await model(one)
         if kills and len(model.accepted) >= kills[0]:
             kills.pop(0)
-            await anyio.to_thread.run_sync(home.kill_daemon)
+            await anyio.to_thread.run_sync(world.kill_daemon)
         elif chance.random() < 0.2:
             dialled[-1].shutdown(socket.SHUT_RDWR)
 
@@ -228,3 +228,4 @@ async def test_two_hundred_steps_over_a_connection_that_drops_and_a_daemon_that_
     assert set(model.accepted.values()) == {1}
     assert set(model.turns.values()) == {1}
     assert world.output(run) == 200
+    world.hang_up()

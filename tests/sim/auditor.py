@@ -142,7 +142,7 @@ class Auditor:
             if (revision, generation) != before:
                 fenced = life is not None and 0 < life.epoch < self._epoch
                 self.check(not fenced, f"a daemon that was taken over from writes nothing: {entity_id}")
-                uncounted = entity_id.startswith(("resource:", "channel:")) and revision == before[0]
+                uncounted = entity_id.startswith(("resource:", "channel:", "session:")) and revision == before[0]
                 self.check(
                     revision > before[0] or uncounted,
                     f"the revision of {entity_id} only grows: {before} -> {revision}",

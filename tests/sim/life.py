@@ -9,7 +9,8 @@ from __future__ import annotations
 import copy
 import random
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any, Self
@@ -251,6 +252,25 @@ class SimDoor:
         if self._tasks is not None:
             self._tasks.start_soon(serve)
         return heard, scope
+
+    @contextmanager
+    def connection(self, caller: Caller) -> Iterator[trio.CancelScope | None]:
+        """What a session needs of a connection: its tasks end with it. None when the daemon is just ending."""
+        tasks, scope = self._tasks, trio.CancelScope()
+        if tasks is None:
+            yield None
+            return
+
+        async def live(work: Callable[[], Awaitable[None]]) -> None:
+            with scope:
+                await work()
+
+        caller.begin = lambda work: tasks.start_soon(live, work)
+        try:
+            yield scope
+        finally:
+            scope.cancel()
+            caller.end()
 
     async def serve(self, request: Request, caller: Caller) -> Response | None:
         """The same for a caller that hears events; None when the daemon is over before it has answered."""

@@ -146,6 +146,9 @@ class Promises:
         outcome, check = response.outcome, self._auditor.check
         if request.operation == "run.start":
             check(outcome in ("accepted", "adopted"), f"a sound start is taken: {response}")
+        busy = response.error is not None and "has a run that goes on" in response.error.message
+        if request.operation in ("run.restart", "run.fork") and busy:
+            return  # of a session, which has one at a time
         if request.operation == "run.restart" and outcome == "conflict":
             check(request.expected_revision is not None, f"only an expected revision conflicts: {response}")
         if request.operation not in ("run.pause", "run.resume", "run.cancel") or request.run_id is None:

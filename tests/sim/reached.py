@@ -80,7 +80,7 @@ COUNTED = frozenset(
         "backup",
         "edit",
     }
-    | {"disconnect", "wall_step", "sleep", "reboot", "stall", "disk_full", "io_error"}
+    | {"disconnect", "session_dropped", "wall_step", "sleep", "reboot", "stall", "disk_full", "io_error"}
     | {"undone", "batch_lost", "reader", "lock"}
     | {"call_error", "call_full", "call_dropped", "call_short", "call_power", "slow_call"}
 )

@@ -37,6 +37,7 @@ from tests.sim.mix import Mix, draw_mix
 from tests.sim.outside import Outside
 from tests.sim.people import SimPerson
 from tests.sim.reached import Reached
+from tests.sim.sessions import serve_sessions
 from tests.sim.settings import SimChanger
 from tests.sim.virtual_time import VirtualTime, sleep
 from tests.sim.watcher import Watcher
@@ -285,6 +286,7 @@ class World:
                 clients.start_soon(self.managers.run)
             for number in range(AGENTS):
                 clients.start_soon(SimAgent(self, f"a{number}").run)
+            clients.start_soon(serve_sessions, self)
             for number in range(PEOPLE):
                 clients.start_soon(SimPerson(self, f"p{number}").run)
             for number in range(CHANGERS):
