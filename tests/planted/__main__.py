@@ -28,12 +28,24 @@ from tests.planted.include_bugs import INCLUDE_BUGS
 from tests.planted.kept_bugs import KEPT_BUGS
 from tests.planted.part_bugs import PART_BUGS
 from tests.planted.reconcile_bugs import RECONCILE_BUGS
+from tests.planted.session_bugs import SESSION_BUGS
 from tests.planted.web_bugs import WEB_BUGS
 
 ROOT = Path(__file__).parents[2]
 COPIED = ("pwf", "tests", "benchmarks", "docs", "pyproject.toml")
 UNIT_S_MAX = 600
-ALL = (*BUGS, *KEPT_BUGS, *PART_BUGS, *DECISION_BUGS, *CHANNEL_BUGS, *CODE_BUGS, *RECONCILE_BUGS, *WEB_BUGS)
+ALL = (
+    *BUGS,
+    *KEPT_BUGS,
+    *PART_BUGS,
+    *DECISION_BUGS,
+    *CHANNEL_BUGS,
+    *INCLUDE_BUGS,
+    *CODE_BUGS,
+    *RECONCILE_BUGS,
+    *SESSION_BUGS,
+    *WEB_BUGS,
+)
 
 
 def plant(bug: Bug, folder: Path) -> None:
@@ -117,17 +129,7 @@ def main(arguments: list[str]) -> int:
     options = parser.parse_args(arguments)
     chosen = [
         bug
-        for bug in (
-            *BUGS,
-            *KEPT_BUGS,
-            *PART_BUGS,
-            *DECISION_BUGS,
-            *CHANNEL_BUGS,
-            *INCLUDE_BUGS,
-            *CODE_BUGS,
-            *RECONCILE_BUGS,
-            *WEB_BUGS,
-        )
+        for bug in ALL
         if not options.words or any(word in f"{bug.area} {bug.name}" for word in options.words)
     ]
     print("| area | planted bug | unit test | first failing seed |\n| --- | --- | --- | --- |", flush=True)

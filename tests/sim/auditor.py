@@ -142,7 +142,9 @@ class Auditor:
             if (revision, generation) != before:
                 fenced = life is not None and 0 < life.epoch < self._epoch
                 self.check(not fenced, f"a daemon that was taken over from writes nothing: {entity_id}")
-                uncounted = entity_id.startswith(("resource:", "channel:", "session:")) and revision == before[0]
+                uncounted = (
+                    entity_id.startswith(("resource:", "channel:", "session:")) and revision == before[0]
+                )
                 self.check(
                     revision > before[0] or uncounted,
                     f"the revision of {entity_id} only grows: {before} -> {revision}",
@@ -162,7 +164,7 @@ class Auditor:
             run_id = name.removeprefix("submission:").rpartition("/")[0]
             self.check(f"run:{run_id}" in gone, f"a submission goes with its run alone: {name}")
             del self._revisions[name]
-        for name in [name for name in sorted(gone) if name.startswith("resource:")]:
+        for name in [name for name in sorted(gone) if name.startswith(("resource:", "session:"))]:
             self.check(self.steering.might("", "state.prune"), f"nobody has pruned: {name}")
             del self._revisions[name]
         for name in sorted(self._revisions.keys() - present):
