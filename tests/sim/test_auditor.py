@@ -12,9 +12,11 @@ from msgspec.structs import replace
 
 from pwf.errors import Conflict
 from pwf.protocol.frames import Event
+from pwf.protocol.graph import MountSpec
 from pwf.protocol.runner import WaitUntil
 from tests.sim import deaths
 from tests.sim.deaths import BATCHES_MAX, Wounds
+from tests.sim.model import path_fault
 from tests.sim.stage import Stage, answer, breaks
 from tests.sim.watcher import Followed
 from tests.sim.workload import NodeModel
@@ -366,6 +368,21 @@ def test_a_past_output_that_is_another_or_missing_is_seen(stage_of):
         said.launched(replace(launch, past=()), run, stale=False)
     with breaks("has the input of its run"):
         said.launched(replace(launch, input=value({"n": 3})), run, stale=False)
+    with breaks("counts as its run does"):
+        said.launched(replace(launch, entries={"a": {"a.x": 1}}), run, stale=False)
+
+
+def test_an_included_workflow_that_takes_more_steps_than_it_may_is_seen():
+    spec = MountSpec(workflow="child", max_steps=1, exits={"x": ("m.x",)})
+    nodes = {"m": step("m", to="m.x", mount=spec), "m.x": step("m.x", to="m.x")}
+    model: Any = SimpleNamespace(nodes=nodes, start="m", max_steps=100)
+    run: Any = SimpleNamespace(status="running", max_steps=None, node="m.x", visit=2)
+    done = [(1, "m", 1, "completed", b"1", 1, None), (2, "m.x", 1, "completed", b"1", 1, None)]
+    assert (
+        path_fault(model, run, [*done, (3, "m.x", 2, "active", None, 1, None)])
+        == "attempt 3 began after the end"
+    )
+    assert path_fault(model, run, done) == "the run should have ended as failed"
 
 
 # --- views --------------------------------------------------------------------------------------------------
