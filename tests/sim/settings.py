@@ -77,7 +77,7 @@ class SettingsRules:
     def look(self, run: Any, attempts: list[tuple[Any, ...]]) -> None:
         """After a commit that changed the run."""
         model = self._auditor.model_of(run.definition)
-        if model.definition.graph.settings is None:
+        if model.definition is None or model.definition.graph.settings is None:  # a stage has no definition
             return
         changes = 0
         for _revision, kind, payload in sorted(self._auditor.rows(_CHANGES, run.run_id)):
