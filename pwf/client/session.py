@@ -19,7 +19,9 @@ from pwf.client.starting import autostart_allowed
 from pwf.client.streams import SessionStream
 from pwf.errors import ClaimLost, PwfError
 from pwf.places import Places, places
+from pwf.protocol.kinds import REQUESTS
 from pwf.protocol.operations import SubmitPayload, Submitted
+from pwf.protocol.replies import AssistantPayload, RequestUpdated, UpdatePayload
 from pwf.protocol.sessions import (
     BRANCH_MAX,
     AttachPayload,
@@ -81,12 +83,24 @@ class Step:
     async def submit(self, value: object) -> Submitted:
         """Hand in what the step is to give. Raises `InvalidAnswer` where its type is wrong."""
         assert self.request is not None, "only a step takes a submission"
-        payload = SubmitPayload(
+        return await self._session.submit(
+            self.request.request_id,
+            value,
+            revision=self.message.request_revision,
+            reply=REQUESTS[self.request.kind].reply,
+        )
+
+    async def update(self, data: object, *, kind: str = "progress", key: str = "work") -> RequestUpdated:
+        """Say how the work goes: people see it with the run. It replaces what was said under this kind and key."""
+        assert self.request is not None, "only a step takes an update"
+        payload = UpdatePayload(
             request_id=self.request.request_id,
-            value=msgspec.Raw(canonical(value, what="value")),
+            data=msgspec.Raw(canonical(data, what="data")),
+            kind=kind,
+            key=key,
             revision=self.message.request_revision,
         )
-        result: Submitted = await self._session.call("request.submit", payload)
+        result: RequestUpdated = await self._session.call("request.update", payload)
         return result
 
 
@@ -129,6 +143,28 @@ class Session:
         """What there is for the session now."""
         view: SessionView = await self.call("session.view", SessionRef())
         return view
+
+    async def submit(
+        self,
+        request_id: str,
+        value: object,
+        *,
+        revision: int | None = None,
+        reply: bool = False,
+        key: str | None = None,
+    ) -> Submitted:
+        """Hand in what a request asks for. `reply`: it asks for words, as they were shown."""
+        operation: str
+        payload: SubmitPayload | AssistantPayload
+        if reply and isinstance(value, str):
+            operation = "request.assistant"
+            payload = AssistantPayload(request_id=request_id, text=value, revision=revision)
+        else:
+            operation = "request.submit"
+            raw = msgspec.Raw(canonical(value, what="value"))
+            payload = SubmitPayload(request_id=request_id, value=raw, revision=revision)
+        result: Submitted = await self.call(operation, payload, key=key)
+        return result
 
     async def report(self, *, input_pending: bool = False) -> SessionView:
         """Say what the conversation has, and whether a turn goes on."""

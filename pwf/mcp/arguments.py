@@ -16,6 +16,7 @@ REQUEST = "The request that my_step named."
 
 Run = Annotated[str, Meta(description=RUN, max_length=512)]
 Request = Annotated[str, Meta(description=REQUEST, max_length=512)]
+Revision = Annotated[int, Meta(description="The revision that my_step named.", ge=1)]
 Key = Annotated[
     str,
     Meta(
@@ -39,7 +40,7 @@ class MyStep(Arguments, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 class Submit(Arguments, frozen=True, kw_only=True, forbid_unknown_fields=True):
     request: Request
-    revision: Annotated[int, Meta(description="The revision that my_step named.", ge=1)]
+    revision: Revision
     value: (
         Annotated[dict[str, Any], Meta(description="The result, where the step wants an object.")] | UnsetType
     ) = UNSET
@@ -52,6 +53,18 @@ class Submit(Arguments, frozen=True, kw_only=True, forbid_unknown_fields=True):
     text: Annotated[str, Meta(description="Your reply, where the step asks for your words.")] | UnsetType = (
         UNSET
     )
+
+
+class Update(Arguments, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    request: Request
+    text: Annotated[str, Meta(description="One line.", max_length=2000)]
+    revision: Revision
+
+
+class Ask(Arguments, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    request: Request
+    question: Annotated[str, Meta(description="What you would like to know.", max_length=8000)]
+    revision: Revision
 
 
 class OfRun(Arguments, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -13,11 +13,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import anyio
-import msgspec
 
 from pwf.client.session import Session, Step
 from pwf.errors import PwfError
-from pwf.protocol.operations import SubmitPayload, Submitted
+from pwf.protocol.operations import Submitted
 
 SILENT_S = 600.0
 LOOK_S = 5.0  # how often it is looked whether the host is silent
@@ -67,13 +66,14 @@ class HostSession:
             with anyio.move_on_after(left_s):
                 await self._session.news()
 
-    async def submit(self, request_id: str, revision: int, raw: bytes, key: str) -> Submitted:
-        """Hand in a value. `key`: the same for the same call; a value that was rejected is judged anew."""
-        payload = SubmitPayload(request_id=request_id, value=msgspec.Raw(raw), revision=revision)
+    async def submit(
+        self, request_id: str, revision: int, value: object, key: str, *, reply: bool
+    ) -> Submitted:
+        """Hand in a value, or a reply. `key`: the same for the same call; a value that was rejected is judged anew."""
         key = (
             f"{key}:{self._rejections[request_id]}"  # what was wrong may stand elsewhere, and be right by now
         )
-        done: Submitted = await self._session.call("request.submit", payload, key=key)
+        done = await self._session.submit(request_id, value, revision=revision, reply=reply, key=key)
         if done.verdict == "rejected":
             self._rejections[request_id] += 1
         elif done.verdict == "accepted":

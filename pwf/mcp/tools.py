@@ -20,12 +20,8 @@ from pwf.errors import InvalidArgument
 from pwf.mcp import arguments as takes
 from pwf.mcp.session import HostSession
 from pwf.protocol.kinds import REQUESTS
-from pwf.protocol.operations import (
-    CancelPayload,
-    StartPayload,
-    WaitPayload,
-    WorkflowListPayload,
-)
+from pwf.protocol.operations import CancelPayload, StartPayload, WaitPayload, WorkflowListPayload
+from pwf.protocol.replies import UpdatePayload
 from pwf.protocol.runner import Value
 from pwf.protocol.views import ENDED, RequestView, RunSummary
 from pwf.values import canonical, parse
@@ -92,7 +88,9 @@ async def submit(host: Host, given: takes.Submit) -> Said:
     raw = canonical(value, what="the value")
     key = host.key("submit", given.request, given.revision, raw.decode())
     with anyio.move_on_after(host.wait_s_max):
-        done = await host.own.submit(given.request, given.revision, raw, key)
+        done = await host.own.submit(
+            given.request, given.revision, value, key, reply=isinstance(given.text, str)
+        )
         found = {"verdict": done.verdict, "run": done.run_id, "status": done.status}
         if done.verdict == "rejected":
             why = {**found, "reason": done.reason}
@@ -103,6 +101,29 @@ async def submit(host: Host, given: takes.Submit) -> Said:
     return Said(
         judged, "It is still being judged. Call submit again with the same arguments for the verdict."
     )
+
+
+async def update(host: Host, given: takes.Update) -> Said:
+    return await _noted(host, given, "progress", {"label": given.text})
+
+
+async def ask(host: Host, given: takes.Ask) -> Said:
+    await _noted(host, given, "question", {"question": given.question})
+    return Said(
+        {"shown": True}, "People see the question with the run. Nobody is bound to answer; go on if you can."
+    )
+
+
+async def _noted(host: Host, given: takes.Update | takes.Ask, kind: str, data: dict[str, Any]) -> Said:
+    payload = UpdatePayload(
+        request_id=given.request,
+        data=msgspec.Raw(canonical(data)),
+        kind=kind,
+        key="work",
+        revision=given.revision,
+    )
+    done = await host.own.session.call("request.update", payload)
+    return Said({"run": done.run_id, "event": done.revision})
 
 
 async def status(host: Host, given: takes.Status) -> Said:
@@ -190,6 +211,20 @@ TOOLS: dict[str, Tool] = {
         "submit again.",
         takes.Submit,
         submit,
+        changes=True,
+    ),
+    "update": Tool(
+        "worker",
+        "Say in a line how your step goes. People see it with the run.",
+        takes.Update,
+        update,
+        changes=True,
+    ),
+    "ask": Tool(
+        "worker",
+        "Put a question about your step before the people who look at the run. It decides nothing.",
+        takes.Ask,
+        ask,
         changes=True,
     ),
     "status": Tool("worker", "Where a run stands, and its output once it has ended.", takes.Status, status),

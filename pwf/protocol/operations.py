@@ -24,6 +24,7 @@ from pwf.protocol.operation import Operation
 from pwf.protocol.origin import Origin
 from pwf.protocol.printed import Printed, PrintedPayload, PrintedPiece, ReadPrinted
 from pwf.protocol.raw import null
+from pwf.protocol.replies import AssistantPayload, RequestUpdated, UpdatePayload
 from pwf.protocol.resources import (
     RESOURCE_OPERATIONS,
     ResourceList,
@@ -478,6 +479,8 @@ OPERATIONS: dict[str, Operation] = {
     "request.list": Operation(RequestListPayload, RequestList),
     "request.answer": Operation(AnswerPayload, Answered, changes=True, guarded=True),
     "request.submit": Operation(SubmitPayload, Submitted, changes=True),
+    "request.update": Operation(UpdatePayload, RequestUpdated, changes=True),
+    "request.assistant": Operation(AssistantPayload, Submitted, changes=True),
     "notice.list": Operation(NoticeListPayload, NoticeList),
     "agent.list": Operation(Nothing, AgentList),
     "decision.list": Operation(DecisionListPayload, DecisionList),

@@ -44,6 +44,7 @@ from pwf.store.queue import admit, rebase, start_admitted
 from pwf.store.receipts import drop_receipts
 from pwf.store.reconciles import reconcile_finished, reconcile_started, renew_reconcile
 from pwf.store.request_clock import rebase_deadlines
+from pwf.store.request_updates import update_request
 from pwf.store.requests import answer
 from pwf.store.resource_effects import reconcile_part
 from pwf.store.resource_retention import drop_old_effects, trim_events
@@ -139,6 +140,7 @@ SHORT: frozenset[Callable[..., Any]] = frozenset(
         start_admitted,
         start_run,
         submit,
+        update_request,
         time_out,
         begin_errand,
         end_errand,

@@ -10,7 +10,9 @@ import msgspec
 
 from pwf.errors import InvalidArgument
 from pwf.protocol.notices import NoticeKind, NoticeList, NoticeListPayload, NoticeView
+from pwf.store.moves import Stored
 from pwf.store.queries import load_queries
+from pwf.store.session_messages import tell
 from pwf.store.state import RunState
 from pwf.store.tx import Row, Tx
 from pwf.store.values import load_value
@@ -22,9 +24,11 @@ PAGE_BYTES_MAX = 700 * 1024
 AFTER_ALL = (2**53, 2**53, 2**53)
 
 
-def note_notice(tx: Tx, run: RunState, kind: NoticeKind) -> None:
-    """The attempt that has just completed is one."""
+def note_notice(tx: Tx, run: RunState, kind: NoticeKind, output: Stored) -> None:
+    """The attempt that has just completed is one. The run's session, where it has one, is told, too."""
     tx.run(Q.note, {"run_no": run.run_no, "attempt": run.attempts, "notice": kind})
+    text = load_value(tx, output.inline, output.digest)
+    tell(tx, run, f"{run.run_id}.{run.attempts}.notice", text)
 
 
 def notice_list(tx: Tx, query: NoticeListPayload) -> NoticeList:

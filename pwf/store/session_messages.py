@@ -85,6 +85,12 @@ def rejected(tx: Tx, run: RunState, request_id: str, revision: int, why: str) ->
         fresh_step(tx, run, request_id, revision, "rejected", why)
 
 
+def tell(tx: Tx, run: RunState, message_id: str, text: bytes) -> None:
+    """Words for the session of a run, where it has one. They start no turn."""
+    if run.session_no is not None:
+        _add(tx, run, "notification", message_id, body=text)
+
+
 def _is_judged(tx: Tx, request_id: str) -> bool:
     return tx.one(Q.is_judged, {"request_id": request_id}) is not None
 

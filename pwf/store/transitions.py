@@ -309,7 +309,7 @@ def _finish(
         verdict=verdict,
     )
     if node.notice is not None and message.outcome == "completed":
-        note_notice(tx, run, node.notice)
+        note_notice(tx, run, node.notice, output)
     moves.take(tx, run, graph, then, message.outcome, output, message.route_error or error, go=go)
     if verdict == "go" and _is_agents(graph, run.node, agent):
         begin_work(tx, run)

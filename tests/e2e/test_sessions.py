@@ -139,3 +139,34 @@ def test_a_session_names_what_has_started_it_as_its_agent_and_nothing_else(
         agent.ask("session.attach", {"session_id": "hosted", "host_pid": os.getppid()})["outcome"]
         == "accepted"
     )
+
+
+REPLIES = """
+flow = Workflow("replies")
+
+@flow.agent(returns=assistant_message(max_chars=20))
+def tell(ctx):
+    return "Tell it."
+"""
+
+
+def test_a_session_reports_its_reply_and_how_it_goes_and_nobody_else_does(world: World, connect: Any) -> None:
+    world.home.workflow("replies", REPLIES)
+    agent, other, person = connect("teller"), connect("listener"), connect()
+    agent.ask("session.report", {"idle": True})
+    run_id = json.loads(world.home.run("run", "replies", "--session", "teller", "--detach", "--json").stdout)[
+        "run_id"
+    ]
+    request_id = next_message(agent, "step")["request_id"]
+
+    said = agent.ask("request.update", {"request_id": request_id, "data": {"label": "thinking"}})
+    assert said["outcome"] == "accepted"
+    assert said["result"]["revision"] == said["revision"]
+    reply = {"request_id": request_id, "text": "It is out."}
+    assert other.ask("request.assistant", reply)["outcome"] == "not_found"
+    assert other.ask("request.update", {"request_id": request_id, "data": 1})["outcome"] == "not_found"
+    assert person.ask("request.assistant", reply)["outcome"] == "rejected"
+    assert agent.ask("request.assistant", {**reply, "text": "x" * 21})["outcome"] == "rejected"
+    assert agent.ask("request.assistant", reply)["result"]["verdict"] == "accepted"
+    assert world.output(run_id) == "It is out."
+    assert [update.kind for update in world.view(run_id).updates] == ["progress"]

@@ -10,6 +10,7 @@ from mcp.client.client import Client as McpClient
 
 from pwf.mcp import session as module
 from pwf.protocol import operations as ops
+from pwf.protocol.replies import RequestUpdated
 from pwf.protocol.sessions import RunEnd
 from tests.client import samples
 from tests.client.fake_daemon import FakeDaemon
@@ -133,3 +134,22 @@ async def test_what_an_earlier_process_of_the_session_had_comes_again(mcp: Open,
         tasks.start_soon(anew)
         assert (await called(client, "my_step", wait_s=5))["state"] == "step"
     assert ("m2", "started") in desk.turns
+
+
+async def test_a_reply_goes_by_the_operation_of_replies_and_words_about_a_step_settle_nothing(
+    mcp: Open, desk: Desk, daemon: FakeDaemon
+) -> None:
+    desk.ask(kind="assistant", schema={"type": "string"})
+    daemon.on("request.assistant", lambda request, payload: verdict())
+    noted = RequestUpdated(request_id="q1", run_id=samples.RUN, revision=9)
+    daemon.on("request.update", lambda request, payload: noted)
+    words = {"request": "q1", "revision": 2}
+    async with mcp() as client:
+        said = await client.call_tool("my_step", {})
+        assert "text, your reply" in said.content[0].text  # type: ignore[union-attr]
+        assert (await called(client, "update", text="halfway", **words))["event"] == 9
+        assert (await called(client, "ask", question="Which date?", **words))["shown"]
+        assert desk.turns == [("m1", "started")]
+        assert (await called(client, "submit", text="It is out.", **words))["verdict"] == "accepted"
+    assert desk.turns[-1] == ("m1", "ended")
+    assert len(daemon.of("request.assistant")) == 1

@@ -17,7 +17,7 @@ from tests.mcp.conftest import Desk, Open
 
 pytestmark = pytest.mark.anyio
 
-WORKER = {"my_step", "submit", "status", "explain"}
+WORKER = {"my_step", "submit", "update", "ask", "status", "explain"}
 OPERATOR = {"workflows", "runs", "start", "pause", "resume", "cancel", "restart"}
 #: What no model may say, by the words of its operations.
 PEOPLES = ("decision", "answer", "effect", "recover", "resolve", "budget", "fork", "retry", "stop", "prune")

@@ -8,6 +8,7 @@ from pwf.errors import InvalidArgument
 from pwf.protocol.kinds import Outcome
 from pwf.protocol.notices import NOTICE_BYTES_MAX, NoticeList, NoticeListPayload, cut
 from pwf.store.notices import notice_list
+from tests.store.session_world import Session
 from tests.store.world import World, error, graph, linear, node
 
 TELLS = graph(node("a", "notify", to="b", notice="progress"), node("b", "notify", notice="final"))
@@ -82,3 +83,28 @@ def test_a_text_is_cut_to_what_a_notice_may_have_between_two_characters():
     long = cut("\N{SNOWMAN}" * NOTICE_BYTES_MAX)
     assert len(long.encode()) <= NOTICE_BYTES_MAX
     assert long.endswith("\N{SNOWMAN} … (cut)")
+
+
+def test_the_session_of_a_run_is_told_each_notice_once_and_no_turn_starts(world):
+    session = Session(world)
+    runner = session.run(TELLS)
+    runner.finish("begun", to="b")
+
+    message = session.message
+    assert (message.kind, message.status, message.starts_turn) == ("notification", "pending", False)
+    assert message.text is not None
+    assert bytes(message.text.json or b"") == b'"begun"'
+    assert session.turn() == "absent"
+    session.report(message.message_id, idle=True)
+    assert session.view.message is None
+    runner.finish("done")
+    runner.leave()
+    assert [
+        session.message.kind,
+        session.report(session.message.message_id, idle=True),
+        session.message.kind,
+    ] == [
+        "notification",
+        None,
+        "terminal",
+    ]

@@ -7,6 +7,8 @@ nor answers a checkpoint unless the configuration lets it (`people`).
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 import trio
 
@@ -14,12 +16,16 @@ from pwf.actors.base.apart import apart
 from pwf.actors.code.schemas import as_kept
 from pwf.actors.operations.contents import value_of
 from pwf.actors.operations.services import Answer, Asked, OperationHandler, Services
+from pwf.errors import Rejected
 from pwf.protocol.kinds import REQUESTS
 from pwf.protocol.operations import AnswerPayload, RequestListPayload, SubmitPayload, Submitted
+from pwf.protocol.replies import AssistantPayload, UpdatePayload
 from pwf.store.read_runs import request_list
 from pwf.store.read_sessions import Own, own_request
+from pwf.store.request_updates import UpdateRequest, update_request
 from pwf.store.requests import AnswerRequest, RequestFacts, answer, request_facts, submitted_facts
 from pwf.store.submissions import Submit, submission_state, submit
+from pwf.values import canonical
 
 VERDICT_S = 30.0  # that a submission waits for its verdict
 
@@ -57,12 +63,58 @@ async def submit_value(services: Services, asked: Asked[SubmitPayload]) -> Answe
     """`request.submit`: a session, or a person in an agent's place, hands in what was asked for. An equal second one is
     adopted.
     """
+    payload = asked.payload
+    await _check_holder(services, asked, payload.request_id)
+    return await _submitted(services, asked, payload, await value_of(services, asked, "value"))
+
+
+async def reply(services: Services, asked: Asked[AssistantPayload]) -> Answer:
+    """`request.assistant`: a session hands in the reply that it was asked for, as it has shown it."""
+    payload = asked.payload
+    if asked.caller.session is None:
+        raise Rejected("only the session that shows a reply reports it", hint="pwf submit REQUEST TEXT")
+    await _check_holder(services, asked, payload.request_id)
+    facts = await services.store.read(submitted_facts, payload.request_id)
+    if not REQUESTS[facts.kind].reply:
+        raise Rejected(
+            f"request {facts.request_id} is a request of kind {facts.kind}; it takes no reply",
+            hint="submit a value that fits its schema",
+        )
+    value = canonical(payload.text, limit=services.config.max_value_bytes, what="the reply")
+    return await _submitted(services, asked, payload, value)
+
+
+async def update(services: Services, asked: Asked[UpdatePayload]) -> Answer:
+    """`request.update`: the holder of a request says how its work goes."""
     payload, session = asked.payload, asked.caller.session
+    await _check_holder(services, asked, payload.request_id)
+    command = UpdateRequest(
+        request_id=(await services.store.read(submitted_facts, payload.request_id)).request_id,
+        kind=payload.kind,
+        key=payload.key,
+        data=await value_of(services, asked, "data"),
+        request_revision=payload.revision,
+        actor=asked.actor,
+        session=None if session is None else session.fence,
+        receipt=await asked.make_receipt(),
+    )
+    done = await services.store.write(update_request, command)
+    return Answer(done.unwrap(), done.adopted)
+
+
+async def _check_holder(services: Services, asked: Asked[Any], request_id: str) -> None:
+    """Its session, or a person in an agent's place; no step of a run."""
+    session = asked.caller.session
     if session is None:
         await services.people.check(asked.caller, "submit for an agent")
     else:
-        await services.store.read(own_request, Own(fence=session.fence, ref=payload.request_id))
-    value = await value_of(services, asked, "value")
+        await services.store.read(own_request, Own(fence=session.fence, ref=request_id))
+
+
+async def _submitted(
+    services: Services, asked: Asked[Any], payload: SubmitPayload | AssistantPayload, value: bytes
+) -> Answer:
+    session = asked.caller.session
     receipt = await asked.make_receipt()
     facts = await services.store.read(submitted_facts, payload.request_id)
     checks = facts.status == "pending" and REQUESTS[facts.kind].submitted
@@ -104,4 +156,6 @@ HANDLERS: dict[str, OperationHandler] = {
     "request.list": list_requests,
     "request.answer": answer_request,
     "request.submit": submit_value,
+    "request.update": update,
+    "request.assistant": reply,
 }

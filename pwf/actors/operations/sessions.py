@@ -43,6 +43,8 @@ SESSION_MAY = frozenset(
         "run.cancel",
         "run.restart",
         "request.submit",
+        "request.update",
+        "request.assistant",
         "content.put",
         "content.read",
         "session.attach",
