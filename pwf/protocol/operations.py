@@ -35,7 +35,9 @@ from pwf.protocol.resources import (
 from pwf.protocol.runner import Value
 from pwf.protocol.sessions import SESSION_OPERATIONS, SessionView
 from pwf.protocol.settings import SETTINGS_OPERATIONS
+from pwf.protocol.uploads import Content as Content
 from pwf.protocol.uploads import ContentTaken, PutContent
+from pwf.protocol.uploads import ReadContent as ReadContent
 from pwf.protocol.views import (
     EventView,
     Explanation,
@@ -403,23 +405,6 @@ class PruneResult(_Body, frozen=True, kw_only=True, forbid_unknown_fields=True):
     values: int = 0
     freed_bytes: int = 0
     owed_bytes: int = 0
-
-
-class ReadContent(_Body, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A value of the frame's run, or of the resource whose uid stands there, by digest, from a byte offset."""
-
-    digest: Name
-    offset: int = 0
-
-
-class Content(_Body, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """`data` is base64 on the wire."""
-
-    digest: str
-    size: int
-    offset: int
-    data: bytes
-    last: bool
 
 
 ViewName = Literal["run", "runs", "resource", "resources", "session"]

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import msgspec
 
 from pwf.protocol.bounds import Name
+
+#: As long as a request can be, in characters; a longer reply is submitted as a value.
+Text = Annotated[str, msgspec.Meta(max_length=1024 * 1024)]
 
 
 class UpdatePayload(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -31,5 +36,5 @@ class AssistantPayload(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     """The reply that an agent was asked for, exactly as it was shown. `revision` as in `SubmitPayload`."""
 
     request_id: Name
-    text: str
+    text: Text
     revision: int | None = None

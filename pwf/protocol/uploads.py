@@ -37,3 +37,20 @@ class ContentTaken(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     digest: str
     taken: int
     whole: bool
+
+
+class ReadContent(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A value of the frame's run, or of the resource whose uid stands there, by digest, from a byte offset."""
+
+    digest: Name
+    offset: int = 0
+
+
+class Content(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`data` is base64 on the wire."""
+
+    digest: str
+    size: int
+    offset: int
+    data: bytes
+    last: bool
