@@ -154,7 +154,18 @@ class SimSession:
         assert self._turn is not None
         turn_id, message = self._turn
         said = {"turn_id": turn_id, "message_id": message.message_id, "state": state}
+        steering = self._world.auditor.steering
+        pause = Request(  # what an abort is to its run
+            request_id=f"{self._name}-{self._requests}-abort",
+            client_id=self._name,
+            operation="run.pause",
+            run_id=message.run_id,
+        )
+        if state == "aborted":
+            steering.sent(pause)
         response = await self._ask(life, caller, "session.turn", said)
+        if state == "aborted":
+            steering.answered(pause)
         if response.outcome != "accepted":
             raise Hung
         standing = str(json.loads(bytes(response.result or b""))["standing"])
