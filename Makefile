@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: setup pictures demo compiled test test-all simulate docs lint types bench storm fuzz attack bench-quick bench-baseline fmt clean
+.PHONY: setup agents pictures demo compiled test test-all simulate docs lint types bench storm fuzz attack bench-quick bench-baseline fmt clean
 
 $(STAMP): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -16,6 +16,10 @@ setup: $(STAMP)
 # What a person sees in a terminal, recorded from real commands: docs/pictures/*.svg.
 pictures: setup
 	$(BIN)/python -m examples.pictures
+
+# Real agents from the npm registry, with a scripted model on loopback. Says so where node is missing.
+agents: compiled
+	$(BIN)/python -m tests.real_agents
 
 demo: setup
 	$(BIN)/python -m examples.demo

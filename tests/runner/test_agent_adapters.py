@@ -20,6 +20,7 @@ from pwf.workflow.timing import Retry, seconds
 from pwf.workflow.workflow import Workflow
 from tests.runner.peer import memory_run, run_forked, run_inline
 
+RECORDED = Path(__file__).with_name("transcripts")
 PROGRAM = str(Path(__file__).with_name("agent_program.py"))
 #: adapter -> the command that plays an agent behind it
 PLAYED = {
@@ -247,7 +248,17 @@ def test_an_earlier_attempts_conversation_goes_on_or_a_fresh_one_says_why(
     assert not gone or name in told[0].afresh
 
 
-def reports(adapter: str, mode: str, **options: Any) -> list[AgentReport]:
+@pytest.mark.parametrize(
+    ("adapter", "used"), [("acp", (0, 0, 0)), ("pi-rpc", (200, 40, 280))], ids=["pi-acp 0.0.23", "pi 0.74.2"]
+)
+def test_what_a_real_program_has_said_is_understood(adapter: str, used: tuple[int, int, int]) -> None:
+    command = (sys.executable, "-S", str(RECORDED / "player.py"), str(RECORDED / f"{adapter}.jsonl"))
+    told = reports(adapter, "Review it.", command=command)
+    assert "01a22d" in (told[0].conversation or "")
+    assert (told[-1].input_tokens, told[-1].output_tokens, told[-1].cost_micros) == used
+
+
+def reports(adapter: str, mode: str, *, command: tuple[str, ...] = (), **options: Any) -> list[AgentReport]:
     """What was told of the agent's work, in order, by a step that it completed."""
     flow: Workflow[Any] = Workflow("w")
 
@@ -255,7 +266,7 @@ def reports(adapter: str, mode: str, **options: Any) -> list[AgentReport]:
     def review(ctx: Any) -> str:
         return mode
 
-    configured = AgentCommand(name="coder", adapter=adapter, command=PLAYED[adapter])  # type: ignore[arg-type]
+    configured = AgentCommand(name="coder", adapter=adapter, command=command or PLAYED[adapter])  # type: ignore[arg-type]
     run = run_inline(flow, memory_run(flow, agent=configured, root=os.getcwd(), **options))
     output(run.last)
     return [one for one in run.received if isinstance(one, AgentReport)]
