@@ -19,6 +19,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 
+from tests.planted.agent_bugs import AGENT_BUGS
 from tests.planted.bug import Bug
 from tests.planted.bugs import BUGS
 from tests.planted.channel_bugs import CHANNEL_BUGS
@@ -36,6 +37,7 @@ COPIED = ("pwf", "tests", "benchmarks", "docs", "pyproject.toml")
 UNIT_S_MAX = 600
 ALL = (
     *BUGS,
+    *AGENT_BUGS,
     *KEPT_BUGS,
     *PART_BUGS,
     *DECISION_BUGS,
