@@ -64,14 +64,6 @@ INCLUDE_BUGS = (
     ),
     Bug(
         "include",
-        "a parent sees the input that its mount has made",
-        SCOPES,
-        "for name, node in names.items() if node.spec.mount is None}",
-        "for name, node in names.items()}",
-        INCLUDE_TESTS,
-    ),
-    Bug(
-        "include",
         "a child sees the input of the run",
         SCOPES,
         "        input = entered\n",

@@ -6,7 +6,8 @@ import msgspec
 import pytest
 
 from pwf.protocol.graph import MountSpec
-from tests.store.test_fork import fork
+from pwf.store.fork import fork_run
+from tests.store.test_fork import command, fork
 from tests.store.world import graph, node
 
 
@@ -104,3 +105,18 @@ def test_a_fork_at_the_include_enters_it_anew(world):
     new = fork(world, runner.run_id, "m", visit=2).run_id
     entries = told(world, new)[1]
     assert entries == {"m": {"m.a": 2, "m.z": 1}}
+
+
+def test_a_fork_at_an_include_that_was_not_entered_again_counts_from_all_before_it(world):
+    runner = world.run(included(max_steps=4))
+    for output, following in (("in", "m.a"), ("on", "m.z"), ("out", "again")):
+        runner.finish(output, to=following)
+    assert runner.finish("more", to="m") == "end"
+    runner.leave()
+    asked = command(world, runner.run_id)
+    there = msgspec.structs.replace(asked.start.fork, node="m", visit=2)  # where the daemon has it go on
+    start = msgspec.structs.replace(asked.start, fork=there, max_steps=50)
+    new = world.do(fork_run, msgspec.structs.replace(asked, start=start)).run_id
+    past, entries = told(world, new)
+    assert past[-1] == ("again", 1)
+    assert entries == {"m": {"m.a": 1, "m.z": 1}}

@@ -133,7 +133,10 @@ def test_a_child_stands_at_several_places_and_within_another() -> None:
     assert done.output == ["OK", "second"]
     assert "middle.first.lint" in done.path
     assert "middle.second.praise" in done.path
-    assert root.to_graph().node("middle.second").mount is not None
+    assert done.left["middle.first"] == Verdict(good=True, text="OK")
+    spec = root.to_graph().node("middle.second").mount
+    assert spec is not None
+    assert spec.exits == {"ready": ("middle.second.praise",), "broken": ("middle.second.blame",)}
 
 
 def test_an_exit_may_be_that_of_an_included_workflow() -> None:
@@ -166,6 +169,23 @@ def test_a_switch_reads_the_output_of_an_exit() -> None:
         review.exit("ready").switch(on="good", cases={True: yes, False: no}), review.exit("broken") >> no
     )
     assert run(parent, Draft(text="x")).output == "yes"
+
+
+def test_what_leads_on_from_all_exits_is_for_those_without_a_way_of_their_own() -> None:
+    parent = Workflow("parent", input=Draft)
+    review = parent.include(reviewing(), input=lambda ctx: ctx.input)
+
+    @parent.compute
+    def other(ctx: Any) -> str:
+        return "other"
+
+    @parent.compute
+    def broken(ctx: Any) -> str:
+        return "broken"
+
+    parent.graph(review >> other, review.exit("broken") >> broken)
+    assert run(parent, Draft(text="bad")).output == "broken"
+    assert run(parent, Draft(text="fine")).output == "other"
 
 
 def test_a_step_of_a_child_can_be_faked_by_its_whole_id() -> None:
