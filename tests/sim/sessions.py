@@ -17,12 +17,14 @@ import trio
 from pwf.actors.operations.caller import Caller
 from pwf.host.identity import Identity
 from pwf.protocol.frames import Event, Request, Response
+from pwf.protocol.kinds import KINDS
 from pwf.protocol.sessions import MessageView, SessionView
 from tests.sim.clients import ORIGIN
 from tests.sim.virtual_time import sleep
 from tests.sim.workload import CHOICES
 
 CLIENTS = 2  # of the one session
+STARTS = 4  # of runs, by each
 SESSION = "chat"
 SHARE = 0.4  # of seeds that have sessions
 PAUSE_S = 1.5
@@ -52,6 +54,7 @@ class SimSession:
         self._chance = world.stream(f"session:{number}")
         self._conversation = conversation
         self._requests = 0
+        self._starts_left = STARTS
         self._epoch = 0
         self._turn: tuple[str, MessageView] | None = None
 
@@ -174,12 +177,18 @@ class SimSession:
         return standing
 
     async def _start(self, life: Any, caller: Caller) -> None:
-        if self._world.starts_left <= 0 or self._chance.random() < 0.3:
+        if self._starts_left <= 0 or self._chance.random() < 0.2:
             await self._meddle(life, caller)
             return
-        self._world.starts_left -= 1
+        self._starts_left -= 1
+        models = self._world.models
+        asking = [
+            name
+            for name in sorted(models)
+            if any(KINDS[node.kind].prompts for node in models[name].nodes.values())
+        ]
         payload = {
-            "workflow": self._chance.choice(sorted(self._world.models)),
+            "workflow": self._chance.choice(asking or sorted(models)),
             "origin": ORIGIN,
             "input": {"n": self._chance.randrange(1000)},
         }
