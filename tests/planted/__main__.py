@@ -30,6 +30,7 @@ from tests.planted.kept_bugs import KEPT_BUGS
 from tests.planted.part_bugs import PART_BUGS
 from tests.planted.reconcile_bugs import RECONCILE_BUGS
 from tests.planted.session_bugs import SESSION_BUGS
+from tests.planted.settings_bugs import SETTINGS_BUGS
 from tests.planted.web_bugs import WEB_BUGS
 
 ROOT = Path(__file__).parents[2]
@@ -45,6 +46,7 @@ ALL = (
     *INCLUDE_BUGS,
     *CODE_BUGS,
     *RECONCILE_BUGS,
+    *SETTINGS_BUGS,
     *SESSION_BUGS,
     *WEB_BUGS,
 )

@@ -1,0 +1,89 @@
+"""The bugs of settings and progress: changes that pass by the rules, routes by old ones, times that are made up."""
+
+from tests.planted.bug import Bug
+
+PATCH = "pwf/actors/code/settings_patch.py"
+PATCH_TESTS = ("actors/test_settings_patch.py",)
+ROWS = "pwf/store/settings_rows.py"
+STORE = "pwf/store/settings.py"
+STORE_TESTS = ("store/test_settings.py",)
+ESTIMATE = "pwf/store/estimate.py"
+ESTIMATE_TESTS = ("store/test_estimate.py",)
+
+SETTINGS_BUGS = (
+    Bug(
+        "settings",
+        "a change of the whole passes by what is guarded below it",
+        PATCH,
+        "        if not _same(was, now):",
+        "        if False:",
+        PATCH_TESTS,
+    ),
+    Bug(
+        "settings",
+        "what may not be read may be copied",
+        PATCH,
+        '    if op in ("test", "copy"):',
+        '    if op in ("test",):',
+        PATCH_TESTS,
+    ),
+    Bug(
+        "settings",
+        "a shorter path has a word where a longer one decides",
+        PATCH,
+        "for length in range(len(at), -1, -1)",
+        "for length in range(len(at) + 1)",
+        PATCH_TESTS,
+    ),
+    Bug(
+        "settings",
+        "what may not be read is shown",
+        PATCH,
+        "    if rules.reads_all(()):",
+        "    if True:",
+        PATCH_TESTS,
+    ),
+    Bug(
+        "settings", "a change commits on another", STORE, "now.change != command.change", "False", STORE_TESTS
+    ),
+    Bug(
+        "settings",
+        "a run that has ended is changed",
+        STORE,
+        "    if run.status in ENDED:",
+        "    if False:",
+        STORE_TESTS,
+    ),
+    Bug(
+        "settings",
+        "a route goes on by settings that were changed since",
+        ROWS,
+        "now.change > message.settings",
+        "now.change > message.settings + 1",
+        STORE_TESTS,
+    ),
+    Bug(
+        "settings",
+        "a runner is not told of a change",
+        ROWS,
+        'None if now is None or now.change <= getattr(message, "settings", 0) else now',
+        "None",
+        STORE_TESTS,
+    ),
+    Bug(
+        "settings",
+        "a time left is made of two samples",
+        ESTIMATE,
+        "RATES_MIN = 3",
+        "RATES_MIN = 1",
+        ESTIMATE_TESTS,
+    ),
+    Bug(
+        "settings",
+        "what stands still has a time left",
+        ESTIMATE,
+        "    if at_ms - moved[-1][0] > fresh_ms:",
+        "    if False:",
+        ESTIMATE_TESTS,
+    ),
+)
