@@ -93,8 +93,8 @@ class Promises:
         self, request: Request, response: Response, answer: tuple[str, str | None, str | None]
     ) -> None:
         """The same command again: adopted where it was accepted, otherwise the same refusal."""
-        if answer[1] == "invalid_argument":
-            return  # it was no command yet, by the clock of that time
+        if answer[1] in ("invalid_argument", "token_refused"):
+            return  # it was no command yet, by the clock of that time; nothing is kept of who may not speak
         told = self._first.get(request.request_id)
         self._first.setdefault(request.request_id, answer)
         if told is None:
