@@ -12,6 +12,7 @@ import trio
 from pwf.actors.base.store_actor import StoreActor
 from pwf.actors.operations.caller import Caller
 from pwf.actors.operations.dispatch import Operations
+from pwf.config import Config
 from pwf.protocol.frames import Request, Response
 from pwf.store.retention import PruneTree, prune_tree
 from tests.store.inline_executor import InlineExecutor
@@ -30,7 +31,9 @@ class Setting:
 
         scheduler = SimpleNamespace(stop_run=nothing, wake=lambda: None, load=lambda: None)
         life = SimpleNamespace(state="serving", why_degraded=None)
-        services: Any = SimpleNamespace(store=store, scheduler=scheduler, life=life, user="ann")
+        services: Any = SimpleNamespace(
+            store=store, scheduler=scheduler, life=life, user="ann", config=Config()
+        )
         self.world = world
         self._operations = Operations(services)
         self._caller = Caller(1, nothing)
