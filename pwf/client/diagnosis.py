@@ -41,6 +41,7 @@ PACKAGES = {
     for name in (
         "anyio",
         "apsw",
+        "jsonpatch",
         "jsonschema-rs",
         "msgspec",
         "psutil",

@@ -89,6 +89,10 @@ DRAINING_REFUSED = frozenset({"run.start", "run.restart", "run.fork", "resource.
 
 NUMBER_MAX = 2**53 - 1  # what JSON carries exactly everywhere
 
+OWN_RECEIPTS = (
+    "run.start",
+)  # the same project, workflow and input are the same start, however they were typed
+
 _encoder = msgspec.json.Encoder()
 
 
@@ -122,11 +126,16 @@ class Operations:
 
         One that a repeat is to get again is kept in the transaction that looks: two at once have one answer.
         """
-        if asked.scope_key is None or outcome_of(refusal) in ("unavailable", "claim_lost"):
+        operation = asked.request.operation
+        if (
+            asked.scope_key is None
+            or operation in OWN_RECEIPTS
+            or outcome_of(refusal) in ("unavailable", "claim_lost")
+        ):
             raise refusal
         receipt = await asked.make_receipt()
         assert receipt is not None, "what has a scope has a receipt"
-        result = OPERATIONS[asked.request.operation].result
+        result = OPERATIONS[operation].result
         if isinstance(refusal, NotFound):
             return await kept_refusal(self._services.store, receipt, result, refusal)
         return await first_answer(self._services.store, receipt, result, refusal)

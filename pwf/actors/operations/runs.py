@@ -142,7 +142,8 @@ async def resume_(services: Services, asked: Asked[ResumePayload]) -> Answer:
     sources_ok = False
     if explained.summary.hold == "source_changed":
         sources_ok = await _sources_are_back(services, explained.summary)
-    done = await _control(services, asked, resume, sources_ok=sources_ok, budget=budget)
+    accounts = {name: agent.account or name for name, agent in services.config.agents.items()}
+    done = await _control(services, asked, resume, sources_ok=sources_ok, budget=budget, accounts=accounts)
     services.scheduler.wake()
     return _changed(done)
 
@@ -169,6 +170,7 @@ async def _control(
     reason: str | None = None,
     sources_ok: bool = False,
     budget: Budget | None = None,
+    accounts: dict[str, str] | None = None,
 ) -> Done[RunChanged]:
     receipt = await asked.make_receipt()  # made here and not in the store's transaction
 
@@ -182,7 +184,7 @@ async def _control(
             sources_ok=sources_ok,
             budget=budget,
             receipt=receipt,
-            accounts={name: agent.account or name for name, agent in services.config.agents.items()},
+            accounts=accounts or {},
         )
 
     return await services.store.write(at_run, AtRun(asked.run_ref, handler, command))
