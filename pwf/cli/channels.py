@@ -7,6 +7,7 @@ import time
 from typing import TYPE_CHECKING
 
 from pwf.cli import exits
+from pwf.cli.channel_setup import KINDS, setup
 from pwf.cli.commands import Commands, client
 from pwf.cli.out import Out
 from pwf.errors import Rejected
@@ -25,6 +26,19 @@ def add(commands: Commands) -> None:
         "channel",
         "reach people outside: how channels stand, tests, messages that may have been lost",
         example="pwf channel status\npwf channel test phone\npwf channel recover m7x confirm",
+    )
+    parser = channel.add(
+        "setup",
+        setup,
+        "ask what a channel needs, write it down, and test it",
+        example="pwf channel setup phone ntfy\npwf channel setup desk command --set command='notify-send pwf'",
+        more="It writes a section [channels.CHANNEL], and a secret to a file of its own that only you can read. A\n"
+        "secret is typed when it is asked for; --set names one that is there already.",
+    )
+    parser.add_argument("channel", metavar="CHANNEL", help="its name, which is new")
+    parser.add_argument("kind", metavar="KIND", choices=KINDS, help=", ".join(KINDS))
+    parser.add_argument(
+        "--set", metavar="KEY=VALUE", action="append", default=[], help="in place of a question"
     )
     channel.add(
         "status",
@@ -76,7 +90,7 @@ def test(options: argparse.Namespace, out: Out) -> int:
 
     with client() as daemon:
         message = daemon.call("channel.test", ChannelRef(channel=options.channel))
-        message = _until_sent(daemon, message)
+        message = until_sent(daemon, message)
     if message.state != "shown":
         raise Rejected(
             f"the test is {message.state}" + (f": {text.line(message.why)}" if message.why else ""),
@@ -91,7 +105,8 @@ def test(options: argparse.Namespace, out: Out) -> int:
     return exits.OK
 
 
-def _until_sent(daemon: SyncClient, message: MessageLine) -> MessageLine:
+def until_sent(daemon: SyncClient, message: MessageLine) -> MessageLine:
+    """The message, once it is known what came of it, or the time is over."""
     from pwf.protocol.channels import MessageRef
 
     until = time.monotonic() + TEST_S

@@ -266,6 +266,13 @@ class ErrorLine(_Line, frozen=True, kw_only=True, forbid_unknown_fields=True):
     error: ErrorFacts
 
 
+class ChannelSetUp(_Line, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Of `channel setup`: the files that were written, and what came of the test."""
+
+    wrote: tuple[str, ...]
+    test: MessageLine
+
+
 class Lines(NamedTuple):
     """The kinds of lines that a command prints, and which are when."""
 
@@ -311,6 +318,7 @@ PRINTED: dict[str, Lines] = {
         (Decided, decisions.DecisionView, decisions.DecisionList, DecisionLink),
         "`DECISION CHOICE`; `DECISION`: what is proposed; nothing: what is open; `--link`",
     ),
+    "channel setup": Lines((ChannelSetUp,)),
     "channel status": Lines((ChannelList,)),
     "channel test": Lines((MessageLine,)),
     "channel reload": Lines((ChannelList,)),

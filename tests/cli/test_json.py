@@ -64,6 +64,7 @@ TYPED: dict[str, tuple[str, ...]] = {
     "sessions": (),
     "decisions": (),
     "decide": ("q1", "ship"),
+    "channel setup": ("desk", "command", "--set", "command=x"),
     "channel status": (),
     "channel test": ("phone",),
     "channel reload": (),
