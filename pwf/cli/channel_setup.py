@@ -10,6 +10,7 @@ import argparse
 import getpass
 import json
 import os
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -20,7 +21,13 @@ from pwf.errors import Rejected
 from pwf.present import text
 
 if TYPE_CHECKING:
+    from pwf.client.sync import SyncClient
     from pwf.config import Config
+    from pwf.protocol.channels import MessageLine
+
+
+TEST_S = 60.0  # for a test to be sent
+LOOK_S = 0.1
 
 
 class Asked(NamedTuple):
@@ -54,7 +61,6 @@ KINDS: dict[str, tuple[Asked, ...]] = {
 
 
 def setup(options: argparse.Namespace, out: Out) -> int:
-    from pwf.cli.channels import until_sent
     from pwf.cli.json_output import ChannelSetUp
     from pwf.config import load_config, parse_config
     from pwf.places import places
@@ -150,3 +156,14 @@ def _pair(typed: str) -> tuple[str, str]:
     if not found:
         raise UsageError(f"--set {typed!r} has no =", hint="--set KEY=VALUE")
     return key, value
+
+
+def until_sent(daemon: SyncClient, message: MessageLine) -> MessageLine:
+    """The message, once it is known what came of it, or the time is over."""
+    from pwf.protocol.channels import MessageRef
+
+    until = time.monotonic() + TEST_S
+    while message.state in ("due", "sending") and message.why is None and time.monotonic() < until:
+        time.sleep(LOOK_S)
+        message = daemon.call("channel.message", MessageRef(message_id=message.message_id))
+    return message

@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 import argparse
-import time
 from typing import TYPE_CHECKING
 
 from pwf.cli import exits
-from pwf.cli.channel_setup import KINDS, setup
+from pwf.cli.channel_setup import KINDS, setup, until_sent
 from pwf.cli.commands import Commands, client
 from pwf.cli.out import Out
 from pwf.errors import Rejected
 from pwf.present import text
 
 if TYPE_CHECKING:
-    from pwf.client.sync import SyncClient
-    from pwf.protocol.channels import ChannelList, MessageLine
-
-TEST_S = 60.0  # for a test to be sent
-LOOK_S = 0.1
+    from pwf.protocol.channels import ChannelList
 
 
 def add(commands: Commands) -> None:
@@ -103,17 +98,6 @@ def test(options: argparse.Namespace, out: Out) -> int:
             f"sent  {text.line(message.channel)}" + (f"  {text.line(message.ref)}" if message.ref else "")
         )
     return exits.OK
-
-
-def until_sent(daemon: SyncClient, message: MessageLine) -> MessageLine:
-    """The message, once it is known what came of it, or the time is over."""
-    from pwf.protocol.channels import MessageRef
-
-    until = time.monotonic() + TEST_S
-    while message.state in ("due", "sending") and message.why is None and time.monotonic() < until:
-        time.sleep(LOOK_S)
-        message = daemon.call("channel.message", MessageRef(message_id=message.message_id))
-    return message
 
 
 def recover(options: argparse.Namespace, out: Out) -> int:
