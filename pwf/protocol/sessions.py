@@ -16,7 +16,6 @@ from pwf.protocol.runner import StepError, Value
 from pwf.protocol.views import RequestView, RunSummary, Status
 
 BRANCH_MAX = 1_000  # messages that one report names: those that are still pending are enough
-ENTRIES_MAX = 256  # of one `session.record`
 SESSIONS_PAGE = 100
 
 #: `step`, `terminal` and `follow_up` start a turn of the model; others are only shown. `proposal`: a person decides.
@@ -179,23 +178,6 @@ class TurnReported(_Body, frozen=True, kw_only=True, forbid_unknown_fields=True)
     standing: Standing
     run_id: str | None = None
     revision: int | None = None
-
-
-class RecordPayload(_Body, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Entries of the conversation, in order, for replay. `segment`: a part of it with numbers of its own, which belongs
-    to the session that began it. `first`: the number of the first of `entries`; from 0, without a gap.
-    """
-
-    segment: Name
-    first: int
-    entries: Annotated[tuple[msgspec.Raw, ...], msgspec.Meta(max_length=ENTRIES_MAX)]
-
-
-class Recorded(_Body, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """`next`: the number that comes after what is stored."""
-
-    segment: str
-    next: int
 
 
 class ClearPayload(_Body, frozen=True, kw_only=True, forbid_unknown_fields=True):
