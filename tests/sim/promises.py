@@ -54,6 +54,8 @@ class Promises:
         if request.operation in ("run.restart", "run.fork") and request.request_id not in self._over:
             runs = self._auditor.runs.values()
             self._over[request.request_id] = frozenset(one.run_id for one in runs if one.status in ENDED)
+            if json.loads(bytes(request.payload)).get("repeat_effects"):
+                self._auditor.forks.may_repeat.add(request.run_id or "")
 
     def answered(self, request: Request, response: Response) -> None:
         """Check the outcome against the model, then hold the daemon to it."""

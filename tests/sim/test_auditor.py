@@ -256,7 +256,7 @@ def test_a_pause_that_nobody_asked_for_is_seen(stage_of):
     run_id = stage.store.start(stage.graph)
     stage.look()
     stage.store.pause(run_id)
-    with breaks("only a client pauses a run"):
+    with breaks("only a client, or a limit of an agent, pauses a run"):
         stage.look()
 
 
