@@ -28,6 +28,7 @@ from pwf.runner.kinds import RUN, action
 from pwf.values import canonical
 from pwf.workflow.context import Context
 from pwf.workflow.nodes import Node, NodeDef
+from pwf.workflow.schema import first_fault
 from pwf.workflow.scopes import forget_within, sight
 from pwf.workflow.shell import Captured, ShellResult
 from pwf.workflow.workflow import Workflow
@@ -133,6 +134,7 @@ def run(
     real: Collection[str] = (),
     answers: Mapping[str, Any] | None = None,
     secrets: Mapping[str, str] | None = None,
+    settings: Any = None,
     begins: datetime = BEGINS,
     root: str | Path = ".",
 ) -> Tested:
@@ -142,11 +144,12 @@ def run(
     value is given as it is, an exception is raised, a function is called with `ctx` (with the request, for a part), and
     `each(…)` has one for each time. `real`: nodes whose effects are made. Any other effect is refused with `Unfaked`.
     `answers`: by node, what is answered or submitted; a function is called with the prompt; `NO_ANSWER` lets the
-    deadline of the question pass. `secrets`: what `ctx.secret` gives.
+    deadline of the question pass. `secrets`: what `ctx.secret` gives. `settings`: what `ctx.settings` gives in place of
+    the initial value; `each(…)` has one for each step, as though they were changed between them.
     `begins`: when the virtual clock starts, for a timer with a date. `root`: where `ctx.file` reads.
 
-    Raises `InvalidInput` and `InvalidAnswer` for what does not have its type, and `NotFound` for a name that the
-    workflow does not have.
+    Raises `InvalidInput`, `InvalidAnswer` and (for settings) `InvalidValue` for what does not have its type, and
+    `NotFound` for a name that the workflow does not have.
     """
     if input is None and flow.input_type is not None:
         input = {}  # every field has its default, or the refusal names one that has none
@@ -155,6 +158,8 @@ def run(
     tested.answers = _named(flow, "answers", answers or {})
     tested.real = frozenset(_named(flow, "real", dict.fromkeys(real)))
     tested.secrets = Secrets(cast(Any, _Given(secrets or {})), flow.to_graph().secrets)
+    if settings is not None:
+        tested.settings = _settings(flow, settings)
     return tested.run()
 
 
@@ -167,6 +172,24 @@ def _named(flow: Workflow[Any], what: str, given: Mapping[str, T]) -> dict[str, 
                 hint=f"its nodes are: {', '.join(flow.nodes)}",
             )
     return dict(given)
+
+
+def _settings(flow: Workflow[Any], given: Any) -> tuple[bytes, ...]:
+    """The settings of each step; the last go on."""
+    declared, spec = flow.declared_settings, flow.to_graph().settings
+    if declared is None or spec is None:
+        raise NotFound(
+            f"settings= is given, and workflow {flow.name!r} has none",
+            hint="declare them: flow.settings(type, initial=…)",
+        )
+    values = given.values if isinstance(given, Each) else (given,)
+    found = tuple(canonical(value, what="settings=") for value in values)
+    for data in found:
+        fault = spec.schema and first_fault(spec.schema, data)
+        fault = fault or declared.objection(data)
+        if fault:
+            raise InvalidValue(f"settings= of workflow {flow.name!r}: {fault}")
+    return found
 
 
 class _Given:
@@ -190,6 +213,7 @@ class _Run:
     answers: dict[str, Any]
     real: frozenset[str]
     secrets: Secrets
+    settings: tuple[bytes, ...] = ()
 
     def __init__(self, flow: Workflow[Any], input: bytes, begins: datetime, root: Path) -> None:
         self._flow = flow
@@ -389,12 +413,15 @@ class _Run:
             read_file=self._read_file if self._graph.files else None,
             read_secret=self.secrets.get,
             make_effect=self._maker(node, visit) if mode == "parts" else None,
-            settings=None if seen.scope.mount else self._settings(),
+            settings=None if seen.scope.mount else self._settings(attempt),
         )
 
-    def _settings(self) -> tuple[Any, bytes] | None:
+    def _settings(self, attempt: int) -> tuple[Any, bytes] | None:
         declared, spec = self._flow.declared_settings, self._graph.settings
-        return None if declared is None or spec is None else (declared.decoded_type, spec.initial.encode())
+        if declared is None or spec is None:
+            return None
+        given = self.settings or (spec.initial.encode(),)
+        return declared.decoded_type, given[min(attempt, len(given)) - 1]
 
     def _publish(self, kind: str, key: str, data: bytes) -> None:
         self._told.updates[kind, key] = msgspec.json.decode(self.secrets.masks.json(data))

@@ -71,6 +71,18 @@ def test_a_person_decides_each_repair(tmp_path: Path) -> None:
     assert watched(tmp_path, **asked).status == "waiting"
 
 
+def test_what_has_changed_and_the_end_are_told_and_nothing_twice(tmp_path: Path) -> None:
+    done = watched(tmp_path, authority="ask", repair=["touch", "ok"], rounds=9, until="rounds", answers={
+        "authorize": testing.each({"choice": "leave", "text": None}, {"choice": "repair", "text": None})
+    })  # fmt: skip
+    told = [step.output for step in done.steps if step.node in ("tell", "close")]
+    assert told == [
+        "test -e ok fails: exit code 1",
+        "test -e ok: all is well again",
+        "test -e ok is watched no more (rounds, round 9)",
+    ]
+
+
 def batch_flow() -> Any:
     spec = importlib.util.spec_from_file_location("command_batch", BUILTIN_WORKFLOWS / "command-batch.py")
     assert spec is not None

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from pwf import NotApplied, Retry, Workflow, idempotent, manual, parts
-from pwf.errors import InvalidAnswer, InvalidInput, NotFound, Rejected
+from pwf.errors import InvalidAnswer, InvalidInput, InvalidValue, NotFound, Rejected
 from pwf.testing import NO_ANSWER, Unfaked, each, run
 
 PAGE = (Path(__file__).parents[1] / "docs/python.md").read_text("utf-8")
@@ -205,3 +205,43 @@ def test_what_is_submitted_for_an_agent_is_judged_by_its_validate() -> None:
     assert run(flow, answers={"count": 3}).output == 3
     with pytest.raises(InvalidAnswer, match="more than none"):
         run(flow, answers={"count": 0})
+
+
+class Pace(msgspec.Struct):
+    workers: int = 2
+
+
+def paced() -> Workflow[Any]:
+    flow: Workflow[Any] = Workflow("w")
+    flow.settings(Pace, Pace(), check=lambda value: "too many" if value.workers > 9 else None)
+
+    @flow.compute
+    def first(ctx: Any) -> int:
+        found: int = ctx.settings.workers
+        return found
+
+    @flow.compute
+    def second(ctx: Any) -> list[int]:
+        return [ctx[first], ctx.settings.workers]
+
+    flow.graph(first >> second)
+    return flow
+
+
+@pytest.mark.parametrize(
+    ("given", "seen"), [(None, [2, 2]), (Pace(3), [3, 3]), (each({"workers": 4}, Pace(5)), [4, 5])]
+)
+def test_settings_are_the_initial_ones_or_what_the_test_says_for_each_step(
+    given: Any, seen: list[int]
+) -> None:
+    assert run(paced(), settings=given).output == seen
+
+
+@pytest.mark.parametrize(("given", "said"), [({"workers": "x"}, "workers"), (Pace(10), "too many")])
+def test_settings_that_no_run_could_have_are_refused(given: Any, said: str) -> None:
+    with pytest.raises(InvalidValue, match=said):
+        run(paced(), settings=given)
+    bare: Workflow[Any] = Workflow("bare")
+    bare.compute(id="one")(lambda ctx: 1)
+    with pytest.raises(NotFound, match="has none"):
+        run(bare, settings=Pace())

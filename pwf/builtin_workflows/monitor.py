@@ -34,10 +34,13 @@ class Watch(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 
 
 class Found(msgspec.Struct, kw_only=True):
-    """What a round has found. `same`: how many repairs in a row have left this complaint; `repairs`: of all rounds."""
+    """What a round has found. `same`: how many repairs in a row have left this complaint; `repairs`: of all rounds.
+    `news`: it is not as in the round before.
+    """
 
     verdict: Literal["rest", "ask", "repair", "end"]
     healthy: bool
+    news: bool
     round: int
     complaint: str = ""
     same: int = 0
@@ -74,7 +77,8 @@ def judge(ctx: Context[Watch]) -> Found:
     result, wanted, earlier = ctx[check], ctx.input, ctx.outputs.get(judge)
     if result.exit_code == 0:
         over = "healthy" if wanted.until == "healthy" else "rounds" if ctx.visit >= wanted.rounds else ""
-        return Found(verdict="end" if over else "rest", healthy=True, round=ctx.visit, why=over)
+        news = earlier is not None and not earlier.healthy
+        return Found(verdict="end" if over else "rest", healthy=True, news=news, round=ctx.visit, why=over)
     complaint = said_by(result)
     mended = ctx.results.get(repair)
     repairs, same = 0 if mended is None else mended.visit, 0
@@ -93,6 +97,7 @@ def judge(ctx: Context[Watch]) -> Found:
     return Found(
         verdict="end" if over else act,
         healthy=False,
+        news=earlier is None or earlier.complaint != complaint,
         round=ctx.visit,
         complaint=complaint,
         same=same,
@@ -105,6 +110,19 @@ def said_by(result: ShellResult) -> str:
     """What tells one complaint from another."""
     text = (result.stderr + result.stdout).strip()
     return f"exit code {result.exit_code}" + (f": {text[-SHOWN_CHARS:]}" if text else "")
+
+
+@flow.notify
+def tell(ctx: Context[Watch]) -> str:
+    """What has changed since the round before."""
+    found, named = ctx[judge], " ".join(ctx.input.check)
+    return f"{named}: all is well again" if found.healthy else f"{named} fails: {found.complaint}"
+
+
+@flow.compute
+def act(ctx: Context[Watch]) -> Literal["rest", "ask", "repair", "end"]:
+    """What follows from the round."""
+    return ctx[judge].verdict
 
 
 @flow.decision(
@@ -139,9 +157,22 @@ def rest(ctx: Context[Watch]) -> timedelta:
     return minutes(ctx.input.every_minutes)
 
 
+@flow.notify(kind="final")
+def close(ctx: Context[Watch]) -> str:
+    """That it is watched no more."""
+    ended = left(ctx)
+    told = f": {ended.complaint}" if ended.complaint else ""
+    return f"{' '.join(ctx.input.check)} is watched no more ({ended.exit}, round {ended.rounds}){told}"
+
+
 @flow.compute
 def end(ctx: Context[Watch]) -> Ended:
     """How it ended."""
+    return left(ctx)
+
+
+def left(ctx: Context[Watch]) -> Ended:
+    """How it ended, as the last round and the last word of a person have it."""
     found, said = ctx[judge], ctx.outputs.get(authorize)
     if found.verdict != "end":
         return Ended(
@@ -152,8 +183,11 @@ def end(ctx: Context[Watch]) -> Ended:
 
 flow.graph(
     check >> judge,
-    judge.switch(on="verdict", rest=rest, ask=authorize, repair=repair, end=end),
-    authorize.switch(repair=repair, leave=rest, stop=end),
+    judge.switch(on="news", cases={True: tell, False: act}),
+    tell >> act,
+    act.switch(rest=rest, ask=authorize, repair=repair, end=close),
+    authorize.switch(repair=repair, leave=rest, stop=close),
+    close >> end,
     repair >> rest,
     rest >> check,
 )
