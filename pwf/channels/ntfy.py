@@ -1,7 +1,7 @@
 """The channel `ntfy`, on ntfy.sh or a server of one's own: a notification with up to three actions.
 
 An action opens the answer page, where there is one, or posts a one-time token to the reply topic. A settled decision
-replaces its notification by the same sequence id; a server that is too old for that shows a second, quiet one.
+replaces its notification by the same sequence id; where server or app know none, they show a second, quiet one.
 """
 
 from __future__ import annotations

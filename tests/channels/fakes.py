@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import queue
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -15,6 +16,8 @@ from pwf.protocol.channel_port import Verdict
 
 BOT_TOKEN = "12345:s3cret-token"
 KEY = "s3cret-key"
+HANG_S = 60.0
+EMPTY_POLL_S = 0.05
 
 
 class FakePort:
@@ -42,10 +45,15 @@ class FakePort:
 
 
 class Fake:
-    """A service. `faults`: for the next sends: a status, `lose` (taken, and no answer), or a pair with a body."""
+    """A service. `faults`: for the next sends: a status, `lose` (taken, and no answer), `hang` (taken, and no answer
+    before `released`), or a pair with a body. `token`: what it wants.
+    """
+
+    token = BOT_TOKEN
 
     def __init__(self) -> None:
         self.faults: list[Any] = []
+        self.released = threading.Event()
         self.requests: list[tuple[str, dict[str, str], bytes]] = []
         self.taken: list[Any] = []
 
@@ -74,7 +82,9 @@ def serving(fake: Fake) -> Iterator[str]:
                 self._say(fault, {})
             else:
                 status, answer = fake.handle(self.command, self.path, headers, body)
-                if fault != "lose":
+                if fault == "hang":
+                    fake.released.wait(HANG_S)
+                elif fault != "lose":
                     self._say(status, answer)
             self.close_connection = True
 
@@ -98,6 +108,7 @@ def serving(fake: Fake) -> Iterator[str]:
     try:
         yield f"http://127.0.0.1:{server.server_address[1]}"
     finally:
+        fake.released.set()
         server.shutdown()
         thread.join()
         server.server_close()
@@ -118,7 +129,7 @@ class FakeTelegram(Fake):
 
     def handle(self, method: str, path: str, headers: dict[str, str], body: bytes) -> tuple[int, Any]:
         _, bot, name = path.split("/")
-        if bot != f"bot{BOT_TOKEN}":
+        if bot != f"bot{self.token}":
             return self._no(401, "Unauthorized")
         facts = json.loads(body)
         return getattr(self, f"_{name}")(facts)  # type: ignore[no-any-return]
@@ -168,6 +179,8 @@ class FakeTelegram(Fake):
         if self.other_poller:
             return self._no(409, "Conflict: terminated by other getUpdates request")
         self.updates = [one for one in self.updates if one["update_id"] >= facts["offset"]]
+        if not self.updates:
+            time.sleep(min(facts["timeout"], EMPTY_POLL_S))
         return self._yes(self.updates)
 
     def press(self, update_id: int, data: str, user: int = 1) -> None:
@@ -195,7 +208,7 @@ class FakeNtfy(Fake):
 
     def handle(self, method: str, path: str, headers: dict[str, str], body: bytes) -> tuple[int, Any]:
         parts = urlsplit(path)
-        if headers.get("Authorization") != f"Bearer {BOT_TOKEN}":
+        if headers.get("Authorization") != f"Bearer {self.token}":
             return 403, {"code": 40301, "error": "forbidden"}
         if method == "GET":
             topic = parts.path.split("/")[1]
