@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
+import re
+import sys
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from pwf import hours, minutes, testing
@@ -18,6 +22,8 @@ from pwf.runner.load.resolve import resolve
 from pwf.testing import NO_ANSWER, run
 from tests.runner.forked import forked
 
+PAGE = Path(__file__).parents[1] / "docs/builtins.md"
+INCLUDES = {"implement.py": ["plan.py"]}
 BASE = {"title": "Deploy", "summary": "Deploy 1.4?"}
 
 
@@ -87,17 +93,39 @@ def test_an_input_that_means_nothing_is_refused(more: dict[str, Any]) -> None:
         left(**more)
 
 
+def load(path: Path) -> Any:
+    spec = importlib.util.spec_from_file_location(f"documented_{path.stem}".replace("-", "_"), path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
 def sources(root: Path, path: Path) -> list[SourceFile]:
     found = forked(resolve, str(path), str(root))
     assert found.definition is not None, found.error
     return list(found.definition.sources)
 
 
-def test_a_built_in_workflow_is_pinned_as_one_file_in_whichever_project_it_runs(tmp_path: Path) -> None:
+def test_a_built_in_workflow_is_pinned_with_what_it_includes_and_nothing_else_in_whichever_project_it_runs(
+    tmp_path: Path,
+) -> None:
     checkout = BUILTIN_WORKFLOWS.parents[1]
     files = sorted(BUILTIN_WORKFLOWS.glob("[!_]*.py"))
     assert files
     for path in files:
         for root in (Path(os.path.realpath(tmp_path)), checkout):
-            (only,) = sources(root, path)
-            assert os.path.join(root, only.path) == str(path)
+            found = {os.path.join(root, one.path) for one in sources(root, path)}
+            assert found == {str(path)} | {
+                str(BUILTIN_WORKFLOWS / name) for name in INCLUDES.get(path.name, ())
+            }
+
+
+def test_each_built_in_workflow_is_documented_with_a_start_command_whose_input_it_takes() -> None:
+    commands = re.findall(r"^pwf run (\S+) .*--input '(.*)'$", PAGE.read_text("utf-8"), re.MULTILINE)
+    names = {path.stem for path in BUILTIN_WORKFLOWS.glob("[!_]*.py")}
+    assert {name for name, _ in commands} == names - {"approve"}  # that one is on the page of decisions
+    for name, given in commands:
+        flow = vars(load(BUILTIN_WORKFLOWS / f"{name}.py"))["flow"]
+        msgspec.json.decode(given, type=flow.input_type)
