@@ -74,7 +74,7 @@ def call(
     url: str, data: bytes | None, headers: Mapping[str, str] | None = None, *, timeout_s: float = 30.0
 ) -> Reply:
     """One request: a POST of `data`, or a GET. Raises `NotReached` and `Unclear`, with words that name no address."""
-    request = urllib.request.Request(url, data=data, headers=dict(headers or {}))
+    request = _request(url, data, headers)
     try:
         with _opener.open(request, timeout=timeout_s) as answer:
             return Reply(answer.status, dict(answer.headers), _decoded(answer))
@@ -85,13 +85,27 @@ def call(
         if isinstance(error.reason, UNREACHED):
             raise NotReached(f"it can not be reached: {_plain(error.reason)}") from None
         raise Unclear(_plain(error.reason)) from None
-    except (http.client.HTTPException, OSError) as error:
+    except (http.client.HTTPException, OSError, ValueError) as error:
         raise Unclear(_plain(error)) from None
 
 
 def stream(url: str, headers: Mapping[str, str] | None = None, *, timeout_s: float) -> Any:
     """An answer that is read line by line; each line must come within the time."""
-    return _opener.open(urllib.request.Request(url, headers=dict(headers or {})), timeout=timeout_s)
+    return _opener.open(_request(url, None, headers), timeout=timeout_s)
+
+
+def _request(url: str, data: bytes | None, headers: Mapping[str, str] | None) -> urllib.request.Request:
+    """What is to be sent. Raises `NotReached` for what no library would send, whose error would quote it."""
+    headers = dict(headers or {})
+    try:
+        url.encode("ascii")
+        for value in headers.values():
+            value.encode("latin-1")
+        if not all(words.isprintable() for words in (url, *headers.values())) or " " in url:
+            raise ValueError
+        return urllib.request.Request(url, data=data, headers=headers)
+    except ValueError:
+        raise NotReached("the address or a secret has a character that can not be sent") from None
 
 
 def sent(

@@ -15,7 +15,7 @@ from email.message import EmailMessage
 from email.policy import SMTP
 from email.utils import formatdate
 
-from pwf.channels.port import Adapter, Outcome, done, refused, unknown
+from pwf.channels.port import Adapter, Outcome, done, nameless, refused, unknown
 from pwf.channels.words import cut, text_of
 from pwf.config import LOOPBACK, MailChannel
 from pwf.errors import ConfigError
@@ -49,6 +49,10 @@ class MailAdapter(Adapter[MailChannel]):
             return _refusal(error.smtp_code, error.smtp_error)
         except (OSError, smtplib.SMTPException) as error:  # before the letter was under way
             return refused(f"{self.settings.host} port {self.settings.port}: {error}")
+        except (
+            ValueError
+        ) as error:  # what no server was told: a password that is not ASCII, whose words are not said
+            return refused(f"a name, an address or the password can not be sent: {nameless(error)}")
 
     def _letter(self, message: ChannelMessage) -> EmailMessage:
         letter = EmailMessage(policy=SMTP)

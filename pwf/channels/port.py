@@ -13,12 +13,14 @@ import socket
 import sys
 import threading
 import traceback
+import unicodedata
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Generic, NamedTuple, TypeVar
 
 import msgspec
 
+from pwf.errors import SecretMissing
 from pwf.protocol.channel_port import (
     LINE_BYTES_MAX,
     Answered,
@@ -34,7 +36,7 @@ from pwf.protocol.channel_port import (
     to_adapter,
 )
 from pwf.protocol.frames import FrameSplitter
-from pwf.secrets import resolve
+from pwf.secrets import how_to_give, resolve
 
 RECEIVE_BYTES = 64 * 1024
 EXIT_FAILED = 70
@@ -161,8 +163,16 @@ class Adapter(Generic[S]):
         self._secrets: list[str] = []
 
     def secret(self, name: str) -> str:
-        """The value, which no word to the daemon has in it. Raises `PwfError`."""
-        value = resolve(name, Path(self.begin.config))
+        """The value, which no word to the daemon has in it. Raises `PwfError`.
+
+        One with a control character would be refused deep inside a library, whose error would say the value.
+        """
+        value = resolve(name, Path(self.begin.config)).strip()
+        if not value or any(unicodedata.category(one) == "Cc" for one in value):
+            raise SecretMissing(
+                f"the secret {name} is empty, or has a newline or another control character in it",
+                hint=f"store its one line again: {how_to_give(name, Path(self.begin.config))}",
+            )
         self._secrets.append(value)
         return value
 
@@ -199,10 +209,8 @@ def work_for(port: Port, adapter: Adapter[Any]) -> None:
     port.say(Ready(epoch=port.epoch))
     while True:
         said = work.get()
-        if isinstance(said, Show):
-            message_id, came = said.message.message_id, adapter.show(said.message)
-        else:
-            message_id, came = said.message_id, adapter.close(said)
+        message_id = said.message.message_id if isinstance(said, Show) else said.message_id
+        came = outcome_of(adapter, said)
         port.say(
             Sent(
                 epoch=port.epoch,
@@ -217,11 +225,24 @@ def work_for(port: Port, adapter: Adapter[Any]) -> None:
         )
 
 
+def outcome_of(adapter: Adapter[Any], said: Show | Close) -> Outcome:
+    """What comes of one thing. Of what an adapter did before an error of its own nobody knows."""
+    try:
+        return adapter.show(said.message) if isinstance(said, Show) else adapter.close(said)
+    except Exception as error:  # noqa: BLE001 - whatever it is, the next message is another matter
+        return unknown(f"a fault of the adapter: {nameless(error)}")
+
+
+def nameless(error: BaseException) -> str:
+    """Which error it is and where, and never its words: they may hold a secret, as it is or quoted."""
+    last = traceback.extract_tb(error.__traceback__)[-1:]
+    return type(error).__name__ + "".join(f" at {Path(one.filename).name}:{one.lineno}" for one in last)
+
+
 def _listen(adapter: Adapter[Any]) -> None:
     """An error of the listener ends the process: the daemon says why, and starts another."""
     try:
         adapter.listen()
     except BaseException as error:  # noqa: BLE001 - the process ends of it
-        said = adapter.masked("".join(traceback.format_exception(error)))
-        print(said, file=sys.stderr, flush=True)
+        print(f"the adapter's listener has ended: {nameless(error)}", file=sys.stderr, flush=True)
         os._exit(EXIT_FAILED)

@@ -16,7 +16,7 @@ import msgspec
 from pwf.channels.command import CommandAdapter
 from pwf.channels.mail import MailAdapter
 from pwf.channels.ntfy import NtfyAdapter
-from pwf.channels.port import EXIT_FAILED, Adapter, Port, work_for
+from pwf.channels.port import EXIT_FAILED, Adapter, Port, nameless, work_for
 from pwf.channels.telegram import TelegramAdapter
 from pwf.channels.webhook import WebhookAdapter
 from pwf.config import CommandChannel, MailChannel, NtfyChannel, TelegramChannel, WebhookChannel
@@ -43,6 +43,9 @@ def main() -> None:
         adapter.start()
     except PwfError as error:
         print(error.message + (f" (try: {error.hint})" if error.hint else ""), file=sys.stderr, flush=True)
+        sys.exit(EXIT_FAILED)
+    except Exception as error:  # noqa: BLE001 - its words may hold a secret
+        print(f"the adapter can not begin: {nameless(error)}", file=sys.stderr, flush=True)
         sys.exit(EXIT_FAILED)
     work_for(port, adapter)
 

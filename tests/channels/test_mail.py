@@ -143,3 +143,13 @@ def test_closing_sends_no_second_letter(tmp_path: Path, server: FakeSmtp) -> Non
     close = Close(attempt=1, ref=ref, message_id="m", title="release: approve", said="decided: Ship it")
     assert [mail.close(close).outcome for _ in range(2)] == ["done", "done"]
     assert len(server.letters) == 1
+
+
+def test_a_password_that_can_not_be_sent_is_refused_and_nothing_says_it(
+    tmp_path: Path, server: FakeSmtp, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mail = adapter(tmp_path, server.port)
+    monkeypatch.setattr(mail, "_password", f"{PASSWORD}→")
+    came = mail.show(decision())
+    assert (came.outcome, server.letters) == ("refused", [])
+    assert PASSWORD not in repr(came)
