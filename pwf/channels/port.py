@@ -91,6 +91,17 @@ class Port:
 
     def read_into(self, work: queue.SimpleQueue[Show | Close], stop: Callable[[], None]) -> None:
         """Hand out what the daemon says until it is gone; then the process ends, after `stop`."""
+        code = EXIT_FAILED
+        try:
+            self._read(work)
+            stop()
+            code = 0
+        except BaseException as error:  # noqa: BLE001 - a process that hears nothing would seem to work
+            print(f"the daemon can not be heard: {nameless(error)}", file=sys.stderr, flush=True)
+        finally:
+            os._exit(code)
+
+    def _read(self, work: queue.SimpleQueue[Show | Close]) -> None:
         while (said := self._next()) is not None:
             if isinstance(said, Verdict):
                 waiting = self._verdicts.pop(said.number, None)
@@ -98,8 +109,6 @@ class Port:
                     waiting.put(said)
             elif isinstance(said, Show | Close):
                 work.put(said)
-        stop()
-        os._exit(0)
 
     def answer(
         self,

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import socket
 import sys
+import tempfile
 import time
 from pathlib import Path
 from typing import Any
@@ -12,12 +14,14 @@ import msgspec
 import psutil
 import pytest
 import trio
+import trio.testing
 
-from pwf.actors.channels.adapter_process import open_adapter_process
+from pwf.actors.base.socket_stream import SocketStream
+from pwf.actors.channels.adapter_process import AdapterProcess, open_adapter_process
 from pwf.channels.command import CommandAdapter
 from pwf.config import CommandChannel
 from pwf.errors import RunnerCrashed
-from pwf.protocol.channel_port import Begin, ChannelMessage, Ready, Sent, Show
+from pwf.protocol.channel_port import Begin, ChannelMessage, Ready, Sent, Show, Verdict, to_adapter
 from tests.channels.messages import decision
 
 TOLD = "import sys, pathlib; pathlib.Path(sys.argv[1]).write_bytes(sys.stdin.buffer.read())"
@@ -95,6 +99,36 @@ async def test_a_process_that_ends_says_why(tmp_path: Path) -> None:
             begin = Begin(epoch=1, name="x", kind="nothing", settings=msgspec.Raw(b"{}"), config="/none")
             await process.say(begin)
             with pytest.raises(RunnerCrashed, match="nothing"):
+                await process.hear()
+
+
+@pytest.mark.trio
+async def test_two_tasks_may_tell_an_adapter_at_the_same_time() -> None:
+    ours, theirs = socket.socketpair()
+    with ours, theirs, tempfile.TemporaryFile() as complaints:
+        ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4_096)
+        process = AdapterProcess(SocketStream(ours), complaints)
+        verdict = Verdict(number=1, said="x" * 500_000, taken=True)
+        with trio.fail_after(60):
+            async with trio.open_nursery() as nursery:
+                for _ in range(2):
+                    nursery.start_soon(process.say, verdict)
+                await trio.testing.wait_all_tasks_blocked()
+                heard = b""
+                while heard.count(b"\n") < 2:
+                    heard += await trio.to_thread.run_sync(theirs.recv, 65_536)
+    assert [to_adapter.decode(line) for line in heard.splitlines()] == [verdict, verdict]
+
+
+@pytest.mark.trio
+async def test_a_process_that_can_not_read_what_the_daemon_says_ends_and_says_so() -> None:
+    settings = msgspec.Raw(msgspec.json.encode(CommandChannel(command=("true",))))
+    with trio.fail_after(60):
+        async with open_adapter_process() as process:
+            await process.say(Begin(epoch=1, name="x", kind="command", settings=settings, config="/none"))
+            await process.hear()
+            await process.say(Ready(epoch=1))  # type: ignore[arg-type]  # which only an adapter says
+            with pytest.raises(RunnerCrashed, match="the daemon can not be heard: ValidationError"):
                 await process.hear()
 
 

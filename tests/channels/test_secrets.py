@@ -1,4 +1,4 @@
-"""No word of an adapter has a secret in it, whatever is wrong with that: not as it is, and not as an error quotes it."""
+"""No word of an adapter has a secret in it, whatever is wrong with that: not as it is, and not quoted by an error."""
 
 from __future__ import annotations
 

@@ -17,6 +17,7 @@ from typing import BinaryIO, Protocol
 import msgspec
 import trio
 
+from pwf.actors.base.complaints import last_line
 from pwf.actors.base.socket_stream import SocketStream
 from pwf.errors import ProtocolError, RunnerCrashed
 from pwf.protocol.channel_port import LINE_BYTES_MAX, FromAdapter, ToAdapter, from_adapter, line_of
@@ -24,7 +25,6 @@ from pwf.protocol.frames import FrameSplitter
 from pwf.protocol.runner import MARKER_VARIABLE
 
 END_S = 2.0
-COMPLAINT_BYTES = 2_000
 
 
 class Adapter(Protocol):
@@ -47,10 +47,12 @@ class AdapterProcess:
         self._complaints = complaints
         self._splitter = FrameSplitter(LINE_BYTES_MAX)
         self._said: list[FromAdapter] = []
+        self._saying = trio.Lock()  # a verdict and a send are said by two tasks
 
     async def say(self, said: ToAdapter) -> None:
         try:
-            await self._stream.send_all(line_of(said))
+            async with self._saying:
+                await self._stream.send_all(line_of(said))
         except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
             raise self._ended() from error
 
@@ -70,11 +72,7 @@ class AdapterProcess:
 
     def _ended(self) -> RunnerCrashed:
         """With the last line that it printed, which most often says why."""
-        end = self._complaints.seek(0, os.SEEK_END)
-        self._complaints.seek(max(0, end - COMPLAINT_BYTES))
-        lines = self._complaints.read().decode("utf-8", "replace").split("\n")
-        said = next((line.strip() for line in reversed(lines) if line.strip()), "")
-        return RunnerCrashed(said or "the adapter has ended")
+        return RunnerCrashed(last_line(self._complaints) or "the adapter has ended")
 
 
 @asynccontextmanager
