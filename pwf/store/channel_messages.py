@@ -12,6 +12,7 @@ from collections.abc import Mapping
 
 import msgspec
 
+from pwf.errors import NotFound
 from pwf.protocol.channel_port import Close, Sent, Show
 from pwf.protocol.kinds import DECIDED, PLAIN
 from pwf.protocol.runner import StepError
@@ -22,6 +23,7 @@ from pwf.store.channel_times import Showing, after_quiet
 from pwf.store.queries import load_queries
 from pwf.store.state import encode
 from pwf.store.tx import Row, Tx
+from pwf.store.values import UNREADABLE
 from pwf.store.web_tokens import MakeLink, make_link
 from pwf.values import canonical, digest, shortened
 
@@ -160,10 +162,11 @@ def begin_work(tx: Tx, command: BeginWork) -> NextWork:
         return NextWork(in_ms=due.due_wall_ms - tx.now.wall_ms)
     if due.state == "closing":
         return _close(tx, due)
-    return NextWork(say=_send(tx, command, due, channel.name))
+    return NextWork(say=_send(tx, command, due, channel.name), in_ms=0)
 
 
-def _send(tx: Tx, command: BeginWork, due: DueMessage, name: str) -> Show:
+def _send(tx: Tx, command: BeginWork, due: DueMessage, name: str) -> Show | None:
+    """What is sent now; None where it can't be read: that is kept as the reason, and the next one is sent."""
     token = tx.ids.token() if due.event in ASKING else ""
     facts = {"message": due.message_id, "event": due.event, "run": due.run_id, "request": due.request_id}
     request = canonical(facts, what="a message")
@@ -181,7 +184,13 @@ def _send(tx: Tx, command: BeginWork, due: DueMessage, name: str) -> Show:
         },
     )
     tx.run(Q.sending, {"message_id": due.message_id, "token_digest": token_digest(token) if token else None})
-    content = content_of(tx, due.message_id, due.event, due.run_id, due.request_id, token)
+    try:
+        content = content_of(tx, due.message_id, due.event, due.run_id, due.request_id, token)
+    except (NotFound, *UNREADABLE) as error:
+        why = f"what it says can not be read: {type(error).__name__}"
+        settle_effect(tx, command.channel_no, due.message_id, "rejected", why=why)
+        move(tx, due.message_id, "refused", why=why)
+        return None
     if token and command.pages is not None:
         content = msgspec.structs.replace(content, link=_link(tx, command.pages, due, name))
     return Show(attempt=due.tries + 1, message=content)
@@ -201,7 +210,10 @@ def _close(tx: Tx, due: DueMessage) -> NextWork:
         move(tx, due.message_id, "closed", why=why)
         return NextWork(in_ms=0)
     tx.run(Q.closing, {"message_id": due.message_id, "due": tx.now.wall_ms + _backoff_ms(due.tries + 1)})
-    title, said = title_of(tx, due.request_id), closing_words(tx, due.request_id)
+    try:
+        title, said = title_of(tx, due.request_id), closing_words(tx, due.request_id)
+    except (NotFound, *UNREADABLE):
+        title, said = "pwf", f"settled: pwf decisions {due.request_id}"
     return NextWork(
         say=Close(attempt=due.tries + 1, ref=due.ref, message_id=due.message_id, title=title, said=said)
     )

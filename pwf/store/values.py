@@ -22,6 +22,9 @@ Q = load_queries(__file__)
 
 LOOK_PAGE = 500
 
+#: What a row raises that is not of the form that the schema gives it.
+UNREADABLE = (ValueError, TypeError, LookupError, msgspec.MsgspecError, ValueDamaged)
+
 
 class PutValueChunk(msgspec.Struct, frozen=True, kw_only=True):
     """One chunk of an upload: chunks 0, 1, 2 … of `CHUNK_BYTES` each, only the last may be shorter.

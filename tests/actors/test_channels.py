@@ -10,11 +10,12 @@ import trio
 
 from pwf.actors.base.changes import Changes
 from pwf.actors.base.store_actor import StoreActor
-from pwf.actors.channels.channel_supervisor import WORK_S, Audiences
+from pwf.actors.channels.channel_supervisor import DAMAGED, WORK_S, Audiences
 from pwf.actors.channels.channels import Channels, ChannelSettings
 from pwf.config import CommandChannel
-from pwf.errors import RunnerCrashed
+from pwf.errors import NotFound, RunnerCrashed, ValueDamaged
 from pwf.protocol.channel_port import Answered, Begin, Close, Ready, Sent, Show, Trouble, Verdict
+from pwf.store.channel_messages import make_missing
 from pwf.store.channel_words import channel_list
 from pwf.store.deadlines import time_out
 from pwf.store.decisions import decide
@@ -269,3 +270,55 @@ async def test_without_a_channel_nothing_is_looked_at(autojump_clock, at, nurser
     at.store.glance = glance
     await trio.sleep(100)
     assert looks == []
+
+
+async def test_a_row_that_can_not_be_read_ends_no_daemon_and_keeps_no_other_message(
+    autojump_clock, at, nursery
+):
+    broken, fine = ask(at.world), ask(at.world)
+    of_run = "request_id = (SELECT request_id FROM requests WHERE run_id = ?)"
+    damage = f"UPDATE decisions SET choices = x'00' WHERE {of_run}"
+    at.world.checked = False
+    at.world.sql(damage, (broken,))
+    await at.begin(nursery, "phone")
+    assert sorted(await at.states()) == ["refused", "shown"]
+    assert at.shows("phone")[0].message.run_id == fine
+
+
+async def test_an_answer_to_what_can_not_be_read_is_told_so_and_is_read(autojump_clock, at, nursery):
+    ask(at.world)
+    await at.begin(nursery, "phone")
+    adapter = at.adapters["phone"]
+    (show,) = at.shows("phone")
+    await at.store.write(lambda tx, _: tx.run("UPDATE decisions SET choices = x'00'", {}), None)
+    press = Answered(
+        epoch=adapter.epoch, number=7, token=show.message.token, choice="ship", who="ann", cursor="9"
+    )
+    await adapter.tell(press)
+    (verdict,) = [one for one in adapter.said if isinstance(one, Verdict)]
+    assert (verdict.number, verdict.taken, verdict.said) == (7, False, DAMAGED)
+    sql = "SELECT cursor FROM channels"
+    assert await at.store.read(lambda tx, _: tx.all(sql), None) == [("9",)]
+
+
+@pytest.mark.parametrize("error", [ValueDamaged("a row"), NotFound("a row"), ValueError("a row")])
+async def test_whatever_can_not_be_read_ends_the_adapter_alone_and_is_tried_with_back_off(
+    autojump_clock, at, nursery, error
+):
+    ask(at.world)
+    await at.begin(nursery)
+    write = at.store.write
+
+    async def fails(handler, command):
+        if handler is make_missing:
+            raise error
+        return await write(handler, command)
+
+    at.store.write = fails
+    await at.actor.handle.reload(ChannelSettings(channels={"phone": PHONE}))
+    await trio.sleep(200)
+    (line,) = (await at.store.read(channel_list, None)).channels
+    assert (line.state, at.opened < 15) == ("down", True)
+    at.store.write = write
+    await trio.sleep(70)
+    assert await at.states() == ["shown"]

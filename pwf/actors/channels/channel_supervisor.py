@@ -19,8 +19,16 @@ from pwf.actors.base.logging import Log
 from pwf.actors.base.store_actor import StoreHandle
 from pwf.actors.channels.adapter_process import Adapter
 from pwf.config import Channel
-from pwf.errors import ClaimLost, OutcomeUnknown, RunnerCrashed, Unavailable
-from pwf.protocol.channel_port import Answered, Begin, Close, FromAdapter, Ready, Sent, Show, Trouble
+from pwf.errors import (
+    ClaimLost,
+    OutcomeUnknown,
+    PwfError,
+    RunnerCrashed,
+    StoreBroken,
+    Unavailable,
+    ValueDamaged,
+)
+from pwf.protocol.channel_port import Answered, Begin, Close, FromAdapter, Ready, Sent, Show, Trouble, Verdict
 from pwf.store.channel_answers import ChannelAnswer, take_answer
 from pwf.store.channel_messages import (
     BeginWork,
@@ -39,11 +47,13 @@ from pwf.store.channel_rows import (
     channel_stands,
 )
 from pwf.store.channel_times import Showing
+from pwf.store.values import UNREADABLE
 
 READY_S = 30.0
 WORK_S = 330.0  # for one thing: more than any adapter gives its own
 RETRY_S = 1.0
 RETRY_S_MAX = 60.0
+DAMAGED = "what is asked can not be read: look with pwf doctor"
 STEADY_S = 60.0  # an adapter that lived so long did not die of its start
 
 OpenAdapter = Callable[[], AbstractAsyncContextManager[Adapter]]
@@ -100,8 +110,8 @@ class ChannelSupervisor:
                 began = trio.current_time()
                 try:
                     await self._one_process()
-                except (RunnerCrashed, ClaimLost, Unavailable) as error:
-                    if isinstance(error, OutcomeUnknown):
+                except PwfError as error:
+                    if isinstance(error, OutcomeUnknown | StoreBroken):
                         raise
                     failures = 1 if trio.current_time() - began > STEADY_S else failures + 1
                     self._log.warning(
@@ -119,8 +129,9 @@ class ChannelSupervisor:
                 await self._stands(epoch, "up")
                 self._log("channel.up", channel=self._name, epoch=epoch)
                 await self._serve(adapter, epoch)
-        except RunnerCrashed as error:
-            await self._stands(epoch, "down", error.message)
+        except PwfError as error:
+            if not isinstance(error, ClaimLost | Unavailable | StoreBroken):
+                await self._stands(epoch, "down", error.message)
             raise
 
     def _begin(self, channel: StoredChannel) -> Begin:
@@ -148,15 +159,17 @@ class ChannelSupervisor:
 
     async def _serve(self, adapter: Adapter, epoch: int) -> None:
         """Give it work, and take what it says, until one of both fails."""
-        failed: list[RunnerCrashed | ClaimLost | Unavailable] = []
+        failed: list[PwfError] = []
         told, heard = trio.open_memory_channel[Sent](16)
         async with trio.open_nursery() as nursery:
 
             async def until_it_fails(work: Callable[[], object]) -> None:
                 try:
                     await work()  # type: ignore[misc]
-                except (RunnerCrashed, ClaimLost, Unavailable) as error:
+                except PwfError as error:
                     failed.append(error)
+                except UNREADABLE as error:
+                    failed.append(ValueDamaged(f"a row can not be read: {type(error).__name__}"))
                 nursery.cancel_scope.cancel()
 
             nursery.start_soon(until_it_fails, lambda: self._listen(adapter, epoch, told))
@@ -178,7 +191,12 @@ class ChannelSupervisor:
             self._log.warning("channel.stale", channel=self._name, epoch=said.epoch, present=epoch)
         elif isinstance(said, Answered):
             answer = ChannelAnswer(channel_no=self._channel_no, said=said, counting=self._audiences.counting)
-            verdict = await self._store.write(take_answer, answer)
+            try:
+                verdict = await self._store.write(take_answer, answer)
+            except UNREADABLE:  # what it answers; so much is read all the same
+                read = msgspec.structs.replace(answer, said=msgspec.structs.replace(said, token=""))
+                await self._store.write(take_answer, read)
+                verdict = Verdict(number=said.number, said=DAMAGED, taken=False)
             if verdict.taken:
                 self._wake_scheduler()
             await adapter.say(verdict)

@@ -23,6 +23,7 @@ from pwf.errors import OutcomeUnknown, Unavailable
 from pwf.store.channel_messages import anything_happened, make_messages
 from pwf.store.channel_rows import ConfiguredChannel, configure
 from pwf.store.channel_times import Showing, minutes_of
+from pwf.store.values import UNREADABLE
 
 # --- limits ---------------------------------------------------------------------------------------------------
 
@@ -184,6 +185,8 @@ class Channels:
                         raise
                     self._log.warning("channels.unavailable", code=error.code)
                     await trio.sleep(RETRY_S)
+                except UNREADABLE as error:
+                    self._log.error("channels.unreadable", error=type(error).__name__)
                 await self._news.wait(REREAD_S)
                 await trio.sleep(LOOK_S)
 

@@ -8,17 +8,12 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-import msgspec
-
 from pwf.actors.base.logging import Log
 from pwf.actors.base.store_actor import StoreHandle
-from pwf.errors import ValueDamaged
 from pwf.store.unreadable import park_unreadable
+from pwf.store.values import UNREADABLE
 
 R = TypeVar("R")
-
-#: What a row raises that is not of the form that the schema gives it.
-UNREADABLE = (ValueError, TypeError, LookupError, msgspec.MsgspecError, ValueDamaged)
 
 
 async def past_unreadable(store: StoreHandle, log: Log, ask: Callable[[], Awaitable[R]]) -> R:

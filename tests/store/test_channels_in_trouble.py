@@ -1,0 +1,55 @@
+"""Channels where something is wrong: with a row, the network, a service, the configuration. No message is lost."""
+
+import pytest
+
+from pwf.protocol.channel_port import Close
+from tests.store.channel_world import ChannelWorld
+from tests.store.test_decisions import ask, decided
+from tests.store.world import World
+
+DECIDE = ("decide",)
+
+
+@pytest.fixture
+def phone(world: World) -> ChannelWorld:
+    return ChannelWorld(world, phone=DECIDE)
+
+
+def why(world):
+    return world.sql("SELECT why FROM channel_messages ORDER BY message_no")
+
+
+# --- rows that can't be read --------------------------------------------------------------------------------------
+
+DAMAGES = [
+    "UPDATE requests SET prompt = x'7b22' WHERE run_id = ?",
+    "UPDATE requests SET prompt = NULL, prompt_crc32 = NULL, prompt_digest = NULL WHERE run_id = ?",
+    "UPDATE decisions SET choices = x'00' WHERE request_id IN (SELECT request_id FROM requests WHERE run_id = ?)",
+]
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_question_that_can_not_be_read_is_refused_with_the_reason_and_the_next_is_shown(
+    world, phone, damage
+):
+    broken, fine = ask(world), ask(world)
+    world.checked = False
+    world.sql(damage, (broken,))
+    assert phone.show("phone").message.run_id == fine
+    assert phone.states() == [("decide", "refused"), ("decide", "shown")]
+    assert why(world)[0][0].startswith("what it says can not be read: ")
+    statuses = world.sql("SELECT status FROM effects WHERE type = 'channel.decide'")
+    assert sorted(statuses) == [("applied",), ("rejected",)]
+
+
+def test_of_a_settled_question_that_can_not_be_read_the_message_is_closed(world, phone):
+    run_id = ask(world)
+    phone.show("phone")
+    decided(world, run_id, "ship")
+    world.checked = False
+    world.sql("UPDATE decisions SET choices = x'00'")
+    work = phone.work("phone")
+    assert isinstance(work, Close)
+    assert work.said.startswith("settled: ")
+    assert phone.say("phone", work)
+    assert phone.work("phone") is None
