@@ -47,14 +47,22 @@ class AdapterProcess:
         self._complaints = complaints
         self._splitter = FrameSplitter(LINE_BYTES_MAX)
         self._said: list[FromAdapter] = []
-        self._saying = trio.Lock()  # a verdict and a send are said by two tasks
+        self._unsent: list[bytes] = []
+        self._sending = False
 
     async def say(self, said: ToAdapter) -> None:
+        """A verdict and a send are said by two tasks, and a stream has one: whoever sends takes the other's along."""
+        self._unsent.append(line_of(said))
+        if self._sending:
+            return
+        self._sending = True
         try:
-            async with self._saying:
-                await self._stream.send_all(line_of(said))
+            while self._unsent:
+                await self._stream.send_all(self._unsent.pop(0))
         except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
             raise self._ended() from error
+        finally:
+            self._sending = False
 
     async def hear(self) -> FromAdapter:
         while not self._said:
