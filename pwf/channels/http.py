@@ -15,7 +15,7 @@ import urllib.request
 from collections.abc import Mapping
 from typing import IO, Any, NamedTuple
 
-from pwf.channels.port import Outcome, refused, unknown
+from pwf.channels.port import Outcome, early, refused, unknown
 
 ANSWER_BYTES_MAX = 4 * 1024 * 1024
 UNREACHED = (ConnectionRefusedError, socket.gaierror, ssl.SSLCertVerificationError)
@@ -39,7 +39,7 @@ class Reply(NamedTuple):
         """What an answer that is not `ok` means of a send. `why`: the service's words."""
         said = f"{self.status}: {why}" if why else str(self.status)
         if self.status in BUSY:
-            return refused(said, retry_after_s=self.retry_after_s())
+            return early(said, retry_after_s=self.retry_after_s())
         if 400 <= self.status < 500 and self.status not in UNDECIDED:
             return refused(said, final=True)
         return unknown(said)
@@ -47,7 +47,7 @@ class Reply(NamedTuple):
     def retry_after_s(self) -> float | None:
         """When the service wants to be asked again."""
         said = self.headers.get("Retry-After", "")
-        return float(said) if said.isdecimal() else None
+        return float(said[:9]) if said.isdecimal() else None
 
 
 class NotReached(Exception):
@@ -115,7 +115,7 @@ def sent(
     try:
         return call(url, data, headers, timeout_s=timeout_s)
     except NotReached as error:
-        return refused(str(error))
+        return early(str(error))
     except Unclear as error:
         return unknown(str(error))
 

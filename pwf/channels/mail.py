@@ -15,7 +15,7 @@ from email.message import EmailMessage
 from email.policy import SMTP
 from email.utils import formatdate
 
-from pwf.channels.port import Adapter, Outcome, done, nameless, refused, unknown
+from pwf.channels.port import Adapter, Outcome, done, early, nameless, refused, unknown
 from pwf.channels.words import cut, text_of
 from pwf.config import LOOPBACK, MailChannel
 from pwf.errors import ConfigError
@@ -48,7 +48,7 @@ class MailAdapter(Adapter[MailChannel]):
         except smtplib.SMTPResponseException as error:
             return _refusal(error.smtp_code, error.smtp_error)
         except (OSError, smtplib.SMTPException) as error:  # before the letter was under way
-            return refused(f"{self.settings.host} port {self.settings.port}: {error}")
+            return early(f"{self.settings.host} port {self.settings.port}: {error}")
         except (
             ValueError
         ) as error:  # what no server was told: a password that is not ASCII, whose words are not said

@@ -23,6 +23,7 @@ import msgspec
 from pwf.errors import SecretMissing
 from pwf.protocol.channel_port import (
     LINE_BYTES_MAX,
+    RETRY_AFTER_S_MAX,
     Answered,
     Begin,
     ChannelMessage,
@@ -51,6 +52,7 @@ class Outcome(NamedTuple):
     ref: str | None = None
     why: str | None = None
     final: bool = False
+    early: bool = False
     retry_after_s: float | None = None
 
 
@@ -59,9 +61,15 @@ def done(ref: str | None = None) -> Outcome:
     return Outcome("done", ref)
 
 
-def refused(why: str, *, final: bool = False, retry_after_s: float | None = None) -> Outcome:
+def refused(why: str, *, final: bool = False) -> Outcome:
     """It was surely not sent. `final`: it never will be."""
-    return Outcome("refused", None, why, final, retry_after_s)
+    return Outcome("refused", None, why, final)
+
+
+def early(why: str, *, retry_after_s: float | None = None) -> Outcome:
+    """It was surely not sent: nobody was reached, or the service takes nothing for now, until then."""
+    after_s = None if retry_after_s is None else min(max(retry_after_s, 0.0), RETRY_AFTER_S_MAX)
+    return Outcome("refused", None, why, early=True, retry_after_s=after_s)
 
 
 def unknown(why: str) -> Outcome:
@@ -229,6 +237,7 @@ def work_for(port: Port, adapter: Adapter[Any]) -> None:
                 ref=came.ref,
                 why=adapter.masked(came.why),
                 final=came.final,
+                early=came.early,
                 retry_after_s=came.retry_after_s,
             )
         )

@@ -16,7 +16,7 @@ import time
 from typing import Any
 
 from pwf.channels.http import NotReached, Reply, Unclear, call, sent
-from pwf.channels.port import Adapter, Outcome, done, refused
+from pwf.channels.port import Adapter, Outcome, done, early
 from pwf.channels.words import cut, text_of
 from pwf.config import TelegramChannel
 from pwf.protocol.channel_port import ChannelMessage, Close, Verdict
@@ -177,7 +177,7 @@ def _why(reply: Reply) -> str:
 def _refusal(reply: Reply) -> Outcome:
     if reply.status == 429:
         after = (reply.body or {}).get("parameters", {}).get("retry_after")
-        return refused(f"429: {_why(reply)}", retry_after_s=float(after or 1))
+        return early(f"429: {_why(reply)}", retry_after_s=float(after) if isinstance(after, int) else 1.0)
     return reply.outcome(_why(reply))
 
 

@@ -154,3 +154,8 @@ def _show(listed: ChannelList, out: Out) -> None:
         out.note(
             f"look whether it arrived, then type:  pwf channel recover {unclear.message_id} confirm  (or retry)"
         )
+    refused = next((one for one in listed.messages if one.state == "refused"), None)
+    if refused is not None:
+        out.note(
+            f"once its reason is mended, it is sent again:  pwf channel recover {refused.message_id} retry"
+        )

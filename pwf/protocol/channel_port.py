@@ -6,13 +6,14 @@ Everything that the adapter says bears the epoch that it was made with, so that 
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
 
 from pwf.protocol.decision_spec import ChoiceSpec, Shown
 
 LINE_BYTES_MAX = 1024 * 1024
+RETRY_AFTER_S_MAX = 3_600.0
 
 ChannelEvent = Literal["decide", "remind", "waiting", "held", "failed", "ended", "test"]
 
@@ -98,7 +99,11 @@ class Ready(_Line, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="r
 
 
 class Sent(_Line, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="sent"):
-    """What came of a `Show` or a `Close`. `unknown`: it may have been sent. `final`: no use to try again."""
+    """What came of a `Show` or a `Close`. `unknown`: it may have been sent. `final`: no use to try again.
+
+    `early`: refused, since nobody was reached or the service is busy, which says nothing of the message.
+    `retry_after_s`: until then nothing of the channel is sent.
+    """
 
     epoch: int
     attempt: int
@@ -107,7 +112,8 @@ class Sent(_Line, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="se
     ref: str | None = None
     why: str | None = None
     final: bool = False
-    retry_after_s: float | None = None
+    early: bool = False
+    retry_after_s: Annotated[float, msgspec.Meta(ge=0, le=RETRY_AFTER_S_MAX)] | None = None
 
 
 class Answered(_Line, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="answered"):

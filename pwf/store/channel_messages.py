@@ -2,7 +2,7 @@
 
 Promises: what is to be sent is a row; its effect is `applying` on disk before an adapter hears of it, and settled
 after; where nobody knows, it is ambiguous, and only a person's word moves it (`channel_words`). A known refusal is
-tried again within a bound. Closing is safe to repeat, and is repeated.
+tried again within a bound, and without one where nobody was reached. Closing is safe to repeat, and is repeated.
 """
 
 from __future__ import annotations
@@ -71,8 +71,11 @@ class Missing(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def make_missing(tx: Tx, command: Missing) -> Missing | None:
-    """The next page; where to go on. For a channel that starts, is reloaded or added."""
+    """The next page; where to go on. For a channel that starts, is reloaded or added; what was refused is due anew."""
     channel = next(one for one in stored_channels(tx) if one.channel_no == command.channel_no)
+    if command.after_ms < 0:
+        tx.run(Q.take_up, {"channel_no": channel.channel_no, "now": tx.now.wall_ms})
+        tx.changed(MESSAGES_KEY)
     place = {"channel_no": channel.channel_no, "after_ms": command.after_ms, "after_id": command.after_id}
     found = tx.all(Q.not_shown, {**place, "limit": PAGE}) if "decide" in channel.tells else []
     for request_id, run_id, audience, asked_ms in found:
@@ -134,6 +137,7 @@ class DueMessage(msgspec.Struct, frozen=True):
     request_id: str | None
     state: str
     tries: int
+    early: int
     due_wall_ms: int
     ref: str | None
 
@@ -205,7 +209,7 @@ def _link(tx: Tx, pages: str, due: DueMessage, name: str) -> str | None:
 
 def _close(tx: Tx, due: DueMessage) -> NextWork:
     """What can be edited is; the rest is closed as it is."""
-    if due.ref is None or due.tries >= CLOSE_TRIES_MAX or due.request_id is None:
+    if due.ref is None or due.tries - due.early >= CLOSE_TRIES_MAX or due.request_id is None:
         why = None if due.ref is None else "its end could not be shown"
         move(tx, due.message_id, "closed", why=why)
         return NextWork(in_ms=0)
@@ -235,8 +239,12 @@ def settle_work(tx: Tx, command: SettleWork) -> bool:
     if row is None or row[1] != command.channel_no or row[6] != said.attempt:
         return False
     request_id, state = row[4], row[5]
+    if said.early:
+        tx.run(Q.came_early, {"message_id": said.message_id})
     if state == "closing":
-        if said.outcome == "done" or said.final:
+        if said.early:
+            move(tx, said.message_id, "closing", due=tx.now.wall_ms + _again_ms(said), why=_why(said))
+        elif said.outcome == "done" or said.final:
             why = None if said.outcome == "done" else _why(said)
             move(tx, said.message_id, "closed", why=why)
         return True
@@ -250,7 +258,7 @@ def settle_work(tx: Tx, command: SettleWork) -> bool:
     elif said.outcome == "unknown":
         move(tx, said.message_id, "ambiguous", why=_why(said))
     else:
-        _refused(tx, said, request_id)
+        _refused(tx, said, request_id, counted=row[6] - row[7])
     tx.changed(MESSAGES_KEY)
     return True
 
@@ -276,15 +284,14 @@ def _remind(tx: Tx, command: SettleWork, message: Row) -> None:
         _add(tx, command.channel_no, "remind", run_id, request_id, due)
 
 
-def _refused(tx: Tx, said: Sent, request_id: str | None) -> None:
-    """It was not sent: once more, within the bound."""
+def _refused(tx: Tx, said: Sent, request_id: str | None, *, counted: int) -> None:
+    """It was not sent: once more, within the bound; without one where nobody was reached."""
     if not is_open(tx, request_id):
         move(tx, said.message_id, "void", why="it was settled before it was shown")
-    elif said.final or said.attempt >= TRIES_MAX:
+    elif not said.early and (said.final or counted >= TRIES_MAX):
         move(tx, said.message_id, "refused", why=_why(said))
     else:
-        wait_ms = max(_backoff_ms(said.attempt), round((said.retry_after_s or 0) * 1_000))
-        move(tx, said.message_id, "due", due=tx.now.wall_ms + wait_ms, why=_why(said))
+        move(tx, said.message_id, "due", due=tx.now.wall_ms + _again_ms(said), why=_why(said))
 
 
 def settle_effect(
@@ -338,6 +345,11 @@ def token_digest(token: str) -> str:
 
 def _why(said: Sent) -> str:
     return shortened(said.why or said.outcome, WHY_CHARS)
+
+
+def _again_ms(said: Sent) -> int:
+    """How long the next try waits."""
+    return max(_backoff_ms(said.attempt), round((said.retry_after_s or 0) * 1_000))
 
 
 def _backoff_ms(tries: int) -> int:

@@ -29,14 +29,14 @@ ORDER BY q.created_wall_ms, q.request_id LIMIT :limit
 
 -- name: next_due
 -- What the channel does next.
-SELECT m.message_id, m.event, m.run_id, m.request_id, m.state, m.tries, m.due_wall_ms, e.ref
+SELECT m.message_id, m.event, m.run_id, m.request_id, m.state, m.tries, m.early, m.due_wall_ms, e.ref
 FROM channel_messages m LEFT JOIN effects e
   ON e.entity_no = m.channel_no AND e.node = 'message' AND e.visit = 1 AND e.part = m.message_id
 WHERE m.channel_no = :channel_no AND m.state IN ('due', 'closing') ORDER BY m.due_wall_ms LIMIT 1
 
 -- name: message
 -- One message.
-SELECT message_id, channel_no, event, run_id, request_id, state, tries FROM channel_messages WHERE message_id = :message_id
+SELECT message_id, channel_no, event, run_id, request_id, state, tries, early FROM channel_messages WHERE message_id = :message_id
 
 -- name: sending
 -- It is sent now, with a token of its own.
@@ -47,10 +47,21 @@ WHERE message_id = :message_id
 -- It is closed now; if nothing is heard of that, again later.
 UPDATE channel_messages SET tries = tries + 1, due_wall_ms = :due WHERE message_id = :message_id
 
+-- name: came_early
+-- Nobody was reached by this try: no bound counts it.
+UPDATE channel_messages SET early = early + 1 WHERE message_id = :message_id
+
 -- name: move
 -- Where it stands from now on.
-UPDATE channel_messages SET state = :state, due_wall_ms = :due, why = :why, tries = iif(:anew, 0, tries)
-WHERE message_id = :message_id
+UPDATE channel_messages SET state = :state, due_wall_ms = :due, why = :why, tries = iif(:anew, 0, tries),
+  early = iif(:anew, 0, early) WHERE message_id = :message_id
+
+-- name: take_up
+-- What was refused was surely not sent: while it is asked, whoever begins anew tries anew.
+UPDATE channel_messages SET state = 'due', due_wall_ms = :now, tries = 0, early = 0
+WHERE channel_no = :channel_no AND state = 'refused' AND request_id IN (
+  SELECT q.request_id FROM requests q JOIN runs r ON r.run_id = q.run_id
+  WHERE q.status = 'pending' AND r.hold IS NOT 'restored')
 
 -- name: effect
 -- The ledger's row of a send: zero rows before the first.

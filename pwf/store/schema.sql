@@ -665,6 +665,7 @@ CREATE TABLE channel_messages(
   request_id TEXT REFERENCES requests(request_id),
   state TEXT NOT NULL CHECK (state IN ('due', 'sending', 'shown', 'refused', 'ambiguous', 'closing', 'closed', 'void')),
   tries INTEGER NOT NULL DEFAULT 0,               -- sends that were begun, or closings
+  early INTEGER NOT NULL DEFAULT 0 CHECK (early <= tries), -- of these, what nobody was reached by: no bound counts them
   due_wall_ms INTEGER,
   token_digest TEXT,                              -- SHA-256 of what an answer from the channel must bring
   why TEXT,                                       -- it is refused, ambiguous or void
@@ -688,7 +689,7 @@ CREATE TRIGGER request_asked AFTER INSERT ON requests WHEN EXISTS (SELECT 1 FROM
 END;
 CREATE TRIGGER request_closed AFTER UPDATE OF status ON requests WHEN old.status = 'pending' AND new.status <> 'pending' BEGIN
   DELETE FROM happenings WHERE run_id = new.run_id AND request_id = new.request_id;
-  UPDATE channel_messages SET state = 'closing', tries = 0, due_wall_ms = new.settled_wall_ms
+  UPDATE channel_messages SET state = 'closing', tries = 0, early = 0, due_wall_ms = new.settled_wall_ms
   WHERE request_id = new.request_id AND state = 'shown';
   UPDATE channel_messages SET state = 'void', due_wall_ms = NULL, why = 'it was settled before it was shown'
   WHERE request_id = new.request_id AND state = 'due';

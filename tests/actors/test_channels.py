@@ -61,7 +61,7 @@ class FakeAdapter:
             await self._tell.send(RunnerCrashed("it died"))
         elif does != "hang":
             facts = {"epoch": self.epoch + self.at.off, "attempt": said.attempt, "message_id": message_id}
-            await self._tell.send(Sent(outcome=does, ref="r", why=does, **facts))
+            await self._tell.send(Sent(outcome=does, ref="r", why=does, **facts, **self.at.more))
 
     async def tell(self, said: Any) -> None:
         """The service has something to say."""
@@ -86,6 +86,7 @@ class Setting:
         self.broken: set[str] = set()
         self.does = "done"
         self.off = 0
+        self.more: dict[str, Any] = {}
         self.sent: list[tuple[str, str, float]] = []
         self.woken = 0
 
@@ -322,3 +323,16 @@ async def test_whatever_can_not_be_read_ends_the_adapter_alone_and_is_tried_with
     at.store.write = write
     await trio.sleep(70)
     assert await at.states() == ["shown"]
+
+
+async def test_a_service_that_is_busy_gets_nothing_of_the_channel_until_it_says(autojump_clock, at, nursery):
+    for _ in range(3):
+        ask(at.world)
+    at.does, at.more = "refused", {"early": True, "retry_after_s": 600}
+    await at.begin(nursery, "phone", "chat")
+    assert sorted(name for name, _, _ in at.sent) == ["chat", "phone"], "each channel for itself"
+    at.does, at.more = "done", {}
+    await trio.sleep(595)
+    assert len(at.sent) == 2
+    await trio.sleep(10)
+    assert len(at.sent) == 8

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from pwf.channels.http import UNREACHED
+from pwf.channels.http import UNREACHED, Reply
 from pwf.channels.ntfy import NtfyAdapter
 from pwf.channels.port import Adapter
 from pwf.channels.telegram import TelegramAdapter
@@ -76,9 +76,14 @@ def test_a_decision_arrives_once_with_its_reference(case: Case) -> None:
 def test_a_service_that_is_busy_is_asked_again_when_it_says(case: Case, status: int) -> None:
     case.fake.faults = [status]
     came = case.adapter().show(decision())
-    assert (came.outcome, came.final) == ("refused", False)
+    assert (came.outcome, came.final, came.early) == ("refused", False, True)
     assert came.retry_after_s is not None
     assert case.fake.taken == []
+
+
+@pytest.mark.parametrize(("said", "after_s"), [("9" * 5_000, 3_600), ("7", 7), ("soon", None), ("-1", None)])
+def test_no_service_holds_a_channel_for_longer_than_an_hour(said: str, after_s: float | None) -> None:
+    assert Reply(429, {"Retry-After": said}, None).outcome("").retry_after_s == after_s
 
 
 @pytest.mark.parametrize("status", [400, 401, 403, 404])
@@ -98,7 +103,7 @@ def test_what_may_have_arrived_is_unknown(case: Case, fault: Any) -> None:
 
 def test_nobody_there_has_got_nothing(case: Case) -> None:
     came = case.adapter("http://127.0.0.1:9").show(decision())
-    assert (came.outcome, came.final) == ("refused", False)
+    assert (came.outcome, came.final, came.early) == ("refused", False, True)
     assert UNREACHED
 
 

@@ -3,6 +3,7 @@
 import pytest
 
 from pwf.protocol.channel_port import Close
+from pwf.store.channel_messages import BACKOFF_MS_MAX, CLOSE_TRIES_MAX, TRIES_MAX
 from tests.store.channel_world import ChannelWorld
 from tests.store.test_decisions import ask, decided
 from tests.store.world import World
@@ -53,3 +54,45 @@ def test_of_a_settled_question_that_can_not_be_read_the_message_is_closed(world,
     assert work.said.startswith("settled: ")
     assert phone.say("phone", work)
     assert phone.work("phone") is None
+
+
+# --- nobody is reached, or the service is busy --------------------------------------------------------------------
+
+
+def test_what_reached_nobody_is_tried_until_somebody_decides_and_at_most_five_minutes_apart(world, phone):
+    run_id = ask(world)
+    for _ in range(10 * TRIES_MAX):
+        assert phone.say("phone", phone.work("phone"), "refused", why="no network", early=True)
+        world.clock.forward(BACKOFF_MS_MAX)
+    assert phone.say("phone", phone.work("phone"), "refused", why="503")
+    world.clock.forward(BACKOFF_MS_MAX)
+    phone.show("phone")
+    decided(world, run_id, "ship")
+    for _ in range(2 * CLOSE_TRIES_MAX):
+        assert phone.say("phone", phone.work("phone"), "refused", why="no network", early=True)
+        assert phone.work("phone") is None
+        world.clock.forward(BACKOFF_MS_MAX)
+    assert phone.say("phone", phone.work("phone"))
+    assert phone.states() == [("decide", "closed")]
+
+
+def test_a_closing_waits_as_long_as_the_service_says(world, phone):
+    run_id = ask(world)
+    phone.show("phone")
+    decided(world, run_id, "ship")
+    phone.say("phone", phone.work("phone"), "refused", why="429", early=True, retry_after_s=600)
+    world.clock.forward(599_000)
+    assert phone.work("phone") is None
+    world.clock.forward(1_000)
+    assert isinstance(phone.work("phone"), Close)
+
+
+def test_what_was_refused_is_tried_anew_when_its_channel_begins_anew_while_it_is_open(world, phone):
+    first, second = ask(world), ask(world)
+    for _ in range(2):
+        phone.say("phone", phone.work("phone"), "refused", why="403", final=True)
+    decided(world, first, "ship")
+    phone.begin("phone")
+    assert phone.show("phone").message.run_id == second
+    assert phone.work("phone") is None
+    assert sorted(phone.states()) == [("decide", "refused"), ("decide", "shown")]

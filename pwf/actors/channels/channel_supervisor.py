@@ -7,6 +7,7 @@ nothing counts any more, and what it was sending is ambiguous.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 
@@ -96,6 +97,7 @@ class ChannelSupervisor:
         self._wake_scheduler = wake_scheduler
         self._log = log
         self._news = Watch()
+        self._held_until = -math.inf  # the service takes nothing before
         self.draining = False
         self.busy = AsyncBool()
 
@@ -212,7 +214,10 @@ class ChannelSupervisor:
             missing = await self._store.write(make_missing, missing)
         while True:
             look = await self._store.glance(look_for_work, self._channel_no)
-            if look.in_ms == 0 and not self.draining:
+            held_s = self._held_until - trio.current_time()
+            if look.in_ms == 0 and held_s > 0:
+                await trio.sleep(held_s)
+            elif look.in_ms == 0 and not self.draining:
                 self.busy.value = True
                 try:
                     await self._do_one(adapter, epoch, heard)
@@ -237,6 +242,8 @@ class ChannelSupervisor:
             settle_work, SettleWork(channel_no=self._channel_no, said=said, audiences=self._audiences.shown)
         ):
             self._log.warning("channel.stale", channel=self._name, message=said.message_id)
+        elif said.retry_after_s is not None:
+            self._held_until = trio.current_time() + said.retry_after_s
 
     async def _outcome(self, say: Show | Close, heard: trio.MemoryReceiveChannel[Sent]) -> Sent | None:
         message_id = say.message.message_id if isinstance(say, Show) else say.message_id
