@@ -5,7 +5,7 @@ import pytest
 from pwf.protocol.channel_port import Close
 from pwf.store.channel_messages import BACKOFF_MS_MAX, CLOSE_TRIES_MAX, TRIES_MAX
 from tests.store.channel_world import ChannelWorld
-from tests.store.test_decisions import ask, decided
+from tests.store.test_decisions import ask, decided, flow
 from tests.store.world import World
 
 DECIDE = ("decide",)
@@ -60,7 +60,7 @@ def test_of_a_settled_question_that_can_not_be_read_the_message_is_closed(world,
 
 
 def test_what_reached_nobody_is_tried_until_somebody_decides_and_at_most_five_minutes_apart(world, phone):
-    run_id = ask(world)
+    run_id = ask(world, timeout_ms=None, graph_=flow(open_ms=None, default=None))
     for _ in range(10 * TRIES_MAX):
         assert phone.say("phone", phone.work("phone"), "refused", why="no network", early=True)
         world.clock.forward(BACKOFF_MS_MAX)
