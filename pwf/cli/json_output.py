@@ -17,6 +17,7 @@ from pwf.crashlab.report import Report
 from pwf.protocol import decisions, effects, operations, resources, views, web
 from pwf.protocol.agents import AgentList
 from pwf.protocol.channels import ChannelList, MessageLine
+from pwf.protocol.follow_ups import FollowUpChanged, FollowUps
 from pwf.protocol.graph import WorkflowGraph
 from pwf.protocol.notices import NoticeList
 from pwf.protocol.operations import RunChanged, RunStarted
@@ -325,6 +326,9 @@ PRINTED: dict[str, Lines] = {
     "channel recover": Lines((MessageLine,)),
     "settings get": Lines((SettingsView,), "with PATH the value itself"),
     "settings change": Lines((SettingsChanged,)),
+    "follow-up queue": Lines((FollowUpChanged,)),
+    "follow-up ls": Lines((FollowUps,)),
+    "follow-up remove": Lines((FollowUpChanged,)),
     "effects": Lines((effects.EffectList,)),
     "effects show": Lines((effects.EffectDetail,)),
     "effects resolve": Lines((Changed,)),

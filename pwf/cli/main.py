@@ -34,6 +34,7 @@ FAMILIES = {
     "decide": ("decisions", "decide"),
     "channels": ("channel",),
     "settings": ("settings",),
+    "follow_up": ("follow-up",),
     "effects": ("effects", "recover"),
     "workflows": ("workflows", "check", "graph"),
     "resources": ("resource",),

@@ -77,6 +77,10 @@ def _identity(view: RunView, now_ms: int, out: Out) -> None:
         fact("forked as", ", ".join(map(text.line, view.forks)), out)
     if view.agent is not None:
         fact("done by", text.line(view.agent) + agent_usage(view.usage), out)
+    if view.session is not None:
+        left = sum(one.status == "queued" for one in view.follow_ups)
+        queued = f"  ({text.count(left, 'follow-up')} queued)" if left else ""
+        fact("session", text.line(view.session) + queued, out)
     fact("input", text.brief(view.input, min(VALUE_CELLS, out.width - 16)), out)
     for warning in view.warnings:
         fact("warning", out.paint(text.line(warning), "yellow"), out)

@@ -69,6 +69,9 @@ class Step:
 
     async def prompt(self) -> str:
         """What the model is to read."""
+        told = self.message.text
+        if self.message.kind == "follow_up" and told is not None and told.json is not None:
+            return str(msgspec.json.decode(told.json))
         if self.request is None:
             return _told(self.message)
         text = await self._session.client.read_value(self.message.run_id, self.request.prompt)

@@ -16,6 +16,7 @@ from pwf.protocol.bounds import Filter, Name, PathText, Words
 from pwf.protocol.channels import CHANNEL_OPERATIONS
 from pwf.protocol.decisions import Decided, DecidePayload, DecisionList, DecisionListPayload
 from pwf.protocol.effects import EffectDetail, EffectList, EffectListPayload, EffectRef, ResolvePayload
+from pwf.protocol.follow_ups import FOLLOW_UP_OPERATIONS
 from pwf.protocol.forks import ForkPayload
 from pwf.protocol.graph import WorkflowGraph
 from pwf.protocol.kinds import RequestKind
@@ -475,7 +476,7 @@ OPERATIONS: dict[str, Operation] = {
     "effect.list": Operation(EffectListPayload, EffectList),
     "effect.get": Operation(EffectRef, EffectDetail),
     "effect.resolve": Operation(ResolvePayload, RunChanged, needs_run=True, changes=True, guarded=True),
-    **(SESSION_OPERATIONS | SETTINGS_OPERATIONS),
+    **(SESSION_OPERATIONS | SETTINGS_OPERATIONS | FOLLOW_UP_OPERATIONS),
     **RESOURCE_OPERATIONS,
     "state.status": Operation(Nothing, StateStatus),
     "state.verify": Operation(Nothing, VerifyResult),

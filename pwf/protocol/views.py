@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from pwf.protocol.follow_ups import FollowUpView
 from pwf.protocol.graph import WorkflowGraph
 from pwf.protocol.kinds import NodeKind, RequestKind
 from pwf.protocol.notices import NoticeKind
@@ -234,6 +235,7 @@ class RunView(_View, frozen=True, kw_only=True, forbid_unknown_fields=True):
     agent: str | None = None  # that does the steps of agents; None: they wait for what is submitted
     usage: AgentUsage | None = None  # of all its attempts; None: no agent has said
     session: str | None = None  # whose model does them
+    follow_ups: tuple[FollowUpView, ...] = ()  # for that session, after the run's success
     definition_id: str = ""
     newer_code: bool = False
     interpreter: str = ""

@@ -36,6 +36,7 @@ from pwf.store.daemon import release, renew
 from pwf.store.deadlines import time_out
 from pwf.store.decisions import decide
 from pwf.store.effects import resolve_effect
+from pwf.store.follow_ups import queue_follow_up, remove_follow_up
 from pwf.store.fork import fork_run, look_fork
 from pwf.store.home import claim_home, last_owner
 from pwf.store.launch import runner_started
@@ -105,6 +106,8 @@ SHORT: frozenset[Callable[..., Any]] = frozenset(
         ensure_child,
         enter,
         find_child,
+        queue_follow_up,
+        remove_follow_up,
         fork_run,
         decide,
         hold_run,

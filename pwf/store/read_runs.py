@@ -26,6 +26,7 @@ from pwf.store.channel_troubles import troubles
 from pwf.store.effect_rows import effects_of_entity
 from pwf.store.events import events_after
 from pwf.store.explain import NAMED_MAX, Load, OpenRequest, RunFacts, explain
+from pwf.store.follow_ups import follow_ups_of
 from pwf.store.fork import retry_words
 from pwf.store.queries import load_queries
 from pwf.store.requests import resolve_request
@@ -293,6 +294,7 @@ def run_view(tx: Tx, query: RunQuery) -> RunView:
         agent=agent,
         usage=None if agent is None else usage_of(tx, run_no),
         session=session,
+        follow_ups=() if session is None else follow_ups_of(tx, run_no),
         explanation=explained.explanation,
         graph=graph.graph,
         root=root,

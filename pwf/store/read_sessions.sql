@@ -30,12 +30,15 @@ SELECT run_no, run_id, ended_wall_ms FROM runs WHERE session_no = :session_no OR
 SELECT 1 FROM messages WHERE run_no = :run_no AND request_id IS NULL AND is_over = 0 LIMIT 1
 
 -- name: next_message
--- The one that the session has and is not done with; else the first that it has not, of the oldest run that is not held.
+-- The one that the session has and is not done with; else the first that it has not, of the oldest run that is not held;
+-- a follow-up once its run has succeeded and the turn about that is over.
 SELECT m.message_no, m.message_id, m.kind, m.status, m.reason, m.why, m.request_id, m.request_revision,
   m.body, m.body_digest, m.sent_wall_ms, r.run_id, e.revision, r.status, r.hold, q.status, q.revision
 FROM messages m JOIN runs r ON r.run_no = m.run_no JOIN entities e ON e.entity_no = m.run_no
   LEFT JOIN requests q ON q.request_id = m.request_id
 WHERE m.session_no = :session_no AND m.is_over = 0 AND (m.sent_wall_ms IS NOT NULL OR m.request_id IS NULL OR r.hold IS NULL)
+  AND (m.kind <> 'follow_up' OR (r.status = 'completed'
+    AND EXISTS (SELECT 1 FROM messages t WHERE t.run_no = m.run_no AND t.kind = 'terminal' AND t.is_over = 1)))
 ORDER BY m.sent_wall_ms IS NULL, m.run_no, m.message_no LIMIT 1
 
 -- name: run_end

@@ -378,7 +378,8 @@ CREATE TABLE messages(
   request_id TEXT REFERENCES requests(request_id),
   request_revision INTEGER,
   reason TEXT CHECK (reason IN ('initial', 'resumed', 'rejected', 'lost', 'reminder')),
-  why TEXT,                                       -- what a rejected submission is to correct
+  why TEXT,                                       -- what a rejected submission is to correct; why a follow-up is dropped
+  queued_by TEXT,                                 -- who queued a follow-up
   body BLOB, body_crc32 INTEGER, body_digest TEXT REFERENCES contents(digest), -- of a notification or a follow-up
   status TEXT NOT NULL CHECK (status IN ('pending', 'sent', 'cancelled')),
   is_over INTEGER NOT NULL CHECK (is_over IN (0, 1)), -- nothing more comes of it: its turn, if it starts one, is over
@@ -386,6 +387,7 @@ CREATE TABLE messages(
   sent_wall_ms INTEGER,
   CHECK ((kind = 'step') = (reason IS NOT NULL)),
   CHECK ((kind IN ('step', 'proposal')) = (request_id IS NOT NULL)),
+  CHECK ((kind = 'follow_up') = (queued_by IS NOT NULL)),
   CHECK ((request_id IS NULL) = (request_revision IS NULL)),
   CHECK ((status = 'pending') <= (is_over = 0 AND sent_wall_ms IS NULL)),
   CHECK ((status = 'sent') <= (sent_wall_ms IS NOT NULL))

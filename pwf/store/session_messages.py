@@ -2,7 +2,8 @@
 
 A run with an origin session has one step message for each revision of its open request, unless something was submitted
 that is being judged, and one terminal message once it has ended. A message is sent when its session was seen to have
-it, and not before. `is_over`: nothing more comes of it; of one that starts a turn, once that turn is over.
+it, and not before. Its follow-ups are messages that nobody is told of before they are due. `is_over`: nothing more
+comes of it; of one that starts a turn, once that turn is over.
 """
 
 from __future__ import annotations
@@ -39,6 +40,8 @@ def placed(tx: Tx, run: RunState) -> None:
     if run.ended:
         tx.run(Q.lose_turns, {"run_no": run.run_no, "now": tx.now.wall_ms})
         _add(tx, run, "terminal", f"{run.run_id}.terminal")
+        if run.status != "completed":
+            drop_follow_ups(tx, run, f"the run ended: {run.status}")
 
 
 def withdraw(tx: Tx, run: RunState) -> None:
@@ -91,6 +94,16 @@ def tell(tx: Tx, run: RunState, message_id: str, text: bytes) -> None:
         _add(tx, run, "notification", message_id, body=text)
 
 
+def add_follow_up(tx: Tx, run: RunState, message_id: str, text: bytes, actor: str) -> None:
+    """A prompt for after the run's success, behind those that are queued."""
+    _add(tx, run, "follow_up", message_id, body=text, queued_by=actor)
+
+
+def drop_follow_ups(tx: Tx, run: RunState, why: str) -> None:
+    """None that is queued is sent."""
+    tx.run(Q.drop_follow_ups, {"run_no": run.run_no, "why": why})
+
+
 def _is_judged(tx: Tx, request_id: str) -> bool:
     return tx.one(Q.is_judged, {"request_id": request_id}) is not None
 
@@ -105,9 +118,11 @@ def _add(
     reason: StepReason | None = None,
     why: str | None = None,
     body: bytes | None = None,
+    queued_by: str | None = None,
 ) -> None:
     assert run.session_no is not None
-    inline, digest = (None, None) if body is None else store_value(tx, body)
+    stays = body is None or kind == "follow_up"  # so that the message has its text
+    inline, digest = (body, None) if stays or body is None else store_value(tx, body)
     tx.run(
         Q.add,
         {
@@ -119,6 +134,7 @@ def _add(
             "request_revision": request[1],
             "reason": reason,
             "why": why,
+            "queued_by": queued_by,
             "body": inline,
             "body_crc32": None if inline is None else zlib.crc32(inline),
             "body_digest": digest,

@@ -2,9 +2,9 @@
 
 -- name: add
 -- A message more.
-INSERT INTO messages(message_id, session_no, run_no, kind, request_id, request_revision, reason, why,
+INSERT INTO messages(message_id, session_no, run_no, kind, request_id, request_revision, reason, why, queued_by,
   body, body_crc32, body_digest, status, is_over, created_wall_ms)
-VALUES (:message_id, :session_no, :run_no, :kind, :request_id, :request_revision, :reason, :why,
+VALUES (:message_id, :session_no, :run_no, :kind, :request_id, :request_revision, :reason, :why, :queued_by,
   :body, :body_crc32, :body_digest, 'pending', 0, :now)
 
 -- name: open_request
@@ -47,6 +47,11 @@ UPDATE turns SET status = 'lost', ended_wall_ms = :now WHERE status = 'open'
 -- name: requests_worked_on
 -- Requests of a run whose active time is being counted.
 SELECT a.request_id FROM active_intervals a JOIN requests q ON q.request_id = a.request_id WHERE q.run_id = :run_id
+
+-- name: drop_follow_ups
+-- What is queued for after a run's success is not wanted any more.
+UPDATE messages SET status = 'cancelled', is_over = 1, why = :why
+WHERE run_no = :run_no AND kind = 'follow_up' AND status = 'pending'
 
 -- name: session_of
 -- The session's id.

@@ -32,6 +32,10 @@ SESSION_RULES: dict[str, Rule] = {
         Q.step_stray, "a session is to be sent a step that counts for nothing any more", _REPORT
     ),
     "session_end_untold": Rule(Q.end_untold, "a session was not told how a run ended, or too early", _REPORT),
+    "follow_up_early": Rule(Q.follow_up_early, "a follow-up was sent before its run had succeeded", _REPORT),
+    "follow_up_kept": Rule(
+        Q.follow_up_kept, "a follow-up is queued of a run that did not succeed", "pwf follow-up ls {name}"
+    ),
     "session_elsewhere": Rule(
         Q.elsewhere, "a message or a turn of a run belongs to another session", _REPORT
     ),

@@ -30,6 +30,17 @@ WHERE m.status = 'pending' AND (q.status <> 'pending' OR q.revision <> m.request
 SELECT r.run_id FROM runs r LEFT JOIN messages m ON m.run_no = r.run_no AND m.kind = 'terminal'
 WHERE r.session_no IS NOT NULL AND (r.ended_wall_ms IS NULL) <> (m.message_no IS NULL)
 
+-- name: follow_up_early
+-- Runs of which a follow-up was sent before they succeeded and the turn about that was over.
+SELECT r.run_id FROM messages m JOIN runs r ON r.run_no = m.run_no
+WHERE m.kind = 'follow_up' AND m.sent_wall_ms IS NOT NULL AND (r.status <> 'completed'
+  OR NOT EXISTS (SELECT 1 FROM messages t WHERE t.run_no = m.run_no AND t.kind = 'terminal' AND t.is_over = 1))
+
+-- name: follow_up_kept
+-- Runs that have ended without success, and of which a follow-up is queued.
+SELECT r.run_id FROM messages m JOIN runs r ON r.run_no = m.run_no
+WHERE m.kind = 'follow_up' AND m.status = 'pending' AND r.ended_wall_ms IS NOT NULL AND r.status <> 'completed'
+
 -- name: elsewhere
 -- Runs with a message or a turn that is not their session's.
 SELECT r.run_id FROM messages m JOIN runs r ON r.run_no = m.run_no LEFT JOIN turns t ON t.message_no = m.message_no

@@ -25,6 +25,7 @@ from pwf.protocol.sessions import (
 from pwf.store import moves, place, session_clock
 from pwf.store.change import changing
 from pwf.store.deadlines import end_parked
+from pwf.store.follow_ups import turn_aborted
 from pwf.store.queries import load_queries
 from pwf.store.session_messages import changed, fresh_step, withdraw
 from pwf.store.sessions import SessionFence, hold
@@ -142,6 +143,8 @@ def _ended(tx: Tx, fence: SessionFence, said: TurnPayload, known: str | None, me
         _over(tx, message)
         if message.request_id is not None:
             session_clock.stop(tx, message.request_id)
+    if aborted and message.request_id is None and known != "lost":
+        turn_aborted(tx, message.run_id, _actor(fence))
     if not counts:
         return "settled"
     if message.request_id is not None and (known == "open" or late_abort):
@@ -234,6 +237,8 @@ def _evidence(tx: Tx, message: _Message, *, idle: bool) -> None:
     starts = message.kind in STARTS_TURN
     facts = {"message_no": message.message_no, "idle": idle, "starts_turn": starts, "now": tx.now.wall_ms}
     tx.run(Q.evidence, facts)
+    if message.kind == "follow_up":
+        tx.changed("run:" + message.run_id)
 
 
 def _over(tx: Tx, message: _Message) -> None:

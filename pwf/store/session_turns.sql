@@ -9,15 +9,17 @@ UPDATE sessions SET reported = 1, idle = :idle, seen_wall_ms = :now WHERE sessio
 UPDATE sessions SET seen_wall_ms = :now WHERE session_no = :session_no
 
 -- name: evidence
--- The session has a message. One that was withdrawn before is over as soon as no turn goes on.
-UPDATE messages SET sent_wall_ms = :now, status = 'sent', is_over = (:idle AND status = 'cancelled') OR NOT :starts_turn
+-- The session has a message. One that was withdrawn before is over as soon as no turn goes on; a follow-up at once.
+UPDATE messages SET sent_wall_ms = :now, status = 'sent',
+  is_over = (status = 'cancelled' AND (:idle OR kind = 'follow_up')) OR NOT :starts_turn
 WHERE message_no = :message_no AND sent_wall_ms IS NULL
 
 -- name: message
--- A message of a session, with what it is about.
+-- A message of a session, with what it is about. A follow-up is one once it is due.
 SELECT m.message_no, m.message_id, m.kind, m.is_over, m.sent_wall_ms, m.request_id, m.request_revision, r.run_id
 FROM messages m JOIN runs r ON r.run_no = m.run_no
-WHERE m.message_id = :message_id AND m.session_no = :session_no
+WHERE m.message_id = :message_id AND m.session_no = :session_no AND (m.kind <> 'follow_up' OR (r.status = 'completed'
+    AND EXISTS (SELECT 1 FROM messages t WHERE t.run_no = m.run_no AND t.kind = 'terminal' AND t.is_over = 1)))
 
 -- name: unturned
 -- Messages that the session has, and about which it has no turn.

@@ -166,6 +166,7 @@ async def test_a_step_settles_no_effect_and_answers_only_where_it_may_and_under_
         await people(a_step).who_answers(caller(PEER), "client:ann")
     assert "steps_may_answer" in (caught.value.hint or "")
     assert await people(a_step, steps_may_answer=True).who_answers(caller(PEER), "client:ann") == "run:r:1"
+    assert await people(a_step).who_acts(caller(PEER), "client:ann") == ("run:r:1", False)
 
 
 @pytest.mark.trio
@@ -189,6 +190,7 @@ async def test_what_descends_from_an_attached_sessions_process_is_no_person_but_
 async def test_a_person_may_both_and_is_named() -> None:
     await people(a_person).check(caller(PEER), "settle an effect")
     assert await people(a_person).who_answers(caller(PEER), "client:ann") == "client:ann"
+    assert await people(a_person).who_acts(caller(PEER), "client:ann") == ("client:ann", True)
 
 
 @pytest.mark.trio

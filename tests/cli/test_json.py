@@ -21,6 +21,7 @@ from pwf.protocol import operations as ops
 from pwf.protocol.agents import AgentLine, AgentList
 from pwf.protocol.channels import ChannelLine, ChannelList, MessageLine
 from pwf.protocol.decisions import Decided, DecisionList
+from pwf.protocol.follow_ups import FollowUpChanged
 from pwf.protocol.notices import NoticeList
 from pwf.protocol.sessions import SessionLine, SessionList
 from pwf.protocol.settings import SettingsChanged, SettingsView
@@ -34,6 +35,7 @@ DOCS = Path(__file__).parents[2] / "docs"
 SCHEMA: dict[str, Any] = json.loads((DOCS / "json.schema.json").read_text("utf-8"))
 
 MESSAGE = MessageLine(message_id="m7x", channel="phone", event="test", state="shown", created_ms=1)
+FOLLOW_UP = FollowUpChanged(run_id="k1", follow_up_id="k1.follow_up.1", session="chat", revision=4)
 CHANNELS = ChannelList(
     channels=(ChannelLine(name="phone", kind="command", state="up", since_ms=1, messages={"shown": 1}),),
     messages=(MESSAGE,),
@@ -72,6 +74,9 @@ TYPED: dict[str, tuple[str, ...]] = {
     "effects": (),
     "settings get": ("k3",),
     "settings change": ("k3", "workers=4"),
+    "follow-up queue": ("k3", "Go on."),
+    "follow-up ls": ("k3",),
+    "follow-up remove": ("k3", "1"),
     "effects show": ("k3:ship:1",),
     "effects resolve": ("k3:ship:1", "not-happened"),
     "recover": ("k3", "not-happened"),
@@ -194,6 +199,7 @@ def answering(daemon: FakeDaemon, monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
         **dict.fromkeys(("channel.test", "channel.message", "channel.recover"), MESSAGE),
         "settings.get": SettingsView(run_id=run_id, change=3, value=msgspec.Raw(b'{"workers":2}')),
         "settings.change": SettingsChanged(run_id=run_id, change=4, revision=9),
+        **dict.fromkeys(("follow_up.queue", "follow_up.remove"), FOLLOW_UP),
         "effect.list": effects.EffectList(effects=(samples.effect(),)),
         "effect.get": detail("k3:ship:1"),
         "effect.resolve": changed,

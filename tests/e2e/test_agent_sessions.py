@@ -85,11 +85,15 @@ class Counting:
         self.turns: Counter[str] = Counter()
         self.accepted: Counter[str] = Counter()
         self.end: str | None = None
+        self.followed: list[str] = []
 
     async def __call__(self, step: Step) -> None:
         self.turns[step.message.message_id] += 1
         if step.message.end is not None:
             self.end = step.message.end.status
+            return
+        if step.message.kind == "follow_up":
+            self.followed.append(await step.prompt())
             return
         words = await step.prompt()
         submitted = await step.submit(int(words.split("after ")[1].split("?")[0]) + 1)
@@ -102,7 +106,11 @@ async def test_an_agent_does_the_steps_of_its_run_and_hears_how_it_ended(here: W
     model = Counting()
     async with open_session("anyio-agent", at=here.places) as session:
         run = (await session.client.start("talk_on", 3)).run_id
-        await until_ended(session, model, lambda: model.end is not None)
+        for words in ("Write the notes.", "Not this.", "Say so."):
+            await anyio.to_thread.run_sync(here.home.run, "follow-up", "queue", run, words)
+        await anyio.to_thread.run_sync(here.home.run, "follow-up", "remove", run, "2")
+        await until_ended(session, model, lambda: len(model.followed) == 2)
+        assert model.followed == ["Write the notes.", "Say so."]
     assert (model.end, here.output(run)) == ("completed", 3)
     assert set(model.turns.values()) == {1}
     assert len(model.accepted) == 3

@@ -5,8 +5,42 @@ from tests.planted.bug import Bug
 TURNS, MESSAGES = "pwf/store/session_turns.py", "pwf/store/session_messages.py"
 TURN_TESTS = ("store/test_session_turns.py",)
 TIME_TESTS = ("store/test_session_time.py",)
+FOLLOW_UPS = "pwf/store/follow_ups.py"
+FOLLOW_UP_TESTS = ("store/test_follow_ups.py",)
 
 SESSION_BUGS = (
+    Bug(
+        "sessions",
+        "a follow-up comes before the end of its run was told",
+        "pwf/store/read_sessions.sql",
+        "AND t.kind = 'terminal' AND t.is_over = 1)))",
+        "AND t.kind = 'terminal')))",
+        FOLLOW_UP_TESTS,
+    ),
+    Bug(
+        "sessions",
+        "a run that fails leaves its follow-ups",
+        MESSAGES,
+        'if run.status != "completed":',
+        'if run.status == "cancelled":',
+        FOLLOW_UP_TESTS,
+    ),
+    Bug(
+        "sessions",
+        "a follow-up is removed that was sent",
+        FOLLOW_UPS,
+        "    if sent_ms is not None:",
+        "    if False:",
+        FOLLOW_UP_TESTS,
+    ),
+    Bug(
+        "sessions",
+        "anybody removes a follow-up",
+        FOLLOW_UPS,
+        "    if not command.person and queued_by != command.actor:",
+        "    if False:",
+        FOLLOW_UP_TESTS,
+    ),
     Bug(
         "sessions",
         "a connection that was taken over still acts for its session",

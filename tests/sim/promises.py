@@ -20,6 +20,8 @@ EVENT_OF = {
     "run.pause": ("paused",),
     "run.resume": ("resumed",),
     "run.cancel": ("cancelled",),
+    "follow_up.queue": ("follow_up_queued",),
+    "follow_up.remove": ("follow_up_removed",),
     "settings.change": ("settings_changed",),
     "request.answer": ("step_finished",),
     "request.submit": ("step_finished", "submitted"),

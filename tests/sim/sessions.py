@@ -39,6 +39,7 @@ class Conversation:
         self.branch: list[str] = []
         self.active: dict[str, str] = {}  # message -> the turn that counts for it
         self.lost: set[str] = set()  # turns that a client forgot
+        self.removed: set[str] = set()  # follow-ups
 
 
 class Hung(Exception):
@@ -52,6 +53,7 @@ class SimSession:
         self._world = world
         self._name = f"chat{number}"
         self._chance = world.stream(f"session:{number}")
+        self._follows = world.stream(f"follow_ups:{number}")
         self._conversation = conversation
         self._requests = 0
         self._starts_left = STARTS
@@ -90,6 +92,8 @@ class SimSession:
                 await self._end_turn(life, caller)
             elif view.run is None or view.run.ended_ms is not None:
                 await self._start(life, caller)
+            if view.run is not None and self._follows.random() < 0.2:
+                await self._follow_up(life, caller, view.run.run_id)
             if self._chance.random() < 0.1:
                 raise Hung
             await sleep(self._chance.random() * PAUSE_S)
@@ -124,6 +128,8 @@ class SimSession:
             self._check(
                 first == turn_id, f"{message.message_id} begins one turn that counts: {first}, {turn_id}"
             )
+        if standing == "active" and message.kind == "follow_up":
+            self._check_follow_up(message)
         if standing == "active" and message.request_id is not None and self._chance.random() < 0.8:
             await self._submit(life, caller, message)
 
@@ -141,6 +147,32 @@ class SimSession:
             ) or ((SESSION, None),)
             self._check(owner == SESSION, f"{message.request_id} is {owner}'s, and {SESSION} submits for it")
             self._check(by in (None, f"session:{SESSION}"), f"{message.request_id} was answered by {by}")
+
+    async def _follow_up(self, life: Any, caller: Caller, run_id: str) -> None:
+        """Queue a follow-up, or remove the newest one or two at once."""
+        if self._follows.random() < 0.6:
+            await self._ask(life, caller, "follow_up.queue", {"text": f"Go on. {self._name}"}, run_id)
+            return
+        (count,) = self._world.auditor.rows(
+            "SELECT count(*) FROM messages WHERE kind = 'follow_up' AND message_id LIKE ? || '.%'", run_id
+        )[0]
+        for number in range(max(1, count - self._follows.randrange(2)), count + 1):
+            name = f"{run_id}.follow_up.{number}"
+            response = await self._ask(life, caller, "follow_up.remove", {"follow_up": name}, run_id)
+            if response.outcome in ("accepted", "adopted"):
+                self._conversation.removed.add(name)
+
+    def _check_follow_up(self, message: MessageView) -> None:
+        name, run_id = message.message_id, message.run_id
+        self._check(name not in self._conversation.removed, f"{name} was removed, and is not sent")
+        self._check(f"{run_id}.terminal" in self._conversation.branch, f"{name} comes after the end was told")
+        rows = self._world.auditor.rows(
+            "SELECT r.status, (SELECT count(*) FROM messages o WHERE o.run_no = m.run_no AND o.kind = 'follow_up'"
+            " AND o.status = 'pending' AND o.message_no < m.message_no) FROM messages m JOIN runs r USING (run_no)"
+            " WHERE m.message_id = ?",
+            name,
+        )
+        self._check(rows == [("completed", 0)], f"{name} is the next of a run that has succeeded: {rows}")
 
     async def _end_turn(self, life: Any, caller: Caller) -> None:
         assert self._turn is not None
@@ -238,7 +270,7 @@ class SimSession:
             "not_found",
             "conflict",
         )  # when these are right, the rules of this file say
-        if sound and operation in ("run.start", "request.submit"):
+        if sound and operation in ("run.start", "request.submit", "follow_up.queue", "follow_up.remove"):
             self._world.auditor.answered(request, response)
         return response
 

@@ -4,6 +4,7 @@ import pytest
 
 from pwf.errors import ClaimLost
 from pwf.store.deadlines import next_deadline, time_out
+from pwf.store.follow_ups import Queue, queue_follow_up
 from pwf.store.session_clock import Sample, sample
 from pwf.store.session_rules import SESSION_RULES
 from tests.store.session_world import JUDGED, Session
@@ -130,6 +131,12 @@ def ended(world):
     return session
 
 
+def following(world):
+    session = asked(world)
+    world.do(queue_follow_up, Queue(run_id=session.view.run.run_id, text="Go on.", actor="client:ann"))
+    return session
+
+
 #: rule, a clean state, what somebody does to it behind everybody's back
 PLANTED = [
     ("session_without_epoch", asked, "UPDATE entities SET generation = 0 WHERE kind = 'session'"),
@@ -138,6 +145,12 @@ PLANTED = [
     ("session_stalled", working, "UPDATE messages SET is_over = 1"),
     ("session_step_stray", asked, "UPDATE requests SET revision = 2"),
     ("session_end_untold", ended, "DELETE FROM messages WHERE kind = 'terminal'"),
+    (
+        "follow_up_early",
+        following,
+        "UPDATE messages SET status = 'sent', sent_wall_ms = 1 WHERE kind = 'follow_up'",
+    ),
+    ("follow_up_kept", following, "UPDATE runs SET status = 'failed', ended_wall_ms = 1"),
     ("session_elsewhere", asked, "UPDATE runs SET session_no = NULL"),
     ("session_turn_stray", working, "UPDATE messages SET is_over = 1"),
     ("session_clock_stray", working, "UPDATE sessions SET connected = 0, reported = 0, idle = 0"),

@@ -105,6 +105,11 @@ class People:
             )
         return behind.actor
 
+    async def who_acts(self, caller: Caller, person: str) -> tuple[str, bool]:
+        """Who the history shall say it was, and whether that is a person: else the run or the session behind it."""
+        behind = await self._behind(caller, "act as a person")
+        return (person, True) if behind is None else (behind.actor, False)
+
     async def _behind(self, caller: Caller, what: str) -> _Run | _Session | None:
         family = None if caller.peer is None else await self._lineage(caller.peer)
         if not family:

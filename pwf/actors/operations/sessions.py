@@ -42,6 +42,8 @@ SESSION_MAY = frozenset(
         "run.resume",
         "run.cancel",
         "run.restart",
+        "follow_up.queue",
+        "follow_up.remove",
         "request.submit",
         "request.update",
         "request.assistant",
