@@ -169,8 +169,8 @@ BUGS = (
         "receipts",
         "a repeat about a removed run is a new command",
         "pwf/actors/operations/dispatch.py",
-        "        if asked.scope_key is None or outcome_of",
-        "        if True or outcome_of",
+        "            asked.scope_key is None\n            or operation in",
+        "            True\n            or operation in",
         RECEIPT_TESTS,
     ),
     # --- effects ---
