@@ -85,8 +85,8 @@ def test_a_module_that_declares_commands_has_its_row_with_their_names() -> None:
 def test_every_command_of_the_issue_exists() -> None:
     wanted = (
         "run ls show output watch wait explain events pause resume cancel restart retry fork requests answer submit "
-        "inbox agents mcp sessions decisions decide workflows check graph crashlab daemon start stop follow-up settings "
-        "service status state web doctor logs effects recover completion version resource managers channel"
+        "inbox agents mcp sessions decisions decide workflows check graph crashlab daemon start stop follow-up "
+        "settings service status state web doctor logs effects recover completion version resource managers channel"
     )
     assert set(wanted.split()) == set(command_names(build_parser()))
 
