@@ -40,7 +40,7 @@ Url = Annotated[str, msgspec.Meta(pattern=r"^https?://[^\s/?#]+(/[^\s?#]*[^\s/?#
 Topic = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
 Address = Annotated[str, msgspec.Meta(pattern=r"^[^\s@<>,;:\"]+@[A-Za-z0-9.-]+$")]
 AudienceName = Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
-Told = Literal["decide", "waiting", "held", "failed", "ended"]
+Told = Literal["decide", "waiting", "held", "failed", "ended", "notice"]
 Variable = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_]*\*?$")]
 
 

@@ -13,7 +13,7 @@ MARK = "…"
 
 def text_of(message: ChannelMessage, *, choices: bool) -> str:
     """The whole message. `choices`: they are listed, where no buttons show them."""
-    lines = [message.title]
+    lines = [message.title] if message.text is None else [message.title, "", message.text]
     if message.shown is not None:
         lines += ["", message.shown.summary]
         for block in message.shown.blocks:

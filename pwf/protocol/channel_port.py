@@ -15,7 +15,7 @@ from pwf.protocol.decision_spec import ChoiceSpec, Shown
 LINE_BYTES_MAX = 1024 * 1024
 RETRY_AFTER_S_MAX = 3_600.0
 
-ChannelEvent = Literal["decide", "remind", "waiting", "held", "failed", "ended", "test"]
+ChannelEvent = Literal["decide", "remind", "waiting", "held", "failed", "ended", "notice", "test"]
 
 
 class _Line(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="say"):
@@ -32,6 +32,7 @@ class ChannelMessage(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     event: ChannelEvent
     title: str
     words: str
+    text: str | None = None  # of a notice, where the title has not all of it
     run_id: str | None = None
     workflow: str | None = None
     node: str | None = None

@@ -13,6 +13,7 @@ from pwf.protocol.decision_spec import shown_of
 from pwf.protocol.decisions import AnswerView, DecisionListPayload, DecisionView
 from pwf.protocol.kinds import REQUESTS
 from pwf.store.decisions import decision_list
+from pwf.store.notices import notice_view
 from pwf.store.read_runs import request_view, summary_of
 from pwf.store.tx import Tx
 from pwf.store.values import load_value
@@ -61,6 +62,24 @@ def _decision(tx: Tx, message_id: str, event: str, request_id: str, token: str) 
         default=view.default,
         token=token,
         at_ms=request.created_ms,
+    )
+
+
+def notice_of(tx: Tx, message_id: str, run_id: str, attempt: int) -> ChannelMessage:
+    """The text of a notify node, in the title as far as that takes it."""
+    notice = notice_view(tx, run_id, attempt)
+    said = f"{notice.title or notice.workflow}: {notice.text}"
+    title = shortened(" ".join(said.split()), TITLE_CHARS)
+    return ChannelMessage(
+        message_id=message_id,
+        event="notice",
+        title=title,
+        words=f"pwf show {run_id}",
+        text=None if title == said else notice.text,
+        run_id=run_id,
+        workflow=notice.workflow,
+        node=notice.node,
+        at_ms=notice.at_ms,
     )
 
 

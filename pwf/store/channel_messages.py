@@ -13,11 +13,11 @@ from collections.abc import Mapping
 import msgspec
 
 from pwf.errors import NotFound
-from pwf.protocol.channel_port import Close, Sent, Show
+from pwf.protocol.channel_port import ChannelMessage, Close, Sent, Show
 from pwf.protocol.kinds import DECIDED, PLAIN
 from pwf.protocol.runner import StepError
 from pwf.protocol.web import hash_of
-from pwf.store.channel_content import ASKING, closing_words, content_of, title_of
+from pwf.store.channel_content import ASKING, closing_words, content_of, notice_of, title_of
 from pwf.store.channel_rows import MESSAGES_KEY, owned, stored_channels
 from pwf.store.channel_times import Showing, after_quiet
 from pwf.store.queries import load_queries
@@ -49,7 +49,7 @@ def make_messages(tx: Tx, audiences: Audiences) -> bool:
     if not found:
         return False
     channels = [one for one in stored_channels(tx) if one.state != "off"]
-    for number, event, run_id, request_id in found:
+    for number, event, run_id, request_id, attempt in found:
         tx.run(Q.told, {"happening_no": number})
         meant = None
         if request_id is not None:
@@ -57,7 +57,7 @@ def make_messages(tx: Tx, audiences: Audiences) -> bool:
         for channel in channels:
             if event in channel.tells and (meant is None or channel.name in meant.channels):
                 due = tx.now.wall_ms if meant is None else meant.first_ms(channel.name, *[tx.now.wall_ms] * 2)
-                _add(tx, channel.channel_no, event, run_id, request_id, due)
+                _add(tx, channel.channel_no, event, run_id, request_id, due, attempt)
     return len(found) == PAGE
 
 
@@ -97,10 +97,18 @@ def _asked(tx: Tx, request_id: str, audiences: Audiences) -> tuple[str, Showing 
     return "waiting" if kind in PLAIN else "", None
 
 
-def _add(tx: Tx, channel_no: int, event: str, run_id: str | None, request_id: str | None, due: int) -> str:
+def _add(
+    tx: Tx,
+    channel_no: int,
+    event: str,
+    run_id: str | None,
+    request_id: str | None,
+    due: int,
+    attempt: int | None = None,
+) -> str:
     message_id = tx.ids.new()
     facts = {"channel_no": channel_no, "event": event, "run_id": run_id, "request_id": request_id}
-    tx.run(Q.add, {"message_id": message_id, "due": due, "now": tx.now.wall_ms, **facts})
+    tx.run(Q.add, {"message_id": message_id, "attempt": attempt, "due": due, "now": tx.now.wall_ms, **facts})
     tx.changed(MESSAGES_KEY)
     return message_id
 
@@ -135,6 +143,7 @@ class DueMessage(msgspec.Struct, frozen=True):
     event: str
     run_id: str | None
     request_id: str | None
+    attempt: int | None
     state: str
     tries: int
     early: int
@@ -173,7 +182,7 @@ def _send(tx: Tx, command: BeginWork, due: DueMessage, name: str) -> Show | None
     """What is sent now; None where it can't be read: that is kept as the reason, and the next one is sent."""
     token = tx.ids.token() if due.event in ASKING else ""
     facts = {"message": due.message_id, "event": due.event, "run": due.run_id, "request": due.request_id}
-    request = canonical(facts, what="a message")
+    request = canonical(facts if due.attempt is None else {**facts, "attempt": due.attempt}, what="a message")
     tx.run(
         Q.reserve,
         {
@@ -189,7 +198,7 @@ def _send(tx: Tx, command: BeginWork, due: DueMessage, name: str) -> Show | None
     )
     tx.run(Q.sending, {"message_id": due.message_id, "token_digest": token_digest(token) if token else None})
     try:
-        content = content_of(tx, due.message_id, due.event, due.run_id, due.request_id, token)
+        content = _content(tx, due, token)
     except (NotFound, *UNREADABLE) as error:
         why = f"what it says can not be read: {type(error).__name__}"
         settle_effect(tx, command.channel_no, due.message_id, "rejected", why=why)
@@ -198,6 +207,12 @@ def _send(tx: Tx, command: BeginWork, due: DueMessage, name: str) -> Show | None
     if token and command.pages is not None:
         content = msgspec.structs.replace(content, link=_link(tx, command.pages, due, name))
     return Show(attempt=due.tries + 1, message=content)
+
+
+def _content(tx: Tx, due: DueMessage, token: str) -> ChannelMessage:
+    if due.run_id is not None and due.attempt is not None:
+        return notice_of(tx, due.message_id, due.run_id, due.attempt)
+    return content_of(tx, due.message_id, due.event, due.run_id, due.request_id, token)
 
 
 def _link(tx: Tx, pages: str, due: DueMessage, name: str) -> str | None:

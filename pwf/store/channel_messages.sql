@@ -2,7 +2,7 @@
 
 -- name: happened
 -- What is to be told and was not made into messages, oldest first.
-SELECT happening_no, event, run_id, request_id FROM happenings ORDER BY happening_no LIMIT :limit
+SELECT happening_no, event, run_id, request_id, attempt FROM happenings ORDER BY happening_no LIMIT :limit
 
 -- name: told
 -- It has become messages.
@@ -15,8 +15,9 @@ WHERE q.request_id = :request_id
 
 -- name: add
 -- A message that is due. Of a decision there is one for each channel.
-INSERT OR IGNORE INTO channel_messages(message_id, channel_no, event, run_id, request_id, state, due_wall_ms, created_wall_ms)
-VALUES (:message_id, :channel_no, :event, :run_id, :request_id, 'due', :due, :now)
+INSERT OR IGNORE INTO channel_messages(
+  message_id, channel_no, event, run_id, request_id, attempt, state, due_wall_ms, created_wall_ms)
+VALUES (:message_id, :channel_no, :event, :run_id, :request_id, :attempt, 'due', :due, :now)
 
 -- name: not_shown
 -- Open decisions of which a channel has no message, in order, from a place on. What is held as restored is shown once it goes on.
@@ -29,7 +30,7 @@ ORDER BY q.created_wall_ms, q.request_id LIMIT :limit
 
 -- name: next_due
 -- What the channel does next.
-SELECT m.message_id, m.event, m.run_id, m.request_id, m.state, m.tries, m.early, m.due_wall_ms, e.ref
+SELECT m.message_id, m.event, m.run_id, m.request_id, m.attempt, m.state, m.tries, m.early, m.due_wall_ms, e.ref
 FROM channel_messages m LEFT JOIN effects e
   ON e.entity_no = m.channel_no AND e.node = 'message' AND e.visit = 1 AND e.part = m.message_id
 WHERE m.channel_no = :channel_no AND m.state IN ('due', 'closing') ORDER BY m.due_wall_ms LIMIT 1

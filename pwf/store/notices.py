@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import msgspec
 
-from pwf.errors import InvalidArgument
+from pwf.errors import InvalidArgument, NotFound
 from pwf.protocol.notices import NoticeKind, NoticeList, NoticeListPayload, NoticeView
 from pwf.store.moves import Stored
 from pwf.store.queries import load_queries
@@ -49,6 +49,14 @@ def notice_list(tx: Tx, query: NoticeListPayload) -> NoticeList:
         return NoticeList(notices=tuple(found))
     *_, ended_ms, run_no = rows[len(found) - 1]
     return NoticeList(notices=tuple(found), next_cursor=f"{ended_ms}.{run_no}.{found[-1].attempt}")
+
+
+def notice_view(tx: Tx, run_id: str, attempt: int) -> NoticeView:
+    """The one of this attempt. Raises `NotFound`."""
+    row = tx.one(Q.one, {"run_id": run_id, "attempt": attempt})
+    if row is None:
+        raise NotFound(f"attempt {attempt} of run {run_id} made no notice")
+    return _notice(tx, row)
 
 
 def _place(cursor: str | None) -> tuple[int, ...]:

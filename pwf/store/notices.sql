@@ -17,3 +17,9 @@ SELECT r.run_id, r.workflow, r.title, a.node, a.visit, a.attempt, a.notice, a.ou
 FROM attempts a JOIN runs r ON r.run_no = a.run_no
 WHERE a.run_no = (SELECT run_no FROM runs WHERE run_id = :run_id) AND a.notice IS NOT NULL AND a.attempt < :attempt
 ORDER BY a.attempt DESC LIMIT :limit
+
+-- name: one
+-- The notice of one attempt.
+SELECT r.run_id, r.workflow, r.title, a.node, a.visit, a.attempt, a.notice, a.output, a.output_digest, a.ended_wall_ms, a.run_no
+FROM attempts a JOIN runs r ON r.run_no = a.run_no
+WHERE a.run_no = (SELECT run_no FROM runs WHERE run_id = :run_id) AND a.attempt = :attempt AND a.notice IS NOT NULL

@@ -651,9 +651,11 @@ CREATE TABLE channels(
 -- in the one that makes messages of it.
 CREATE TABLE happenings(
   happening_no INTEGER PRIMARY KEY,
-  event TEXT NOT NULL CHECK (event IN ('asked', 'held', 'failed', 'ended')),
+  event TEXT NOT NULL CHECK (event IN ('asked', 'held', 'failed', 'ended', 'notice')),
   run_id TEXT NOT NULL REFERENCES runs(run_id),
-  request_id TEXT REFERENCES requests(request_id)
+  request_id TEXT REFERENCES requests(request_id),
+  attempt INTEGER,                                -- that made the notice
+  CHECK ((event = 'notice') = (attempt IS NOT NULL))
 ) STRICT;
 CREATE INDEX happenings_by_run ON happenings(run_id);
 
@@ -662,9 +664,10 @@ CREATE TABLE channel_messages(
   message_no INTEGER PRIMARY KEY,
   message_id TEXT NOT NULL UNIQUE,
   channel_no INTEGER NOT NULL REFERENCES channels(channel_no),
-  event TEXT NOT NULL CHECK (event IN ('decide', 'remind', 'waiting', 'held', 'failed', 'ended', 'test')),
+  event TEXT NOT NULL CHECK (event IN ('decide', 'remind', 'waiting', 'held', 'failed', 'ended', 'notice', 'test')),
   run_id TEXT REFERENCES runs(run_id),
   request_id TEXT REFERENCES requests(request_id),
+  attempt INTEGER,                                -- whose output is the notice
   state TEXT NOT NULL CHECK (state IN ('due', 'sending', 'shown', 'refused', 'ambiguous', 'closing', 'closed', 'void')),
   tries INTEGER NOT NULL DEFAULT 0,               -- sends that were begun, or closings
   early INTEGER NOT NULL DEFAULT 0 CHECK (early <= tries), -- of these, what nobody was reached by: no bound counts them
@@ -674,6 +677,7 @@ CREATE TABLE channel_messages(
   created_wall_ms INTEGER NOT NULL,
   CHECK ((state IN ('due', 'closing')) = (due_wall_ms IS NOT NULL)),
   CHECK ((event = 'test') = (run_id IS NULL)),
+  CHECK ((event = 'notice') = (attempt IS NOT NULL)),
   CHECK ((event IN ('decide', 'remind', 'waiting')) = (request_id IS NOT NULL))
 ) STRICT;
 CREATE INDEX channel_messages_due ON channel_messages(channel_no, due_wall_ms) WHERE state IN ('due', 'closing');
@@ -705,6 +709,11 @@ CREATE TRIGGER run_resumed AFTER UPDATE OF hold ON runs
 WHEN old.hold = 'restored' AND new.hold IS NULL AND EXISTS (SELECT 1 FROM channels WHERE state <> 'off') BEGIN
   INSERT INTO happenings(event, run_id, request_id)
   SELECT 'asked', run_id, request_id FROM requests WHERE run_id = new.run_id AND status = 'pending';
+END;
+CREATE TRIGGER notice_made AFTER UPDATE OF notice ON attempts
+WHEN new.notice IS NOT NULL AND old.notice IS NULL AND EXISTS (SELECT 1 FROM channels WHERE state <> 'off') BEGIN
+  INSERT INTO happenings(event, run_id, attempt)
+  SELECT 'notice', run_id, new.attempt FROM runs WHERE run_no = new.run_no;
 END;
 CREATE TRIGGER run_ended AFTER UPDATE OF status ON runs
 WHEN new.ended_wall_ms IS NOT NULL AND old.ended_wall_ms IS NULL AND EXISTS (SELECT 1 FROM channels WHERE state <> 'off') BEGIN

@@ -23,7 +23,7 @@ from tests.sim.virtual_time import sleep
 from tests.sim.workload import CHOICES
 
 SHARE = 0.5  # of the seeds have channels
-ALL = ("decide", "waiting", "held", "failed", "ended")
+ALL = ("decide", "waiting", "held", "failed", "ended", "notice")
 FAULTS = ("refuse", "final", "lose", "drop", "die", "die_sent", "stale")  # of a send, while faults go on
 FAULT_SHARE = 0.25
 PRESS_S = 4.0

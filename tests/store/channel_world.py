@@ -19,7 +19,7 @@ from pwf.store.channel_rows import ChannelStands, ConfiguredChannel, begin_epoch
 from pwf.store.channel_times import Showing
 from tests.store.world import World
 
-ALL = ("decide", "waiting", "held", "failed", "ended")
+ALL = ("decide", "waiting", "held", "failed", "ended", "notice")
 
 
 class ChannelWorld:

@@ -8,6 +8,7 @@ from pwf.errors import ClaimLost, Conflict, NotFound, Rejected
 from pwf.protocol.channel_port import Close, Show
 from pwf.protocol.channels import RecoverMessage
 from pwf.store import channel_kind
+from pwf.store.channel_content import TITLE_CHARS
 from pwf.store.channel_kind import CHANNEL
 from pwf.store.channel_messages import CLOSE_TRIES_MAX, REMINDERS_MAX, TRIES_MAX
 from pwf.store.channel_rows import ChannelStands, channel_stands
@@ -296,6 +297,22 @@ def test_each_event_is_told_where_the_configuration_asks_for_it(world):
     told = both.show("failed").message
     assert (told.event, told.run_id) == ("failed", runner.run_id)
     assert both.work("failed") is None
+
+
+def test_what_a_notify_node_says_is_told_once_where_the_configuration_asks_for_it(world):
+    both = ChannelWorld(world, notices=("notice",), phone=DECIDE)
+    long = "Version 1.2 is out.\n" + "It is better. " * 30
+    runner = world.run(
+        graph(node("a", "notify", to="b", notice="progress"), node("b", "notify", notice="final"))
+    )
+    runner.finish("begun", to="b")
+    assert both.show("notices").message.title.endswith(": begun")
+    runner.finish(long)
+    runner.leave()
+    last = both.show("notices").message
+    assert (last.event, last.run_id, last.text) == ("notice", runner.run_id, long)
+    assert len(last.title) <= TITLE_CHARS
+    assert (both.work("notices"), both.work("phone")) == (None, None)
 
 
 # --- when -------------------------------------------------------------------------------------------------------
