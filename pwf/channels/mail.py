@@ -30,6 +30,7 @@ class MailAdapter(Adapter[MailChannel]):
     """See the module."""
 
     _password: str | None = None
+    _is_left_out = False  # somebody was, from the last letter
 
     def start(self) -> None:
         if self.settings.security == "none" and self.settings.host not in LOOPBACK:
@@ -103,6 +104,9 @@ class MailAdapter(Adapter[MailChannel]):
             return unknown(f"the connection was lost while the letter was under way: {error}")
         if code != 250:
             return _refusal(code, said)
+        if not left_out and self._is_left_out:
+            self.port.trouble(None)
+        self._is_left_out = bool(left_out)
         if left_out:
             names = ", ".join(address for address, _, _ in left_out)
             self.port.trouble(f"the server does not take letters for {names}", "look at `to` in its section")

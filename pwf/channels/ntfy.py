@@ -13,7 +13,7 @@ import urllib.error
 import urllib.parse
 from typing import Any
 
-from pwf.channels.http import sent, stream
+from pwf.channels.http import NotReached, sent, stream
 from pwf.channels.port import Adapter, Outcome, Port, done
 from pwf.channels.words import cut, text_of
 from pwf.config import NtfyChannel
@@ -89,32 +89,43 @@ class NtfyAdapter(Adapter[NtfyChannel]):
     # --- answers ------------------------------------------------------------------------------------------------
 
     def listen(self) -> None:
-        cursor, wait_s = self.begin.cursor, RETRY_S
+        self.begin_reading()
+        wait_s = RETRY_S
         while True:
-            try:
-                cursor = self._follow(cursor)
-                wait_s = RETRY_S
-            except urllib.error.HTTPError as error:
-                self.port.trouble(
-                    f"the reply topic can not be read: {error.code}", "is the token allowed to?"
-                )
-            except (OSError, http.client.HTTPException):
-                pass  # it is tried again
+            wait_s = RETRY_S if self.follow() else wait_s
             time.sleep(wait_s)
             wait_s = min(RETRY_S_MAX, wait_s * 2)
 
-    def _follow(self, cursor: str | None) -> str | None:
-        """Read until the server ends it; how far."""
-        since = urllib.parse.quote(cursor or str(int(time.time())))
-        url = f"{self.settings.server}/{self.settings.reply_topic}/json?since={since}"
-        with stream(url, self._headers, timeout_s=LINE_S_MAX) as lines:
-            self.port.trouble(None)
-            for line in lines:
-                said = json.loads(line)
-                if said.get("event") == "message":
-                    cursor = str(said["id"])
-                    self._take(str(said.get("message", "")), cursor)
-        return cursor
+    def begin_reading(self) -> None:
+        """From now on, where nothing was read: stored, so that no answer is lost in a gap before the first."""
+        source = (self.settings.server, self.settings.reply_topic or "")
+        self._read = self.read_from(*source) or str(int(time.time()))
+        self.port.answer(cursor=self.cursor(self._read))
+
+    def follow(self) -> bool:
+        """Read until it ends, or fails; whether there was anything to read from."""
+        url = (
+            f"{self.settings.server}/{self.settings.reply_topic}/json?since={urllib.parse.quote(self._read)}"
+        )
+        opened = False
+        try:
+            with stream(url, self._headers, timeout_s=LINE_S_MAX) as lines:
+                opened = True
+                for line in lines:
+                    said = json.loads(line)
+                    self.reading.fine()
+                    if said.get("event") == "message":
+                        read = str(said["id"])
+                        self._take(str(said.get("message", "")), self.cursor(read))
+                        self._read = read
+        except urllib.error.HTTPError as error:
+            why = f"the reply topic can not be read: {error.code}"
+            self.reading.failed(why, "is the token allowed to?", at_once=True)
+        except (NotReached, ValueError, OSError, http.client.HTTPException) as error:
+            self.reading.failed(
+                f"the reply topic can not be read: {type(error).__name__}", "is the server there?"
+            )
+        return opened
 
     def _take(self, words: str, cursor: str) -> None:
         token, _, rest = words.partition(" ")

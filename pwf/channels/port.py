@@ -7,6 +7,7 @@ was not sent, and `unknown` in every other case.
 
 from __future__ import annotations
 
+import hashlib
 import os
 import queue
 import socket
@@ -41,6 +42,8 @@ from pwf.secrets import how_to_give, resolve
 
 RECEIVE_BYTES = 64 * 1024
 EXIT_FAILED = 70
+FAILURES_TOLD = 5  # in a row, with back-off: half a minute and more
+STEADY = 3
 
 S = TypeVar("S", bound=msgspec.Struct)
 
@@ -168,6 +171,30 @@ class Port:
         return to_adapter.decode(self._lines.pop(0))
 
 
+class Reading:
+    """Whether what people send can be read: told once when it can't, and once when it steadily can again."""
+
+    def __init__(self, port: Port) -> None:
+        self._port = port
+        self._failed = 0  # in a row
+        self._fine = 0  # in a row
+        self._told = False
+
+    def failed(self, why: str, what_to_do: str | None = None, *, at_once: bool = False) -> None:
+        """It was tried, and not read. `at_once`: the service has said why, so that it is no passing thing."""
+        self._failed, self._fine = self._failed + 1, 0
+        if not self._told and (at_once or self._failed >= FAILURES_TOLD):
+            self._told = True
+            self._port.trouble(why, what_to_do)
+
+    def fine(self) -> None:
+        """It was read. With two readers it fails and works by turns: that is no end of the trouble."""
+        self._failed, self._fine = 0, self._fine + 1
+        if self._told and self._fine >= STEADY:
+            self._told = False
+            self._port.trouble(None)
+
+
 class Adapter(Generic[S]):
     """One kind of channel. `settings`: its section. `listens`: people answer through it."""
 
@@ -177,6 +204,7 @@ class Adapter(Generic[S]):
         self.port = port
         self.begin = begin
         self.settings = settings
+        self.reading = Reading(port)
         self._secrets: list[str] = []
 
     def secret(self, name: str) -> str:
@@ -198,6 +226,16 @@ class Adapter(Generic[S]):
         for value in self._secrets:
             words = None if words is None else words.replace(value, "***")
         return words
+
+    def read_from(self, *source: str) -> str | None:
+        """How far an earlier process has read this source; None: nothing of it. Another one has other numbers."""
+        self._source = hashlib.sha256("\0".join(source).encode()).hexdigest()[:16]
+        stored, _, cursor = (self.begin.cursor or "").partition(":")
+        return cursor if stored == self._source else None
+
+    def cursor(self, read: str) -> str:
+        """How far the source is read, as it is stored."""
+        return f"{self._source}:{read}"
 
     def start(self) -> None:
         """Get what it needs, its secrets among that. Raises `PwfError`, which people read."""

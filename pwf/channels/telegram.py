@@ -25,6 +25,8 @@ TEXT_UNITS_MAX = 4_096  # of UTF-16
 TOAST_CHARS_MAX = 190
 LABEL_BYTES_MAX = 100
 POLL_S = 50
+#: All that is read is confirmed once nothing more comes: the next number may be a lower one (after a week without any).
+EARLIEST = "0"
 RETRY_S, RETRY_S_MAX = 1.0, 60.0
 REPLY = re.compile(r"\[([0-9a-f]{32}):(\d{1,2})\]\s*$")
 
@@ -35,9 +37,9 @@ class TelegramAdapter(Adapter[TelegramChannel]):
     listens = True
 
     def start(self) -> None:
-        self._base = f"{self.settings.server}/bot{self.secret(self.settings.token)}/"
-        self._offset = self.begin.cursor or "0"
-        self._in_trouble = False
+        token = self.secret(self.settings.token)
+        self._base = f"{self.settings.server}/bot{token}/"
+        self._offset = self.read_from(self.settings.server, token.partition(":")[0]) or EARLIEST
 
     # --- out ----------------------------------------------------------------------------------------------------
 
@@ -93,33 +95,28 @@ class TelegramAdapter(Adapter[TelegramChannel]):
             reply = call(
                 self._base + "getUpdates", json.dumps(facts).encode(), headers, timeout_s=poll_s + 15
             )
-        except (NotReached, Unclear):
+        except (NotReached, Unclear) as error:
+            self.reading.failed(f"updates can not be read: {error}", "is the network there?")
             return False
         if not _ok(reply):
             self._trouble(reply)
             return False
-        if self._in_trouble:
-            self._in_trouble = False
-            self.port.trouble(None)
+        self.reading.fine()
         for update in reply.body["result"]:
-            cursor = str(update["update_id"] + 1)
-            self._take(update, cursor)
-            self._offset = cursor
+            offset = str(update["update_id"] + 1)
+            self._take(update, self.cursor(offset))
+            self._offset = offset
+        if not reply.body["result"] and self._offset != EARLIEST:
+            self.port.answer(cursor=self.cursor(EARLIEST))
+            self._offset = EARLIEST
         return True
 
     def _trouble(self, reply: Reply) -> None:
-        if self._in_trouble:
-            return
-        self._in_trouble = True
+        why, what_to_do = f"updates can not be read: {reply.status}: {_why(reply)}", "is the token right?"
         if reply.status == 409:
-            self.port.trouble(
-                "409: another program reads the updates of this bot, so that presses do not arrive here",
-                "end it, or make a bot of its own for each (a webhook is removed by deleteWebhook)",
-            )
-        else:
-            self.port.trouble(
-                f"updates can not be read: {reply.status}: {_why(reply)}", "is the token right?"
-            )
+            why = "409: another program reads the updates of this bot, so that presses do not arrive here"
+            what_to_do = "end it, or make a bot of its own for each (a webhook is removed by deleteWebhook)"
+        self.reading.failed(why, what_to_do, at_once=True)
 
     def _take(self, update: dict[str, Any], cursor: str) -> None:
         press, message = update.get("callback_query"), update.get("message")

@@ -39,6 +39,11 @@ class FakePort:
         self.troubles.append(why)
 
     @property
+    def read(self) -> list[str]:
+        """How far was read with each answer, without what it is of."""
+        return [one["cursor"].partition(":")[2] for one in self.answers]
+
+    @property
     def cursor(self) -> str | None:
         """How far is read."""
         return next((one["cursor"] for one in reversed(self.answers) if one.get("cursor")), None)
@@ -202,6 +207,7 @@ class FakeNtfy(Fake):
         super().__init__()
         self.topics: dict[str, list[dict[str, Any]]] = {}
         self.news: queue.SimpleQueue[None] = queue.SimpleQueue()
+        self.breaks_off = False
 
     def sends(self, path: str) -> bool:
         return path == "/"
@@ -217,7 +223,8 @@ class FakeNtfy(Fake):
             known = [one["id"] for one in held]
             after = held[known.index(since) + 1 :] if since in known else held
             lines = [{"event": "open", "id": "x"}, *after]
-            return 200, b"".join(json.dumps(one).encode() + b"\n" for one in lines)
+            broken = b'{"event": "mess' if self.breaks_off else b""
+            return 200, b"".join(json.dumps(one).encode() + b"\n" for one in lines) + broken
         if parts.path != "/":
             return 200, self.post(parts.path[1:], body.decode())
         facts = json.loads(body)

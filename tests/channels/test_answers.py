@@ -15,7 +15,8 @@ import msgspec
 import pytest
 
 from pwf.channels.ntfy import NtfyAdapter
-from pwf.channels.telegram import TelegramAdapter
+from pwf.channels.port import FAILURES_TOLD, STEADY
+from pwf.channels.telegram import EARLIEST, TelegramAdapter
 from pwf.channels.webhook import SKEW_S, WebhookAdapter, signature
 from pwf.config import WebhookChannel
 from pwf.protocol.channel_port import Begin, Verdict
@@ -46,7 +47,9 @@ def test_a_press_is_an_answer_with_its_token_and_is_told_what_was_decided(telegr
     data = fake.taken[0]["reply_markup"]["inline_keyboard"][0][0]["callback_data"]
     fake.press(41, data)
     assert adapter.poll(0)
-    assert port.answers == [{"token": TOKEN, "number": 0, "text": None, "who": "u1", "cursor": "42"}]
+    (said,) = port.answers
+    assert said == {"token": TOKEN, "number": 0, "text": None, "who": "u1", "cursor": said["cursor"]}
+    assert port.read == ["42"]
     assert fake.toasts == ["decided: Ship it, by ann"]
 
 
@@ -63,9 +66,10 @@ def test_an_update_is_read_for_good_only_after_the_commit(telegram: Case) -> Non
     port.verdict = fine
     again, fake, port = bot(telegram, cursor=port.cursor)
     assert again.poll(0)
-    assert [one["cursor"] for one in port.answers] == ["42"]
-    assert again.poll(0)
-    assert len(port.answers) == 1
+    assert port.read == ["42"]
+    for _ in range(2):
+        assert again.poll(0)
+    assert port.read == ["42", EARLIEST]
 
 
 def test_who_is_not_named_and_another_chat_decide_nothing_and_are_read(telegram: Case) -> None:
@@ -76,7 +80,8 @@ def test_who_is_not_named_and_another_chat_decide_nothing_and_are_read(telegram:
     fake.updates.append({"update_id": 3, "message": {"chat": {"id": 7}, "from": {"id": 1}, "text": "hello"}})
     fake.press(4, "nonsense")
     adapter.poll(0)
-    assert port.answers == [{"cursor": str(number)} for number in (2, 3, 4, 5)]
+    assert [set(one) for one in port.answers] == [{"cursor"}] * 4
+    assert port.read == ["2", "3", "4", "5"]
     assert fake.toasts[0] == "you are not among those who may decide here"
 
 
@@ -105,9 +110,52 @@ def test_another_poller_is_said_once_and_sending_goes_on(telegram: Case) -> None
     assert adapter.show(decision()).outcome == "done"
     assert len(port.troubles) == 1
     assert "another program reads the updates" in str(port.troubles[0])
+    for by_turns in (False, True, False, True):
+        fake.other_poller = by_turns
+        adapter.poll(0)
+    assert len(port.troubles) == 1, "and once alone, also where both read by turns"
     fake.other_poller = False
-    assert adapter.poll(0)
+    for _ in range(STEADY):
+        assert adapter.poll(0)
     assert port.troubles[1:] == [None]
+
+
+def test_another_bot_under_the_same_name_reads_its_updates_from_the_first_on(telegram: Case) -> None:
+    adapter, fake, port = bot(telegram)
+    fake.press(900, SHIP)
+    adapter.poll(0)
+    (telegram.config.parent / "secrets" / "bot").write_text("777:another-token-of-it")
+    fake.token = "777:another-token-of-it"
+    other, fake, port = bot(telegram, cursor=port.cursor)
+    fake.updates = []
+    fake.press(5, SHIP)
+    other.poll(0)
+    assert port.read == ["901", "6"]
+
+
+def test_once_nothing_more_comes_a_lower_number_is_read_too_also_after_a_restart(telegram: Case) -> None:
+    adapter, fake, port = bot(telegram)
+    fake.press(900, SHIP)
+    for _ in range(2):
+        adapter.poll(0)
+    fake.press(5, SHIP)
+    again, fake, port = bot(telegram, cursor=port.cursor)
+    again.poll(0)
+    assert port.read == ["901", EARLIEST, "6"]
+
+
+@pytest.mark.parametrize("kind", ["telegram", "ntfy"])
+def test_a_service_that_can_not_be_read_for_a_while_is_said_once(tmp_path: Path, kind: str) -> None:
+    case = Case(kind, tmp_path, "http://127.0.0.1:9", FakeHook())
+    adapter: Any = case.adapter()
+    if kind == "ntfy":
+        adapter.begin_reading()
+    ask = adapter.poll if kind == "telegram" else adapter.follow
+    assert not any(ask() for _ in range(FAILURES_TOLD - 1))
+    assert case.port.troubles == []
+    assert not any(ask() for _ in range(3))
+    assert len(case.port.troubles) == 1
+    assert "can not be read" in str(case.port.troubles[0])
 
 
 # --- ntfy -------------------------------------------------------------------------------------------------------
@@ -130,11 +178,38 @@ def test_an_action_posts_its_token_and_the_stream_brings_it_once(ntfy: Case) -> 
     fake.post("answers", action["body"])
     fake.post("answers", "spam")
     fake.post("answers", f"{TOKEN} 1 the tests hang")
-    cursor = adapter._follow(None)
-    said = [(one.get("token"), one.get("number"), one.get("text")) for one in ntfy.port.answers]
+    adapter.begin_reading()
+    assert adapter.follow()
+    said = [(one.get("token"), one.get("number"), one.get("text")) for one in ntfy.port.answers[1:]]
     assert said == [(TOKEN, 0, None), (None, None, None), (TOKEN, 1, "the tests hang")]
-    assert adapter._follow(cursor) == cursor
-    assert len(ntfy.port.answers) == 3
+    assert adapter.follow()
+    assert len(ntfy.port.answers) == 4
+
+
+def test_what_comes_in_a_gap_before_the_first_answer_is_read_after_it(ntfy: Case) -> None:
+    adapter = ntfy.adapter()
+    assert isinstance(adapter, NtfyAdapter)
+    adapter.begin_reading()
+    first = ntfy.port.cursor
+    assert abs(int(ntfy.port.read[0]) - time.time()) < 60
+    again = ntfy.adapter(cursor=first)
+    assert isinstance(again, NtfyAdapter)
+    again.begin_reading()
+    assert ntfy.port.cursor == first, "it reads from when the channel began"
+
+
+def test_a_stream_that_breaks_off_is_read_on_behind_what_was_read(ntfy: Case) -> None:
+    adapter, fake = ntfy.adapter(), ntfy.fake
+    assert isinstance(adapter, NtfyAdapter)
+    assert isinstance(fake, FakeNtfy)
+    adapter.begin_reading()
+    fake.post("answers", f"{TOKEN} 0")
+    fake.breaks_off = True
+    assert adapter.follow(), "it was open: the next one is tried at once"
+    fake.breaks_off = False
+    fake.post("answers", f"{TOKEN} 1 x")
+    adapter.follow()
+    assert [one["number"] for one in ntfy.port.answers[1:]] == [0, 1]
 
 
 def test_with_a_page_the_action_opens_it_and_no_token_is_in_the_notification(ntfy: Case) -> None:

@@ -108,6 +108,10 @@ def test_an_address_that_is_refused_keeps_nobody_else_from_it_and_is_told(
     assert mail.port.troubles == ["the server does not take letters for bob@example.org"]  # type: ignore[attr-defined]
     server.refuses.add("ann@example.org")
     assert mail.show(decision()).final
+    server.refuses.clear()
+    for _ in range(2):
+        assert mail.show(decision()).outcome == "done"
+    assert mail.port.troubles[1:] == [None]  # type: ignore[attr-defined]
 
 
 def test_a_wrong_password_is_refused_and_nothing_says_it(tmp_path: Path, server: FakeSmtp) -> None:
