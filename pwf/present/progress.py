@@ -14,7 +14,7 @@ from pwf.present.marks import STATUS_MARK, STATUS_STYLE
 from pwf.present.outline import OutlineLine
 from pwf.protocol.kinds import KINDS, REQUESTS
 from pwf.protocol.mounts import is_within, own_id
-from pwf.protocol.progress import PROGRESS, Estimate
+from pwf.protocol.progress import AMOUNT_MAX, PROGRESS, Estimate
 from pwf.protocol.runner import StepError
 from pwf.protocol.views import ENDED, RunView, StepView, UpdateView
 
@@ -287,7 +287,10 @@ def _estimated(estimate: Estimate, unit: str, now_ms: int) -> str:
 
 
 def _number(value: Any) -> float | None:
-    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+    """An amount that can be drawn. Rows may hold others: `publish` takes any JSON under the name of progress."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= AMOUNT_MAX:
+        return None
+    return float(value)
 
 
 def plain(line: Line) -> str:

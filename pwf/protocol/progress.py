@@ -12,9 +12,14 @@ import msgspec
 PROGRESS = "progress"  # the kind of such updates
 
 Confidence = Literal["low", "medium", "high"]
-Amount = Annotated[int, msgspec.Meta(ge=0)] | Annotated[float, msgspec.Meta(ge=0)]
+AMOUNT_MAX = 2**53  # what a float, and every reader of JSON, still holds exactly
+Amount = (
+    Annotated[int, msgspec.Meta(ge=0, le=AMOUNT_MAX)] | Annotated[float, msgspec.Meta(ge=0, le=AMOUNT_MAX)]
+)
 Moment = Annotated[int, msgspec.Meta(ge=0, le=2**53)]  # wall clock, ms
-Words = Annotated[str, msgspec.Meta(max_length=200)]
+WORDS_MAX = 200
+UNIT_MAX = 40
+Words = Annotated[str, msgspec.Meta(max_length=WORDS_MAX)]
 
 
 class Progress(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -28,7 +33,7 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     phase: Words | None = None
     completed: Amount | None = None
     total: Amount | None = None
-    unit: Annotated[str, msgspec.Meta(max_length=40)] | None = None
+    unit: Annotated[str, msgspec.Meta(max_length=UNIT_MAX)] | None = None
     started_ms: Moment | None = None
     at_ms: Moment | None = None
 

@@ -12,7 +12,7 @@ import msgspec
 
 from pwf.errors import ClaimLost
 from pwf.protocol.agents import AgentCommand
-from pwf.protocol.progress import PROGRESS, Estimate, Moment
+from pwf.protocol.progress import AMOUNT_MAX, PROGRESS, Estimate, Moment
 from pwf.protocol.runner import UPDATE_BYTES_MAX, UPDATES_MAX, AgentReport, Publish, Titled, Told
 from pwf.protocol.views import UpdateView
 from pwf.store.agent_work import put_work
@@ -34,8 +34,8 @@ UPDATES_BYTES = 200 * 1024  # of all in one view
 class _Counted(msgspec.Struct, frozen=True):
     """What is counted of progress, whoever wrote it."""
 
-    completed: Annotated[float, msgspec.Meta(ge=0)] | None = None
-    total: float | None = None
+    completed: Annotated[float, msgspec.Meta(ge=0, le=AMOUNT_MAX)] | None = None
+    total: Annotated[float, msgspec.Meta(le=AMOUNT_MAX)] | None = None
     at_ms: Moment | None = None
 
 

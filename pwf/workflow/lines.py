@@ -6,9 +6,12 @@ import re
 from typing import Any
 
 from pwf.errors import InvalidValue
+from pwf.protocol.progress import AMOUNT_MAX, UNIT_MAX, WORDS_MAX
+from pwf.workflow.context import UPDATE_NAME_MAX
 
 NUMBERS = frozenset({"completed", "total"})
 GROUPS = NUMBERS | {"percent", "unit", "label", "phase", "status", "key"}
+TEXTS_MAX = {"unit": UNIT_MAX, "key": UPDATE_NAME_MAX}
 TERMINAL_CODE = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
 
 
@@ -32,7 +35,10 @@ class LinePattern:
             )
 
     def __call__(self, ctx: object, line: str, stream: str) -> dict[str, Any] | None:
-        """The update of a line; None where it does not match, or where a number in it is none."""
+        """The update of a line; None where it does not match, or where a number in it is none that progress can have.
+
+        Texts are cut: a line is a program's, and no odd one may end the updates of the step.
+        """
         found = self.pattern.search(TERMINAL_CODE.sub("", line))
         if found is None:
             return None
@@ -40,11 +46,21 @@ class LinePattern:
         if "percent" in data:
             data |= {"completed": data.pop("percent"), "total": "100", "unit": "%"}
         try:
-            return {name: _number(text) if name in NUMBERS else text for name, text in data.items()} or None
+            return {name: _field(name, text) for name, text in data.items()} or None
         except ValueError:
             return None
 
 
+def _field(name: str, text: str) -> int | float | str:
+    if name in NUMBERS:
+        return _number(text)
+    return text[: TEXTS_MAX.get(name, WORDS_MAX)]
+
+
 def _number(text: str) -> int | float:
+    """Raises `ValueError` for what is no amount: below nothing, endless, too large."""
     plain = text.replace(",", "").replace("_", "").replace(" ", "")
-    return int(plain) if plain.isdigit() else float(plain)
+    number = int(plain) if plain.isdigit() else float(plain)
+    if not 0 <= number <= AMOUNT_MAX:
+        raise ValueError(text)
+    return number

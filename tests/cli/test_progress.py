@@ -95,3 +95,10 @@ def test_odd_counts_are_shown_somehow(data: dict[str, Any]) -> None:
     first, second = update(**data), update(**data, label="x")
     assert progress.update_lines((first, second), 80, samples.NOW)
     assert progress.is_news(second, first)
+
+
+@pytest.mark.parametrize("odd", [int("9" * 400), -1, 2**60])
+def test_a_number_that_is_no_amount_is_not_drawn_and_breaks_nothing(odd: int) -> None:
+    newest = update(None, completed=odd, total=odd)
+    assert progress.plain(progress.update_lines((newest,), 80, samples.NOW)[0]) == "  copy"
+    progress.is_news(newest, update(None, completed=1, total=odd))

@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 from itertools import pairwise
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pwf.protocol.progress import Progress
 from pwf.store.estimate import FRESH_MS_MIN, SAMPLES_MAX, Sample, estimate, with_sample
 
 STEADY = [(s * 1_000, s * 4.0) for s in range(12)]
@@ -135,3 +137,9 @@ def test_when_it_was_measured_makes_no_difference(steps: list[tuple[int, int]], 
     assert first is not None
     assert second is not None
     assert (first.rate, first.left_ms, first.confidence) == (second.rate, second.left_ms, second.confidence)
+
+
+@pytest.mark.parametrize("odd", [-1, 2**53 + 2, int("9" * 400)])
+def test_progress_has_no_amount_that_can_not_be_reckoned_with(odd: int) -> None:
+    with pytest.raises(msgspec.ValidationError):
+        msgspec.json.decode(msgspec.json.encode({"completed": odd}), type=Progress)

@@ -5,10 +5,13 @@ from __future__ import annotations
 import re
 from typing import Any
 
+import msgspec
 import pytest
 
 from pwf import Workflow, idempotent
 from pwf.errors import GraphError
+from pwf.protocol.progress import Progress
+from pwf.workflow.context import UPDATE_NAME_MAX
 from pwf.workflow.lines import LinePattern
 
 
@@ -28,6 +31,20 @@ from pwf.workflow.lines import LinePattern
 )
 def test_the_groups_of_a_pattern_are_the_fields_of_progress(pattern: Any, line: str, data: object) -> None:
     assert LinePattern(pattern)(None, line, "stdout") == data
+
+
+@pytest.mark.parametrize("odd", ["-1", "nan", "inf", "1e400", "9" * 400, "9" * 5_000, str(2**53 + 1)])
+def test_a_number_that_progress_can_not_have_is_no_update(odd: str) -> None:
+    assert LinePattern(r"(?P<completed>\S+)/(?P<total>\d+)")(None, f"{odd}/10", "stdout") is None
+
+
+def test_a_text_of_a_line_is_cut_to_what_progress_takes() -> None:
+    pattern = LinePattern(r"(?P<label>l+) (?P<unit>u+) (?P<key>k+)")
+    found = pattern(None, f"{'l' * 900} {'u' * 900} {'k' * 900}", "stdout")
+    assert found is not None
+    key = found.pop("key")
+    assert len(key) == UPDATE_NAME_MAX
+    assert msgspec.convert(found, Progress).label == "l" * 200
 
 
 @pytest.mark.parametrize(
