@@ -145,6 +145,63 @@ def test_what_may_not_be_read_is_neither_copied_nor_guessed(op: dict[str, Any]) 
         change(spec, {"a": {"secret": 1}}, op)
 
 
+LIST = rules(root={"human": ALL}, l_1={"human": ()})
+
+
+@pytest.mark.parametrize(
+    "op",
+    [
+        {"op": "add", "path": "/l/0", "value": 9},
+        {"op": "add", "path": "/l/1", "value": 9},
+        {"op": "remove", "path": "/l/0"},
+        {"op": "move", "from": "/l/0", "path": "/x"},
+        {"op": "move", "from": "/x", "path": "/l/0"},
+        {"op": "move", "from": "/l/2", "path": "/l/0"},
+        {"op": "copy", "from": "/l/0", "path": "/l/0"},
+        {"op": "remove", "path": "/l"},
+    ],
+)
+def test_a_guarded_item_of_a_list_keeps_its_place(op: dict[str, Any]) -> None:
+    with pytest.raises(Rejected, match="'/l/1'"):
+        change(LIST, {"l": [1, 2, 3], "x": 4}, op)
+
+
+def test_items_after_a_guarded_one_may_come_and_go() -> None:
+    appended, removed = {"op": "add", "path": "/l/-", "value": 4}, {"op": "remove", "path": "/l/2"}
+    assert change(LIST, {"l": [1, 2, 3]}, appended, removed) == {"l": [1, 2, 4]}
+    with pytest.raises(Rejected, match="'/l/1'"):
+        change(LIST, {"l": [1]}, appended)
+
+
+def test_what_may_be_replaced_but_not_read_is_not_shifted_to_where_it_may() -> None:
+    spec = rules(root={"human": ALL}, l_1={"human": ("add", "replace")}, l_2_s={"human": ALL[1:]})
+    for document, path in (
+        ({"l": [1, 2]}, "/l/0"),
+        ({"l": [1, 2]}, "/l/1"),
+        ({"l": [1, {}, {"s": 1}]}, "/l/2"),
+    ):
+        with pytest.raises(Rejected, match="may not read"):
+            change(spec, document, {"op": "add", "path": path, "value": 0})
+
+
+def test_an_index_with_a_zero_before_it_is_none() -> None:
+    with pytest.raises(Conflict):
+        change(LIST, {"l": [1, 2, 3]}, {"op": "test", "path": "/l/01", "value": 2})
+
+
+@pytest.mark.parametrize("op", ["add", "remove", "replace", "test"])
+def test_an_index_longer_than_any_list_is_not_there(op: str) -> None:
+    with pytest.raises((Conflict, InvalidArgument)):
+        change(FREE, {"l": [1]}, {"op": op, "path": "/l/" + "9" * 5_000, "value": 1})
+
+
+@pytest.mark.parametrize("guess", [1, 2])
+def test_what_may_not_be_read_is_not_guessed_by_a_change_of_the_whole(guess: int) -> None:
+    spec = rules(root={"human": ALL}, a_secret={"human": ()})
+    with pytest.raises(Rejected, match="'/a/secret'"):
+        change(spec, {"a": {"secret": 1}}, {"op": "replace", "path": "/a", "value": {"secret": guess}})
+
+
 def test_what_may_not_be_read_is_not_shown() -> None:
     spec = rules(root={"human": ("read",)}, a={"human": ()}, a_b={"human": ("read",)}, list_0={"human": ()})
     value = canonical({"a": {"b": 1, "c": 2}, "list": [1, 2], "d": 3})

@@ -1,11 +1,13 @@
 """A JSON Patch (RFC 6902) on the settings of a run: what each actor may do, and what comes of it. Pure.
 
 Promises: what an actor may not change stays as it was, also below a path that the patch names as a whole; what an
-actor may not read is neither shown, copied nor tested. The library applies; this decides.
+actor may not read is neither shown, copied nor tested. In a list a rule guards a place: nothing moves out of it or into
+it that the actor may not. The library applies; this decides.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from copy import deepcopy
 from typing import Any
@@ -26,6 +28,7 @@ from pwf.values import canonical, parse, shortened
 
 Tokens = tuple[str, ...]
 ABSENT = object()
+INDEX = re.compile(r"0|[1-9][0-9]{0,8}")
 WHAT = "the settings"
 NAMES: Mapping[SettingsActor, str] = {"human": "a person", "session": "an agent", "manager": "a manager"}
 
@@ -132,17 +135,27 @@ def _step(rules: Rules, document: Any, operation: dict[str, Any], number: int) -
         _need_read(rules, document, source)
     if op in ("add", "move", "copy"):
         rules.need("replace" if _is_member(document, path) else "add", path)
-    guarded = (
-        [] if op == "test" else [*rules.below(path), *(rules.below(source) if source is not None else ())]
-    )
+    touched = [] if op == "test" else [path] if source is None or op == "copy" else [path, source]
+    guarded = [at for one in touched for at in rules.below(one)]
     before = [deepcopy(_at(document, at)) for at in guarded]
+    shifted = _shifted(rules, document, touched) if op in ("add", "remove", "move", "copy") else []
+    if op in ("add", "move", "copy") and _at(document, path) is not ABSENT and not _is_member(document, path):
+        _need_read(rules, document, path)  # what stands there gets another place
+    filled = [_at(document, at) is not ABSENT for at in shifted]
     if op == "test" and not _same(_at(document, path), operation.get("value", ABSENT)):
         raise Conflict(f"operation {number} tests {pointer(path)!r}, which has another value")
     document = _applied(document, operation, number)
     for at, was in zip(guarded, before, strict=True):
         now = _at(document, at)
-        if not _same(was, now):
+        hidden = not rules.may("read", at) and (was is not ABSENT or now is not ABSENT)
+        if hidden or not _same(was, now):  # of what is hidden, none learns by trying whether it is the same
             rules.need("add" if was is ABSENT else "remove" if now is ABSENT else "replace", at)
+    for at, was_there in zip(shifted, filled, strict=True):
+        is_there = _at(document, at) is not ABSENT
+        if was_there:
+            rules.need("read", at)
+        if was_there or is_there:
+            rules.need("add" if not was_there else "replace" if is_there else "remove", at)
     if op == "copy":  # the one operation that makes much of little
         canonical(document, limit=SETTINGS_BYTES_MAX, what=WHAT)
     return document
@@ -168,6 +181,23 @@ def _need_read(rules: Rules, document: Any, at: Tokens) -> None:
             rules.need("read", path)
 
 
+def _shifted(rules: Rules, document: Any, touched: list[Tokens]) -> list[Tokens]:
+    """The paths with rules of their own that lead through items of a list which get another index, or a new item."""
+    found = []
+    for path in touched:
+        items = _at(document, path[:-1]) if path else None
+        if not isinstance(items, list):
+            continue
+        index = _index(path[-1])
+        first = len(items) if index is None else index
+        found += [
+            at
+            for at in rules.below(path[:-1])
+            if at not in touched and (own := _index(at[len(path) - 1])) is not None and own >= first
+        ]
+    return found
+
+
 def _is_member(document: Any, path: Tokens) -> bool:
     """Whether an `add` there takes the place of what is there: the whole, or a member of an object."""
     if not path:
@@ -180,13 +210,16 @@ def _at(document: Any, path: Tokens) -> Any:
     for token in path:
         if isinstance(document, dict) and token in document:
             document = document[token]
-        elif (
-            isinstance(document, list) and token.isascii() and token.isdigit() and int(token) < len(document)
-        ):
-            document = document[int(token)]
+        elif isinstance(document, list) and (index := _index(token)) is not None and index < len(document):
+            document = document[index]
         else:
             return ABSENT
     return document
+
+
+def _index(token: str) -> int | None:
+    """The index of an item, as RFC 6901 writes it: `01` is none, nor is one that no list is long enough for."""
+    return int(token) if INDEX.fullmatch(token) else None
 
 
 def _same(one: Any, other: Any) -> bool:
