@@ -129,6 +129,7 @@ class Session:
         self._host_pid = host_pid
         self._turn: str | None = None  # that goes on
         self._about = ""  # the message that it is about
+        self._handed_in: str | None = None  # the request that a submission of ours may have settled
         self._stream: SessionStream
         self._refused: PwfError | None = None
 
@@ -166,8 +167,15 @@ class Session:
             operation = "request.submit"
             raw = msgspec.Raw(canonical(value, what="value"))
             payload = SubmitPayload(request_id=request_id, value=raw, revision=revision)
-        result: Submitted = await self.call(operation, payload, key=key)
-        return result
+        self._handed_in = request_id  # before it is: the turn that settles it goes on to its own end
+        result: Submitted | None = None
+        try:
+            result = await self.call(operation, payload, key=key)
+            assert result is not None, "a call gives its result"
+            return result
+        finally:
+            if result is None or result.verdict == "rejected":
+                self._handed_in = None
 
     async def report(self, *, input_pending: bool = False) -> SessionView:
         """Say what the conversation has, and whether a turn goes on."""
@@ -245,7 +253,7 @@ class Session:
                 nonlocal refused
                 try:
                     async for _ in self._stream:  # which may be behind: only a look is as new as the turn
-                        if _is_void(await self.view(), step.message):
+                        if self._is_void(await self.view(), step.message):
                             break
                 except PwfError as error:
                     refused = error
@@ -258,6 +266,15 @@ class Session:
         if refused is not None:
             raise refused
         return done
+
+    def _is_void(self, view: SessionView, message: MessageView) -> bool:
+        """Whether the turn about a message counts for nothing any more, and has not settled it by itself."""
+        now = view.message
+        if not view.reported:  # the connection is new
+            return False
+        if now is None or now.message_id != message.message_id or now.status == "cancelled":
+            return True
+        return self._handed_in != message.request_id and not asks(view, message)
 
     def _report(self, input_pending: bool = False) -> ReportPayload:
         return ReportPayload(
@@ -285,11 +302,11 @@ class Session:
             self._refused = ClaimLost(f"session {self.session_id!r} was attached by another connection")
 
 
-def _is_void(view: SessionView, message: MessageView) -> bool:
-    now = view.message
-    if not view.reported:  # the connection is new
-        return False
-    return now is None or now.message_id != message.message_id or now.status == "cancelled"
+def asks(view: SessionView, message: MessageView) -> bool:
+    """Whether what a message is about is still open. A request that was settled meanwhile leaves its message `sent`."""
+    return message.request_id is None or (
+        view.request is not None and view.request.request_id == message.request_id
+    )
 
 
 def _told(message: MessageView) -> str:

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 
 import anyio
 
-from pwf.client.session import Session, Step
+from pwf.client.session import Session, Step, asks
 from pwf.errors import PwfError
 from pwf.protocol.operations import Submitted
 
@@ -110,9 +110,12 @@ class HostSession:
                 return None  # the connection is new, and will have reported in a moment
             if self._step is not None:
                 own = self._step.message.message_id
-                if message is not None and message.message_id == own and message.status == "sent":
+                if message is None or message.message_id != own or message.status != "sent":
+                    await self._end("aborted")  # it counts for nothing any more
+                elif asks(view, message):
                     return self._step
-                await self._end("aborted")  # it counts for nothing any more
+                else:
+                    await self._end("ended")  # it was settled: by a person, or by what was judged meanwhile
                 continue
             if message is None:
                 return None

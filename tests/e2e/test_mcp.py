@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 
 import anyio
@@ -14,7 +16,7 @@ from mcp.client.stdio import StdioServerParameters
 from mcp.client.streamable_http import streamable_http_client
 
 from tests.e2e.test_agents import REVIEW
-from tests.e2e.world import World
+from tests.e2e.world import PATIENCE_S, World, wait_for
 
 pytestmark = pytest.mark.anyio
 
@@ -64,31 +66,99 @@ async def test_a_host_plays_a_run_over_stdio(world: World) -> None:
             await played(client)
 
 
-async def test_a_host_plays_a_run_over_http_and_nobody_without_the_token_is_answered(world: World) -> None:
+@contextmanager
+def serving(world: World) -> Iterator[tuple[str, str]]:
+    """The address and the token."""
     words = ("-C", str(world.home.project), "mcp", "serve", "--grant", "operator", "--http", "0")
-    serving = world.home.spawn(*words, stderr=subprocess.PIPE, stdout=subprocess.PIPE)
-    assert serving.stderr is not None
+    served = world.home.spawn(*words, stderr=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert served.stderr is not None
     try:
-        address = serving.stderr.readline().decode().split("serving at ")[1].split(";")[0]
-        token = (world.home.home / "mcp.token").read_text().strip()
-        with anyio.fail_after(60):
-            for wrong in ({}, {"authorization": "Bearer x"}, {"authorization": token}):
-                async with httpx2.AsyncClient(headers=wrong) as http:
-                    for ask in (http.get, http.post, http.delete):
-                        assert (await ask(address)).status_code == 401
-            foreign = {"authorization": f"Bearer {token}", "host": "evil.example"}
-            async with httpx2.AsyncClient(headers=foreign) as http:
-                assert (await http.post(address, json={})).status_code in (403, 421)
-            async with (
-                httpx2.AsyncClient(headers={"authorization": f"Bearer {token}"}) as http,
-                McpClient(streamable_http_client(address, http_client=http)) as client,
-            ):
-                assert (await client.call_tool("runs", {"session": "guessed"})).is_error
-                session = (await called(client, "attach"))["session"]
-                await played(client, session=session)
+        address = served.stderr.readline().decode().split("serving at ")[1].split(";")[0]
+        yield address, (world.home.home / "mcp.token").read_text().strip()
     finally:
-        serving.terminate()
-        serving.wait(20)
-        for stream in (serving.stdout, serving.stderr):
+        served.terminate()
+        served.wait(20)
+        for stream in (served.stdout, served.stderr):
             if stream is not None:
                 stream.close()
+
+
+@asynccontextmanager
+async def client_of(address: str, token: str) -> AsyncIterator[McpClient]:
+    async with (
+        httpx2.AsyncClient(headers={"authorization": f"Bearer {token}"}) as http,
+        McpClient(streamable_http_client(address, http_client=http)) as client,
+    ):
+        yield client
+
+
+async def test_a_host_plays_a_run_over_http_and_nobody_without_the_token_is_answered(world: World) -> None:
+    with serving(world) as (address, token), anyio.fail_after(60):
+        for wrong in ({}, {"authorization": "Bearer x"}, {"authorization": token}):
+            async with httpx2.AsyncClient(headers=wrong) as http:
+                for ask in (http.get, http.post, http.delete):
+                    assert (await ask(address)).status_code == 401
+        foreign = {"authorization": f"Bearer {token}", "host": "evil.example"}
+        async with httpx2.AsyncClient(headers=foreign) as http:
+            assert (await http.post(address, json={})).status_code in (403, 421)
+        async with client_of(address, token) as client:
+            assert (await client.call_tool("runs", {"session": "guessed"})).is_error
+            session = (await called(client, "attach"))["session"]
+            await played(client, session=session)
+
+
+SLOW = """
+from pathlib import Path
+import time
+
+flow = Workflow("slowly")
+here = Path(__file__).parents[2]
+
+def check(ctx, value):
+    (here / "begun").touch()
+    while not (here / "judge").exists():
+        time.sleep(0.02)
+
+@flow.agent(returns=str, validate=check)
+def first(ctx):
+    return "First."
+
+@flow.agent(returns=str)
+def second(ctx):
+    return "Second."
+
+flow.graph(first >> second)
+"""
+
+
+async def test_a_step_that_was_accepted_while_its_host_did_not_listen_makes_place_for_the_next(
+    world: World,
+) -> None:
+    world.home.workflow("slowly", SLOW)
+    with serving(world) as (address, token), anyio.fail_after(60):
+        async with client_of(address, token) as client:
+            own = {"session": (await called(client, "attach"))["session"]}
+            run = (await called(client, "start", workflow="slowly", **own))["run"]
+            step = await called(client, "my_step", **own)
+            result = {"request": step["request"], "revision": step["revision"], "json": '"done"', **own}
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(client.call_tool, "submit", result)
+                begun = world.home.project / "begun"
+                await anyio.to_thread.run_sync(wait_for, begun.exists, PATIENCE_S)
+                tasks.cancel_scope.cancel()  # the host gives up the call; its verdict comes later
+            assert (await called(client, "my_step", **own))["request"] == step["request"]
+            (world.home.project / "judge").touch()
+            step = await other_than(client, step, own)
+            assert step["prompt"] == "Second."
+            await anyio.to_thread.run_sync(lambda: world.home.run("submit", step["request"], "done"))
+            ended = await other_than(client, step, own)
+            assert (ended["state"], ended["run"]) == ("ended", run)
+
+
+async def other_than(client: McpClient, step: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
+    """What my_step gives once it does not give this step."""
+    while True:
+        found = await called(client, "my_step", wait_s=1, **own)
+        if found["state"] != "nothing" and found.get("request") != step["request"]:
+            return found
+        await anyio.sleep(0.02)

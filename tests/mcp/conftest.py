@@ -26,6 +26,15 @@ __all__ = ["daemon", "home"]
 Open = Callable[..., AbstractAsyncContextManager[McpClient]]
 
 
+async def until(holds: Callable[[], bool]) -> None:
+    """Wait until this holds."""
+    for _ in range(2_000):
+        if holds():
+            return
+        await anyio.sleep(0.005)
+    raise AssertionError("it did not come to hold")
+
+
 class Desk:
     """What the daemon has for the session: `message` is what is next. `turns`: what was said of them."""
 
@@ -67,18 +76,14 @@ class Desk:
             revision=3,
             reason="initial",
             why=why,
-            request_id="q1",
+            request_id=facts["request_id"],
             request_revision=2,
         )
         self.tell()
 
     async def reported(self, count: int) -> None:
         """Wait for so many reports."""
-        for _ in range(1_000):
-            if len(self.reports) >= count:
-                return
-            await anyio.sleep(0.01)
-        raise AssertionError(f"{len(self.reports)} of {count} reports came")
+        await until(lambda: len(self.reports) >= count)
 
     def say(self, **message: Any) -> None:
         """Something is next that is no step."""

@@ -104,6 +104,19 @@ async def test_a_step_that_counts_for_nothing_any_more_is_stopped_and_the_next_o
     assert desk.turns == [("m1", "started"), ("m1", "aborted"), ("m2", "started")]
 
 
+async def test_a_step_that_another_has_settled_is_given_no_more_and_what_is_next_comes(
+    mcp: Open, desk: Desk
+) -> None:
+    desk.ask()
+    async with mcp() as client:
+        await called(client, "my_step")
+        desk.request = None  # its message stays sent until the turn has ended
+        assert (await called(client, "my_step", wait_s=0))["state"] == "nothing"
+        assert desk.turns == [("m1", "started"), ("m1", "ended")]
+        desk.ask("m2", request_id="q2")
+        assert (await called(client, "my_step"))["request"] == "q2"
+
+
 async def test_the_end_of_a_run_is_told_once_as_data(mcp: Open, desk: Desk) -> None:
     end = RunEnd(workflow="release", status="completed", output=samples.value({"out": 1}))
     desk.say(kind="terminal", end=end)

@@ -1,0 +1,63 @@
+"""The client of sessions: a turn is stopped when it counts for nothing any more, and only then."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import anyio
+import pytest
+
+from pwf.client import open_session
+from pwf.client.session import Step
+from pwf.protocol import operations as ops
+from tests.client import samples
+from tests.client.fake_daemon import FakeDaemon
+from tests.mcp.conftest import Desk, anyio_backend, desk, until
+
+__all__ = ["anyio_backend", "desk"]
+
+pytestmark = pytest.mark.anyio
+
+
+async def served(daemon: FakeDaemon, desk: Desk, act: Callable[[Step], Awaitable[None]]) -> str:
+    """How the turn about the message that is there was reported."""
+    with anyio.fail_after(10):
+        async with (
+            open_session("s1", at=daemon.places, autostart=False) as session,
+            anyio.create_task_group() as tasks,
+        ):
+            tasks.start_soon(session.serve, act)
+            await until(lambda: len(desk.turns) == 2)
+            tasks.cancel_scope.cancel()
+    return desk.turns[-1][1]
+
+
+async def test_a_turn_whose_step_a_person_has_settled_is_stopped(daemon: FakeDaemon, desk: Desk) -> None:
+    desk.ask()
+
+    async def act(step: Step) -> None:
+        desk.request = None
+        desk.tell()
+        await anyio.sleep_forever()
+
+    assert await served(daemon, desk, act) == "aborted"
+
+
+async def test_a_turn_that_has_settled_its_step_goes_on_to_its_end(daemon: FakeDaemon, desk: Desk) -> None:
+    desk.ask()
+
+    def accept(request: Any, payload: Any) -> ops.Submitted:
+        desk.request = None
+        desk.tell()
+        return ops.Submitted(request_id="q1", run_id=samples.RUN, status="queued", revision=4)
+
+    daemon.on("request.submit", accept)
+
+    async def act(step: Step) -> None:
+        seen = len(daemon.of("session.view"))
+        await step.submit("done")
+        await until(lambda: len(daemon.of("session.view")) > seen)  # the news were looked at
+        await anyio.sleep(0.02)
+
+    assert await served(daemon, desk, act) == "ended"
