@@ -11,6 +11,7 @@ import msgspec
 from pwf.clock import Now
 from pwf.protocol.kinds import REQUESTS, RequestKind
 from pwf.protocol.views import ENDED, Explanation, SubmissionView
+from pwf.store.session_standing import SessionStanding
 
 NAMED_MAX = 5  # effects that a reason names
 
@@ -55,6 +56,7 @@ class RunFacts(msgspec.Struct, frozen=True, kw_only=True):
     runner_state: str | None
     active_since_ms: int | None
     timeout_ms: int | None
+    session: SessionStanding | None = None
     retry: str | None = None  # what to type so that it goes on, where it has ended and that is taken
     gone_on_as: tuple[str, str] | None = None  # the newest fork of a run that has ended, and its status
     unknown_effects: tuple[
@@ -142,7 +144,7 @@ def explain(run: RunFacts, load: Load, now: Now) -> Explanation:
             )
         return _make(run, run.hold, reason + _because(run.hold_detail), changes, commands)
     if run.request is not None:
-        return _waiting(run, run.request)
+        return _waiting(run, run.request, now)
     if run.status == "running":
         return _running(run, now)
     return _queued(run, load, now)
@@ -170,6 +172,10 @@ def _ended(run: RunFacts) -> Explanation:
     reason = f"it {_ENDINGS[run.status]}" + _because(run.reason)
     if run.gone_on_as is not None:
         reason += "; it was gone on with as {} ({})".format(*run.gone_on_as)
+    if run.session is not None and run.session.queued:
+        reason += (
+            f"; follow-ups still to be sent to its session {run.session.session_id}: {run.session.queued}"
+        )
     if not run.unknown_effects:
         return _make(run, "ended", reason, "never: it has ended", _after(run))
     return _make(
@@ -206,7 +212,7 @@ def _because(detail: str | None) -> str:
     return f": {detail}" if detail else ""
 
 
-def _waiting(run: RunFacts, request: OpenRequest) -> Explanation:
+def _waiting(run: RunFacts, request: OpenRequest, now: Now) -> Explanation:
     submission = request.submission
     if submission is not None and submission.status == "validating":
         return _make(
@@ -221,14 +227,35 @@ def _waiting(run: RunFacts, request: OpenRequest) -> Explanation:
     )
     command = REQUESTS[request.kind].command
     settle = () if command is None else (command.format(request=request.request_id),)
+    session: tuple[str, ...] = ()
+    if run.session is not None and REQUESTS[request.kind].answered_by == "session":
+        session = (_session(run.session, now),)
+        settle = ("pwf sessions", *settle)
     return _make(
         run,
         "request_open",
-        "; ".join((REQUESTS[request.kind].waits.format(node=repr(run.node)) + rejected, *request.troubles)),
+        "; ".join(
+            (REQUESTS[request.kind].waits.format(node=repr(run.node)) + rejected, *session, *request.troubles)
+        ),
         "when it is answered; " + _at_deadline(request),
         (*settle, "pwf pause {run}", "pwf cancel {run}"),
         at_ms=request.deadline_wall_ms,
     )
+
+
+def _session(session: SessionStanding, now: Now) -> str:
+    """What the session that is to answer has of it."""
+    if not session.connected:
+        stands = f"is not attached since {_duration(now.wall_ms - session.seen_ms)}"
+    elif session.turn_since_ms is not None:
+        stands = f"is at work: its turn is open since {_duration(now.wall_ms - session.turn_since_ms)}"
+    elif not session.reported:
+        stands = "is attached, and has not said yet what it has"
+    elif session.unseen:
+        stands = "is attached, and has not seen its message yet"
+    else:
+        stands = "has its message, and no turn of it is open"
+    return f"its session {session.session_id} {stands}"
 
 
 def _at_deadline(request: OpenRequest) -> str:

@@ -31,6 +31,7 @@ from pwf.store.fork import retry_words
 from pwf.store.queries import load_queries
 from pwf.store.requests import resolve_request
 from pwf.store.runs import RunEnvironment
+from pwf.store.session_standing import session_standing
 from pwf.store.settings_rows import current_settings
 from pwf.store.state import RunState, graph_of, load_run, shown_status
 from pwf.store.tx import Row, Tx
@@ -220,6 +221,7 @@ def _standing(tx: Tx, run_id: str) -> RunFacts:
         node=run.node,
         reason=run.reason,
         request=None if request is None else _open_request(tx, request),
+        session=session_standing(tx, run.session_no, run.run_no),
         tries=run.tries,
         failures=run.failures,
         daemon_deaths=run.daemon_deaths,

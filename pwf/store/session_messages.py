@@ -22,8 +22,10 @@ Q = load_queries(__file__)
 
 
 def changed(tx: Tx, session_no: int) -> None:
-    """What the session sees is different."""
+    """What the session sees is different, and what its run waits for with it."""
     tx.changed(f"session:{session_no}")
+    for (run_id,) in tx.all(Q.run_going_on, {"session_no": session_no}):
+        tx.changed("run:" + run_id)
 
 
 def placed(tx: Tx, run: RunState) -> None:

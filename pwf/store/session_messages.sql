@@ -53,6 +53,10 @@ SELECT a.request_id FROM active_intervals a JOIN requests q ON q.request_id = a.
 UPDATE messages SET status = 'cancelled', is_over = 1, why = :why
 WHERE run_no = :run_no AND kind = 'follow_up' AND status = 'pending'
 
+-- name: run_going_on
+-- The run of a session that has not ended.
+SELECT run_id FROM runs WHERE session_no = :session_no AND ended_wall_ms IS NULL
+
 -- name: session_of
 -- The session's id.
 SELECT session_id FROM sessions WHERE session_no = :session_no
