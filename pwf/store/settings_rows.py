@@ -31,10 +31,10 @@ def newer_settings(tx: Tx, run_no: int, graph: WorkflowGraph, message: Sequenced
 
 
 def is_overtaken(tx: Tx, run_no: int, graph: WorkflowGraph, node: str, message: Finish) -> bool:
-    """Whether the node has completed by settings that were changed since."""
+    """Whether the node has decided, or failed to, by settings that were changed since: which may be what mends it."""
     if (
         graph.settings is None
-        or message.outcome != "completed"
+        or message.outcome not in ("completed", "failed")
         or not KINDS[graph.node(node).kind].routes_by_settings
     ):
         return False

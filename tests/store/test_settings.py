@@ -126,10 +126,14 @@ def test_a_route_that_knows_the_newest_goes_on(world):
     assert runner.finish(to="b", settings=2) == "go"
 
 
-def test_a_route_that_failed_is_not_overtaken(world):
+def test_a_route_that_failed_by_settings_that_were_changed_since_runs_again(world):
     runner = world.run(routed())
     change(world, runner.run_id, 7, on=0)
-    assert runner.fail() == "end"
+    assert runner.fail() == "park"
+    runner.leave()
+    again = world.launch(runner.run_id)
+    assert again.launch.settings.change == 1
+    assert again.fail(settings=1) == "end"
 
 
 def test_what_follows_an_overtaken_route_in_one_message_is_thrown_away(world):
@@ -172,7 +176,7 @@ def test_a_check_is_told_the_value_and_nothing_of_the_run_changes(world):
 )
 def test_a_retry_goes_on_with_the_settings_where_its_code_declares_the_same(world, declares, value):
     runner = changed_twice(world)
-    runner.fail()
+    runner.fail(settings=2)
     runner.leave()
     forked = fork(world, runner.run_id, flow=routed(settings=declares))
     assert (facts(world, forked.run_id).change, facts(world, forked.run_id).value) == (0, value)
