@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, get_args
@@ -17,6 +18,7 @@ Paths = Mapping[str, Mapping[SettingsActor, Sequence[Access]]]
 Check = Callable[[Any], str | None]
 Add = Callable[[str, str | None], None]
 
+POINTER = re.compile(r"(/([^~/]|~[01])*)*", re.DOTALL)
 ACTORS: tuple[str, ...] = get_args(SettingsActor)
 ACCESSES: tuple[str, ...] = get_args(Access)
 PATHS_HINT = 'paths={"": {"human": ["read"]}, "/workers": {"human": ["read", "replace"]}}'
@@ -83,7 +85,7 @@ def _rules(paths: Any, add: Add) -> tuple[PathRule, ...]:
         return ()
     found = []
     for path, may in paths.items():
-        good = isinstance(path, str) and (path == "" or path.startswith("/")) and isinstance(may, Mapping)
+        good = isinstance(path, str) and POINTER.fullmatch(path) and isinstance(may, Mapping)
         if not good or not all(actor in ACTORS and _are_accesses(said) for actor, said in may.items()):
             add(
                 f"has settings with {path!r:.60}: {may!r:.100} in paths=",

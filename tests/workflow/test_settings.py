@@ -54,6 +54,8 @@ def test_settings_are_declared_as_data() -> None:
         ({"initial": Pace(13), "check": few}, "RuntimeError: thirteen"),
         ({"type_": None, "initial": "x" * 300_000}, "can not be kept"),
         ({"paths": {"workers": {"human": ["read"]}}}, "'workers'"),
+        ({"paths": {"/a~b": {"human": ["read"]}}}, "'/a~b'"),
+        ({"paths": {"/a~": {"human": ["read"]}}}, "'/a~'"),
         ({"paths": {"": {"robot": ["read"]}}}, "robot"),
         ({"paths": {"": {"human": ["write"]}}}, "write"),
         ({"paths": {"": {"human": "read"}}}, "paths="),
