@@ -28,3 +28,13 @@ class Budget(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
             minutes=other.minutes if self.minutes is None else self.minutes,
             steps=other.steps if self.steps is None else self.steps,
         )
+
+    def within(self, other: Budget) -> Budget:
+        """The nearer bound of both, for each of what is bounded."""
+        mine, others = self.over(other), other.over(self)  # now both say something, or neither does
+        nearer = {
+            name: min(getattr(mine, name), getattr(others, name))
+            for name in self.__struct_fields__
+            if getattr(mine, name) is not None
+        }
+        return Budget(**nearer)

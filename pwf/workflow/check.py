@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import PurePosixPath
 from typing import Any, get_args
 
+from pwf.budgets import Budget
 from pwf.errors import InvalidArgument
 from pwf.ids import check_id
 from pwf.protocol.graph import MAX_STEPS_LIMIT, EffectSpec, Isolate, NodeSpec, WorkflowGraph
@@ -81,7 +82,7 @@ def checked(flow: Written) -> Checked:
         source="verify" if any(child.source == "verify" for child in children) else flow.source,
         files=_joined(flow.files, *(child.files for child in children)),
         environment=_joined(flow.environment, *(child.environment for child in children)),
-        budget=flow.budget,
+        budget=_nearest(flow.budget, *(child.budget for child in children)),
         secrets=_joined(flow.secrets, *(child.secrets for child in children)),
         settings=settings,
     )
@@ -91,6 +92,12 @@ def checked(flow: Written) -> Checked:
 def _strictest(*ways: Isolate) -> Isolate:
     """One process executes the whole: as that part of it needs which asks for most."""
     return next(way for way in STRICTEST_FIRST if way in ways)
+
+
+def _nearest(*budgets: Budget | None) -> Budget | None:
+    """One run uses up the whole: no more than any part of it says, of each of what is bounded."""
+    said = [budget for budget in budgets if budget is not None]
+    return functools.reduce(Budget.within, said) if said else None
 
 
 def _joined(*names: tuple[str, ...]) -> tuple[str, ...]:

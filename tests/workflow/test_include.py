@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pwf import NotCompleted, Workflow, idempotent
+from pwf.budgets import Budget
 from pwf.errors import GraphError
 from pwf.testing import run
 from pwf.workflow.load import find_workflow
@@ -476,3 +477,19 @@ def test_a_child_ends_as_it_does_standing_alone_at_each_entry(
         assert (whole.status, whole.output, inside) == ("completed", alone.output, own * entries)
     else:
         assert (whole.status, inside) == ("failed", own), "its own limit ends the whole"
+
+
+def test_a_budget_of_a_child_bounds_the_run_that_includes_it() -> None:
+    child: Workflow[Any] = Workflow("child", budget=Budget(tokens=1_000, minutes=9))
+
+    @child.compute
+    def one(ctx: Any) -> int:
+        return 1
+
+    def parent(budget: Budget | None) -> Budget | None:
+        flow: Workflow[Any] = Workflow("parent", budget=budget)
+        flow.include(child, id="part")
+        return flow.to_graph().budget
+
+    assert parent(None) == child.to_graph().budget
+    assert parent(Budget(tokens=2_000, steps=3, minutes=2)) == Budget(tokens=1_000, steps=3, minutes=2)
