@@ -22,7 +22,7 @@ from pwf.store.channel_rows import MESSAGES_KEY, owned, stored_channels
 from pwf.store.channel_times import Showing, after_quiet
 from pwf.store.queries import load_queries
 from pwf.store.state import encode
-from pwf.store.tx import Row, Tx
+from pwf.store.tx import Tx
 from pwf.store.values import UNREADABLE
 from pwf.store.web_tokens import MakeLink, make_link
 from pwf.values import canonical, digest, shortened
@@ -75,6 +75,8 @@ def make_missing(tx: Tx, command: Missing) -> Missing | None:
     channel = next(one for one in stored_channels(tx) if one.channel_no == command.channel_no)
     if command.after_ms < 0:
         tx.run(Q.take_up, {"channel_no": channel.channel_no, "now": tx.now.wall_ms})
+        for (request_id,) in tx.all(Q.open_here, {"channel_no": channel.channel_no}):
+            remind(tx, channel.channel_no, command.audiences, request_id)
         tx.changed(MESSAGES_KEY)
     place = {"channel_no": channel.channel_no, "after_ms": command.after_ms, "after_id": command.after_id}
     found = tx.all(Q.not_shown, {**place, "limit": PAGE}) if "decide" in channel.tells else []
@@ -133,6 +135,7 @@ class BeginWork(msgspec.Struct, frozen=True, kw_only=True):
 
     channel_no: int
     epoch: int
+    audiences: dict[str, Showing] = {}
     pages: str | None = None  # where the answer pages are, if people outside reach them
 
 
@@ -175,7 +178,24 @@ def begin_work(tx: Tx, command: BeginWork) -> NextWork:
         return NextWork(in_ms=due.due_wall_ms - tx.now.wall_ms)
     if due.state == "closing":
         return _close(tx, due)
+    if due.event in ASKING and _not_now(tx, command.audiences, due, channel.name):
+        return NextWork(in_ms=0)
     return NextWork(say=_send(tx, command, due, channel.name), in_ms=0)
+
+
+def _not_now(tx: Tx, audiences: Audiences, due: DueMessage, name: str) -> bool:
+    """Its audience is looked at anew: it was late, or the configuration has changed since it became due."""
+    meant = _asked(tx, due.request_id or "", audiences)[1]
+    if meant is None:
+        return False
+    if name not in meant.channels:
+        move(tx, due.message_id, "void", why="its audience is not shown it in this channel any more")
+        return True
+    then = after_quiet(tx.now.wall_ms, meant.quiet)
+    if then > tx.now.wall_ms:
+        move(tx, due.message_id, "due", due=then)
+        return True
+    return False
 
 
 def _send(tx: Tx, command: BeginWork, due: DueMessage, name: str) -> Show | None:
@@ -269,11 +289,11 @@ def settle_work(tx: Tx, command: SettleWork) -> bool:
     settle_effect(tx, command.channel_no, said.message_id, status, ref=said.ref, why=said.why)
     if said.outcome == "done":
         shown(tx, said.message_id, request_id)
-        _remind(tx, command, row)
     elif said.outcome == "unknown":
         move(tx, said.message_id, "ambiguous", why=_why(said))
     else:
         _refused(tx, said, request_id, counted=row[6] - row[7])
+    remind(tx, command.channel_no, command.audiences, request_id)
     tx.changed(MESSAGES_KEY)
     return True
 
@@ -286,17 +306,19 @@ def shown(tx: Tx, message_id: str, request_id: str | None) -> None:
         move(tx, message_id, "closing", due=tx.now.wall_ms, anew=True)
 
 
-def _remind(tx: Tx, command: SettleWork, message: Row) -> None:
-    """It is shown again later, if nobody has decided by then."""
-    event, run_id, request_id = message[2:5]
-    if event not in ASKING or request_id is None or not is_open(tx, request_id):
+def remind(tx: Tx, channel_no: int, audiences: Audiences, request_id: str | None) -> None:
+    """It is shown again later, if nobody has decided by then; whatever became of the message before."""
+    if request_id is None or not is_open(tx, request_id):
         return
-    meant = _asked(tx, request_id, command.audiences)[1]
-    which = {"request_id": request_id, "channel_no": command.channel_no}
-    row = tx.one(Q.reminders, which)
-    if meant is not None and meant.remind_ms is not None and row is not None and row[0] < REMINDERS_MAX:
+    event, meant = _asked(tx, request_id, audiences)
+    row = tx.one(Q.reminders, {"request_id": request_id, "channel_no": channel_no})
+    assert row is not None, "it is a count"
+    run_id, reminders, on_the_way = row
+    if event != "decide" or run_id is None or on_the_way or reminders >= REMINDERS_MAX:
+        return
+    if meant is not None and meant.remind_ms is not None:
         due = after_quiet(tx.now.wall_ms + meant.remind_ms, meant.quiet)
-        _add(tx, command.channel_no, "remind", run_id, request_id, due)
+        _add(tx, channel_no, "remind", run_id, request_id, due)
 
 
 def _refused(tx: Tx, said: Sent, request_id: str | None, *, counted: int) -> None:

@@ -87,5 +87,11 @@ WHERE entity_no = :channel_no AND node = 'message' AND visit = 1 AND part = :mes
 SELECT status = 'pending' FROM requests WHERE request_id = :request_id
 
 -- name: reminders
--- How often a channel was to remind of a decision.
-SELECT count(*) FROM channel_messages WHERE request_id = :request_id AND channel_no = :channel_no AND event = 'remind'
+-- Whose decision it is, how often a channel was to remind of it, and whether something of it is on its way there.
+SELECT max(run_id), coalesce(sum(event = 'remind'), 0), coalesce(max(state IN ('due', 'sending')), 0)
+FROM channel_messages WHERE request_id = :request_id AND channel_no = :channel_no
+
+-- name: open_here
+-- Open decisions of which nobody knows whether the channel has shown them.
+SELECT DISTINCT m.request_id FROM channel_messages m JOIN requests q ON q.request_id = m.request_id
+WHERE m.state = 'ambiguous' AND m.channel_no = :channel_no AND q.status = 'pending'

@@ -62,9 +62,10 @@ def configure(tx: Tx, wanted: tuple[ConfiguredChannel, ...]) -> dict[str, int]:
             tx.run(Q.add, {"channel_no": number, "name": one.name, **facts})
             tx.event(number, 1, "configured", "daemon", 0, {"kind": one.kind})
     for gone in known.values():
-        if gone.name not in numbers and gone.state != "off":
-            facts = {"kind": gone.kind, "tells": b"[]", "state": "off", "now": tx.now.wall_ms}
-            tx.run(Q.configure, {"channel_no": gone.channel_no, **facts})
+        if gone.name not in numbers:
+            if gone.state != "off":
+                facts = {"kind": gone.kind, "tells": b"[]", "state": "off", "now": tx.now.wall_ms}
+                tx.run(Q.configure, {"channel_no": gone.channel_no, **facts})
             tx.run(Q.drop_due, {"channel_no": gone.channel_no, "why": REMOVED})
             lose_sends(tx, gone.channel_no)
     tx.changed(CHANNELS_KEY)

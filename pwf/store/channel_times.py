@@ -16,8 +16,8 @@ class Showing(msgspec.Struct, frozen=True, kw_only=True):
     quiet: tuple[int, int] | None = None
 
     def first_ms(self, channel: str, asked_ms: int, now_ms: int) -> int:
-        """When the channel shows what was asked then."""
-        turn = asked_ms + self.channels.index(channel) * self.escalate_ms
+        """When the channel shows what was asked then: its turn counts from when the first one could."""
+        turn = after_quiet(asked_ms, self.quiet) + self.channels.index(channel) * self.escalate_ms
         return after_quiet(max(turn, now_ms), self.quiet)
 
 

@@ -8,8 +8,9 @@ import msgspec
 
 from pwf.errors import Conflict, NotFound
 from pwf.protocol.channels import ChannelLine, ChannelList, MessageLine, RecoverMessage
-from pwf.store.channel_messages import add_test, is_open, move, settle_effect, shown
+from pwf.store.channel_messages import add_test, is_open, move, remind, settle_effect, shown
 from pwf.store.channel_rows import StoredChannel, stored_channels
+from pwf.store.channel_times import Showing
 from pwf.store.once import Done, once
 from pwf.store.queries import load_queries
 from pwf.store.receipts import ReceiptKey
@@ -102,9 +103,10 @@ def _test(tx: Tx, name: str) -> MessageLine:
 
 
 class Recover(msgspec.Struct, frozen=True, kw_only=True):
-    """A person's word."""
+    """A person's word. `audiences`: who is reminded of what it is about."""
 
     said: RecoverMessage
+    audiences: dict[str, Showing] = {}
     actor: str
     receipt: ReceiptKey | None = None
 
@@ -127,9 +129,15 @@ def _recover(tx: Tx, command: Recover) -> MessageLine:
     row = tx.one(Q.channel_of, {"message_id": message.message_id})
     assert row is not None
     channel_no: int = row[0]
+    if said.word == "retry" and row[1] == "off":
+        raise Conflict(
+            f"channel {message.channel} is not configured: it sends nothing",
+            hint=f"add [channels.{message.channel}] again, then: pwf channel reload",
+        )
     if said.word == "confirm":
         settle_effect(tx, channel_no, message.message_id, "applied", ref=said.ref, by=command.actor)
         shown(tx, message.message_id, message.request_id)
+        remind(tx, channel_no, command.audiences, message.request_id)
         return _one(tx, message.message_id)
     if not is_open(tx, message.request_id):
         raise Conflict(

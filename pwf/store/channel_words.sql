@@ -17,7 +17,8 @@ SELECT message_id, state FROM channel_messages WHERE channel_no = :channel_no OR
 
 -- name: channel_of
 -- Whose message it is.
-SELECT channel_no FROM channel_messages WHERE message_id = :message_id
+SELECT c.channel_no, c.state FROM channel_messages m JOIN channels c ON c.channel_no = m.channel_no
+WHERE m.message_id = :message_id
 
 -- name: by_name
 -- A channel that the configuration names.

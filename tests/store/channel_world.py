@@ -55,7 +55,8 @@ class ChannelWorld:
         while self.world.do(make_messages, self.audiences):
             pass
         while True:
-            command = BeginWork(channel_no=self.numbers[name], epoch=self.epochs[name], pages=self.pages)
+            facts = {"channel_no": self.numbers[name], "epoch": self.epochs[name]}
+            command = BeginWork(audiences=self.audiences, pages=self.pages, **facts)
             work = self.world.do(begin_work, command)
             if work.say is not None or work.in_ms != 0:
                 return work.say  # type: ignore[no-any-return]

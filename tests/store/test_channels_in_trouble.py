@@ -1,14 +1,21 @@
 """Channels where something is wrong: with a row, the network, a service, the configuration. No message is lost."""
 
+import time
+
 import pytest
 
-from pwf.protocol.channel_port import Close
+from pwf.errors import Conflict
+from pwf.protocol.channel_port import Close, Show
+from pwf.protocol.channels import RecoverMessage
 from pwf.store.channel_messages import BACKOFF_MS_MAX, CLOSE_TRIES_MAX, TRIES_MAX
+from pwf.store.channel_times import Showing
+from pwf.store.channel_words import Recover, recover_message
 from tests.store.channel_world import ChannelWorld
-from tests.store.test_decisions import ask, decided, flow
+from tests.store.test_decisions import HOUR, ask, decided, flow
 from tests.store.world import World
 
 DECIDE = ("decide",)
+DAY = 24 * HOUR
 
 
 @pytest.fixture
@@ -96,3 +103,122 @@ def test_what_was_refused_is_tried_anew_when_its_channel_begins_anew_while_it_is
     assert phone.show("phone").message.run_id == second
     assert phone.work("phone") is None
     assert sorted(phone.states()) == [("decide", "refused"), ("decide", "shown")]
+
+
+# --- the configuration has changed --------------------------------------------------------------------------------
+
+
+def retry(world, word="retry"):
+    (row,) = world.sql("SELECT message_id FROM channel_messages WHERE state IN ('ambiguous', 'refused')")
+    said = RecoverMessage(message_id=row[0], word=word)
+    audiences = {"operator": REMINDED}
+    return world.do(recover_message, Recover(said=said, actor="client:ann", audiences=audiences))
+
+
+def test_nothing_is_sent_again_through_a_channel_that_is_not_configured(world, phone):
+    ask(world)
+    phone.say("phone", phone.work("phone"), "unknown", why="timeout")
+    phone.configure()
+    with pytest.raises(Conflict, match="channel phone is not configured"):
+        retry(world)
+    phone.configure(phone=DECIDE)
+    retry(world)
+    assert isinstance(phone.work("phone"), Show)
+
+
+def test_what_is_due_for_a_channel_that_is_not_configured_is_due_no_more_after_the_next_look(world, phone):
+    ask(world)
+    phone.show("phone")
+    phone.configure()
+    world.checked = False
+    world.sql("UPDATE channel_messages SET state = 'due', due_wall_ms = 1")
+    phone.configure()
+    assert phone.states() == [("decide", "void")]
+    assert "message_forgotten" not in {found for found, _ in world.violations()}
+
+
+def test_what_is_due_for_an_audience_that_is_shown_elsewhere_now_is_not_shown_and_comes_back_with_it(world):
+    both = ChannelWorld(world, phone=DECIDE, chat=DECIDE)
+    both.audiences = {"operator": Showing(channels=("chat", "phone"), escalate_ms=HOUR)}
+    ask(world, timeout_ms=None, graph_=flow(open_ms=None, default=None))
+    both.show("chat")
+    before, both.audiences = both.audiences, {"operator": Showing(channels=("chat",))}
+    world.clock.forward(HOUR)
+    assert both.work("phone") is None
+    assert sorted(both.states()) == [("decide", "shown"), ("decide", "void")]
+    both.audiences = before
+    both.begin("phone")
+    assert isinstance(both.work("phone"), Show)
+
+
+# --- when people sleep, and when they forget ----------------------------------------------------------------------
+
+REMINDED = Showing(channels=("phone",), remind_ms=HOUR)
+
+
+@pytest.fixture
+def midnight(world, monkeypatch):
+    """It is midnight, and the local time is UTC."""
+    monkeypatch.setenv("TZ", "UTC")
+    time.tzset()
+    world.clock.forward(DAY - world.clock.wall_ms % DAY)
+    yield
+    monkeypatch.undo()
+    time.tzset()
+
+
+@pytest.mark.usefixtures("midnight")
+def test_what_was_asked_in_quiet_hours_escalates_from_their_end_on(world):
+    three = ChannelWorld(world, phone=DECIDE, chat=DECIDE, pager=DECIDE)
+    quiet = (22 * 60, 7 * 60)
+    order = Showing(channels=("phone", "chat", "pager"), escalate_ms=HOUR // 2, quiet=quiet)
+    three.audiences = {"operator": order}
+    ask(world, timeout_ms=None, graph_=flow(open_ms=None, default=None))
+    assert [three.work(name) for name in ("phone", "chat", "pager")] == [None] * 3
+    world.clock.forward(7 * HOUR)
+    for name, others in (("phone", ("chat", "pager")), ("chat", ("pager",)), ("pager", ())):
+        three.show(name)
+        assert [three.work(other) for other in others] == [None] * len(others)
+        world.clock.forward(HOUR // 2)
+
+
+@pytest.mark.usefixtures("midnight")
+def test_what_is_late_is_not_shown_in_quiet_hours_either(world, phone):
+    world.clock.forward(12 * HOUR)
+    phone.audiences = {"operator": Showing(channels=("phone",), quiet=(22 * 60, 7 * 60))}
+    ask(world, timeout_ms=None, graph_=flow(open_ms=None, default=None))
+    phone.say("phone", phone.work("phone"), "refused", why="no network", early=True)
+    world.clock.forward(12 * HOUR)
+    assert phone.work("phone") is None
+    world.clock.forward(7 * HOUR)
+    phone.show("phone")
+
+
+@pytest.mark.parametrize("end", ["unknown", "final", "died"])
+def test_people_are_reminded_also_after_a_message_that_went_wrong(world, phone, end):
+    phone.audiences = {"operator": REMINDED}
+    ask(world, timeout_ms=None, graph_=flow(open_ms=None, default=None))
+    work = phone.work("phone")
+    if end == "died":
+        phone.begin("phone")
+    else:
+        final = end == "final"
+        phone.say("phone", work, "refused" if final else "unknown", why="x", final=final)
+    assert phone.work("phone") is None
+    world.clock.forward(HOUR)
+    if end == "unknown":
+        retry(world, "confirm")
+    assert phone.show("phone").message.event == "remind"
+    assert phone.work("phone") is None
+    world.clock.forward(HOUR)
+    assert phone.show("phone").message.event == "remind"
+    assert phone.work("phone") is None, "one chain of them"
+
+
+def test_what_a_person_confirms_is_reminded_of(world, phone):
+    ask(world, timeout_ms=None, graph_=flow(open_ms=None, default=None))
+    phone.say("phone", phone.work("phone"), "unknown", why="timeout")
+    retry(world, "confirm")
+    phone.audiences = {"operator": REMINDED}
+    world.clock.forward(HOUR)
+    assert phone.show("phone").message.event == "remind"

@@ -228,9 +228,10 @@ class ChannelSupervisor:
                 await self._news.wait(min(REREAD_S, in_s))
 
     async def _do_one(self, adapter: Adapter, epoch: int, heard: trio.MemoryReceiveChannel[Sent]) -> None:
-        work = await self._store.write(
-            begin_work, BeginWork(channel_no=self._channel_no, epoch=epoch, pages=self._pages)
+        begin = BeginWork(
+            channel_no=self._channel_no, epoch=epoch, audiences=self._audiences.shown, pages=self._pages
         )
+        work = await self._store.write(begin_work, begin)
         say = work.say
         if say is None:
             return

@@ -41,7 +41,10 @@ async def test(services: Services, asked: Asked[ChannelRef]) -> Answer:
 async def recover(services: Services, asked: Asked[RecoverMessage]) -> Answer:
     """`channel.recover`: a person says that a message arrived, or has it sent again."""
     await services.people.check(asked.caller, "say what became of a message")
-    command = Recover(said=asked.payload, actor=asked.actor, receipt=await asked.make_receipt())
+    shown = services.channels.audiences.shown
+    command = Recover(
+        said=asked.payload, actor=asked.actor, audiences=shown, receipt=await asked.make_receipt()
+    )
     done = await services.store.write(recover_message, command)
     return Answer(done.unwrap(), done.adopted)
 
