@@ -8,6 +8,7 @@ import shlex
 from pwf.cli import exits
 from pwf.cli.commands import Commands, client
 from pwf.cli.out import Out
+from pwf.config import load_config
 from pwf.present import text
 from pwf.protocol.agents import AgentLine
 
@@ -25,11 +26,17 @@ def add(commands: Commands) -> None:
 def agents(options: argparse.Namespace, out: Out) -> int:
     with client() as daemon:
         listed = daemon.call("agent.list")
+        file = daemon.places.config
     if out.as_json:
         out.emit(listed)
         return exits.OK
+    if set(load_config(file).agents) != {agent.name for agent in listed.agents}:
+        out.note(
+            f"{file} names others: it was changed since the daemon started, which reads it then:  pwf stop"
+        )
+    elif not listed.agents:
+        out.note(f'no agents; add a section [agents.NAME] with command = ["…"] to {file}')
     if not listed.agents:
-        out.note('no agents; add a section [agents.NAME] with command = ["…"] to the configuration')
         return exits.OK
     rows = [
         [

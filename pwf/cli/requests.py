@@ -131,7 +131,7 @@ def answer(options: argparse.Namespace, out: Out) -> int:
     from pwf.values import canonical
 
     with client() as daemon:
-        asked = _asked(daemon, options.request_id, PLAIN)
+        asked = _asked(daemon, options.request_id, "answer", PLAIN)
         if not options.answer and not options.set:
             return _ask(daemon, asked, options, out)
         value = read_answer(options.answer, options.set, asked.schema)
@@ -153,7 +153,7 @@ def submit(options: argparse.Namespace, out: Out) -> int:
     from pwf.values import canonical
 
     with client() as daemon:
-        asked = _asked(daemon, options.request_id, SUBMITTED)
+        asked = _asked(daemon, options.request_id, "submit", SUBMITTED)
         if not options.value and not options.set:
             if not out.as_json:
                 show_question(daemon, asked, out)
@@ -173,12 +173,17 @@ def submit(options: argparse.Namespace, out: Out) -> int:
     return exits.OK
 
 
-def _asked(daemon: SyncClient, ref: str, kinds: tuple[RequestKind, ...]) -> RequestView:
-    """The request that is named; one of these kinds, where it could be several."""
+def _asked(daemon: SyncClient, ref: str, verb: str, kinds: tuple[RequestKind, ...]) -> RequestView:
+    """The request that is named. One of another kind is refused with what answers it, before a value is read."""
     from pwf.protocol.operations import RequestListPayload
 
     payload = RequestListPayload(request=ref, kinds=kinds)
     found: RequestView = daemon.call("request.list", payload).requests[0]
+    if found.kind not in kinds:
+        raise Rejected(
+            f"request {text.line(found.request_id)} is a request of kind {found.kind}; pwf {verb} is not for that",
+            hint=form.answer_lines(found)[-1][1],
+        )
     return found
 
 

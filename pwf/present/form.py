@@ -67,7 +67,9 @@ def answer_lines(request: RequestView) -> list[tuple[str, str]]:
     facts = REQUESTS[request.kind]
     if not (facts.plain or facts.submitted):
         chosen = _choices_of(request) if facts.decided else []
-        return [*(("takes", text.line(words)) for words in chosen), ("type", facts.how(request_id))]
+        command = facts.how(request_id) + (f" {text.line(chosen[0])}" if chosen else "")
+        typed = ("type", command)
+        return [("takes", text.line(" | ".join(chosen))), typed] if chosen else [typed]
     takes = [text.line(line) for line in form_lines(request.schema)]
     lines = [("takes", takes[0]), *(("", line) for line in takes[1:])]
     verb = "answer" if facts.plain else "submit"
@@ -75,10 +77,10 @@ def answer_lines(request: RequestView) -> list[tuple[str, str]]:
 
 
 def _choices_of(request: RequestView) -> list[str]:
-    """What there is to choose, in one line."""
+    """What there is to choose."""
     schema = request.schema or {}
     listed = choices(fields_of(schema, schema).get("choice", {}))
-    return [" | ".join(map(str, listed))] if listed else []
+    return [str(choice) for choice in listed or ()]
 
 
 def asked(request: RequestView, cells: int) -> str:

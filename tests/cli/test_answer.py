@@ -54,6 +54,18 @@ def asks(daemon: FakeDaemon, schema: Any, **changes: Any) -> None:
     daemon.on("request.list", lambda _, payload: RequestList(requests=(request,)))
 
 
+@pytest.mark.parametrize("verb", ["answer", "submit"])
+def test_a_request_of_another_kind_names_its_command_before_what_was_typed_is_read(
+    pwf: Pwf, daemon: FakeDaemon, verb: str
+) -> None:
+    schema = {"type": "object", "properties": {"choice": {"enum": ["ship", "fix"]}}, "required": ["choice"]}
+    asks(daemon, schema, kind="decision")
+    done = pwf(verb, REQUEST, "ship")
+    assert done.code == exits.REFUSED
+    assert f"of kind decision; pwf {verb} is not for that" in done.err
+    assert f"pwf decide {REQUEST} ship" in done.err
+
+
 # --- the form -------------------------------------------------------------------------------------------------
 
 

@@ -5,6 +5,8 @@ Holds no state. Promises: a run with steps for agents starts only where it was s
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from pwf.config import Config
 from pwf.errors import NotFound, Rejected
 from pwf.protocol.agents import PERSON
@@ -13,9 +15,12 @@ from pwf.protocol.kinds import KINDS
 
 
 def agent_of(
-    config: Config, graph: WorkflowGraph, named: str | None, session_id: str | None = None
+    config: Config, file: Path, graph: WorkflowGraph, named: str | None, session_id: str | None = None
 ) -> str | None:
-    """The agent that a start means; None: its steps wait for what is submitted. Raises where nobody was said."""
+    """The agent that a start means; None: its steps wait for what is submitted. Raises where nobody was said.
+
+    `file`: where the configuration was read from, as the daemon started.
+    """
     if session_id is not None:
         if named is not None:
             raise Rejected(
@@ -27,7 +32,8 @@ def agent_of(
     if named is not None and named not in (PERSON, *config.agents):
         raise NotFound(
             f"there is no agent {named!r}; known are: {known}",
-            hint=f"add [agents.{named}] to the configuration; pwf agents lists those that are there",
+            hint=f"add [agents.{named}] to {file}; if it is there: pwf stop, since a daemon reads that only as it "
+            "starts",
         )
     name = named or config.default_agent
     steps = [node.id for node in graph.nodes if KINDS[node.kind].headless]

@@ -55,7 +55,9 @@ async def start(services: Services, asked: Asked[StartPayload]) -> Answer:
         warnings = await missing(services, known, payload.origin)
         value = await check_input(services, payload.workflow, known, value)
         session_id = _session_of(asked)
-        agent = agent_of(services.config, known.definition.graph, payload.agent, session_id)
+        agent = agent_of(
+            services.config, services.places.config, known.definition.graph, payload.agent, session_id
+        )
         if payload.max_steps is not None:
             check_max_steps(payload.max_steps)
     except PwfError as error:

@@ -130,7 +130,7 @@ class Questions:
             code=found.code,
             environment=found.environment,
             input=self._schemas.check_input(question.workflow, schema, value),
-            agent=agent_of(world.config, found.definition.graph, None),
+            agent=agent_of(world.config, world.secrets_from, found.definition.graph, None),
             actor="manager",
             state_bytes_max=world.config.max_state_size,
         )
