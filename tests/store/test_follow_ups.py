@@ -6,7 +6,7 @@ from pwf.errors import ClaimLost, NotFound, Rejected, ValueTooLarge
 from pwf.protocol.follow_ups import FOLLOW_UP_BYTES_MAX, FOLLOW_UPS_MAX
 from pwf.store.follow_ups import Queue, Remove, queue_follow_up, remove_follow_up
 from tests.store.session_world import ALONE, Session
-from tests.store.test_home import serve
+from tests.store.test_home import ELSEWHERE, serve
 from tests.store.test_retention import pass_days, prune
 
 
@@ -180,6 +180,25 @@ def test_they_are_bounded_in_size_and_number(world, session):
     assert len(world.view(run_id).follow_ups[0].summary) == 200
     remove(world, run_id, "2")
     assert queue(world, run_id).endswith(f".{FOLLOW_UPS_MAX + 1}")
+
+
+def test_a_copied_home_sends_none_that_the_conversation_has_and_keeps_those_of_a_run_that_is_held(
+    world, session
+):
+    serve(world)
+    session.attach()
+    succeed(world, session)
+    take(session, "end")
+    has = session.message.message_id  # sent after the copy was made
+    held = Session(world, "other").asked()
+    queue(world, held)
+
+    serve(world, **ELSEWHERE)
+    session.attach(reports=False)
+    session.report(has, idle=True)
+
+    assert bytes(session.message.text.json) == b'"Second."'
+    assert (world.row(held)["hold"], standing(world, held)) == ("restored", ["queued"])
 
 
 def test_another_daemon_and_a_pause_leave_them_and_they_go_with_their_run(world, session):
