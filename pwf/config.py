@@ -39,6 +39,7 @@ ChannelName = Annotated[str, msgspec.Meta(pattern=r"^[a-z][a-z0-9_-]{0,31}$")]
 Url = Annotated[str, msgspec.Meta(pattern=r"^https?://[^\s/?#]+(/[^\s?#]*[^\s/?#])?$")]
 Topic = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
 Address = Annotated[str, msgspec.Meta(pattern=r"^[^\s@<>,;:\"]+@[A-Za-z0-9.-]+$")]
+SlackUser = Annotated[str, msgspec.Meta(pattern=r"^[UW][A-Z0-9]{1,31}$")]
 AudienceName = Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
 Told = Literal["decide", "waiting", "held", "failed", "ended", "notice"]
 Variable = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_]*\*?$")]
@@ -158,6 +159,16 @@ class TelegramChannel(_Channel, frozen=True, kw_only=True, forbid_unknown_fields
     server: Url = "https://api.telegram.org"
 
 
+class SlackChannel(_Channel, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="slack"):
+    """`token`, `app_token`: the names of the secrets of bot and app. `users`: the ids of those who may decide."""
+
+    token: str
+    app_token: str
+    channel: Annotated[str, msgspec.Meta(pattern=r"^[CDG][A-Z0-9]{1,31}$")]
+    users: Annotated[tuple[SlackUser, ...], msgspec.Meta(min_length=1)]
+    server: Url = "https://slack.com/api"
+
+
 class MailChannel(_Channel, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="email"):
     """A letter to each of `to`. `password`: the name of the secret with which `user` signs in at the mail server."""
 
@@ -171,7 +182,7 @@ class MailChannel(_Channel, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     timeout_s: Annotated[float, msgspec.Meta(gt=0, le=300)] = 30.0
 
 
-Channel = CommandChannel | WebhookChannel | NtfyChannel | TelegramChannel | MailChannel
+Channel = CommandChannel | WebhookChannel | NtfyChannel | TelegramChannel | SlackChannel | MailChannel
 
 
 class Audience(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -35,7 +35,7 @@ class Asked(NamedTuple):
 
     key: str
     question: str
-    kind: str = "text"  # text, number, numbers, words, secret
+    kind: str = "text"  # text, number, numbers, ids, words, secret
     needed: bool = True
 
 
@@ -45,6 +45,12 @@ KINDS: dict[str, tuple[Asked, ...]] = {
         Asked("token", "the bot's token, from @BotFather", "secret"),
         Asked("chat", "the number of the chat", "number"),
         Asked("users", "the numbers of those who may decide, with spaces between", "numbers"),
+    ),
+    "slack": (
+        Asked("token", "the bot's token (xoxb-…)", "secret"),
+        Asked("app_token", "the app's token for Socket Mode (xapp-…)", "secret"),
+        Asked("channel", "the id of the conversation (C…)"),
+        Asked("users", "the ids of those who may decide (U…), with spaces between", "ids"),
     ),
     "ntfy": (
         Asked("topic", "the topic"),
@@ -98,14 +104,16 @@ def _section(name: str, kind: str, given: dict[str, str]) -> tuple[str, dict[str
     if unknown:
         known = ", ".join(one.key for one in KINDS[kind])
         raise UsageError(f"{kind} has no {sorted(unknown)[0]}", hint=f"it has {known}")
-    lines, secrets = [f"[channels.{name}]", f'kind = "{kind}"'], {}
+    lines = [f"[channels.{name}]", f'kind = "{kind}"']
+    secrets: dict[str, str] = {}
     for asked in KINDS[kind]:
         typed = given.get(asked.key)
         if typed is None:
             typed = _ask(asked)
             if asked.kind == "secret" and typed:
-                secrets[name] = typed
-                typed = name
+                secret = f"{name}-{asked.key}" if secrets else name
+                secrets[secret] = typed
+                typed = secret
         if typed:
             lines.append(f"{asked.key} = {_toml(asked, typed)}")
     return "\n".join(lines) + "\n", secrets
@@ -127,6 +135,8 @@ def _toml(asked: Asked, typed: str) -> str:
         return typed
     if asked.kind == "numbers":
         return "[" + ", ".join(typed.split()) + "]"
+    if asked.kind == "ids":
+        return json.dumps(typed.split())
     if asked.kind == "words":
         import shlex
 

@@ -13,11 +13,13 @@ import pytest
 from pwf.channels.http import UNREACHED, Reply
 from pwf.channels.ntfy import NtfyAdapter
 from pwf.channels.port import Adapter
+from pwf.channels.slack import SlackAdapter
 from pwf.channels.telegram import TelegramAdapter
 from pwf.channels.webhook import WebhookAdapter
-from pwf.config import NtfyChannel, TelegramChannel, WebhookChannel
+from pwf.config import NtfyChannel, SlackChannel, TelegramChannel, WebhookChannel
 from pwf.protocol.channel_port import Begin, Close
 from pwf.protocol.decision_spec import ChoiceSpec
+from tests.channels.fake_slack import APP_TOKEN, FakeSlack
 from tests.channels.fakes import BOT_TOKEN, KEY, Fake, FakeHook, FakeNtfy, FakePort, FakeTelegram, serving
 from tests.channels.messages import decision
 
@@ -31,7 +33,7 @@ class Case:
         self.kind, self.url, self.fake, self.port = kind, url, fake, FakePort()
         secrets = folder / "secrets"
         secrets.mkdir(mode=0o700, exist_ok=True)
-        for name, value in (("bot", BOT_TOKEN), ("key", KEY)):
+        for name, value in (("bot", BOT_TOKEN), ("key", KEY), ("app", APP_TOKEN)):
             (secrets / name).write_text(value)
             os.chmod(secrets / name, 0o600)
         self.config = folder / "config.toml"
@@ -43,8 +45,16 @@ class Case:
             "webhook": WebhookChannel(url=url, secret="key"),
             "ntfy": NtfyChannel(topic="t", server=url, token="bot", reply_topic="answers"),
             "telegram": TelegramChannel(token="bot", chat=7, users=(1, 2), server=url),
+            "slack": SlackChannel(
+                token="bot", app_token="app", channel="C7", users=("U1", "U2"), server=f"{url}/api"
+            ),
         }[self.kind]
-        made = {"webhook": WebhookAdapter, "ntfy": NtfyAdapter, "telegram": TelegramAdapter}[self.kind]
+        made = {
+            "webhook": WebhookAdapter,
+            "ntfy": NtfyAdapter,
+            "telegram": TelegramAdapter,
+            "slack": SlackAdapter,
+        }[self.kind]
         begin = Begin(
             epoch=1,
             name="x",
@@ -58,9 +68,17 @@ class Case:
         return adapter
 
 
-@pytest.fixture(params=["webhook", "ntfy", "telegram"])
+@pytest.fixture(params=["webhook", "ntfy", "telegram", "slack"])
 def case(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Case]:
-    fake = {"webhook": FakeHook, "ntfy": FakeNtfy, "telegram": FakeTelegram}[request.param]()
+    if request.param == "slack":
+        pytest.importorskip("websockets")
+    kinds: dict[str, type[Fake]] = {
+        "webhook": FakeHook,
+        "ntfy": FakeNtfy,
+        "telegram": FakeTelegram,
+        "slack": FakeSlack,
+    }
+    fake = kinds[request.param]()
     with serving(fake) as url:
         yield Case(request.param, tmp_path, url, fake)
 
@@ -124,6 +142,8 @@ def test_a_label_of_any_length_and_script_fits_with_a_mark(case: Case) -> None:
     shown = case.fake.taken[0]
     if case.kind == "ntfy":
         assert shown["actions"][0]["label"].endswith("…")
+    if case.kind == "slack":
+        assert shown["blocks"][1]["elements"][0]["text"]["text"].endswith("…")
     if case.kind == "telegram":
         assert shown["reply_markup"]["inline_keyboard"][0][0]["text"].endswith("…")
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from pwf.channels.webhook import signature
+from tests.channels.fake_slack import APP_TOKEN, FakeSlack, serving_slack
 from tests.channels.fakes import BOT_TOKEN, KEY, Fake, FakeHook, FakeNtfy, FakeTelegram, serving
 from tests.e2e.home import Home, wait_for
 from tests.e2e.test_web import free_port
@@ -22,6 +23,10 @@ NTFY = (
     '[channels.out]\nkind = "ntfy"\nserver = "{url}"\ntopic = "t"\ntoken = "bot"\nreply_topic = "answers"\n'
 )
 TELEGRAM = '[channels.out]\nkind = "telegram"\nserver = "{url}"\ntoken = "bot"\nchat = 7\nusers = [1]\n'
+SLACK = (
+    '[channels.out]\nkind = "slack"\nserver = "{url}/api"\ntoken = "bot"\napp_token = "app"\n'
+    'channel = "C7"\nusers = ["U1"]\n'
+)
 
 
 class Service:
@@ -119,17 +124,35 @@ class Telegram(Service):
         self.fake.press(self._update, keyboard[0][0]["callback_data"])
 
 
-SERVICES = {"webhook": Webhook, "ntfy": Ntfy, "telegram": Telegram}
+class Slack(Service):
+    section = SLACK
+
+    def __init__(self) -> None:
+        fake = FakeSlack()
+        fake.stays_s = 2.0
+        super().__init__(fake)
+
+    def ref(self) -> str:
+        return "1700000000.000000"
+
+    def press(self) -> None:
+        assert isinstance(self.fake, FakeSlack)
+        self.fake.press(self.fake.taken[0]["blocks"][1]["elements"][0]["value"])
+
+
+SERVICES = {"webhook": Webhook, "ntfy": Ntfy, "telegram": Telegram, "slack": Slack}
 
 
 @contextmanager
 def service_of(home: Home, kind: str, more: str = "") -> Iterator[Service]:
     """The service runs, and the home has a channel to it; `more` stands before it in the configuration."""
     service: Service = SERVICES[kind]()
-    with serving(service.fake) as service.url:
+    fake = service.fake
+    with serving_slack(fake) if isinstance(fake, FakeSlack) else serving(fake) as service.url:
         home.config(more + service.config())
         keep_secret(home.home / "secrets" / "bot", BOT_TOKEN)
         keep_secret(home.home / "secrets" / "key", KEY)
+        keep_secret(home.home / "secrets" / "app", APP_TOKEN)
         yield service
 
 
