@@ -76,7 +76,6 @@ class _Old(NamedTuple):
     run_no: int
     title: str | None
     attempts: int
-    entries: bytes
 
 
 def _old(tx: Tx, fork: Fork) -> _Old:
@@ -87,18 +86,17 @@ def _old(tx: Tx, fork: Fork) -> _Old:
 
 
 def _entries_at(tx: Tx, old: _Old, node: str, visits: dict[str, int]) -> Entries:
-    """What each included workflow counts from, for a run that goes on at `node` after these visits."""
+    """What each included workflow counts from, for a run that goes on at `node` after these visits.
+
+    As the attempt of its include says: of earlier entries a fork has not all attempts, and can not count them again.
+    """
     entries: Entries = {}
     for mount in {mount for visited in visits for mount in mounts_of(visited)}:
         if mount == node:  # it is entered anew
             enter(entries, visits, mount)
             continue
         place = {"run_no": old.run_no, "node": mount, "visit": visits.get(mount, 0)}
-        began, is_last = tx.one(Q.entered, place) or (None, None)
-        if is_last:
-            before = msgspec.json.decode(old.entries, type=Entries).get(mount)
-            if before is not None:
-                entries[mount] = before
-        elif began is not None:
-            enter(entries, visits_before(tx, old.run_no, began), mount)
+        row = tx.one(Q.counted_from, place)
+        if row is not None:
+            entries[mount] = msgspec.json.decode(row[0], type=dict[str, int])
     return entries

@@ -134,7 +134,10 @@ def begin_attempt(tx: Tx, run: RunState, node: NodeSpec, generation: int) -> Non
         "generation": generation,
         "started": tx.now.wall_ms,
         "observing": run.observe is not None,
+        "counted_from": None,
     }
+    if node.mount is not None and (before := run.entries.get(node.id)):
+        run.unwritten["counted_from"] = encode(before)
     if node.effect is not None and node.effect.mode != "parts":
         write_attempt(tx, run)
         tx.run(

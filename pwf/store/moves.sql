@@ -2,15 +2,15 @@
 
 -- name: begin_attempt
 -- One try at the present visit.
-INSERT INTO attempts(run_no, attempt, node, visit, tries, status, generation, started_wall_ms, observed)
-VALUES (:run_no, :attempt, :node, :visit, :tries, 'active', :generation, :started, :observing)
+INSERT INTO attempts(run_no, attempt, node, visit, tries, status, generation, started_wall_ms, observed, counted_from)
+VALUES (:run_no, :attempt, :node, :visit, :tries, 'active', :generation, :started, :observing, :counted_from)
 
 -- name: whole_attempt
 -- One try that began and ended in the same command.
 INSERT INTO attempts(run_no, attempt, node, visit, tries, status, generation, started_wall_ms, ended_wall_ms, active_ms,
-  output, output_crc32, output_digest, error, seq, verdict, said, observed)
+  output, output_crc32, output_digest, error, seq, verdict, said, observed, counted_from)
 VALUES (:run_no, :attempt, :node, :visit, :tries, :status, :generation, :started, :now, :active_ms,
-  :output, :output_crc32, :output_digest, :error, :seq, :verdict, :said, coalesce(:observed, :observing))
+  :output, :output_crc32, :output_digest, :error, :seq, :verdict, :said, coalesce(:observed, :observing), :counted_from)
 
 -- name: end_attempt
 -- The outcome of the active attempt; zero rows when it has ended already.

@@ -259,6 +259,7 @@ CREATE TABLE attempts(
   survivors BLOB,                                 -- processes that outlived it, and were ended: [{pid, command}]
   observed INTEGER NOT NULL DEFAULT 0 CHECK (observed IN (0, 1)),  -- it observes what became of an earlier one's effect
   adopted INTEGER,                                -- the attempt of the run this was forked from; NULL: its own
+  counted_from BLOB,                              -- of an include: visits below it before this entry; NULL: none, or no include
   notice TEXT CHECK (notice IN ('progress', 'final')),  -- its output is a text for people
   PRIMARY KEY (run_no, attempt),
   CHECK (notice IS NULL OR (status = 'completed' AND adopted IS NULL)),

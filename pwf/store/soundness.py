@@ -76,6 +76,7 @@ ENCODED: dict[tuple[str, str], Any] = {
     ("runs", "error"): StepError,
     ("attempts", "output"): Any,
     ("attempts", "error"): StepError,
+    ("attempts", "counted_from"): dict[str, int],
     ("attempts", "survivors"): tuple[Survivor, ...],
     ("requests", "prompt"): Any,
     ("requests", "schema"): dict[str, Any],

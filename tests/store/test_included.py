@@ -120,3 +120,42 @@ def test_a_fork_at_an_include_that_was_not_entered_again_counts_from_all_before_
     past, entries = told(world, new)
     assert past[-1] == ("again", 1)
     assert entries == {"m": {"m.a": 1, "m.z": 1}}
+
+
+def entering(world, runner, rounds):
+    """Enter `m` and go through it, with so many rounds, to `again`."""
+    runner.finish("in", to="m.a")
+    for _ in range(rounds):
+        runner.finish("round", to="m.a")
+    runner.finish("on", to="m.z")
+    runner.finish("out", to="again")
+
+
+def test_a_fork_of_a_run_that_stands_at_an_include_not_yet_begun_counts_as_its_entry_did(world):
+    runner = twice(world)
+    runner.finish("out", to="again")
+    world.pause(runner.run_id)
+    assert runner.finish("more", to="m") == "park"  # the third entry, of which there is no attempt
+    runner.leave()
+    new = fork(world, runner.run_id, "m.a", visit=3).run_id
+    assert told(world, new)[1] == {"m": {"m.a": 2, "m.z": 1}}
+
+
+def test_a_fork_of_a_fork_counts_from_the_same_entry(world):
+    runner = world.run(included(child_steps=8))
+    entering(world, runner, 5)
+    runner.finish("more", to="m")
+    entering(world, runner, 5)
+    runner.finish("enough", to="end")
+    runner.finish("end")
+    runner.leave()
+    first = world.launch(fork(world, runner.run_id, "m.z", visit=2).run_id)
+    first.finish("out", to="again")
+    first.finish("more", to="m")
+    entering(world, first, 0)
+    first.finish("enough", to="end")
+    first.finish("end")
+    first.leave()
+    second = world.launch(fork(world, first.run_id, "m.z", visit=2).run_id)
+    assert first.launch.entries == second.launch.entries == {"m": {"m.a": 6, "m.z": 1}}
+    assert second.finish("out", to="again") == "go"
