@@ -29,7 +29,7 @@ from pwf.values import canonical
 from pwf.workflow.context import Context
 from pwf.workflow.nodes import Node, NodeDef
 from pwf.workflow.schema import first_fault
-from pwf.workflow.scopes import forget_within, sight
+from pwf.workflow.scopes import Scope, forget_within, sight
 from pwf.workflow.shell import Captured, ShellResult
 from pwf.workflow.workflow import Workflow
 
@@ -145,7 +145,8 @@ def run(
     `each(…)` has one for each time. `real`: nodes whose effects are made. Any other effect is refused with `Unfaked`.
     `answers`: by node, what is answered or submitted; a function is called with the prompt; `NO_ANSWER` lets the
     deadline of the question pass. `secrets`: what `ctx.secret` gives. `settings`: what `ctx.settings` gives in place of
-    the initial value; `each(…)` has one for each step, as though they were changed between them.
+    the initial value; `each(…)` has one for each step, as though they were changed between them. What is included has
+    its own initial ones.
     `begins`: when the virtual clock starts, for a timer with a date. `root`: where `ctx.file` reads.
 
     Raises `InvalidInput`, `InvalidAnswer` and (for settings) `InvalidValue` for what does not have its type, and
@@ -413,14 +414,15 @@ class _Run:
             read_file=self._read_file if self._graph.files else None,
             read_secret=self.secrets.get,
             make_effect=self._maker(node, visit) if mode == "parts" else None,
-            settings=None if seen.scope.mount else self._settings(attempt),
+            settings=self._settings(seen.scope, attempt),
         )
 
-    def _settings(self, attempt: int) -> tuple[Any, bytes] | None:
-        declared, spec = self._flow.declared_settings, self._graph.settings
+    def _settings(self, scope: Scope, attempt: int) -> tuple[Any, bytes] | None:
+        mount = self._graph.node(scope.mount).mount if scope.mount else None
+        declared, spec = scope.settings, self._graph.settings if mount is None else mount.settings
         if declared is None or spec is None:
             return None
-        given = self.settings or (spec.initial.encode(),)
+        given = (mount is None and self.settings) or (spec.initial.encode(),)
         return declared.decoded_type, given[min(attempt, len(given)) - 1]
 
     def _publish(self, kind: str, key: str, data: bytes) -> None:

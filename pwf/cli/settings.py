@@ -13,10 +13,11 @@ from pwf.present import text
 if TYPE_CHECKING:
     from pwf.protocol.settings import SettingsView
 
-GET_EXAMPLE = "pwf settings get @last\npwf settings get 3kq /limits/cpu"
+GET_EXAMPLE = "pwf settings get @last\npwf settings get 3kq /limits/cpu\npwf settings get 3kq --scope review"
 CHANGE_EXAMPLE = """pwf settings change @last workers=4
 pwf settings change 3kq /limits/cpu=2 --expect 7
 pwf settings change 3kq --patch '[{"op": "remove", "path": "/only"}]'"""
+SCOPE_HELP = "those of the workflow that is included as NODE, while the run is in it"
 WORDS = """NAME=VALUE puts a value in place of the one that is there, or adds it; VALUE is JSON, or text. A longer
 path is a JSON Pointer: /limits/cpu=2. All of it happens or nothing; the next step of the run sees it."""
 
@@ -28,6 +29,7 @@ def add(commands: Commands) -> None:
     parser = inner.add("get", get, "show the settings of a run, and who may change what", example=GET_EXAMPLE)
     parser.add_argument("run_id", metavar="RUN", help=RUN_HELP)
     parser.add_argument("path", metavar="PATH", nargs="?", help="only what is there (a JSON Pointer)")
+    parser.add_argument("--scope", metavar="NODE", default="", help=SCOPE_HELP)
     parser = inner.add("change", change, "change the settings of a run", example=CHANGE_EXAMPLE, more=WORDS)
     parser.add_argument("run_id", metavar="RUN", help=RUN_HELP)
     parser.add_argument("set", metavar="NAME=VALUE", nargs="*", help="what to put where")
@@ -37,13 +39,14 @@ def add(commands: Commands) -> None:
     parser.add_argument(
         "--expect", metavar="N", type=int, help="only if they have not been changed since change N"
     )
+    parser.add_argument("--scope", metavar="NODE", default="", help=SCOPE_HELP)
 
 
 def get(options: argparse.Namespace, out: Out) -> int:
     from pwf.protocol.settings import GetSettings
 
     with client() as daemon:
-        view = daemon.call("settings.get", GetSettings(), run_id=options.run_id)
+        view = daemon.call("settings.get", GetSettings(scope=options.scope), run_id=options.run_id)
     if options.path is not None:
         found = _at(view, options.path)
         out.print(text.json_line(found) if out.as_json else text.pretty(found))
@@ -61,7 +64,8 @@ def get(options: argparse.Namespace, out: Out) -> int:
     changes = [path for path, accesses in may.items() if set(accesses) - {"read"}]
     if changes:
         example = changes[0] or "/NAME"
-        out.note(f"change it:  pwf settings change {text.line(view.run_id)} {text.line(example)}=VALUE")
+        of = f" --scope {text.line(view.scope)}" if view.scope else ""
+        out.note(f"change it:  pwf settings change {text.line(view.run_id)} {text.line(example)}=VALUE{of}")
     return exits.OK
 
 
@@ -81,7 +85,9 @@ def change(options: argparse.Namespace, out: Out) -> int:
     else:
         patch = json_argument(options.patch, "the patch")
     payload = ChangeSettings(
-        patch=msgspec.Raw(canonical(patch, what="the patch")), expected_change=options.expect
+        patch=msgspec.Raw(canonical(patch, what="the patch")),
+        expected_change=options.expect,
+        scope=options.scope,
     )
     with client() as daemon:
         reply = daemon.exchange("settings.change", payload, run_id=options.run_id)

@@ -80,6 +80,7 @@ class MountSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     file: str = ""
     max_steps: int = DEFAULT_MAX_STEPS  # of each entry
     exits: dict[str, tuple[str, ...]] = {}
+    settings: SettingsSpec | None = None  # of the child: each entry begins with the initial ones
 
 
 class NodeSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

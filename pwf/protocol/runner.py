@@ -153,6 +153,7 @@ class Launch(_Message, frozen=True, kw_only=True, forbid_unknown_fields=True, ta
     conversation: str | None = None  # that an earlier attempt of the visit had begun, and that shall go on
     settings: SettingsCopy | None = None  # as they are now, where the workflow has any
     judges_settings: bool = False  # what is judged is a change of the settings, by their `check=`
+    judges_scope: str = ""  # those of this mount
     judge: Value | None = (
         None  # an errand: what was submitted for the node, on which its `validate=` has a word
     )

@@ -14,6 +14,8 @@ from pwf.protocol.operation import Operation
 SettingsActor = Literal["human", "session", "manager"]
 Access = Literal["read", "add", "remove", "replace"]
 
+Scope = Annotated[str, msgspec.Meta(max_length=1_000)]
+
 PATCH_OPERATIONS_MAX = 256
 PATCH_BYTES_MAX = 64 * 1024
 SETTINGS_BYTES_MAX = 256 * 1024
@@ -43,21 +45,35 @@ class SettingsSpec(_Body, frozen=True, kw_only=True, forbid_unknown_fields=True)
     checks: bool = False
 
 
-class SettingsCopy(_Body, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The settings after their `change`; 0: as the workflow declares them."""
+class ScopedCopy(_Body, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Settings of an included workflow that were changed. They are those of one `entry`, a visit of its mount."""
 
-    change: int
+    entry: int
     value: msgspec.Raw
 
 
+class SettingsCopy(_Body, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The settings after their `change`; 0: as the workflow declares them. `value`: null where it declares none.
+
+    `scopes`: by mount, those of included workflows that were changed.
+    """
+
+    change: int
+    value: msgspec.Raw
+    scopes: dict[str, ScopedCopy] = {}
+
+
 class GetSettings(_Body, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """No fields: the run is the frame's."""
+    """`scope`: the mount of an included workflow, for that one's own; the run is the frame's."""
+
+    scope: Scope = ""
 
 
 class SettingsView(_Body, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What the caller may read of them. `hidden`: there is more. `paths`: who may do what. `schema`: their type."""
 
     run_id: str
+    scope: str = ""
     change: int
     value: msgspec.Raw
     hidden: bool = False
@@ -66,9 +82,13 @@ class SettingsView(_Body, frozen=True, kw_only=True, forbid_unknown_fields=True)
 
 
 class ChangeSettings(_Body, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """`patch`: a JSON Patch (RFC 6902). `expected_change`: only if they have not been changed since."""
+    """`patch`: a JSON Patch (RFC 6902). `expected_change`: only if none of the run's has been changed since.
+
+    `scope`: as of `GetSettings`; while the run is in it.
+    """
 
     patch: msgspec.Raw
+    scope: Scope = ""
     expected_change: Annotated[int, msgspec.Meta(ge=0)] | None = None
 
 

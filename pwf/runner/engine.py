@@ -47,7 +47,7 @@ from pwf.runner.base.wire import DaemonGone, ValueReader, Wire
 from pwf.runner.kinds import RUN, observe
 from pwf.values import shortened
 from pwf.workflow.context import Context
-from pwf.workflow.scopes import forget_within, sight
+from pwf.workflow.scopes import ROOT, Scope, forget_within, sight
 from pwf.workflow.workflow import Workflow
 
 if TYPE_CHECKING:
@@ -126,7 +126,8 @@ class Engine:
         from pwf.runner.base.judging import judge_alone, judge_settings  # which errands alone need
 
         if self._launch.judges_settings:
-            return judge_settings(self._workflow.declared_settings, self._read_value(submitted))
+            scope = self._workflow.scopes[self._launch.judges_scope]
+            return judge_settings(scope.settings, self._read_value(submitted))
         step = self._step()
         try:
             return judge_alone(step, self._read_value(submitted))
@@ -367,12 +368,23 @@ class Engine:
             read_file=self._read_file if self._launch.graph.files else None,
             read_secret=self._secrets.get,
             make_effect=None if parts is None else parts.effect,
-            settings=None if seen.scope.mount else self._declared(),  # what is included has none of its own
+            settings=self._declared(seen.scope),
         )
 
-    def _declared(self) -> tuple[Any, bytes] | None:
-        declared, copy = self._workflow.declared_settings, self._settings
-        return None if declared is None or copy is None else (declared.decoded_type, bytes(copy.value))
+    def _declared(self, scope: Scope) -> tuple[Any, bytes] | None:
+        """The settings of the workflow that the node stands in; an included one has its own at each entry."""
+        declared, copy = scope.settings, self._settings
+        if declared is None or copy is None:
+            return None
+        if scope.mount == ROOT:
+            return declared.decoded_type, bytes(copy.value)
+        changed = copy.scopes.get(scope.mount)
+        if changed is not None and changed.entry == self._completed[scope.mount].visit:
+            return declared.decoded_type, bytes(changed.value)
+        mount = self._specs[scope.mount].mount
+        assert mount is not None
+        assert mount.settings is not None  # as its code declares them
+        return declared.decoded_type, mount.settings.initial.encode()
 
     def _publisher(self) -> Callable[[str, str, bytes], None]:
         from pwf.runner.base.updates import Updates  # which pure nodes can do without

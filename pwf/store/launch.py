@@ -174,7 +174,7 @@ def launch_of(
         wants_title=run.title is None,
         root=row[3],
         files=_data_files(tx, run) if graph.graph.files else {},
-        settings=current_settings(tx, run.run_no, graph.graph),
+        settings=current_settings(tx, run.run_no, graph),
         **terms.limits,  # type: ignore[arg-type]
         **more,
     )

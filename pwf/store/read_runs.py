@@ -288,7 +288,7 @@ def run_view(tx: Tx, query: RunQuery) -> RunView:
     environment = _environment.decode(body)
     total = tx.one(Q.steps_total, {"run_id": query.run_id})
     has_output = output is not None or output_digest is not None
-    settings = current_settings(tx, run_no, graph.graph)
+    settings = current_settings(tx, run_no, graph)
     newest = tx.one(Q.newest_request, {"run_id": query.run_id})
     request = None if newest is None else _request(tx, newest)
     return RunView(

@@ -242,12 +242,16 @@ WHERE a.adopted IS NOT NULL
 -- name: settings_stray
 -- Only a workflow that declares settings has any.
 SELECT r.run_id FROM settings s JOIN runs r ON r.run_no = s.run_no JOIN definitions d ON d.definition_id = r.definition_id
-WHERE json_extract(CAST(d.graph AS TEXT), '$.settings') IS NULL
+WHERE CASE s.scope WHEN '' THEN json_extract(CAST(d.graph AS TEXT), '$.settings') IS NULL
+  ELSE NOT EXISTS (
+    SELECT 1 FROM json_each(CAST(d.graph AS TEXT), '$.nodes') n
+    WHERE n.value ->> '$.id' = s.scope AND n.value ->> '$.mount.settings' IS NOT NULL
+  ) END
 
 -- name: settings_uncounted
 -- The number of their newest change is how many there were.
-SELECT r.run_id FROM runs r LEFT JOIN settings s ON s.run_no = r.run_no
-WHERE coalesce(s.change, 0) <> (SELECT count(*) FROM events e WHERE e.entity_no = r.run_no AND e.kind = 'settings_changed')
+SELECT r.run_id FROM runs r
+WHERE (SELECT coalesce(max(s.change), 0) FROM settings s WHERE s.run_no = r.run_no) <> (SELECT count(*) FROM events e WHERE e.entity_no = r.run_no AND e.kind = 'settings_changed')
 
 -- name: content_incomplete
 -- A value that something refers to is all there.

@@ -115,7 +115,7 @@ def _start(tx: Tx, command: StartRun) -> tuple[RunStarted, bool]:
     said_at_start(tx, run_no, command.budget, parent)
     adopted = () if command.fork is None else adopt(tx, run_no, command.fork)
     if command.fork is not None:
-        inherit_settings(tx, run_no, graph_of(tx, command.definition_id).graph, command.fork.run_id)
+        inherit_settings(tx, run_no, graph_of(tx, command.definition_id), command.fork.run_id, begins)
     revision = 1
     later = command.at_ms is not None and command.at_ms > tx.now.wall_ms
     tx.run(

@@ -541,10 +541,14 @@ CREATE TABLE updates(
 
 -- Settings that differ from what the workflow declares. A run goes on from another one's with its change 0.
 CREATE TABLE settings(
-  run_no INTEGER PRIMARY KEY REFERENCES runs(run_no),
+  run_no INTEGER NOT NULL REFERENCES runs(run_no),
+  scope TEXT NOT NULL,                            -- the mount of an included workflow; empty: the run's own
+  entry INTEGER NOT NULL,                         -- the visit of that mount whose settings they are
   change INTEGER NOT NULL CHECK (change >= 0),
   value BLOB NOT NULL CHECK (length(value) <= 262144),
-  changed_wall_ms INTEGER NOT NULL
+  changed_wall_ms INTEGER NOT NULL,
+  PRIMARY KEY (run_no, scope),
+  CHECK ((scope = '') = (entry = 0))
 ) STRICT;
 
 -- Managed resources, one row for each life. It stays for a while after the resource is gone, as an ended run does.

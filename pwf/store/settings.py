@@ -10,7 +10,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from pwf.errors import NotFound, Rejected
+from pwf.errors import Rejected
+from pwf.protocol.mounts import is_within
 from pwf.protocol.runner import Launch, Value
 from pwf.protocol.settings import SettingsChanged, SettingsCopy, SettingsSpec
 from pwf.protocol.views import ENDED
@@ -21,7 +22,7 @@ from pwf.store.once import Done, once
 from pwf.store.queries import load_queries
 from pwf.store.receipts import ReceiptKey, find_receipt
 from pwf.store.settings_rows import current_settings
-from pwf.store.state import RunState, graph_of, load_run
+from pwf.store.state import Graph, RunState, graph_of, load_run
 from pwf.store.tx import Tx
 
 Q = load_queries(__file__)
@@ -29,10 +30,19 @@ Q = load_queries(__file__)
 PATHS_NAMED_MAX = 20
 
 
-class SettingsFacts(NamedTuple):
-    """What a change is checked by. `change`: the number of the newest one."""
+class SettingsQuery(msgspec.Struct, frozen=True, kw_only=True):
+    """`scope`: the mount of an included workflow, for that one's; empty: the run's own."""
 
     run_id: str
+    scope: str = ""
+
+
+class SettingsFacts(NamedTuple):
+    """What a change is checked by. `change`: the number of the run's newest one. `entry`: of the mount; else 0."""
+
+    run_id: str
+    scope: str
+    entry: int
     definition_id: str
     environment_id: str
     spec: SettingsSpec
@@ -40,25 +50,58 @@ class SettingsFacts(NamedTuple):
     value: bytes
 
 
-def settings_facts(tx: Tx, run_id: str) -> SettingsFacts:
-    """Raises `Rejected` for a run that has none, also where it has ended."""
-    row = tx.one(Q.facts, {"run_id": run_id})
-    if row is None:
-        raise NotFound(f"there is no run {run_id!r}", hint="pwf ls lists the runs")
-    run_no, definition_id, environment_id, _status = row
-    graph = graph_of(tx, definition_id).graph
-    now = current_settings(tx, run_no, graph)
-    if now is None or graph.settings is None:
+def settings_facts(tx: Tx, query: SettingsQuery) -> SettingsFacts:
+    """Raises `Rejected` for a run that has none in this scope, or is not in it. Of one that has ended they stay."""
+    run = load_run(tx, query.run_id)
+    row = tx.one(Q.environment, {"run_no": run.run_no})
+    assert row is not None
+    graph, scope = graph_of(tx, run.definition_id), query.scope
+    now = current_settings(tx, run.run_no, graph)
+    if now is None or scope not in graph.settings:
+        raise _none_there(run.run_id, scope, graph)
+    spec = graph.settings[scope]
+    entry = _entry(run, scope)
+    if entry is None:
         raise Rejected(
+            f"run {run.run_id} is not in {scope!r} now, and its settings are of each entry, which begins with the "
+            "initial ones",
+            hint=f"pwf show {run.run_id} says where it is",
+        )
+    value = _value(now, spec, scope, entry)
+    return SettingsFacts(run.run_id, scope, entry, run.definition_id, row[0], spec, now.change, value)
+
+
+def _none_there(run_id: str, scope: str, graph: Graph) -> Rejected:
+    if not graph.settings:
+        return Rejected(
             f"the workflow of run {run_id} has no settings", hint="a workflow declares them: flow.settings(…)"
         )
-    return SettingsFacts(run_id, definition_id, environment_id, graph.settings, now.change, bytes(now.value))
+    of = f"what run {run_id} includes as {scope!r}" if scope else f"the workflow of run {run_id} itself"
+    known = ", ".join(f"--scope {name}" if name else "its own, without --scope" for name in graph.settings)
+    return Rejected(f"{of} has no settings", hint=f"the run has: {known}")
+
+
+def _entry(run: RunState, scope: str) -> int | None:
+    """The entry of an included workflow that the run is in; None: it is not. 0: the run itself."""
+    if not scope:
+        return 0
+    return run.visits.get(scope) if is_within(run.node, scope) else None
+
+
+def _value(now: SettingsCopy, spec: SettingsSpec, scope: str, entry: int) -> bytes:
+    if not scope:
+        return bytes(now.value)
+    changed = now.scopes.get(scope)
+    is_its_own = changed is not None and changed.entry == entry
+    return bytes(changed.value) if changed is not None and is_its_own else spec.initial.encode()
 
 
 class ChangeSettings(msgspec.Struct, frozen=True, kw_only=True):
     """`change`: of the settings that `value` was made from. `paths`: what it touches, for the history."""
 
     run_id: str
+    scope: str = ""
+    entry: int = 0
     change: int
     value: bytes
     paths: tuple[str, ...]
@@ -69,16 +112,19 @@ class ChangeSettings(msgspec.Struct, frozen=True, kw_only=True):
 def change_settings(tx: Tx, command: ChangeSettings) -> Done[SettingsChanged] | None:
     """Put them in place. None where they were changed since: it is to be made anew, and is no refusal to be kept."""
     run = load_run(tx, command.run_id)
-    now = current_settings(tx, run.run_no, graph_of(tx, run.definition_id).graph)
+    graph = graph_of(tx, run.definition_id)
+    now = current_settings(tx, run.run_no, graph)
     assert now is not None, "the caller has read its facts"
     is_first = command.receipt is None or find_receipt(tx, command.receipt) is None
-    if is_first and now.change != command.change and run.status not in ENDED:
+    has_moved = now.change != command.change or _entry(run, command.scope) != command.entry
+    if is_first and has_moved and run.status not in ENDED:
         return None
-    return once(tx, command.receipt, SettingsChanged, lambda: _change(tx, run, now, command))
+    value = _value(now, graph.settings[command.scope], command.scope, command.entry)
+    return once(tx, command.receipt, SettingsChanged, lambda: _change(tx, run, now.change, value, command))
 
 
 def _change(
-    tx: Tx, run: RunState, now: SettingsCopy, command: ChangeSettings
+    tx: Tx, run: RunState, newest: int, value: bytes, command: ChangeSettings
 ) -> tuple[SettingsChanged, bool]:
     """What leaves them as they are counts no change."""
     if run.status in ENDED:
@@ -86,13 +132,15 @@ def _change(
             f"run {run.run_id} has ended ({run.status}): its settings change no more",
             hint=f"pwf show {run.run_id}",
         )
-    if bytes(now.value) == command.value:
-        return SettingsChanged(run_id=run.run_id, change=now.change, revision=run.revision), True
-    change = now.change + 1
+    if value == command.value:
+        return SettingsChanged(run_id=run.run_id, change=newest, revision=run.revision), True
+    change = newest + 1
     with changing(tx, run):
-        facts = {"run_no": run.run_no, "change": change, "value": command.value, "now": tx.now.wall_ms}
-        tx.run(Q.put_settings, facts)
+        facts = {"run_no": run.run_no, "scope": command.scope, "entry": command.entry, "change": change}
+        tx.run(Q.put_settings, facts | {"value": command.value, "now": tx.now.wall_ms})
         said: dict[str, object] = {"change": change, "paths": command.paths[:PATHS_NAMED_MAX]}
+        if command.scope:
+            said["scope"] = command.scope
         moves.note(tx, run, "settings_changed", command.actor, said)
     return SettingsChanged(run_id=run.run_id, change=change, revision=run.revision), False
 
@@ -101,6 +149,7 @@ class CheckQuery(msgspec.Struct, frozen=True, kw_only=True):
     """What a process must know that judges a change. `marker`: what it bears."""
 
     run_id: str
+    scope: str = ""
     value: bytes
     terms: LaunchTerms
     marker: str
@@ -111,5 +160,5 @@ def settings_launch(tx: Tx, query: CheckQuery) -> Launch:
     run = load_run(tx, query.run_id)
     graph = graph_of(tx, run.definition_id)
     judged = Value(json=msgspec.Raw(query.value), size=len(query.value))
-    more = {"marker": query.marker, "judge": judged, "judges_settings": True}
+    more = {"marker": query.marker, "judge": judged, "judges_settings": True, "judges_scope": query.scope}
     return launch_of(tx, run, graph, query.terms, past=(), **more)

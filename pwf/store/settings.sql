@@ -2,9 +2,10 @@
 
 -- name: put_settings
 -- A change replaces them.
-INSERT INTO settings(run_no, change, value, changed_wall_ms) VALUES (:run_no, :change, :value, :now)
-ON CONFLICT(run_no) DO UPDATE SET change = excluded.change, value = excluded.value, changed_wall_ms = excluded.changed_wall_ms
+INSERT INTO settings(run_no, scope, entry, change, value, changed_wall_ms)
+VALUES (:run_no, :scope, :entry, :change, :value, :now)
+ON CONFLICT(run_no, scope) DO UPDATE SET entry = excluded.entry, change = excluded.change, value = excluded.value, changed_wall_ms = excluded.changed_wall_ms
 
--- name: facts
--- What a change of them is checked by.
-SELECT run_no, definition_id, environment_id, status FROM runs WHERE run_id = :run_id
+-- name: environment
+-- What the process needs that checks a change of them.
+SELECT environment_id FROM runs WHERE run_no = :run_no

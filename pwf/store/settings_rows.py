@@ -4,48 +4,73 @@ from __future__ import annotations
 
 import msgspec
 
-from pwf.protocol.graph import WorkflowGraph
 from pwf.protocol.kinds import KINDS
+from pwf.protocol.mounts import mount_of, mounts_of
 from pwf.protocol.runner import Finish, Sequenced
-from pwf.protocol.settings import SettingsCopy
+from pwf.protocol.settings import ScopedCopy, SettingsCopy
+from pwf.store.adoption import Begins
 from pwf.store.queries import load_queries
-from pwf.store.state import graph_of
+from pwf.store.state import Graph, graph_of
 from pwf.store.tx import Tx
 
 Q = load_queries(__file__)
 
 
-def current_settings(tx: Tx, run_no: int, graph: WorkflowGraph) -> SettingsCopy | None:
-    """As they are now; None: the workflow declares none."""
-    if graph.settings is None:
+def current_settings(tx: Tx, run_no: int, graph: Graph) -> SettingsCopy | None:
+    """As they are now; None: the workflow declares none, nor does one that it includes."""
+    if not graph.settings:
         return None
-    row = tx.one(Q.settings, {"run_no": run_no})
-    change, value = (0, graph.settings.initial.encode()) if row is None else row
-    return SettingsCopy(change=change, value=msgspec.Raw(value))
+    value = graph.settings[""].initial.encode() if "" in graph.settings else b"null"
+    newest, scopes = 0, {}
+    for scope, entry, change, changed in tx.all(Q.settings, {"run_no": run_no}):
+        newest = max(newest, change)
+        if scope:
+            scopes[scope] = ScopedCopy(entry=entry, value=msgspec.Raw(changed))
+        else:
+            value = changed
+    return SettingsCopy(change=newest, value=msgspec.Raw(value), scopes=scopes)
 
 
-def newer_settings(tx: Tx, run_no: int, graph: WorkflowGraph, message: Sequenced) -> SettingsCopy | None:
+def newer_settings(tx: Tx, run_no: int, graph: Graph, message: Sequenced) -> SettingsCopy | None:
     """Those that the runner of this message does not know yet."""
     now = current_settings(tx, run_no, graph)
     return None if now is None or now.change <= getattr(message, "settings", 0) else now
 
 
-def is_overtaken(tx: Tx, run_no: int, graph: WorkflowGraph, node: str, message: Finish) -> bool:
-    """Whether the node has decided, or failed to, by settings that were changed since: which may be what mends it."""
+def is_overtaken(tx: Tx, run_no: int, graph: Graph, node: str, message: Finish) -> bool:
+    """Whether the node has decided, or failed to, by settings that were changed since: which may be what mends it.
+
+    They are those of the workflow that it stands in.
+    """
+    scope = mount_of(node)
     if (
-        graph.settings is None
+        scope not in graph.settings
         or message.outcome not in ("completed", "failed")
         or not KINDS[graph.node(node).kind].routes_by_settings
     ):
         return False
-    now = current_settings(tx, run_no, graph)
-    return now is not None and now.change > message.settings
+    row = tx.one(Q.newest, {"run_no": run_no, "scope": scope})
+    return row is not None and row[0] > message.settings
 
 
-def inherit_settings(tx: Tx, run_no: int, graph: WorkflowGraph, from_run_id: str) -> None:
-    """A run that goes on from another one takes its settings along, where both workflows declare the same."""
-    if graph.settings is None:
+def inherit_settings(tx: Tx, run_no: int, graph: Graph, from_run_id: str, begins: Begins) -> None:
+    """A run that goes on from another one takes its settings along, where both workflows declare the same.
+
+    Of included workflows those that it begins in, while they are still of that entry.
+    """
+    row = tx.one(Q.source, {"run_id": from_run_id})
+    if row is None or not graph.settings:
         return
-    row = tx.one(Q.definition, {"run_id": from_run_id})
-    if row is not None and graph_of(tx, row[0]).graph.settings == graph.settings:
-        tx.run(Q.inherit, {"run_no": run_no, "run_id": from_run_id, "now": tx.now.wall_ms})
+    old_no, definition_id = row
+    declared = graph_of(tx, definition_id).settings
+    for scope in ("", *mounts_of(begins.node)):
+        if scope in graph.settings and declared.get(scope) == graph.settings[scope]:
+            entry = begins.visits[scope] if scope else 0
+            facts = {
+                "run_no": run_no,
+                "old_no": old_no,
+                "scope": scope,
+                "entry": entry,
+                "now": tx.now.wall_ms,
+            }
+            tx.run(Q.inherit, facts)

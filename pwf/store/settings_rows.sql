@@ -1,14 +1,18 @@
--- The row of a run's settings.
+-- The rows of a run's settings: its own, and those of included workflows.
 
 -- name: settings
--- As they are after their newest change; without a row as the workflow declares them.
-SELECT change, value FROM settings WHERE run_no = :run_no
+-- As they are after their newest changes; what has no row is as the workflow declares it.
+SELECT scope, entry, change, value FROM settings WHERE run_no = :run_no
 
--- name: definition
--- What a run was bound to.
-SELECT definition_id FROM runs WHERE run_id = :run_id
+-- name: newest
+-- The change of one of them, whatever its entry: changes are numbered through the run.
+SELECT change FROM settings WHERE run_no = :run_no AND scope = :scope
+
+-- name: source
+-- A run and what it was bound to.
+SELECT run_no, definition_id FROM runs WHERE run_id = :run_id
 
 -- name: inherit
 -- A run that goes on from another has that one's settings, as its own change 0, where both declare the same.
-INSERT INTO settings(run_no, change, value, changed_wall_ms)
-SELECT :run_no, 0, s.value, :now FROM settings s JOIN runs r ON r.run_no = s.run_no WHERE r.run_id = :run_id
+INSERT INTO settings(run_no, scope, entry, change, value, changed_wall_ms)
+SELECT :run_no, scope, entry, 0, value, :now FROM settings WHERE run_no = :old_no AND scope = :scope AND entry = :entry

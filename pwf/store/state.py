@@ -15,6 +15,7 @@ from pwf.errors import GraphError, NotFound, Rejected
 from pwf.protocol.graph import NodeSpec, WorkflowGraph
 from pwf.protocol.mounts import Entries, exceeds, mounts_of
 from pwf.protocol.runner import effect_key
+from pwf.protocol.settings import SettingsSpec
 from pwf.protocol.views import ENDED
 from pwf.store.queries import load_queries
 from pwf.store.tx import Tx
@@ -41,6 +42,13 @@ class Graph:
         if max_steps is None:
             return self
         return Graph(msgspec.structs.replace(self.graph, max_steps=max_steps))
+
+    @cached_property
+    def settings(self) -> dict[str, SettingsSpec]:
+        """What is declared, by the mount of the workflow that declares it; the run's own by the empty one."""
+        own = {} if self.graph.settings is None else {"": self.graph.settings}
+        mounts = {node.id: node.mount for node in self.graph.nodes if node.mount is not None}
+        return own | {name: mount.settings for name, mount in mounts.items() if mount.settings is not None}
 
     @cached_property
     def targets(self) -> dict[tuple[str, str], frozenset[str | None]]:

@@ -91,8 +91,8 @@ def apply_messages(tx: Tx, command: RunnerMessages) -> Applied:
                     verdict = _apply(tx, run, graph, message, may_go=not command.drain, agent=agent)
             replies.append(StepReply(seq=message.seq, verdict=verdict, error=fault))  # type: ignore[arg-type]
     current = None
-    if verdict == "go" and replies and command.messages and graph.graph.settings is not None:
-        newer = newer_settings(tx, run.run_no, graph.graph, command.messages[-1])
+    if verdict == "go" and replies and command.messages and graph.settings:
+        newer = newer_settings(tx, run.run_no, graph, command.messages[-1])
         replies[-1] = msgspec.structs.replace(replies[-1], settings=newer)
     if verdict == "go" and run.status == "running":
         current = current_of(run, graph.node(run.node))
@@ -217,7 +217,7 @@ def _apply(
 ) -> str:
     run.seq = message.seq
     moves.progressed(tx, run)
-    if isinstance(message, Finish) and is_overtaken(tx, run.run_no, graph.graph, run.node, message):
+    if isinstance(message, Finish) and is_overtaken(tx, run.run_no, graph, run.node, message):
         verdict = _run_again(tx, run, message)
         moves.note_traces(tx, run, message.attempt, message.printed, message.survivors)
         return verdict

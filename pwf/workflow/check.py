@@ -143,13 +143,6 @@ def check_declared_names(
 
 
 def _check_settings(flow: Written, faults: Faults) -> SettingsSpec | None:
-    for node in flow.nodes:
-        if isinstance(node, Mount) and node.child.checked.graph.settings is not None:
-            faults.node(
-                node,
-                f"includes workflow {node.child.name!r}, which has settings of its own",
-                "declare them in the workflow that includes it, and give it what it needs in input=",
-            )
     if flow.settings is not None:
         return settings_spec(flow.settings, functools.partial(faults.add, flow.settings.place))
     for node in flow.nodes:

@@ -132,7 +132,7 @@ def flattened(flow: Written, drawn: Drawn, own: dict[str, NodeDef], types: dict[
         else:
             whole.nodes[node.id] = own[node.id]
     input_type = None if isinstance(flow.input, dict) else flow.input
-    whole.scopes[ROOT] = Scope.of(input_type, own, leaves)
+    whole.scopes[ROOT] = Scope.of(input_type, own, leaves, flow.settings)
     return whole
 
 
@@ -145,6 +145,7 @@ def _entry(mount: Mount, made: NodeDef, child: Checked) -> NodeDef:
             file=child.graph.file,
             max_steps=child.graph.max_steps,
             exits=exits,
+            settings=child.graph.settings,
         ),
         ways=(Way(outcome="completed", target=qualified(mount.id, child.graph.start)),),
     )

@@ -16,6 +16,7 @@ import msgspec
 from pwf.protocol.mounts import Entries, is_within, mount_of, own_id, qualified, visit_within
 from pwf.protocol.runner import PastStep, Value
 from pwf.workflow.nodes import NodeDef
+from pwf.workflow.settings import Settings
 
 ROOT = ""  # the mount of nodes that are not included
 
@@ -41,12 +42,20 @@ class Scope:
     names: Mapping[str, NodeDef]
     leaves: Mapping[str, Left]
     seen_as: Mapping[str, str]
+    settings: Settings | None = None
 
     @classmethod
-    def of(cls, input_type: Any, names: Mapping[str, NodeDef], leaves: Mapping[str, Left]) -> Scope:
+    def of(
+        cls,
+        input_type: Any,
+        names: Mapping[str, NodeDef],
+        leaves: Mapping[str, Left],
+        settings: Settings | None = None,
+    ) -> Scope:
         """That of a workflow which is the whole. Of a mount its code sees how it was left, not how it was entered."""
         own = {name: name for name, node in names.items() if node.spec.mount is None}
-        return cls(ROOT, input_type, names, leaves, own | {node: left.mount for node, left in leaves.items()})
+        seen_as = own | {node: left.mount for node, left in leaves.items()}
+        return cls(ROOT, input_type, names, leaves, seen_as, settings)
 
     def under(self, mount: str) -> Scope:
         """The same, where the whole is included."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 from tests.e2e.world import World
 
 PACED = """
@@ -59,3 +61,65 @@ def test_settings_are_changed_while_a_run_waits(world: World) -> None:
     assert world.output(run_id) == 6
     assert "has ended" in settings("change", "workers=1", fails=True)
     assert "settings" in world.home.run("show", run_id).stdout
+
+
+INNER = """
+def few(value):
+    return "too many" if value > 9 else None
+
+flow = Workflow("inner")
+flow.settings(int, 2, check=few, paths={"": {"human": ["read", "replace"]}})
+
+@flow.checkpoint
+def ask(ctx):
+    return "go on?"
+
+@flow.compute
+def seen(ctx) -> int:
+    return ctx.settings
+
+flow.graph(ask >> seen)
+"""
+
+OUTER = """
+flow = Workflow("outer")
+part = flow.include("inner", id="part")
+
+@flow.compute
+def again(ctx) -> bool:
+    return ctx.visit < 2
+
+@flow.compute
+def end(ctx) -> int:
+    return ctx[part]
+
+flow.graph(part >> again, again.switch(cases={True: part, False: end}))
+"""
+
+
+@pytest.mark.rest
+def test_an_included_workflow_has_settings_for_each_entry(world: World) -> None:
+    world.home.workflow("inner", INNER)
+    world.home.workflow("outer", OUTER)
+    run_id = world.start("outer")
+    world.parked(run_id, "waiting")
+
+    def settings(*words: str, code: int = 0) -> str:
+        done = world.home.run("settings", words[0], run_id, *words[1:], "--scope", "part", code=code)
+        return done.stdout + done.stderr
+
+    patch = ["--patch", '[{"op": "replace", "path": "", "value": 7}]']
+    assert "change 1" in settings("change", *patch)
+    assert "too many" in settings("change", "--patch", patch[1].replace("7", "10"), code=4)
+    assert settings("get").startswith("7")
+    refused = world.home.run("settings", "get", run_id, code=None)
+    assert "--scope part" in refused.stderr
+    world.answer(run_id, 1)
+    world.parked(run_id, "waiting")
+    assert settings("get").startswith("2")
+    world.answer(run_id, 1)
+    assert world.output(run_id) == 2
+    outputs = [
+        bytes(step.output.json) for step in world.attempts(run_id) if step.node == "part.seen" and step.output
+    ]
+    assert outputs == [b"7", b"2"]

@@ -58,8 +58,16 @@ SETTINGS_BUGS = (
         "settings",
         "a route goes on by settings that were changed since",
         ROWS,
-        "now.change > message.settings",
-        "now.change > message.settings + 1",
+        "row[0] > message.settings",
+        "row[0] > message.settings + 1",
+        STORE_TESTS,
+    ),
+    Bug(
+        "settings",
+        "an included workflow goes on with the settings of the entry before",
+        STORE,
+        "changed is not None and changed.entry == entry",
+        "changed is not None",
         STORE_TESTS,
     ),
     Bug(

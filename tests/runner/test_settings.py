@@ -8,7 +8,7 @@ import msgspec
 
 from pwf import Workflow, idempotent
 from pwf.protocol.runner import Finish
-from pwf.protocol.settings import SettingsCopy
+from pwf.protocol.settings import ScopedCopy, SettingsCopy
 from tests.runner.peer import memory_run, run_inline
 
 
@@ -52,3 +52,21 @@ def test_a_workflow_without_settings_says_so_to_nobody() -> None:
     run = memory_run(flow)
     run_inline(flow, run)
     assert [message.settings for message in run.received if isinstance(message, Finish)] == [0]
+
+
+def test_what_is_included_sees_the_settings_of_its_own_entry_and_never_those_of_another() -> None:
+    seen: list[Any] = []
+    flow: Workflow[Any] = Workflow("outer")
+    mount = flow.include(flow_of(seen), id="inner")
+
+    def again(ctx: Any) -> bool:
+        return bool(ctx.visit < 2)
+
+    more = flow.compute(again, id="more")
+    end = flow.compute(lambda ctx: 1, id="end")  # type: ignore[call-overload]
+    flow.graph(mount >> more, more.switch(cases={True: mount, False: end}))
+    ten = SettingsCopy(
+        change=1, value=msgspec.Raw(b"null"), scopes={"inner": ScopedCopy(entry=2, value=msgspec.Raw(b"10"))}
+    )
+    run_inline(flow, memory_run(flow, settings=ten))
+    assert seen == [(0, 0)] * 3 + [(10, 10)] * 3

@@ -4,11 +4,19 @@ import msgspec
 import pytest
 
 from pwf.errors import Rejected
+from pwf.protocol.graph import MountSpec
 from pwf.protocol.runner import Finish
 from pwf.protocol.settings import PathRule, SettingsSpec
 from pwf.store.launch import LaunchTerms
 from pwf.store.receipts import ReceiptKey
-from pwf.store.settings import ChangeSettings, CheckQuery, change_settings, settings_facts, settings_launch
+from pwf.store.settings import (
+    ChangeSettings,
+    CheckQuery,
+    SettingsQuery,
+    change_settings,
+    settings_facts,
+    settings_launch,
+)
 from tests.store.test_fork import fork
 from tests.store.test_retention import pass_days, prune
 from tests.store.world import graph, linear, node
@@ -21,10 +29,17 @@ def routed(*more, kind="settings_route", settings=SPEC):
     return graph(node("a", kind, to="b"), node("b"), *more, settings=settings)
 
 
-def change(world, run_id, n, *, on, receipt=None):
+def change(world, run_id, n, *, on, receipt=None, scope="", entry=0):
     value = msgspec.json.encode({"n": n})
     command = ChangeSettings(
-        run_id=run_id, change=on, value=value, paths=("replace /n",), actor="client:ann", receipt=receipt
+        run_id=run_id,
+        scope=scope,
+        entry=entry,
+        change=on,
+        value=value,
+        paths=("replace /n",),
+        actor="client:ann",
+        receipt=receipt,
     )
     return world.do(change_settings, command)
 
@@ -37,8 +52,8 @@ def changed_twice(world):
     return runner
 
 
-def facts(world, run_id):
-    return world.read(settings_facts, run_id)
+def facts(world, run_id, scope=""):
+    return world.read(settings_facts, SettingsQuery(run_id=run_id, scope=scope))
 
 
 def test_settings_are_as_declared_until_they_are_changed_and_then_numbered(world):
@@ -189,3 +204,70 @@ def test_they_go_with_their_run(world):
     pass_days(world, 31)
     prune(world)
     assert world.sql("SELECT count(*) FROM settings") == [(0,)]
+
+
+def looped(**more):
+    """m is entered, m.a routes by the settings of what is included; then `again` leads to m, or ends."""
+    mount = MountSpec(workflow="child", exits={"out": ("m.a",)}, settings=SPEC)
+    entry = msgspec.structs.replace(node("m", "include", to="m.a"), mount=mount)
+    return graph(
+        entry,
+        node("m.a", "settings_route", to="again"),
+        node("again", cases={1: "m", 2: "end"}),
+        node("end"),
+        **more,
+    )
+
+
+def test_each_entry_of_an_included_workflow_has_settings_of_its_own(world):
+    runner = world.run(looped(settings=SPEC))
+    with pytest.raises(Rejected, match="is not in 'm' now"):
+        facts(world, runner.run_id, "m")
+    runner.finish(to="m.a")
+    assert (facts(world, runner.run_id, "m").entry, facts(world, runner.run_id, "m").value) == (1, b'{"n":0}')
+    assert change(world, runner.run_id, 1, on=0).change == 1
+    assert change(world, runner.run_id, 5, on=1, scope="m", entry=1).change == 2
+    assert change(world, runner.run_id, 6, on=1, scope="m", entry=1) is None
+    assert [facts(world, runner.run_id, scope).value for scope in ("", "m")] == [b'{"n":1}', b'{"n":5}']
+    runner.finish(to="again", settings=2)
+    runner.finish(1, to="m")
+    runner.finish(to="m.a")
+    assert (facts(world, runner.run_id, "m").entry, facts(world, runner.run_id, "m").value) == (2, b'{"n":0}')
+    assert change(world, runner.run_id, 6, on=2, scope="m", entry=1) is None, (
+        "it was made for the entry before"
+    )
+    assert change(world, runner.run_id, 7, on=2, scope="m", entry=2).change == 3
+    assert world.sql("SELECT count(*) FROM events WHERE kind = 'settings_changed'") == [(3,)]
+
+
+def test_only_a_change_of_its_own_settings_overtakes_a_route(world):
+    runner = world.run(looped(settings=SPEC))
+    runner.finish(to="m.a")
+    change(world, runner.run_id, 1, on=0)
+    assert runner.finish(to="again") == "go"
+    runner.finish(1, to="m")
+    runner.finish(to="m.a")
+    change(world, runner.run_id, 2, on=1, scope="m", entry=2)
+    assert runner.finish(to="again", settings=1) == "park"
+
+
+def test_a_scope_that_is_none_is_answered_with_those_that_are(world):
+    run_id = world.run(looped()).run_id
+    with pytest.raises(Rejected, match="itself has no settings") as refused:
+        facts(world, run_id)
+    assert refused.value.hint == "the run has: --scope m"
+    with pytest.raises(Rejected, match="includes as 'x' has no settings"):
+        facts(world, run_id, "x")
+
+
+def test_a_retry_within_an_included_workflow_goes_on_with_that_entrys_settings(world):
+    runner = world.run(looped())
+    runner.finish(to="m.a")
+    change(world, runner.run_id, 5, on=0, scope="m", entry=1)
+    runner.fail(settings=1)
+    runner.leave()
+    forked = fork(world, runner.run_id, flow=looped())
+    found = facts(world, forked.run_id, "m")
+    assert (found.entry, found.change, found.value) == (1, 0, b'{"n":5}')
+    launch = world.launch(forked.run_id).launch
+    assert bytes(launch.settings.scopes["m"].value) == b'{"n":5}'

@@ -91,11 +91,15 @@ def test_a_step_sees_them_as_their_type_and_a_copy_each_time() -> None:
         context(flow).settings  # noqa: B018
 
 
-def test_an_included_workflow_has_no_settings_of_its_own() -> None:
+def test_an_included_workflow_keeps_its_settings_under_its_mount() -> None:
     flow: Workflow[Any] = Workflow("outer")
     flow.include(paced(), id="inner")
-    with pytest.raises(GraphError, match="which has settings of its own"):
-        flow.to_graph()
+    graph = flow.to_graph()
+    assert graph.settings is None
+    mount = graph.node("inner").mount
+    assert mount is not None
+    assert mount.settings == paced().to_graph().settings
+    assert flow.scopes["inner"].settings is not None
 
 
 @pytest.mark.parametrize(

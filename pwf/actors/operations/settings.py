@@ -29,7 +29,7 @@ from pwf.store.once import Done
 from pwf.store.receipts import ReceiptKey
 from pwf.store.runs import resolve_ref
 from pwf.store.settings import ChangeSettings as Change
-from pwf.store.settings import SettingsFacts, change_settings, settings_facts
+from pwf.store.settings import SettingsFacts, SettingsQuery, change_settings, settings_facts
 from pwf.values import canonical
 
 TRIES = 8  # while others change them, too
@@ -50,7 +50,8 @@ async def get_settings(services: Services, asked: Asked[GetSettings]) -> Answer:
     """`settings.get`: what the caller may read."""
     run_id = await services.store.read(resolve_ref, asked.run_ref)
     actor, _who = await _actor(services, asked)
-    facts = await services.store.read(settings_facts, run_id)
+    query = SettingsQuery(run_id=run_id, scope=asked.payload.scope)
+    facts = await services.store.read(settings_facts, query)
     value, hidden = await apart(len(facts.value), lambda: visible(facts.spec, facts.value, actor))
     if hidden and not any("read" in rule.may.get(actor, ()) for rule in facts.spec.paths):
         raise Rejected(
@@ -59,6 +60,7 @@ async def get_settings(services: Services, asked: Asked[GetSettings]) -> Answer:
     return Answer(
         SettingsView(
             run_id=run_id,
+            scope=facts.scope,
             change=facts.change,
             value=msgspec.Raw(canonical(value)),
             hidden=hidden,
@@ -90,8 +92,9 @@ async def changed(
 ) -> Done[SettingsChanged]:
     """Check it and commit it; with others in between, anew, unless the caller has said on what."""
     patch = patch_of(bytes(wanted.patch))
+    query = SettingsQuery(run_id=run_id, scope=wanted.scope)
     for _ in range(TRIES):
-        facts = await services.store.read(settings_facts, run_id)
+        facts = await services.store.read(settings_facts, query)
         if wanted.expected_change not in (None, facts.change):
             raise Conflict(
                 f"the settings of run {run_id} are at change {facts.change}; you expected {wanted.expected_change}",
@@ -102,7 +105,14 @@ async def changed(
             await services.settings_checks.check(facts, made)
         paths = tuple(f"{one.get('op')} {one.get('path')}" for one in patch if one.get("op") != "test")
         command = Change(
-            run_id=run_id, change=facts.change, value=made, paths=paths, actor=who, receipt=receipt
+            run_id=run_id,
+            scope=facts.scope,
+            entry=facts.entry,
+            change=facts.change,
+            value=made,
+            paths=paths,
+            actor=who,
+            receipt=receipt,
         )
         done = await services.store.write(change_settings, command)
         if done is not None:

@@ -42,7 +42,11 @@ class SettingsChecks:
             try:
                 terms = self._world.terms
                 query = CheckQuery(
-                    run_id=facts.run_id, value=value, terms=terms, marker=terms.marker_of(name, GENERATION)
+                    run_id=facts.run_id,
+                    scope=facts.scope,
+                    value=value,
+                    terms=terms,
+                    marker=terms.marker_of(name, GENERATION),
                 )
                 launch = await self._world.store.read(settings_launch, query)
                 verdict = await judge.converse(process, launch)
