@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pwf.config import TelegramChannel, load_config
+from pwf.config import SlackChannel, TelegramChannel, load_config
 from pwf.protocol.channels import ChannelList, MessageLine
 from tests.cli.conftest import Pwf
 from tests.client.fake_daemon import FakeDaemon
@@ -67,3 +67,17 @@ def test_a_channel_that_is_there_stays_as_it_is(pwf: Pwf, config: Path) -> None:
     done = pwf("channel", "setup", "desk", "command", "--set", "command=z")
     assert "there is a channel desk" in done.err
     assert config.read_text() == before
+
+
+def test_each_of_several_secrets_has_a_file_of_its_own(
+    pwf: Pwf, config: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    typed, secret = iter(["C7", "U1 U2"]), iter(["xoxb-s3cret", "xapp-s3cret"])
+    monkeypatch.setattr(builtins, "input", lambda _: next(typed))
+    monkeypatch.setattr(getpass, "getpass", lambda _: next(secret))
+    done = pwf("channel", "setup", "team", "slack")
+    assert done.code == 0, done.err
+    wanted = SlackChannel(token="team", app_token="team-app_token", channel="C7", users=("U1", "U2"))
+    assert load_config(config).channels["team"] == wanted
+    kept = {path.name: path.read_text() for path in (config.parent / "secrets").iterdir()}
+    assert kept == {"team": "xoxb-s3cret", "team-app_token": "xapp-s3cret"}
