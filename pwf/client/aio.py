@@ -28,7 +28,7 @@ from pwf.client.asking import (
     output_value,
 )
 from pwf.client.backoff import delay_s
-from pwf.client.connection import Connection
+from pwf.client.connection import Connection, Waiter
 from pwf.client.content import ValueReader, inline_bytes
 from pwf.client.core import Answered, Broken, CallReply, ClientCore, Happening, More, News, Subscription
 from pwf.client.deciding import decide_payload
@@ -72,22 +72,15 @@ CALL_S_MAX = 120.0
 RECONNECT_S_MAX = 60.0
 
 
-class _Waiter:
-    """One call that waits for its answer."""
-
-    def __init__(self) -> None:
-        self.event = anyio.Event()
-        self.answer: CallReply | PwfError | None = None
-
-
 class Client:
-    """Made by `connect()`. All methods may be called from several tasks at once."""
+    """Made by `connect()`. All methods may be called from several tasks at once. `stays`: it waits out a stop."""
 
-    def __init__(self, at: Places, *, autostart: bool) -> None:
+    def __init__(self, at: Places, *, autostart: bool, stays: bool = False) -> None:
         self.places = at
         self._autostart = autostart
+        self._stays, self._stopped = stays, False  # stopped: it said goodbye, and was not seen since
         self._core = ClientCore(version())
-        self._waiters: dict[str, _Waiter] = {}
+        self._waiters: dict[str, Waiter] = {}
         self._news: dict[int, anyio.Event] = {}  # by id() of the live subscription object
         self._to_send = anyio.Event()
         self._failed: PwfError | None = None
@@ -135,7 +128,7 @@ class Client:
         if self._failed is not None:
             raise self._failed
         request_id = self._core.request(operation, payload, **more)
-        waiter = self._waiters[request_id] = _Waiter()
+        waiter = self._waiters[request_id] = Waiter()
         self._to_send.set()
         try:
             with anyio.move_on_after(timeout_s):
@@ -378,7 +371,7 @@ class Client:
 
     def _start_daemon(self) -> None:
         """Blocks; runs in a worker thread."""
-        connect_or_start(self.places, autostart=self._autostart).close()
+        connect_or_start(self.places, autostart=self._autostart and not self._stopped).close()
 
     async def _serve(self, stream: Connection) -> None:
         """Keep the conversation up until the client is closed; a failure for good ends every call with
@@ -386,8 +379,14 @@ class Client:
         """
         try:
             while True:
-                await self._converse(stream)
+                try:
+                    await self._converse(stream)
+                except Unavailable:  # it says goodbye: to start another is for who has stopped it
+                    if not self._stays:
+                        raise
+                    self._stopped = True
                 stream = await self._reopen()
+                self._stopped = False
         except PwfError as error:
             self._failed = error
             self._lost.set()
@@ -431,8 +430,12 @@ class Client:
             try:
                 return await self._open()
             except DaemonUnreachable:
-                if anyio.current_time() >= deadline:
+                if not self._stopped and anyio.current_time() >= deadline:
                     raise
+            except Unavailable:
+                if not self._stays:
+                    raise
+                self._stopped = True
 
     def _take(self, data: bytes) -> None:
         self._dispatch(self._core.receive(data))

@@ -10,6 +10,9 @@ import socket
 
 import anyio
 
+from pwf.client.core import CallReply
+from pwf.errors import PwfError
+
 
 class Connection:
     """One reading and one writing task at a time. Use it as a context manager, or call `close`."""
@@ -45,3 +48,11 @@ class Connection:
                 rest = rest[self._socket.send(rest) :]
             except (BlockingIOError, InterruptedError):
                 await anyio.wait_writable(self._socket)
+
+
+class Waiter:
+    """One call that waits for its answer."""
+
+    def __init__(self) -> None:
+        self.event = anyio.Event()
+        self.answer: CallReply | PwfError | None = None

@@ -47,6 +47,11 @@ class SessionClient(Client):
         """What every further connection begins with, before anything else, and who hears the answers."""
         self._core.open_with(opening, opened)
 
+    @property
+    def is_lost(self) -> bool:
+        """Whether the daemon is gone for good."""
+        return self._failed is not None
+
     def new_id(self) -> str:
         """An id that nobody else has."""
         return self._core.ids.new()
@@ -142,6 +147,11 @@ class Session:
         except ClaimLost as error:
             self._refused = error
             raise
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing more can be said for the session here: another client has it, or the daemon is gone."""
+        return self._refused is not None or self.client.is_lost
 
     async def view(self) -> SessionView:
         """What there is for the session now."""
@@ -329,7 +339,8 @@ async def open_session(
     `host_pid`: see `AttachPayload`.
     """
     allowed = autostart_allowed() if autostart is None else autostart
-    async with connected(SessionClient(places() if at is None else at, autostart=allowed)) as client:
+    found = SessionClient(places() if at is None else at, autostart=allowed, stays=True)
+    async with connected(found) as client:
         session = Session(client, session_id, name, branch, host_pid)
         attached = await client.call("session.attach", session._attach())
         session.epoch = attached.epoch

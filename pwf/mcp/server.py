@@ -18,12 +18,13 @@ from mcp.server.lowlevel import Server
 from mcp.server.stdio import stdio_server
 
 from pwf.client.version import version
-from pwf.errors import InvalidArgument, PwfError
+from pwf.errors import InvalidArgument, PwfError, Unavailable
 from pwf.mcp.arguments import Arguments, read, schema_of
 from pwf.mcp.tools import Grant, Host, Said, Tool, offered
 from pwf.values import canonical
 
 PROGRESS_S = 5.0
+ANSWER_S_MAX = 5.0  # of the daemon, after the wait that was asked for
 INSTRUCTIONS = (
     "pwf runs durable workflows. Some of their steps are yours: call my_step, do what it says, and hand in the result "
     "with submit; then call my_step again. Answers that say ask again mean it: a long wait comes back before your "
@@ -101,9 +102,11 @@ async def serve_stdio(server: Server[Any]) -> None:
 async def _called(tool: Tool, host: Host, given: dict[str, Any]) -> Said | PwfError:
     """A refusal is handed out of the task group, which would wrap it."""
     try:
-        return await tool.call(host, read(tool.takes, given))
+        with anyio.move_on_after(host.wait_s_max + ANSWER_S_MAX):
+            return await tool.call(host, read(tool.takes, given))
     except PwfError as error:
         return error
+    return Unavailable("pwf does not answer; it may be stopped just now. Call this again later")
 
 
 async def _tell(context: ServerRequestContext[Any], whole_s: float) -> None:

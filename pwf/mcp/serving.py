@@ -16,8 +16,9 @@ from typing import Any
 import anyio
 from anyio.abc import TaskGroup, TaskStatus
 
-from pwf.client.aio import Client, connect
+from pwf.client.aio import Client, connected
 from pwf.client.session import open_session
+from pwf.client.starting import autostart_allowed
 from pwf.errors import NotFound
 from pwf.ids import Ids
 from pwf.mcp.host_process import host_pid
@@ -61,7 +62,7 @@ def serve_hosts(grant: Grant, *, wait_s_max: float, port: int, ready: Callable[[
 @asynccontextmanager
 async def _project(grant: Grant) -> AsyncIterator[Client | None]:
     """What an operator acts with. A daemon is started here where none serves."""
-    async with connect() as client:
+    async with connected(Client(places(), autostart=autostart_allowed(), stays=True)) as client:
         yield client if grant == "operator" else None
 
 
@@ -103,6 +104,10 @@ class Attached:
         """Whose call it is; the handle is taken from what was given. Raises `NotFound`."""
         handle = given.pop("session", None)
         found = self._hosts.get(handle) if isinstance(handle, str) else None
+        if found is not None and found[0].own.session.is_over:
+            found[1].set()  # its task lets it go
+            del self._hosts[str(handle)]
+            found = None
         if found is None:
             raise NotFound("there is no such session here; call the tool attach for one")
         self._hosts.move_to_end(str(handle))

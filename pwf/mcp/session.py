@@ -9,18 +9,22 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
+from typing import TypeVar
 
 import anyio
 
 from pwf.client.session import Session, Step, asks
-from pwf.errors import PwfError
+from pwf.errors import Ambiguous, Conflict, NotFound, PwfError, Rejected
 from pwf.protocol.operations import Submitted
 
 SILENT_S = 600.0
 LOOK_S = 5.0  # how often it is looked whether the host is silent
 LEAVE_S_MAX = 2.0
+#: What the daemon keeps as the answer to its key.
+REFUSED = (Rejected, Conflict, NotFound, Ambiguous)
+T = TypeVar("T")
 
 
 class HostSession:
@@ -33,6 +37,7 @@ class HostSession:
         self._calls = 0
         self._heard = time.monotonic()
         self._rejections: Counter[str] = Counter()  # that were answered, by request
+        self._refusals: Counter[str] = Counter()  # by key
 
     @property
     def session_id(self) -> str:
@@ -73,7 +78,9 @@ class HostSession:
         key = (
             f"{key}:{self._rejections[request_id]}"  # what was wrong may stand elsewhere, and be right by now
         )
-        done = await self._session.submit(request_id, value, revision=revision, reply=reply, key=key)
+        done = await self.once(
+            key, lambda key: self._session.submit(request_id, value, revision=revision, reply=reply, key=key)
+        )
         if done.verdict == "rejected":
             self._rejections[request_id] += 1
         elif done.verdict == "accepted":
@@ -81,6 +88,14 @@ class HostSession:
                 if self._step is not None and self._step.message.request_id == done.request_id:
                     await self._end("ended")
         return done
+
+    async def once(self, key: str, act: Callable[[str], Awaitable[T]]) -> T:
+        """Do what is done once under a key. A refusal holds for its moment only: after one the key is another."""
+        try:
+            return await act(f"{key}.{self._refusals[key]}" if self._refusals[key] else key)
+        except REFUSED:
+            self._refusals[key] += 1
+            raise
 
     async def watch(self) -> None:
         """Give the turn up when the host is silent for too long. For ever."""

@@ -171,15 +171,18 @@ async def start(host: Host, given: takes.Start) -> Said:
         session=host.own.session_id,
     )
     key = host.key("start", given.workflow, canonical(given.input).decode(), given.key)
-    reply = await host.client.begin(payload, key=key)
+    reply = await host.own.once(key, lambda key: host.client.begin(payload, key=key))
     return _began(reply.result.run_id, reply.result.status, adopted=reply.outcome == "adopted")
 
 
 async def restart(host: Host, given: takes.Restart) -> Said:
     seen = (await host.client.call("run.status", run_id=given.run)).summary
     key = host.key("restart", seen.run_id, seen.revision, given.key)
-    reply = await host.client.exchange(
-        "run.restart", run_id=seen.run_id, expected_revision=seen.revision, key=key
+    reply = await host.own.once(
+        key,
+        lambda key: host.client.exchange(
+            "run.restart", run_id=seen.run_id, expected_revision=seen.revision, key=key
+        ),
     )
     return _began(reply.result.run_id, reply.result.status, adopted=reply.outcome == "adopted")
 

@@ -17,11 +17,12 @@ from typing import Any
 
 import msgspec
 
-from pwf.errors import PwfError
+from pwf.errors import PwfError, Unavailable
 from pwf.places import Places, identity_of
 from pwf.protocol.frames import (
     PROTOCOL,
     ErrorBody,
+    ErrorFrame,
     Event,
     FrameSplitter,
     Hello,
@@ -82,6 +83,15 @@ class FakeDaemon:
             self._listener = None
         self.places.socket.unlink(missing_ok=True)
         self.drop()
+
+    def say_goodbye(self) -> None:
+        """Stop as the real one does: every connection is told so."""
+        error = Unavailable("the daemon was stopped", hint="pwf start")
+        body = ErrorBody(code=error.code, message=error.message, hint=error.hint)
+        with self._lock:
+            for connection in self._live:
+                connection.sendall(encode(ErrorFrame(error=body)))
+        self.stop()
 
     def drop(self) -> None:
         """Lose every connection."""

@@ -8,8 +8,9 @@ from typing import Any
 import anyio
 import pytest
 
-from pwf.client import open_session
+from pwf.client import aio, open_session
 from pwf.client.session import Step
+from pwf.errors import DaemonUnreachable
 from pwf.protocol import operations as ops
 from tests.client import samples
 from tests.client.fake_daemon import FakeDaemon
@@ -61,3 +62,24 @@ async def test_a_turn_that_has_settled_its_step_goes_on_to_its_end(daemon: FakeD
         await anyio.sleep(0.02)
 
     assert await served(daemon, desk, act) == "ended"
+
+
+async def test_a_session_outlives_a_stop_of_the_daemon_and_starts_none_by_itself(
+    daemon: FakeDaemon, desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[bool] = []
+
+    def start(at: Any, *, autostart: bool) -> Any:
+        asked.append(autostart)
+        raise DaemonUnreachable("no daemon serves here")
+
+    monkeypatch.setattr(aio, "connect_or_start", start)
+    monkeypatch.setattr(aio, "RECONNECT_S_MAX", 0)
+    with anyio.fail_after(10):
+        async with open_session("s1", at=daemon.places, autostart=True) as session:
+            daemon.say_goodbye()
+            await until(lambda: len(asked) > 1)
+            daemon.start()
+            assert (await session.view()).session_id == "s1"
+    assert not any(asked)
+    assert len(daemon.of("session.attach")) == 2

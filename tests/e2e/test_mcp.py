@@ -150,7 +150,8 @@ async def test_a_step_that_was_accepted_while_its_host_did_not_listen_makes_plac
             (world.home.project / "judge").touch()
             step = await other_than(client, step, own)
             assert step["prompt"] == "Second."
-            await anyio.to_thread.run_sync(lambda: world.home.run("submit", step["request"], "done"))
+            request = step["request"]
+            await anyio.to_thread.run_sync(lambda: world.home.run("submit", request, "done"))
             ended = await other_than(client, step, own)
             assert (ended["state"], ended["run"]) == ("ended", run)
 
@@ -162,3 +163,21 @@ async def other_than(client: McpClient, step: dict[str, Any], own: dict[str, Any
         if found["state"] != "nothing" and found.get("request") != step["request"]:
             return found
         await anyio.sleep(0.02)
+
+
+async def test_a_host_outlives_a_stop_of_the_daemon_and_has_its_step_again(world: World) -> None:
+    program = StdioServerParameters(
+        command=sys.executable,
+        args=["-m", "pwf", "-C", str(world.home.project), "mcp", "serve", "--grant", "operator"],
+        env=world.home.environment,
+    )
+    with anyio.fail_after(60):
+        async with McpClient(program) as client:
+            run = (await called(client, "start", workflow="agent_review", input={"version": 3}))["run"]
+            first = await called(client, "my_step")
+            await anyio.to_thread.run_sync(world.stop_daemon)
+            await anyio.to_thread.run_sync(world.home.run, "start")
+            step = await called(client, "my_step")
+            assert (step["run"], step["request"]) == (run, first["request"])
+            result = {"request": step["request"], "revision": step["revision"], "value": {"verdict": "ship"}}
+            assert (await called(client, "submit", **result))["verdict"] == "accepted"

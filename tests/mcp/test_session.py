@@ -8,7 +8,9 @@ import anyio
 import pytest
 from mcp.client.client import Client as McpClient
 
+from pwf.errors import ClaimLost, NotFound
 from pwf.mcp import session as module
+from pwf.mcp.serving import Attached, opened
 from pwf.protocol import operations as ops
 from pwf.protocol.replies import RequestUpdated
 from pwf.protocol.sessions import RunEnd
@@ -166,3 +168,21 @@ async def test_a_reply_goes_by_the_operation_of_replies_and_words_about_a_step_s
         assert (await called(client, "submit", text="It is out.", **words))["verdict"] == "accepted"
     assert desk.turns[-1] == ("m1", "ended")
     assert len(daemon.of("request.assistant")) == 1
+
+
+async def test_an_attached_host_whose_session_another_has_taken_is_told_to_attach_again(
+    daemon: FakeDaemon, desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PWF_HOME", str(daemon.places.home))
+    monkeypatch.setenv("PWF_NO_AUTOSTART", "1")
+    with anyio.fail_after(10):
+        async with anyio.create_task_group() as tasks:
+            attached = Attached(tasks, lambda: opened("s1", None, 5))
+            handle = await attached.attach()
+            host = attached.of({"session": handle})
+            daemon.on("session.view", lambda request, payload: ClaimLost("another connection has it"))
+            with pytest.raises(ClaimLost):
+                await host.own.session.view()
+            with pytest.raises(NotFound, match="attach"):
+                attached.of({"session": handle})
+            # the host's task lets it go, and the group ends by itself

@@ -7,7 +7,7 @@ from typing import Any
 import anyio
 import pytest
 
-from pwf.errors import Rejected
+from pwf.errors import Conflict, Rejected
 from pwf.mcp import server
 from pwf.mcp.tools import TOOLS
 from pwf.protocol import operations as ops
@@ -132,6 +132,26 @@ async def test_the_same_start_is_made_once_and_another_key_begins_another(
     keys = [request.idempotency_key for request in daemon.of("run.start")]
     assert keys[0] == keys[1]
     assert len(set(keys)) == 3
+
+
+async def test_what_was_refused_is_asked_anew_when_it_is_called_again(mcp: Open, daemon: FakeDaemon) -> None:
+    started = iter([Conflict("a run goes on"), samples.started()])
+    daemon.on("run.start", lambda request, payload: next(started))
+    judged = iter([Conflict("still being validated"), submitted()])
+    daemon.on("request.submit", lambda request, payload: next(judged))
+    calls = {
+        "start": {"workflow": "release"},
+        "submit": {"request": "q1", "revision": 1, "value": {"verdict": "ship"}},
+    }
+    async with mcp("operator") as client:
+        for name, given in calls.items():
+            assert (await client.call_tool(name, given)).is_error
+            for _ in range(2):
+                assert not (await client.call_tool(name, given)).is_error
+    for operation in ("run.start", "request.submit"):
+        first, second, third = (request.idempotency_key for request in daemon.of(operation))
+        assert first != second
+        assert second == third
 
 
 @pytest.mark.parametrize(
