@@ -151,6 +151,7 @@ class Launch(_Message, frozen=True, kw_only=True, forbid_unknown_fields=True, ta
     marker: str = ""  # what all of the run bears from here on; empty: it is in the environment already
     agent: AgentCommand | None = None  # the run's own, which does the steps of agents
     conversation: str | None = None  # that an earlier attempt of the visit had begun, and that shall go on
+    conversation_micros: int = 0  # what earlier attempts were told that it has cost, in millionths
     settings: SettingsCopy | None = None  # as they are now, where the workflow has any
     judges_settings: bool = False  # what is judged is a change of the settings, by their `check=`
     judges_scope: str = ""  # those of this mount

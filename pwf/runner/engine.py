@@ -175,6 +175,7 @@ class Engine:
         )
         if self._attempt == self._launch.attempt:
             step.conversation = self._launch.conversation
+            step.conversation_cost = self._launch.conversation_micros / 1_000_000
         return step
 
     def _parts(self, spec: NodeSpec) -> Parts | None:

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import zlib
 from datetime import UTC, datetime
+from typing import NamedTuple
 
 from pwf.protocol.agents import AgentCommand, OnLimit
 from pwf.protocol.runner import Finish, StepError
 from pwf.store import moves, place
+from pwf.store.budgets import add_today
 from pwf.store.queries import load_queries
 from pwf.store.state import RunState, encode
 from pwf.store.tx import Tx
@@ -19,9 +21,10 @@ from pwf.store.tx import Tx
 Q = load_queries(__file__)
 
 APART_MS = 30_000  # over so long those are spread that wait for the same
-PROBE_MS = 15_000  # from one look whether the one that tries has come through, to the next
+PROBE_MS = 60_000  # from one look whether the one that tries has come through, to the next; each is an event
 UNKNOWN_MS = 60_000  # the first wait for a limit whose end nobody has said; each further one is twice as long
 UNKNOWN_MS_MAX = 30 * 60_000
+UNKNOWN_MAX = 10  # so many in a row, in three hours, and what is taken for a limit is a failure as any other
 FAR_MS = 31 * 86_400_000
 
 
@@ -30,28 +33,58 @@ def is_limited(tx: Tx, account: str) -> bool:
     return tx.one(Q.known, {"account": account}) is not None
 
 
-def blocked_until(tx: Tx, run: RunState, account: str) -> int | None:
-    """Until when a step of this account may not begin; None: it may, and perhaps tries for all others."""
+class Blocked(NamedTuple):
+    """Why a step may not begin before then: its limit lasts, or another run `probes` whether it does."""
+
+    until_ms: int
+    probes: bool
+
+
+def blocked(tx: Tx, run: RunState, account: str) -> Blocked | None:
+    """None: a step of this account may begin, and perhaps tries for all others."""
     row = tx.one(Q.limit, {"account": account, "run_no": run.run_no})
     if row is None:
         return None
     until, others_try = row
     if tx.now.wall_ms < until:
-        return int(until)
+        return Blocked(int(until), probes=False)
     if others_try:
-        return tx.now.wall_ms + PROBE_MS
-    tx.run(Q.probe, {"account": account, "run_no": run.run_no})
+        return Blocked(tx.now.wall_ms + PROBE_MS, probes=True)
+    tx.run(Q.probe, {"account": account, "run_no": run.run_no, "attempt": run.attempts + 1})
     return None
 
 
-def turn_away(tx: Tx, run: RunState, agent: AgentCommand, until_ms: int) -> None:
-    """A run that would begin a step meets a limit that is known: what its agent's `on_limit` says."""
+def turn_away(tx: Tx, run: RunState, agent: AgentCommand, why: Blocked) -> None:
+    """A run that would begin a step meets a limit that is known: what its agent's `on_limit` says.
+
+    While another run probes, nobody knows of a limit, and all wait.
+    """
+    until_ms = why.until_ms
     error = StepError(code="limited", message=_text(agent.name, until_ms), node=run.node)
-    if agent.on_limit == "stop":
+    if why.probes:
+        _wait(tx, run, "resume", until_ms, f"another run tries whether agent {agent.name!r} may work again")
+    elif agent.on_limit == "stop":
         moves.end_after(tx, run, "failed", moves.NOTHING, error)
     else:
         _wait(tx, run, agent.on_limit, until_ms, error.message)
     moves.note(tx, run, "limited", "daemon", {"account": agent.account_name, "until_ms": until_ms})
+
+
+def is_turned_away(tx: Tx, run: RunState) -> bool:
+    """Whether a paused run waits for its agent's account as well: its detail says so, or its last attempt."""
+    return (
+        run.hold_detail is not None
+        or tx.one(Q.met, {"run_no": run.run_no, "attempt": run.attempts}) is not None
+    )
+
+
+def is_endless(tx: Tx, message: Finish) -> bool:
+    """Whether what an attempt calls a limit was met too often in a row, and nobody has said until when it lasts."""
+    limited = message.limited
+    if limited is None or limited.until_wall_ms is not None:
+        return False
+    known = tx.one(Q.known, {"account": limited.account})
+    return known is not None and known[1] >= UNKNOWN_MAX
 
 
 def end_limited(tx: Tx, run: RunState, message: Finish) -> str:
@@ -60,6 +93,7 @@ def end_limited(tx: Tx, run: RunState, message: Finish) -> str:
     assert limited is not None
     assert run.agent is not None
     until_ms = _note(tx, limited.account, limited.until_wall_ms)
+    add_today(tx, run.agent, active_ms=message.active_ms)
     stops = limited.on_limit == "stop"
     verdict = "end" if stops else "park"
     moves.end_attempt(

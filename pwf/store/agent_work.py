@@ -47,13 +47,12 @@ def put_work(tx: Tx, run_no: int, report: AgentReport) -> None:
         add_today(tx, report.agent, tokens=now_tokens - tokens, cost_micros=now_cost - cost)
 
 
-def conversation_of(tx: Tx, run: RunState) -> str | None:
-    """The conversation that the attempt at the position is to continue."""
+def conversation_of(tx: Tx, run: RunState) -> tuple[str | None, int]:
+    """The conversation that the attempt at the position is to continue, and what it has cost, in millionths."""
     if run.agent is None or run.tries <= 1:
-        return None
+        return None, 0
     which = {"run_no": run.run_no, "agent_name": run.agent, "node": run.node, "visit": run.visit}
-    row = tx.one(Q.conversation, which)
-    return None if row is None else row[0]
+    return tx.one(Q.conversation, which) or (None, 0)
 
 
 def usage_of(tx: Tx, run_no: int) -> AgentUsage | None:

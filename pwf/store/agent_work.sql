@@ -20,7 +20,8 @@ ON CONFLICT(run_no, attempt) DO UPDATE SET conversation = coalesce(excluded.conv
 
 -- name: conversation
 -- What this agent began in the visit, and has not failed in since: only its process, its daemon or the machine ended.
-SELECT w.conversation FROM agent_work w JOIN attempts a ON a.run_no = w.run_no AND a.attempt = w.attempt
+SELECT w.conversation, (SELECT sum(s.cost_micros) FROM agent_work s WHERE s.run_no = w.run_no AND s.agent = w.agent
+  AND s.conversation = w.conversation) FROM agent_work w JOIN attempts a ON a.run_no = w.run_no AND a.attempt = w.attempt
 WHERE w.run_no = :run_no AND w.agent = :agent_name AND a.node = :node AND a.visit = :visit AND w.conversation IS NOT NULL
   AND NOT EXISTS (SELECT 1 FROM attempts f WHERE f.run_no = a.run_no AND f.node = a.node AND f.visit = a.visit
     AND f.attempt >= a.attempt AND f.status IN ('failed', 'timed_out')

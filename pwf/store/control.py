@@ -13,7 +13,7 @@ from pwf.errors import PersonNeeded, Rejected
 from pwf.protocol.kinds import KINDS, REQUESTS
 from pwf.protocol.operations import RunChanged
 from pwf.store import moves, place
-from pwf.store.agent_limits import lift
+from pwf.store.agent_limits import is_turned_away, lift
 from pwf.store.broken import DETAIL_CHARACTERS_MAX
 from pwf.store.budgets import say_more
 from pwf.store.change import changing
@@ -100,7 +100,8 @@ def _resume(tx: Tx, command: Control) -> tuple[RunChanged, bool]:
         if command.budget is not None:
             say_more(tx, run, command.budget)
         if run.hold is not None:
-            _lift_limit(tx, run, command)
+            if run.hold == "paused" and is_turned_away(tx, run):
+                _lift_limit(tx, run, command)
             _unhold(tx, run)
         return _done(tx, run, "resumed", command, None), False
 

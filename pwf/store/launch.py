@@ -17,7 +17,7 @@ from pwf.protocol.mounts import is_within
 from pwf.protocol.runner import Launch, PastStep, Value, run_marker
 from pwf.protocol.spawn import Identity
 from pwf.store import moves, place
-from pwf.store.agent_limits import blocked_until, turn_away
+from pwf.store.agent_limits import blocked, turn_away
 from pwf.store.agent_work import begin_work, conversation_of
 from pwf.store.broken import break_run
 from pwf.store.budgets import hold_spent, why_spent
@@ -112,9 +112,9 @@ def _begin(tx: Tx, run: RunState, identity: Identity, terms: LaunchTerms) -> Lau
     node = graph.node(run.node)
     agent = _agent(run, terms)
     if agent is not None and KINDS[node.kind].headless:
-        until_ms = blocked_until(tx, run, agent.account_name)
-        if until_ms is not None:
-            turn_away(tx, run, agent, until_ms)
+        limit = blocked(tx, run, agent.account_name)
+        if limit is not None:
+            turn_away(tx, run, agent, limit)
             part(tx, run)
             return Parked()
         why = why_spent(tx, run, graph, agent)
@@ -154,6 +154,7 @@ def launch_of(
     """Everything about a run at its position that one of its processes must know. `more`: fields of `Launch`."""
     row = tx.one(Q.input, {"run_no": run.run_no})
     assert row is not None
+    conversation, micros = conversation_of(tx, run)
     return Launch(
         run_id=run.run_id,
         generation=run.generation,
@@ -165,7 +166,8 @@ def launch_of(
         tries=run.tries,
         outside_name=row[4],
         agent=_agent(run, terms),
-        conversation=conversation_of(tx, run),
+        conversation=conversation,
+        conversation_micros=micros,
         attempt_started_wall_ms=tx.now.wall_ms,
         past=past,
         visits=run.visits,

@@ -102,7 +102,7 @@ DELETE FROM run_budgets WHERE run_no = :run_no
 
 -- name: drop_probe
 -- Whether an account's limit has ended, another run tries.
-UPDATE agent_limits SET probe_no = NULL WHERE probe_no = :run_no
+UPDATE agent_limits SET probe_no = NULL, probe_attempt = NULL WHERE probe_no = :run_no
 
 -- name: drop_agent_work
 -- What agents reported of these.

@@ -307,7 +307,9 @@ CREATE TABLE agent_limits(
   account TEXT PRIMARY KEY,
   until_wall_ms INTEGER NOT NULL,                 -- as it was said, or when it is tried
   refusals INTEGER NOT NULL CHECK (refusals >= 0), -- in a row, of those that said no time
-  probe_no INTEGER                                -- the run that tries whether it has ended
+  probe_no INTEGER,                               -- the run that tries whether it has ended
+  probe_attempt INTEGER,                          -- by this attempt, and no longer
+  CHECK ((probe_no IS NULL) = (probe_attempt IS NULL))
 ) STRICT, WITHOUT ROWID;
 
 CREATE TABLE requests(

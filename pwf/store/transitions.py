@@ -17,7 +17,7 @@ from pwf.protocol.notices import NOTICE_BYTES_MAX
 from pwf.protocol.runner import Ask, Finish, Sequenced, StepError, StepReply, Value, WaitUntil
 from pwf.protocol.survivors import SURVIVORS_MAX
 from pwf.store import moves, place
-from pwf.store.agent_limits import end_limited, is_limited, lift
+from pwf.store.agent_limits import end_limited, is_endless, is_limited, lift
 from pwf.store.agent_work import begin_work
 from pwf.store.budgets import add_today, why_spent
 from pwf.store.change import Change
@@ -252,7 +252,7 @@ def _is_kept_back(
 def _finish(
     tx: Tx, run: RunState, graph: Graph, message: Finish, *, may_go: bool, agent: AgentCommand | None
 ) -> str:
-    if message.limited is not None:
+    if message.limited is not None and not is_endless(tx, message):
         verdict = end_limited(tx, run, message)
         part(tx, run)
         return verdict

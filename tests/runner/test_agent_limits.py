@@ -36,7 +36,16 @@ def test_a_limit_is_known_by_its_words_and_its_end_where_it_is_said(said: str, a
 
 
 @pytest.mark.parametrize(
-    "said", ["", "no credit left", "ECONNREFUSED 127.0.0.1:4290", "the file limits.py is missing"]
+    "said",
+    [
+        "",
+        "no credit left",
+        "ECONNREFUSED 127.0.0.1:4290",
+        "the file limits.py is missing",
+        'File "a.py", line 429, in run',
+        "Disk quota exceeded",
+        "max_steps limit reached",
+    ],
 )
 def test_any_other_error_is_no_limit(said: str) -> None:
     assert limit_in(said, NOW) is None

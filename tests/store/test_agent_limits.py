@@ -5,7 +5,16 @@ from __future__ import annotations
 import pytest
 
 from pwf.protocol.agents import AgentCommand, Limited, OnLimit
-from pwf.store.agent_limits import APART_MS, FAR_MS, PROBE_MS, UNKNOWN_MS, UNKNOWN_MS_MAX, limits
+from pwf.store.agent_limits import (
+    APART_MS,
+    FAR_MS,
+    PROBE_MS,
+    UNKNOWN_MAX,
+    UNKNOWN_MS,
+    UNKNOWN_MS_MAX,
+    limits,
+)
+from pwf.store.budgets import used_today
 from pwf.store.launch import LaunchTerms, Parked
 from tests.store.world import Runner, World, error, graph, node, retry
 
@@ -96,6 +105,62 @@ def test_one_that_tried_and_ended_otherwise_keeps_nobody_back(world: World) -> N
     other = world.start(TASK, agent="coder")
     world.cancel(probe.run_id)
     assert begun(world).run_id == other
+
+
+def test_one_that_tried_and_goes_on_with_something_else_keeps_nobody_back(world: World) -> None:
+    flow = graph(node("review", "agent", on={"failed": "mend"}), node("mend"))
+    limited(world.run(flow, agent="coder"))
+    world.clock.forward(HOUR + APART_MS)
+    probe = begun(world)
+    other = world.start(TASK, agent="coder")
+    agents = {"coder": AgentCommand(name="coder", account="team")}
+
+    reply = probe.apply([probe.finished(outcome="failed", to="mend")], agents=agents).replies[0]
+
+    assert reply.verdict == "go"
+    assert begun(world).run_id == other
+
+
+@pytest.mark.parametrize("policy", ["ask", "stop"])
+def test_while_another_run_only_tries_nobody_is_stopped_or_asked(world: World, policy: OnLimit) -> None:
+    limited(world.run(TASK, agent="coder"))
+    world.clock.forward(HOUR + APART_MS)
+    begun(world)
+    world.start(TASK, agent="coder")
+
+    waiting = kept_back(world, policy)
+
+    view = world.view(waiting.run_id)
+    assert (view.summary.status, view.error) == ("queued", None)
+    assert "another run tries" in view.explanation.reason
+
+
+def test_what_is_called_a_limit_again_and_again_is_a_failure(world: World) -> None:
+    run = world.run(TASK, agent="coder")
+    for _ in range(UNKNOWN_MAX):
+        limited(run, after_ms=None)
+        world.clock.forward(UNKNOWN_MS_MAX + APART_MS)
+        run = begun(world)
+
+    limited(run, after_ms=None)
+
+    view = world.view(run.run_id)
+    assert (view.steps[-1].status, view.explanation.code) == ("failed", "retry_later")
+
+
+def test_the_minutes_of_a_day_count_tries_that_met_a_limit(world: World) -> None:
+    runner = world.run(TASK, agent="coder")
+    met = Limited(account="team", on_limit="resume", until_wall_ms=world.clock.wall_ms + HOUR)
+    runner.finish(outcome="failed", error=error("429", "limited"), limited=met, active_ms=5_000)
+    assert world.read(used_today, "coder").active_ms == 5_000
+
+
+def test_to_resume_a_run_that_a_person_paused_says_nothing_of_the_limit(world: World) -> None:
+    paused = world.start(TASK, agent="coder")
+    world.pause(paused)
+    limited(world.run(TASK, agent="coder"))
+    world.resume(paused, accounts=ACCOUNTS)
+    assert "team" in world.read(limits, None)
 
 
 def test_an_agents_next_step_begins_in_another_process_while_its_account_is_limited(world: World) -> None:

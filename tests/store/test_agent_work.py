@@ -69,3 +69,11 @@ def test_a_runner_that_lost_its_run_reports_nothing(world: World) -> None:
     with pytest.raises(Exception, match="another owner"):
         report(runner, conversation="c1")
     assert world.view(runner.run_id).usage == AgentUsage()
+
+
+def test_a_conversation_that_goes_on_is_told_what_it_has_cost(world: World) -> None:
+    runner = world.run(TASK, agent="coder")
+    report(runner, conversation="c1", cost_micros=7)
+    runner.leave()
+    again = world.launch(runner.run_id)
+    assert (again.launch.conversation, again.launch.conversation_micros) == ("c1", 7)

@@ -210,7 +210,7 @@ PLANTED = [
         f"UPDATE effects SET status = 'ambiguous', settled_wall_ms = NULL WHERE entity_no = {NO}",
     ),
     ("detail_stray", ended, "UPDATE runs SET hold_detail = 'x' WHERE run_id = :run"),
-    ("probe_stray", ended, f"INSERT INTO agent_limits VALUES ('a', 1, 0, {NO})"),
+    ("probe_stray", ended, f"INSERT INTO agent_limits VALUES ('a', 1, 0, {NO}, 1)"),
     ("budget_stray", ended, f"INSERT INTO run_budgets(run_no, over_day) VALUES ({NO}, 1)"),
     (
         "work_stray",

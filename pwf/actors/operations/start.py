@@ -60,6 +60,8 @@ async def start(services: Services, asked: Asked[StartPayload]) -> Answer:
         )
         if payload.max_steps is not None:
             check_max_steps(payload.max_steps)
+        if payload.budget is not None:  # it goes before that of the configuration
+            await services.people.check(asked.caller, "give a run a budget")
     except PwfError as error:
         # A repeat gets its first answer even when the file no longer loads.
         return await first_answer(services.store, receipt, RunStarted, error)

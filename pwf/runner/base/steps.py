@@ -96,6 +96,7 @@ class Step:
     started: float = field(default_factory=time.monotonic)
     attempt: int = 0
     conversation: str | None = None  # of an agent, that an earlier attempt had begun
+    conversation_cost: float = 0.0  # as it was told of it
     tell: Callable[[AgentReport], None] = _unheard
 
     @property

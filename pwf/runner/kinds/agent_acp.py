@@ -102,6 +102,7 @@ class AcpAgent:
                     afresh = f"conversation {earlier} could not be continued: {error}"
                 else:
                     self._told.conversation(earlier)
+                    self.listener.cost = max(self.listener.cost, self._step.conversation_cost)
                     return earlier
             else:
                 afresh = f"conversation {earlier} was not continued: the agent can continue none"
@@ -187,24 +188,28 @@ class Listener:
 
     def __init__(self, told: Told) -> None:
         self._told = told
-        self._cost = 0.0
+        self._has_begun = False
+        self.cost = 0.0  # of the conversation, as far as it is counted
         self.said: list[str] = []
 
     def begin(self) -> None:
         """A turn: what was repeated of an earlier one is no answer to it."""
-        self.said = []
+        self.said, self._has_begun = [], True
 
     async def session_update(self, session_id: str, update: Any, **_: Any) -> None:
-        """A piece of its answer, a tool that it uses, or what it has cost."""
+        """A piece of its answer, a tool that it uses, or what it has cost. Before the turn, what was is repeated."""
         kind = getattr(update, "session_update", "")
-        if kind == "agent_message_chunk" and getattr(update.content, "type", "") == "text":
+        if not self._has_begun:
+            if kind == "usage_update" and update.cost is not None:
+                self.cost = update.cost.amount
+        elif kind == "agent_message_chunk" and getattr(update.content, "type", "") == "text":
             self.said.append(update.content.text)
             self._told.print(update.content.text)
         elif kind == "tool_call":
             self._told.print(f"[{update.title}]\n")
         elif kind == "usage_update" and update.cost is not None:
-            more = update.cost.amount - self._cost  # it tells the sum of the conversation
-            self._cost = update.cost.amount
+            more = max(0.0, update.cost.amount - self.cost)  # it tells the sum of the conversation
+            self.cost = max(self.cost, update.cost.amount)
             self._told.used(0, 0, more)
 
     async def request_permission(self, session_id: str, tool_call: Any, options: Any, **_: Any) -> Any:

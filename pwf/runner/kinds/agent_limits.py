@@ -14,8 +14,9 @@ FAR_S = 31 * 86_400  # a time that is further off is a mistake
 SAID_CHARS_MAX = 16_384
 
 _LIMIT = re.compile(
-    r"usage.?limit|rate.?limit|limit.?reached|limit.?exceeded|hit your.{0,20}limit|too many requests|quota"
-    r"|resource.?exhausted|overloaded|(?<!\d)(?:429|529)(?!\d)",
+    r"(?:usage|rate|request|message|token|session|hour|daily|weekly|monthly|spending).?limit|hit your.{0,20}limit"
+    r"|too many requests|insufficient.?quota|exceeded your.{0,20}quota|(?<!disk )quota exceeded|resource.?exhausted"
+    r"|overloaded|(?:http|status|error|code)\W{0,8}(?:429|529)(?!\d)|(?<![\w.,])(?:429|529) (?:too|rate|over|limit)",
     re.IGNORECASE,
 )
 _UNITS = {"d": 86_400.0, "h": 3_600.0, "m": 60.0, "s": 1.0}
