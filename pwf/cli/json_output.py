@@ -311,6 +311,7 @@ PRINTED: dict[str, Lines] = {
     "submit": Lines((Submitted,)),
     "inbox": Lines((NoticeList,)),
     "agents": Lines((AgentList,)),
+    "agent-loop": Lines((), "refused: it is for a person at a terminal"),
     "mcp install": Lines((McpEntry,)),
     "mcp serve": Lines((Any,), "messages of the protocol, a line each; also without `--json`"),
     "sessions": Lines((SessionList,)),

@@ -29,6 +29,7 @@ FAMILIES = {
     "requests": ("requests", "answer", "submit"),
     "inbox": ("inbox",),
     "agents": ("agents",),
+    "agent_loop": ("agent-loop",),
     "mcp": ("mcp",),
     "sessions": ("sessions",),
     "decide": ("decisions", "decide"),

@@ -83,11 +83,10 @@ def test_a_module_that_declares_commands_has_its_row_with_their_names() -> None:
 
 
 def test_every_command_of_the_issue_exists() -> None:
-    wanted = (
-        "run ls show output watch wait explain events pause resume cancel restart retry fork requests answer submit "
-        "inbox agents mcp sessions decisions decide workflows check graph crashlab daemon start stop follow-up "
-        "settings service status state web doctor logs effects recover completion version resource managers channel"
-    )
+    wanted = """run ls show output watch wait explain events pause resume cancel restart retry fork requests
+    completion answer submit inbox agents agent-loop mcp sessions decisions decide workflows check graph
+    crashlab daemon start stop settings service status state doctor logs effects recover version web resource
+    managers channel follow-up"""
     assert set(wanted.split()) == set(command_names(build_parser()))
 
 

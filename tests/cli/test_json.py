@@ -111,7 +111,7 @@ TYPED: dict[str, tuple[str, ...]] = {
     "version": (),
 }
 #: What needs more than a daemon's answers; other tests run them.
-ELSEWHERE = {"mcp serve", "resource watch", "crashlab", "daemon", "state restore", "state new"}
+ELSEWHERE = {"agent-loop", "mcp serve", "resource watch", "crashlab", "daemon", "state restore", "state new"}
 
 
 def lines_of(schema: dict[str, Any], text: str) -> Iterator[dict[str, Any]]:

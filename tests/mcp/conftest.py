@@ -40,7 +40,7 @@ class Desk:
 
     def __init__(self, daemon: FakeDaemon) -> None:
         self._daemon = daemon
-        self._subscription = ""
+        self._subscriptions: list[str] = []
         self._revision = 0
         self.message: wire.MessageView | None = None
         self.request: Any = None
@@ -99,12 +99,12 @@ class Desk:
 
     def tell(self) -> None:
         """Whoever follows the session hears of it."""
-        if self._subscription:
-            self._revision += 1
-            self._daemon.push(self._subscription, "snapshot", self._revision, self.view)
+        self._revision += 1
+        for subscription in self._subscriptions:
+            self._daemon.push(subscription, "snapshot", self._revision, self.view)
 
     def _subscribed(self, request: Any, payload: Any) -> None:
-        self._subscription = payload.id
+        self._subscriptions.append(payload.id)
         self.tell()
 
     def _report(self, request: Any, payload: wire.ReportPayload) -> wire.SessionView:
