@@ -19,6 +19,7 @@ from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
 
+from pwf.audiences import BUILT_IN_CHANNELS, audience_fault
 from pwf.budgets import Budget
 from pwf.errors import ConfigError
 from pwf.ownership import stranger_on_way
@@ -26,7 +27,6 @@ from pwf.ownership import stranger_on_way
 MIB = 1024 * 1024
 CONFIG_BYTES_MAX = 256 * 1024
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
-BUILT_IN_CHANNELS = ("terminal", "web")  # where people answer without a section of the configuration
 PERSON = "person"  # in place of an agent's name: none (pwf/protocol/agents.py)
 
 C = TypeVar("C", bound=msgspec.Struct)
@@ -189,8 +189,7 @@ class Audience(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """Who is meant by `audience=` of a decision.
 
     `channels`: where it is shown, in this order. `answers`: whose answers count (`terminal` is one); empty: all.
-    `escalate_s`: between one channel and the next; none: in all at once. `remind_s`: between reminders. `quiet`: when
-    nothing new is shown, in local time.
+    `escalate_s`: between one channel and the next; none: in all at once. `quiet`: nothing new is shown, in local time.
     """
 
     channels: Annotated[tuple[ChannelName, ...], msgspec.Meta(min_length=1)]
@@ -364,18 +363,12 @@ def _check_channels(config: Config, text: str, file: str) -> None:
                 f"{file}:{_line_of(('channels', name), text)}: a channel can not be called {name!r}, which is built in",
                 hint="give it another name",
             )
-    for audience, said in config.audiences.items():
-        for key, known in (
-            ("channels", tuple(config.channels)),
-            ("answers", (*BUILT_IN_CHANNELS, *config.channels)),
-        ):
-            for name in getattr(said, key):
-                if name not in known:
-                    line = _line_of(("audiences", audience, key), text)
-                    raise ConfigError(
-                        f"{file}:{line}: {key} in [audiences.{audience}] names {name!r}, which is no channel",
-                        hint=f"add [channels.{name}], or name another: {', '.join(known) or 'there is none yet'}",
-                    )
+    fault = audience_fault(config.channels, config.audiences, has_pages=config.web.public_url is not None)
+    if fault is not None:
+        line = _line_of(("audiences", fault.audience, fault.key), text)
+        raise ConfigError(
+            f"{file}:{line}: {fault.key} in [audiences.{fault.audience}] names {fault.what}", hint=fault.hint
+        )
 
 
 # --- what is wrong, and where ---------------------------------------------------------------------------------

@@ -264,6 +264,8 @@ def test_channels_are_read_by_their_kind() -> None:
         ("channels.desk", "channels.web", 1, "a channel can not be called 'web'"),
         ('["desk", "chat"]', '["desk", "phone"]', 12, "channels in [audiences.operator] names 'phone'"),
         ('"chat", "terminal"', '"mail"', 13, "answers in [audiences.operator] names 'mail'"),
+        ('"chat", "terminal"', '"desk"', 13, "names 'desk', through which nobody answers"),
+        ('["desk", "chat"]', '["desk", "desk"]', 12, "channels in [audiences.operator] names 'desk' twice"),
     ],
 )
 def test_a_mistake_in_a_channel_is_named_with_its_line(old: str, new: str, line: int, said: str) -> None:
@@ -271,3 +273,23 @@ def test_a_mistake_in_a_channel_is_named_with_its_line(old: str, new: str, line:
         parse_config(CHANNELS.replace(old, new, 1).encode(), "c.toml")
     assert f"c.toml:{line}: " in caught.value.message
     assert said in caught.value.message
+
+
+@pytest.mark.parametrize(
+    ("section", "fine"),
+    [
+        ('kind = "webhook"\nurl = "https://x"\nsecret = "s"', False),
+        ('kind = "webhook"\nurl = "https://x"\nsecret = "s"\nlisten = "127.0.0.1:1"', True),
+        ('kind = "ntfy"\ntopic = "t"', False),
+        ('kind = "ntfy"\ntopic = "t"\nreply_topic = "a"', True),
+        ('kind = "email"\nhost = "h"\nsender = "a@b.c"\nto = ["a@b.c"]', False),
+    ],
+)
+def test_the_answers_of_an_audience_name_only_what_people_answer_through(section: str, fine: bool) -> None:
+    audience = '[audiences.operator]\nchannels = ["x"]\nanswers = ["x"]\n'
+    said = f"[channels.x]\n{section}\n\n{audience}".encode()
+    if fine:
+        assert parse_config(said, "c.toml").audiences["operator"].answers == ("x",)
+    else:
+        with pytest.raises(ConfigError, match="through which nobody answers"):
+            parse_config(said, "c.toml")

@@ -10,6 +10,7 @@ import http.client
 import json
 import socket
 import ssl
+import time
 import urllib.error
 import urllib.request
 from collections.abc import Mapping
@@ -74,13 +75,13 @@ def call(
     url: str, data: bytes | None, headers: Mapping[str, str] | None = None, *, timeout_s: float = 30.0
 ) -> Reply:
     """One request: a POST of `data`, or a GET. Raises `NotReached` and `Unclear`, with words that name no address."""
-    request = _request(url, data, headers)
+    request, until = _request(url, data, headers), time.monotonic() + timeout_s
     try:
         with _opener.open(request, timeout=timeout_s) as answer:
-            return Reply(answer.status, dict(answer.headers), _decoded(answer))
+            return Reply(answer.status, dict(answer.headers), _decoded(answer, until))
     except urllib.error.HTTPError as error:
         with error:
-            return Reply(error.code, dict(error.headers), _decoded(error))
+            return Reply(error.code, dict(error.headers), _decoded(error, until))
     except urllib.error.URLError as error:
         if isinstance(error.reason, UNREACHED):
             raise NotReached(f"it can not be reached: {_plain(error.reason)}") from None
@@ -120,10 +121,15 @@ def sent(
         return unknown(str(error))
 
 
-def _decoded(answer: Any) -> Any:
-    """Its JSON. What breaks off, or is no JSON, is None: the status has said what counts."""
+def _decoded(answer: Any, until: float) -> Any:
+    """Its JSON. What breaks off, drips in until the time is over or is no JSON is None: the status says what counts."""
+    data = b""
     try:
-        return json.loads(answer.read(ANSWER_BYTES_MAX))
+        while len(data) < ANSWER_BYTES_MAX and (more := answer.read1(ANSWER_BYTES_MAX - len(data))):
+            data += more
+            if time.monotonic() > until:
+                return None
+        return json.loads(data)
     except (ValueError, RecursionError, OSError, http.client.HTTPException):
         return None
 

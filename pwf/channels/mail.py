@@ -11,6 +11,7 @@ import contextlib
 import re
 import smtplib
 import ssl
+import time
 from email.message import EmailMessage
 from email.policy import SMTP
 from email.utils import formatdate
@@ -23,6 +24,7 @@ from pwf.protocol.channel_port import ChannelMessage
 
 SUBJECT_BYTES_MAX = 200
 BODY_BYTES_MAX = 64 * 1024
+LEFT_S_MIN = 0.1
 GO_ON = 354  # the server waits for the letter
 
 
@@ -43,6 +45,7 @@ class MailAdapter(Adapter[MailChannel]):
 
     def show(self, message: ChannelMessage) -> Outcome:
         letter = self._letter(message)
+        self._until = time.monotonic() + self.settings.timeout_s
         try:
             with contextlib.closing(self._connect()) as server:
                 return self._send(server, letter)
@@ -79,26 +82,32 @@ class MailAdapter(Adapter[MailChannel]):
             if self.settings.security == "starttls":
                 server.starttls(context=ssl.create_default_context())
             if self.settings.user is not None and self._password is not None:
-                server.login(self.settings.user, self._password)
+                self._hurry(server).login(self.settings.user, self._password)
         except BaseException:
             server.close()
             raise
         return server
 
+    def _hurry(self, server: smtplib.SMTP) -> smtplib.SMTP:
+        """What is left of the time is for all that follows together, however many answers the server gives."""
+        if server.sock is not None:
+            server.sock.settimeout(max(LEFT_S_MIN, self._until - time.monotonic()))
+        return server
+
     def _send(self, server: smtplib.SMTP, letter: EmailMessage) -> Outcome:
-        server.ehlo_or_helo_if_needed()
-        code, said = server.mail(self.settings.sender)
+        self._hurry(server).ehlo_or_helo_if_needed()
+        code, said = self._hurry(server).mail(self.settings.sender)
         if code != 250:
             return _refusal(code, said)
-        replies = [(address, *server.rcpt(address)) for address in self.settings.to]
+        replies = [(address, *self._hurry(server).rcpt(address)) for address in self.settings.to]
         left_out = [reply for reply in replies if reply[1] not in (250, 251)]
         if len(left_out) == len(replies):
             return _refusal(left_out[0][1], left_out[0][2])
-        code, said = server.docmd("DATA")
+        code, said = self._hurry(server).docmd("DATA")
         if code != GO_ON:
             return _refusal(code, said)
         try:
-            server.send(re.sub(rb"(?m)^\.", b"..", letter.as_bytes()) + b".\r\n")
+            self._hurry(server).send(re.sub(rb"(?m)^\.", b"..", letter.as_bytes()) + b".\r\n")
             code, said = server.getreply()
         except (OSError, smtplib.SMTPException) as error:
             return unknown(f"the connection was lost while the letter was under way: {error}")

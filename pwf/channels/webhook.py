@@ -10,6 +10,7 @@ import hashlib
 import hmac
 import http.server
 import json
+import threading
 import time
 from typing import Any
 
@@ -19,11 +20,13 @@ from pwf.channels.command import facts_of
 from pwf.channels.http import sent
 from pwf.channels.port import Adapter, Outcome, Port, done
 from pwf.config import WebhookChannel
+from pwf.errors import ConfigError
 from pwf.protocol.channel_port import Begin, ChannelMessage, Close
 
 SKEW_S = 300
 BODY_BYTES_MAX = 64 * 1024
 SEEN_MAX = 10_000
+DIGITS_MAX = 12  # of a time in seconds; int() of a very long text is an error
 READ_S = 10.0
 
 
@@ -36,6 +39,11 @@ class SignedAnswer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     text: str | None = None
 
 
+class _Server(http.server.ThreadingHTTPServer):
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Say nothing: whoever connects would fill the file that says why a process has ended."""
+
+
 class WebhookAdapter(Adapter[WebhookChannel]):
     """See the module."""
 
@@ -44,13 +52,21 @@ class WebhookAdapter(Adapter[WebhookChannel]):
         self.listens = settings.listen is not None
         self._since = int(time.time())
         self._seen: dict[str, int] = {}
+        self._taking = threading.Lock()  # each connection has a thread
         self.server: http.server.ThreadingHTTPServer | None = None
 
     def start(self) -> None:
         self._key = self.secret(self.settings.secret).encode()
         if self.settings.listen is not None:
             host, _, port = self.settings.listen.rpartition(":")
-            self.server = http.server.ThreadingHTTPServer((host, int(port)), _handler_for(self))
+            try:
+                self.server = _Server((host, int(port)), _handler_for(self))
+            except (OSError, OverflowError) as error:
+                raise ConfigError(
+                    f"listen = {self.settings.listen!r} in [channels.{self.begin.name}]: "
+                    f"{getattr(error, 'strerror', None) or 'there is no such port'}",
+                    hint="name another port, or end what listens there",
+                ) from None
 
     def show(self, message: ChannelMessage) -> Outcome:
         return self._post(facts_of(message, token=self.listens), message.message_id)
@@ -83,14 +99,20 @@ class WebhookAdapter(Adapter[WebhookChannel]):
     def take(self, at: str, signed: str, body: bytes) -> tuple[int, dict[str, Any]]:
         """Status and answer for one POST."""
         now = int(time.time())
-        fresh = at.isdecimal() and abs(now - int(at)) <= SKEW_S and int(at) >= self._since
+        fresh = (
+            at.isdecimal()
+            and len(at) <= DIGITS_MAX
+            and abs(now - int(at)) <= SKEW_S
+            and int(at) >= self._since
+        )
         if not hmac.compare_digest(signature(self._key, at, body).encode(), signed.encode()) or not fresh:
             return 401, {"error": "not signed, or too old"}
-        for known in [one for one, seen in self._seen.items() if seen < now - 2 * SKEW_S]:
-            del self._seen[known]
-        if signed in self._seen or len(self._seen) >= SEEN_MAX:
-            return 409, {"error": "this was sent before"}
-        self._seen[signed] = now
+        with self._taking:
+            for known in [one for one, seen in self._seen.items() if seen < now - 2 * SKEW_S]:
+                del self._seen[known]
+            if signed in self._seen or len(self._seen) >= SEEN_MAX:
+                return 409, {"error": "this was sent before"}
+            self._seen[signed] = now
         try:
             said = msgspec.json.decode(body, type=SignedAnswer)
         except msgspec.MsgspecError as error:

@@ -89,7 +89,7 @@ class ProbeChannel(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def probe_channel(tx: Tx, command: ProbeChannel) -> Done[MessageLine]:
-    """The message, which is due. Earlier tests go."""
+    """The message, which is due. Earlier tests go, whatever became of them; one that is being sent is waited for."""
     return once(tx, command.receipt, MessageLine, lambda: (_test(tx, command.channel), False))
 
 
@@ -97,6 +97,9 @@ def _test(tx: Tx, name: str) -> MessageLine:
     row = tx.one(Q.by_name, {"name": name})
     if row is None:
         raise NotFound(f"there is no channel {name!r}", hint="pwf channel status lists them")
+    sending = tx.one(Q.sending_test, {"channel_no": row[0]})
+    if sending is not None:
+        raise Conflict(f"channel {name} is sending a test", hint="pwf channel status")
     tx.run(Q.drop_tests, {"channel_no": row[0]})
     tx.run(Q.drop_test_effects, {"channel_no": row[0]})
     return _one(tx, add_test(tx, row[0]))

@@ -24,10 +24,14 @@ WHERE m.message_id = :message_id
 -- A channel that the configuration names.
 SELECT channel_no FROM channels WHERE name = :name AND state <> 'off'
 
+-- name: sending_test
+-- A test that is being sent now.
+SELECT message_id FROM channel_messages WHERE channel_no = :channel_no AND state = 'sending' AND event = 'test'
+
 -- name: drop_tests
--- Tests of the past are of no use.
-DELETE FROM channel_messages WHERE channel_no = :channel_no AND event = 'test' AND state IN ('shown', 'refused', 'void', 'closed')
+-- Tests of the past are of no use: people ask for another one.
+DELETE FROM channel_messages WHERE channel_no = :channel_no AND event = 'test'
 
 -- name: drop_test_effects
 -- Nor are their sends.
-DELETE FROM effects WHERE entity_no = :channel_no AND type = 'channel.test' AND status IN ('applied', 'rejected')
+DELETE FROM effects WHERE entity_no = :channel_no AND type = 'channel.test'

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import asynccontextmanager
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,8 +13,9 @@ from pwf.actors.base.changes import Changes
 from pwf.actors.base.store_actor import StoreActor
 from pwf.actors.channels.channel_supervisor import DAMAGED, WORK_S, Audiences
 from pwf.actors.channels.channels import Channels, ChannelSettings
+from pwf.actors.operations import channels as operations
 from pwf.config import CommandChannel
-from pwf.errors import NotFound, RunnerCrashed, ValueDamaged
+from pwf.errors import NotFound, Rejected, RunnerCrashed, ValueDamaged
 from pwf.protocol.channel_port import Answered, Begin, Close, Ready, Sent, Show, Trouble, Verdict
 from pwf.store.channel_messages import make_missing
 from pwf.store.channel_words import channel_list
@@ -336,3 +338,13 @@ async def test_a_service_that_is_busy_gets_nothing_of_the_channel_until_it_says(
     assert len(at.sent) == 2
     await trio.sleep(10)
     assert len(at.sent) == 8
+
+
+async def test_no_step_sends_tests_to_people():
+    class People:
+        async def check(self, caller, what):
+            raise Rejected(what)
+
+    services, asked = SimpleNamespace(people=People()), SimpleNamespace(caller=None)
+    with pytest.raises(Rejected, match="send something to people"):
+        await operations.test(services, asked)

@@ -19,6 +19,7 @@ from pwf.channels.port import FAILURES_TOLD, STEADY
 from pwf.channels.telegram import EARLIEST, TelegramAdapter
 from pwf.channels.webhook import SKEW_S, WebhookAdapter, signature
 from pwf.config import WebhookChannel
+from pwf.errors import ConfigError
 from pwf.protocol.channel_port import Begin, Verdict
 from tests.channels.fakes import KEY, FakeHook, FakeNtfy, FakePort, FakeTelegram, serving
 from tests.channels.messages import TOKEN, decision
@@ -272,6 +273,40 @@ def test_what_is_not_signed_too_old_or_wrong_leaves_no_trace(hook: Any) -> None:
         with pytest.raises(urllib.error.HTTPError, match="501"):
             urllib.request.urlopen(urllib.request.Request(url, method=method))
     assert port.answers == []
+
+
+def test_a_time_of_any_length_is_refused(hook: Any) -> None:
+    adapter, _, _ = hook
+    assert adapter.take("9" * 5_000, "sha256=x", ANSWER)[0] == 401
+
+
+def test_the_same_post_at_the_same_time_counts_once(hook: Any) -> None:
+    adapter, port, _ = hook
+    at = str(int(time.time()))
+    signed = signature(KEY.encode(), at, ANSWER)
+    came: list[int] = []
+    threads = [
+        threading.Thread(target=lambda: came.append(adapter.take(at, signed, ANSWER)[0])) for _ in range(20)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(came) == [200] + [409] * 19
+    assert len(port.answers) == 1
+
+
+def test_a_port_that_is_taken_is_named_with_its_key(tmp_path: Path, hook: Any) -> None:
+    _, _, url = hook
+    case = Case("webhook", tmp_path, "http://127.0.0.1:9", FakeHook())
+    begin = Begin(epoch=1, name="hook", kind="webhook", settings=msgspec.Raw(b"{}"), config=str(case.config))
+    taken = url.partition("//")[2]
+    settings = WebhookChannel(url=url, secret="key", listen=taken)
+    second = WebhookAdapter(case.port, begin, settings)  # type: ignore[arg-type]
+    with pytest.raises(
+        ConfigError, match=f"listen = '{taken}' in \\[channels.hook\\]: Address already in use"
+    ):
+        second.start()
 
 
 def test_what_goes_out_is_signed(tmp_path: Path) -> None:

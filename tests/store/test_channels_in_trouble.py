@@ -9,7 +9,7 @@ from pwf.protocol.channel_port import Close, Show
 from pwf.protocol.channels import RecoverMessage
 from pwf.store.channel_messages import BACKOFF_MS_MAX, CLOSE_TRIES_MAX, TRIES_MAX
 from pwf.store.channel_times import Showing
-from pwf.store.channel_words import Recover, recover_message
+from pwf.store.channel_words import ProbeChannel, Recover, probe_channel, recover_message
 from tests.store.channel_world import ChannelWorld
 from tests.store.test_decisions import HOUR, ask, decided, flow
 from tests.store.world import World
@@ -222,3 +222,18 @@ def test_what_a_person_confirms_is_reminded_of(world, phone):
     phone.audiences = {"operator": REMINDED}
     world.clock.forward(HOUR)
     assert phone.show("phone").message.event == "remind"
+
+
+# --- tests ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("end", ["due", "unknown", "refused"])
+def test_a_channel_has_one_test_that_is_not_settled_at_most(world, phone, end):
+    for _ in range(3):
+        world.do(probe_channel, ProbeChannel(channel="phone"))
+        if end != "due":
+            work = phone.work("phone")
+            with pytest.raises(Conflict, match="is sending a test"):
+                world.do(probe_channel, ProbeChannel(channel="phone"))
+            phone.say("phone", work, end, why="x")
+    assert len(phone.states()) == 1

@@ -20,7 +20,8 @@ PSUTIL = {"psutil"} if sys.platform == "linux" else set()
 BASE = {"budgets", "errors", "ids", "clock", "values", "places", "ownership"}
 MAY_IMPORT: dict[str, set[str]] = {
     **dict.fromkeys(BASE, BASE),
-    "config": BASE,
+    "config": BASE | {"audiences"},
+    "audiences": set(),
     "version": set(),
     "secrets": BASE | {"config", "protocol"},
     "host": BASE,

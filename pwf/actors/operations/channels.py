@@ -33,6 +33,7 @@ async def message(services: Services, asked: Asked[MessageRef]) -> Answer:
 
 async def test(services: Services, asked: Asked[ChannelRef]) -> Answer:
     """`channel.test`: send a message that says that the channel works."""
+    await services.people.check(asked.caller, "send something to people")
     command = ProbeChannel(channel=asked.payload.channel, receipt=await asked.make_receipt())
     done = await services.store.write(probe_channel, command)
     return Answer(done.unwrap(), done.adopted)
