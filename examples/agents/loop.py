@@ -14,6 +14,7 @@ import argparse
 import json
 import shlex
 import signal
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -58,7 +59,15 @@ class Agent:
         self._conversation.say(role="user", message_id=step.message.message_id, text=await step.prompt())
         if step.request is None:
             return
-        value = await self._ask(step)
+        try:
+            value = await self._ask(step)
+        except (
+            OSError,
+            subprocess.CalledProcessError,
+            ValueError,
+        ) as error:  # the session is reminded, at most twice
+            self._conversation.say(role="tool", text=f"no JSON value came: {error}")
+            return
         self._conversation.say(role="assistant", value=value)
         try:
             verdict = await step.submit(value)

@@ -82,8 +82,14 @@ class Step:
         text = await self._session.client.read_value(self.message.run_id, self.request.prompt)
         prompt = msgspec.json.decode(text)
         words = prompt if isinstance(prompt, str) else text.decode()
-        if self.message.why is not None:
-            words += f"\n\nWhat was submitted before was rejected: {self.message.why}"
+        before = self.request.submission
+        why = self.message.why
+        if why is None and before is not None and before.status == "rejected":
+            why = before.reason
+        if before is not None and before.status == "validating":
+            words += "\n\nWhat was submitted is still being judged. Submit the same again for the verdict."
+        elif why is not None:
+            words += f"\n\nWhat was submitted before was rejected: {why}"
         elif self.message.reason == "reminder":
             words += "\n\nNothing was submitted for this yet. Submit it now."
         return words

@@ -7,6 +7,7 @@ touched. Sources: the hosts' own manuals (Claude Code `.mcp.json`, Claude Deskto
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import sys
@@ -33,7 +34,7 @@ class Entry(NamedTuple):
 
 def entry_for(host: str, grant: str, project: Path, environment: Mapping[str, str]) -> Entry:
     """What makes a host start `pwf mcp serve` for a project."""
-    words = ["-m", "pwf", "-C", str(project), "mcp", "serve"]
+    words = ["-m", "pwf", "-C", str(project), "mcp", "serve", "--session", _session(host, project)]
     server: dict[str, Any] = {
         "command": sys.executable,
         "args": words if grant == "worker" else [*words, "--grant", grant],
@@ -47,6 +48,11 @@ def entry_for(host: str, grant: str, project: Path, environment: Mapping[str, st
         server = {"type": "stdio", **server}
     section = "servers" if host == "vscode" else "mcpServers"
     return Entry(file, json.dumps({section: {NAME: server}}, indent=2), section, server)
+
+
+def _session(host: str, project: Path) -> str:
+    """The same whenever the host comes back, so that it goes on with its runs."""
+    return f"{host}-{hashlib.sha256(os.fsencode(project)).hexdigest()[:12]}"
 
 
 def _file_of(host: str, project: Path, user: Path, environment: Mapping[str, str]) -> Path:

@@ -34,6 +34,7 @@ class HostSession:
         self._session = session
         self._step: Step | None = None  # that the host has, its turn open
         self._looking = anyio.Lock()  # one call at a time takes what is next
+        self._asked = 0  # how often what is next was asked for
         self._calls = 0
         self._heard = time.monotonic()
         self._rejections: Counter[str] = Counter()  # that were answered, by request
@@ -62,14 +63,27 @@ class HostSession:
         None when there is nothing for so long.
         """
         until = time.monotonic() + patience_s
+        self._asked += 1
+        number = self._asked
         while True:
             async with self._looking:
+                if number != self._asked:
+                    return None  # its host has given up this call, and asks in another one
                 found = await self._look()
             left_s = until - time.monotonic()
             if found is not None or left_s <= 0:
                 return found
             with anyio.move_on_after(left_s):
                 await self._session.news()
+
+    async def told(self, step: Step) -> None:
+        """The host has what asks for nothing: how a run ended, or words. Until then it is next."""
+        async with self._looking:
+            if not step.message.starts_turn:
+                self._session.branch.append(step.message.message_id)
+                await self._session.report()
+            elif self._step is not None and self._step.message.message_id == step.message.message_id:
+                await self._end("ended")
 
     async def submit(
         self, request_id: str, revision: int, value: object, key: str, *, reply: bool
@@ -138,14 +152,9 @@ class HostSession:
             if message.status != "pending":
                 await self._session.lose()  # an earlier process of this session had it
             elif not message.starts_turn:
-                self._session.branch.append(message.message_id)
-                await self._session.report()
                 return step
             elif not await self._session.begin(message.message_id):
                 await self._session.end("aborted")
-            elif step.request is None:
-                await self._session.end("ended")  # it is told, and asks for nothing
-                return step
             else:
                 self._step = step
                 return step

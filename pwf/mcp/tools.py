@@ -76,7 +76,9 @@ async def my_step(host: Host, given: takes.MyStep) -> Said:
     if found is None:
         return Said({"state": "nothing", "ask_again": True}, f"There is no step for you: {AGAIN}.")
     if found.request is None:
-        return await _told(host, found)
+        said = await _told(host, found)
+        await host.own.told(found)
+        return said
     return await _step(host, found, found.request)
 
 

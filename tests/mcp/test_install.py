@@ -36,7 +36,8 @@ def test_an_entry_is_written_beside_what_is_there_and_once(host: str, tmp_path: 
     assert found.file.read_text() == once
     assert set(servers(found)) == {"o", "pwf"}
     ours = servers(found)["pwf"]
-    assert ours["args"][-4:] == ["mcp", "serve", "--grant", "operator"]
+    assert ours["args"][4:7] == ["mcp", "serve", "--session"]
+    assert ours["args"][-2:] == ["--grant", "operator"]
     assert ours["args"][:4] == ["-m", "pwf", "-C", str(tmp_path / "project")]
     assert ours["env"] == {"PWF_HOME": str(tmp_path / "home")}
     assert "dark" in once or "# mine" in once
@@ -71,3 +72,14 @@ def test_a_token_is_made_once_for_its_user_alone_and_one_that_others_can_read_is
     path.chmod(0o640)
     with pytest.raises(ConfigError, match="read by others"):
         token_at(path)
+
+
+def test_an_entry_names_the_same_session_whenever_it_is_made_and_another_for_each_host_and_project(
+    tmp_path: Path,
+) -> None:
+    def session(host: str, project: str) -> str:
+        args = entry_for(host, "worker", tmp_path / project, {"HOME": str(tmp_path)}).server["args"]
+        return str(args[args.index("--session") + 1])
+
+    assert session("cursor", "a") == session("cursor", "a")
+    assert len({session(host, project) for host in HOSTS for project in "ab"}) == 2 * len(HOSTS)

@@ -16,7 +16,7 @@ from pwf.protocol.replies import RequestUpdated
 from pwf.protocol.sessions import RunEnd
 from tests.client import samples
 from tests.client.fake_daemon import FakeDaemon
-from tests.mcp.conftest import Desk, Open
+from tests.mcp.conftest import Desk, Open, until
 
 pytestmark = pytest.mark.anyio
 
@@ -186,3 +186,22 @@ async def test_an_attached_host_whose_session_another_has_taken_is_told_to_attac
             with pytest.raises(NotFound, match="attach"):
                 attached.of({"session": handle})
             # the host's task lets it go, and the group ends by itself
+
+
+async def test_a_call_that_a_later_one_has_replaced_takes_nothing(mcp: Open, desk: Desk) -> None:
+    said: list[dict[str, Any]] = []
+    async with mcp(wait_s_max=30) as client, anyio.create_task_group() as tasks:
+
+        async def ask() -> None:
+            said.append(await called(client, "my_step", wait_s=30))
+
+        with anyio.fail_after(10):
+            tasks.start_soon(ask)  # its host has given it up without a word
+            await anyio.sleep(0.05)
+            async with anyio.create_task_group() as second:
+                second.start_soon(ask)
+                await anyio.sleep(0.05)
+                desk.say(kind="terminal", end=RunEnd(workflow="release", status="completed"))
+                await until(lambda: bool(said))
+            await until(lambda: len(said) == 2)
+    assert sorted(one["state"] for one in said) == ["ended", "nothing"]

@@ -5,12 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import anyio
+import msgspec
 import pytest
 
 from pwf.errors import Conflict, Rejected
 from pwf.mcp import server
 from pwf.mcp.tools import TOOLS
 from pwf.protocol import operations as ops
+from pwf.protocol.views import SubmissionView
 from tests.client import samples
 from tests.client.fake_daemon import FakeDaemon
 from tests.mcp.conftest import Desk, Open
@@ -70,6 +72,22 @@ async def test_a_step_says_what_to_do_what_it_returns_and_what_was_wrong_before(
     assert said.structured_content["revision"] == 2
     assert "Ship it?" in said.content[0].text  # type: ignore[union-attr]
     assert "no date" in said.content[0].text  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    ("status", "says"), [("rejected", "was rejected: no file"), ("validating", "still being judged")]
+)
+async def test_a_step_says_what_became_of_what_was_submitted_and_not_that_nothing_was(
+    mcp: Open, desk: Desk, status: Any, says: str
+) -> None:
+    submission = SubmissionView(status=status, submitted_ms=1, reason="no file")
+    desk.ask(submission=submission)
+    assert desk.message is not None
+    desk.message = msgspec.structs.replace(desk.message, reason="reminder")
+    async with mcp() as client:
+        text = (await client.call_tool("my_step", {})).content[0].text  # type: ignore[union-attr]
+    assert says in text
+    assert "Nothing was submitted" not in text
 
 
 async def test_a_wait_comes_back_within_the_bound_and_says_ask_again(mcp: Open) -> None:
