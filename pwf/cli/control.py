@@ -49,16 +49,27 @@ def add(commands: Commands) -> None:
         "restart",
         restart,
         "start a run anew from its input, with the current code",
-        example="pwf restart @last-failed",
+        example="pwf restart @last-failed\npwf restart 3kq --agent coder",
         more="A run is restarted at the revision that is read just before, and printed.",
     )
     _run_argument(parser)
+    add_who(parser)
     parser.add_argument(
         "--revision",
         metavar="N",
         type=int,
         help="only if the run is still at this revision (pwf show --json)",
     )
+
+
+def add_who(parser: Parser) -> None:
+    """Who does the steps of agents of a run that comes from another."""
+    parser.add_argument(
+        "--agent",
+        metavar="NAME",
+        help="who does the steps of agents from now on: one of `pwf agents`, or person; as before unless it is said",
+    )
+    parser.add_argument("--session", metavar="ID", help="the same: the model of one of `pwf sessions`")
 
 
 def _run_argument(parser: Parser) -> None:
@@ -127,6 +138,7 @@ def _say_changed(reply: CallReply, out: Out) -> None:
 
 
 def restart(options: argparse.Namespace, out: Out) -> int:
+    from pwf.protocol.forks import RestartPayload
 
     run_id, revision = options.run_id, options.revision
     with client() as daemon:
@@ -134,7 +146,8 @@ def restart(options: argparse.Namespace, out: Out) -> int:
             seen = daemon.call("run.status", run_id=run_id).summary
             run_id, revision = seen.run_id, seen.revision
             out.note(f"restarting run {text.line(run_id)} at revision {revision}")
-        reply = daemon.exchange("run.restart", run_id=run_id, expected_revision=revision)
+        payload = RestartPayload(agent=options.agent, session=options.session)
+        reply = daemon.exchange("run.restart", payload, run_id=run_id, expected_revision=revision)
     started = reply.result
     where = f"restart {started.restart_no} of {text.line(started.restart_root or '')}"
     say_new_run(reply, out, where, adopted="it was restarted before; this is that run")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from pwf.cli import exits
 from pwf.cli.commands import RUN_HELP, Commands, Parser, client
-from pwf.cli.control import say_new_run
+from pwf.cli.control import add_who, say_new_run
 from pwf.cli.out import Out, UsageError
 from pwf.present import text
 
@@ -24,7 +24,8 @@ def add(commands: Commands) -> None:
         "retry",
         retry,
         "go on from where a run failed, in a new run, with the current code",
-        example="pwf retry @last-failed\npwf retry 3kq --max-steps 500\npwf retry 3kq --code stored --json",
+        example="pwf retry @last-failed\npwf retry 3kq --max-steps 500\npwf retry 3kq --agent coder\n"
+        "pwf retry 3kq --code stored --json",
         more="The new run takes over the outputs of the steps before; effects and answers it does not. A run that\n"
         "reached max_steps is gone on with under a higher one. To begin anew instead:  pwf restart RUN",
     )
@@ -69,6 +70,7 @@ def _arguments(parser: Parser) -> None:
     parser.add_argument(
         "--keep-answers", action="store_true", help="what you and others answered holds for the new run"
     )
+    add_who(parser)
     parser.add_argument(
         "--revision",
         metavar="N",
@@ -103,6 +105,8 @@ def _fork(options: argparse.Namespace, out: Out, node: str | None, visit: int | 
             max_steps=options.max_steps,
             repeat_effects=options.repeat_effects,
             keep_answers=options.keep_answers,
+            agent=options.agent,
+            session=options.session,
         )
         reply = daemon.exchange(
             "run.fork", payload, run_id=options.run_id, expected_revision=options.revision

@@ -39,6 +39,8 @@ class ForkOptions(TypedDict, total=False):
     max_steps: int
     repeat_effects: bool
     keep_answers: bool
+    agent: str
+    session: str
 
 
 def fork_payload(node: str | None, options: ForkOptions) -> ForkPayload:

@@ -17,7 +17,7 @@ from pwf.protocol.channels import CHANNEL_OPERATIONS
 from pwf.protocol.decisions import Decided, DecidePayload, DecisionList, DecisionListPayload
 from pwf.protocol.effects import EffectDetail, EffectList, EffectListPayload, EffectRef, ResolvePayload
 from pwf.protocol.follow_ups import FOLLOW_UP_OPERATIONS
-from pwf.protocol.forks import ForkPayload
+from pwf.protocol.forks import ForkPayload, RestartPayload
 from pwf.protocol.graph import WorkflowGraph
 from pwf.protocol.kinds import RequestKind
 from pwf.protocol.notices import NoticeList, NoticeListPayload
@@ -459,7 +459,7 @@ OPERATIONS: dict[str, Operation] = {
     "run.pause": Operation(PausePayload, RunChanged, needs_run=True, changes=True, guarded=True),
     "run.resume": Operation(ResumePayload, RunChanged, needs_run=True, changes=True, guarded=True),
     "run.cancel": Operation(CancelPayload, RunChanged, needs_run=True, changes=True, guarded=True),
-    "run.restart": Operation(Nothing, RunStarted, needs_run=True, changes=True, guarded=True),
+    "run.restart": Operation(RestartPayload, RunStarted, needs_run=True, changes=True, guarded=True),
     "run.fork": Operation(ForkPayload, RunStarted, needs_run=True, changes=True, guarded=True),
     "run.wait": Operation(WaitPayload, WaitResult, needs_run=True),
     "request.list": Operation(RequestListPayload, RequestList),

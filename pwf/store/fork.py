@@ -15,6 +15,7 @@ from typing import NamedTuple
 import msgspec
 
 from pwf.errors import Conflict, NotFound, Rejected
+from pwf.protocol.graph import MAX_STEPS_LIMIT
 from pwf.protocol.kinds import KINDS, REQUESTS
 from pwf.protocol.operations import RunStarted
 from pwf.protocol.runner import StepError, Value, effect_key
@@ -170,8 +171,16 @@ def retry_words(tx: Tx, run_id: str) -> str | None:
             _refuse_answers(tx, found, msgspec.structs.replace(terms, keep_answers=keep))
         except REFUSALS:
             continue
-        return terms.typed + (" --keep-answers" if keep else "")
+        return terms.typed + _higher_limit(tx, found.old) + (" --keep-answers" if keep else "")
     return None
+
+
+def _higher_limit(tx: Tx, old: _Old) -> str:
+    """A run that took as many steps as it may is gone on with only under a higher limit."""
+    if old.error is None or msgspec.json.decode(old.error, type=StepError).code != "max_steps":
+        return ""
+    limit = graph_of(tx, old.definition_id).graph.max_steps if old.max_steps is None else old.max_steps
+    return f" --max-steps {min(2 * limit, MAX_STEPS_LIMIT)}"
 
 
 class _Old(msgspec.Struct, array_like=True):
@@ -345,9 +354,9 @@ def _going_on(tx: Tx, start: StartRun, twin: Twin) -> RunStarted:
     old = start.fork.run_id
     asked = (start.definition_id, start.max_steps, start.fork.node, start.input)
     its_input = load_value(tx, twin.input, twin.input_digest)
-    if (twin.definition_id, twin.max_steps, twin.node, its_input) != asked:
+    if start.says_who or (twin.definition_id, twin.max_steps, twin.node, its_input) != asked:
         raise Conflict(
-            f"run {old} is retried as {twin.run_id}, which goes on, with other code, input or --max-steps",
+            f"run {old} is retried as {twin.run_id}, which goes on, with other code, input, agent or --max-steps",
             hint=f"pwf watch {twin.run_id}; or cancel it, and go on from it: pwf cancel {twin.run_id}, "
             f"then pwf retry {twin.run_id}",
         )

@@ -47,6 +47,7 @@ class LookRestart(msgspec.Struct, frozen=True, kw_only=True):
 
     run_id: str
     expected_revision: int | None = None
+    says_who: bool = False  # it names an agent or a session: one that goes on already is another
     receipt: ReceiptKey | None = None
 
 
@@ -66,6 +67,7 @@ def look_restart(tx: Tx, command: LookRestart) -> Looked:
         return Looked(command.run_id, done=done)
     try:
         facts = _facts(tx, command.run_id, command.expected_revision)
+        _refuse_another(facts, command.run_id, says_who=command.says_who)
     except REFUSALS as refusal:
         return Looked(command.run_id, done=refused(tx, command.receipt, refusal))
     existing = facts.existing
@@ -88,12 +90,22 @@ def restart_run(tx: Tx, command: RestartRun) -> Done[RunStarted]:
 
     def act() -> tuple[RunStarted, bool]:
         facts = _facts(tx, old, command.expected_revision)
+        _refuse_another(facts, old, says_who=command.start.says_who)
         if facts.existing is not None:
             return facts.existing, True
         done = start_run(tx, msgspec.structs.replace(command.start, receipt=None))
         return done.unwrap(), done.adopted
 
     return once(tx, command.start.receipt, RunStarted, act)
+
+
+def _refuse_another(facts: RestartFacts, run_id: str, *, says_who: bool) -> None:
+    """A restart that goes on has who it has."""
+    if facts.existing is not None and says_who:
+        raise Conflict(
+            f"run {run_id} was restarted as {facts.existing.run_id}, which goes on",
+            hint=f"pwf watch {facts.existing.run_id}; or end it first: pwf cancel {facts.existing.run_id}",
+        )
 
 
 def _facts(tx: Tx, run_id: str, expected_revision: int | None) -> RestartFacts:

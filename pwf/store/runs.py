@@ -69,6 +69,7 @@ class StartRun(msgspec.Struct, frozen=True, kw_only=True):
     budget: Budget | None = None  # of its agents, as a person said it
     agent: str | None = None  # of a restart or a fork: the earlier run's
     session_id: str | None = None  # whose model does the steps of agents; of a restart or a fork as before
+    says_who: bool = False  # agent and session_id hold for a restart or a fork, too
     receipt: ReceiptKey | None = None
     actor: str = "client"
     state_bytes_max: int | None = None
@@ -210,7 +211,7 @@ def _called(tx: Tx, command: StartRun) -> dict[str, object]:
 def _session(tx: Tx, command: StartRun) -> int | None:
     """The session that owns the run; it has one that goes on at a time."""
     parent = command.restarted_from if command.fork is None else command.fork.run_id
-    if parent is not None:
+    if parent is not None and not command.says_who:
         row = tx.one(Q.session_of_run, {"run_id": parent})
     elif command.session_id is not None:
         row = tx.one(Q.session, {"session_id": command.session_id})
@@ -244,7 +245,7 @@ def _lineage(tx: Tx, command: StartRun) -> dict[str, object]:
         "fork_node": None if fork is None else fork.node,
         "fork_visit": None if fork is None else fork.visit,
         "tree_root": parent if root is None else root[0],
-        "agent_name": command.agent if root is None else root[1],
+        "agent_name": command.agent if root is None or command.says_who else root[1],
     }
 
 

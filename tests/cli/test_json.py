@@ -186,7 +186,6 @@ def answering(daemon: FakeDaemon, monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
         "run.restart": samples.started(restarted_from="k2", restart_root="k2", restart_no=1),
         "run.fork": samples.started(forked_from="k1", node="collect", took_over=("a",)),
         "run.wait": ops.WaitResult(summary=summary, done=True),
-        "request.list": ops.RequestList(requests=(samples.request(),)),
         "request.answer": ops.Answered(request_id="q1", run_id=run_id, status="queued", revision=4),
         **AGENTS,
         "request.submit": ops.Submitted(request_id="q1", run_id=run_id, status="queued", revision=4),
@@ -212,6 +211,10 @@ def answering(daemon: FakeDaemon, monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
     script_run(daemon, samples.run_view(), done)
     for operation, result in answers.items():
         daemon.on(operation, lambda request, payload, result=result: result)
+    of_kind: Callable[[Any, Any], Any] = lambda request, payload: ops.RequestList(  # noqa: E731
+        requests=(samples.request(kind=(*payload.kinds, "checkpoint")[0]),)
+    )
+    daemon.on("request.list", of_kind)
     piece: Callable[[Any, Any], Any] = lambda request, payload: printed.PrintedPiece(  # noqa: E731
         data=b"" if payload.offset else b"out", next_offset=3
     )
@@ -230,7 +233,7 @@ def test_every_command_says_what_it_prints() -> None:
 def test_what_a_command_prints_is_what_its_schema_says(pwf: Pwf, answering: FakeDaemon, command: str) -> None:
     printed = pwf(*command.split(), *TYPED[command], "--json")
     found = list(lines_of(SCHEMA["x-commands"][command], printed.out))
-    assert found
+    assert found, printed.err
     kinds = PRINTED[command].kinds
     if len(kinds) == 1 and json_output._is_struct(kinds[0]):
         for one in found:  # and nothing besides

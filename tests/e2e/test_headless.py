@@ -90,6 +90,9 @@ def test_an_agent_does_a_runs_steps_and_a_start_that_names_nobody_says_what_to_t
     assert len(lines(agent / "begun")) == 1
     failed = home.run("run", "agent_review", "--set", "version=3", "--agent", "gone", code=1)
     assert "agent 'gone' could not be started" in failed.stdout + failed.stderr
+    for verb in ("retry", "restart"):
+        again = home.json(verb, "@last-failed", "--agent", "coder")["run_id"]
+        assert home.wait_status(again, "completed", seconds=PATIENCE_S) == "completed"
 
 
 def test_when_the_daemon_dies_the_old_agent_is_dead_before_another_one_gets_the_step(

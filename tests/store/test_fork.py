@@ -288,6 +288,7 @@ def test_a_run_that_reached_its_limit_goes_on_after_its_last_step_under_a_higher
     facts = look(world, runner.run_id)
     assert (facts.after.node, facts.after.output) == ("b", b'"from b"')
     place = msgspec.structs.replace(facts.fork, node="c", visit=1)
+    assert f"pwf retry {runner.run_id} --max-steps 4" in world.why(runner.run_id).commands
     new = fork(world, runner.run_id, start={"fork": place, "max_steps": 3})
     assert (new.node, new.took_over) == ("c", ("a", "b"))
     assert world.view(new.run_id).graph.max_steps == 3

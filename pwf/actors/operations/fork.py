@@ -21,6 +21,7 @@ from pwf.actors.operations.start import (
     origin_of,
     present_code,
     started,
+    who,
 )
 from pwf.errors import Rejected
 from pwf.protocol.forks import ForkPayload
@@ -85,6 +86,7 @@ async def _new_run(
     refuse_too_many_steps(facts, place, graph.max_steps if max_steps is None else max_steps)
     await _check_results(services, facts, known)
     value = facts.input if given is None else given
+    by = who(services, known, asked)
     return known, StartRun(
         code=known.code,
         environment=known.environment,
@@ -92,6 +94,9 @@ async def _new_run(
         priority=facts.priority,
         fork=msgspec.structs.replace(place, titled=given is None),
         max_steps=max_steps,
+        agent=by.agent,
+        session_id=by.session_id,
+        says_who=by.is_said,
         actor=asked.actor,
         state_bytes_max=services.config.max_state_size,
     )

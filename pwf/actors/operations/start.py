@@ -7,6 +7,7 @@ is wrong; a repeat under the same key gets the first run, even when the file no 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 import trio
@@ -23,11 +24,13 @@ from pwf.actors.operations.services import (
     first_answer,
     kept_refusal,
 )
+from pwf.actors.sessions.session_coordinator import SessionHandle
 from pwf.discovery import Found
 from pwf.errors import ContentWanted, InvalidArgument, PwfError, VariablesWanted
 from pwf.ids import check_id
+from pwf.protocol.forks import ForkPayload, RestartPayload
 from pwf.protocol.graph import MAX_STEPS_LIMIT
-from pwf.protocol.operations import Nothing, RunStarted, StartPayload
+from pwf.protocol.operations import RunStarted, StartPayload
 from pwf.protocol.origin import Origin
 from pwf.secrets import how_to_give, without_source
 from pwf.store.at_run import AtRun, at_run
@@ -54,7 +57,7 @@ async def start(services: Services, asked: Asked[StartPayload]) -> Answer:
         known = looked.get()
         warnings = await missing(services, known, payload.origin)
         value = await check_input(services, payload.workflow, known, value)
-        session_id = _session_of(asked)
+        session_id = _session_of(asked.caller.session, payload.session)
         agent = agent_of(
             services.config, services.places.config, known.definition.graph, payload.agent, session_id
         )
@@ -85,12 +88,31 @@ async def start(services: Services, asked: Asked[StartPayload]) -> Answer:
     return started(await services.scheduler.start(command), known, warnings)
 
 
-def _session_of(asked: Asked[StartPayload]) -> str | None:
+def _session_of(own: SessionHandle | None, named: str | None) -> str | None:
     """The session that owns the run: what a session starts is its own, whatever its payload says."""
-    own, named = asked.caller.session, asked.payload.session
     if own is not None and named not in (None, own.session_id):
         raise InvalidArgument("a session starts runs of its own only")
     return named if own is None else own.session_id
+
+
+class Who(NamedTuple):
+    """Who does the steps of agents, as `StartRun` has it."""
+
+    agent: str | None = None
+    session_id: str | None = None
+    is_said: bool = False
+
+
+def who(services: Services, known: Known, asked: Asked[ForkPayload] | Asked[RestartPayload]) -> Who:
+    """Of a run that comes from another: as before unless it is said."""
+    payload = asked.payload
+    if payload.agent is None and payload.session is None:
+        return Who()
+    if payload.session is not None:
+        _session_of(asked.caller.session, payload.session)
+    file, graph = services.places.config, known.definition.graph
+    agent = agent_of(services.config, file, graph, payload.agent, payload.session)
+    return Who(agent, payload.session, is_said=True)
 
 
 async def missing(
@@ -189,16 +211,19 @@ def started(done: Done[RunStarted], known: Known, warnings: tuple[str, ...] = ()
     return Answer(result, done.adopted)
 
 
-async def restart(services: Services, asked: Asked[Nothing]) -> Answer:
+async def restart(services: Services, asked: Asked[RestartPayload]) -> Answer:
     """`run.restart`: the original input, environment and priority, the present code."""
     expected = asked.request.expected_revision
+    says_who = asked.payload != RestartPayload()
     receipt = await asked.make_receipt()  # made here and not in the store's transaction
     looked = await services.store.write(
         at_run,
         AtRun(
             asked.run_ref,
             look_restart,
-            lambda run_id: LookRestart(run_id=run_id, expected_revision=expected, receipt=receipt),
+            lambda run_id: LookRestart(
+                run_id=run_id, expected_revision=expected, says_who=says_who, receipt=receipt
+            ),
         ),
     )
     if looked.done is not None:
@@ -209,6 +234,7 @@ async def restart(services: Services, asked: Asked[Nothing]) -> Answer:
     try:
         known = await present_code(services, facts.path, origin)
         value = await check_input(services, facts.path, known, facts.input)
+        by = who(services, known, asked)
     except REFUSALS as refusal:
         return await kept_refusal(services.store, receipt, RunStarted, refusal)
     command = StartRun(
@@ -220,6 +246,9 @@ async def restart(services: Services, asked: Asked[Nothing]) -> Answer:
         restarted_from=run_id,
         restart_root=facts.restart_root,
         restart_no=facts.restart_no,
+        agent=by.agent,
+        session_id=by.session_id,
+        says_who=by.is_said,
         receipt=receipt,
         actor=asked.actor,
         state_bytes_max=services.config.max_state_size,
