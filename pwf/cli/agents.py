@@ -44,7 +44,7 @@ def agents(options: argparse.Namespace, out: Out) -> int:
             "default" if agent.is_default else "-",
             agent.adapter,
             text.line(shlex.join(agent.command), 60),
-            text.line(agent.found or "not found", 60),
+            _program(agent),
             _until(agent.limited_until_ms, out.now_ms()),
             _today(agent),
         ]
@@ -52,6 +52,14 @@ def agents(options: argparse.Namespace, out: Out) -> int:
     ]
     out.table(["AGENT", "DEFAULT", "ADAPTER", "COMMAND", "PROGRAM", "LIMITED UNTIL", "TODAY"], rows)
     return exits.OK
+
+
+def _program(agent: AgentLine) -> str:
+    """Where the program is, as the daemon sees it; a path that is not whole is one of each run's project."""
+    name = agent.command[0]
+    if "/" in name and not name.startswith(("/", "~")):
+        return "looked for in each run's project"
+    return text.line(agent.found or "not found", 60)
 
 
 def _today(agent: AgentLine) -> str:

@@ -21,6 +21,7 @@ def add(commands: Commands) -> None:
         "channel",
         "reach people outside: how channels stand, tests, messages that may have been lost",
         example="pwf channel status\npwf channel test phone\npwf channel recover m7x confirm",
+        alone="status",
     )
     parser = channel.add(
         "setup",

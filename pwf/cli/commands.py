@@ -10,9 +10,9 @@ import argparse
 import contextlib
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from functools import cache
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from pwf.cli.out import Out, UsageError
 
@@ -25,6 +25,14 @@ Run = Callable[[argparse.Namespace, Out], int]
 
 class Parser(argparse.ArgumentParser):
     """A parser whose mistakes are errors like all others: with what to type next."""
+
+    alone: Callable[[list[str]], list[str]] = staticmethod(
+        lambda words: words
+    )  # what the words of a group mean
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """As argparse does, once the words of a group that leave its command out have it."""
+        return super().parse_known_args(None if args is None else self.alone(list(args)), namespace)
 
     def error(self, message: str) -> NoReturn:
         raise UsageError(message, hint=f"{self.prog} --help")
@@ -73,8 +81,10 @@ class Commands:
         parser.set_defaults(run=run)
         return parser
 
-    def group(self, name: str, help: str, *, example: str) -> Commands:
-        """Declare a command that has commands of its own."""
+    def group(
+        self, name: str, help: str, *, example: str, alone: str | None = None, words: int = 0
+    ) -> Commands:
+        """Declare a command that has commands of its own. `alone`: the one that so many words mean which name none."""
         parser = self._subparsers.add_parser(
             name,
             help=help,
@@ -86,7 +96,16 @@ class Commands:
         inner: argparse._SubParsersAction[Parser] = parser.add_subparsers(
             dest="inner", metavar="COMMAND", required=True, prog=parser.prog
         )
+        if alone is not None:
+            parser.alone = lambda typed: _with_command(typed, alone, words, inner.choices)
         return Commands(inner, self.whole)
+
+
+def _with_command(typed: list[str], command: str, words: int, commands: Container[str]) -> list[str]:
+    plain = [word for word in typed if not word.startswith("-")]
+    asks_help = "-h" in typed or "--help" in typed
+    named = bool(plain) and plain[0] in commands
+    return typed if named or asks_help or len(plain) != words else [command, *typed]
 
 
 FOLDER_OPTION = ("-C", "--folder")  # before or after the command

@@ -63,7 +63,7 @@ def add(commands: Commands) -> None:
         "recover", recover, "say what became of a run's ambiguous effect", example=RECOVER_EXAMPLE, more=WORDS
     )
     parser.add_argument("run_id", metavar="RUN", help=RUN_HELP)
-    _add_word(parser)
+    _add_word(parser, nargs="?")
 
 
 LIST_EXAMPLE = "pwf effects --ambiguous\npwf effects show 3kq:pay:1"
@@ -74,8 +74,8 @@ pwf recover 3kq happened --output '{"tag": "v1.2"}'
 pwf recover 3kq not-happened"""
 
 
-def _add_word(parser: Parser) -> None:
-    parser.add_argument("verdict", choices=VERDICTS, help="what is known about it")
+def _add_word(parser: Parser, nargs: str | None = None) -> None:
+    parser.add_argument("verdict", choices=VERDICTS, nargs=nargs, help="what is known about it")
     parser.add_argument(
         "--output",
         metavar="JSON|@FILE|-",
@@ -224,6 +224,13 @@ def recover(options: argparse.Namespace, out: Out) -> int:
         view = daemon.call("run.view", run_id=options.run_id)
     _about(options, view.summary)
     found: list[EffectView] = [effect for effect in view.effects if effect.status == "ambiguous"]
+    if options.verdict is None:
+        for effect in found:
+            out.note(_line_of(effect, out))
+        known = "say what became of it" if found else "nothing of that run is in doubt"
+        raise UsageError(
+            known, hint=f"pwf recover {text.line(options.run_id)} {'|'.join(VERDICTS)}" if found else None
+        )
     if len(found) != 1:
         return _say(options, None, out)  # the daemon says so
     return _say_of(options, found[0], view.summary, out)
@@ -237,9 +244,7 @@ def _about(options: argparse.Namespace, seen: RunSummary) -> None:
 
 def _say_of(options: argparse.Namespace, effect: EffectView, seen: RunSummary, out: Out) -> int:
     """Raises `UsageError` where an output is wanted and not given: what is said can't be taken back."""
-    began = text.ago(effect.reserved_ms or None, out.now_ms())
-    tries = text.count(effect.attempts, "attempt")
-    out.note(f"{text.line(effect.type)}: effect {text.line(effect.effect_key)}, begun {began}, {tries}")
+    out.note(_line_of(effect, out))
     wanted = effect.status == "ambiguous" and seen.ended_ms is None and options.verdict == "happened"
     if wanted and options.output is None:
         raise UsageError(
@@ -247,6 +252,12 @@ def _say_of(options: argparse.Namespace, effect: EffectView, seen: RunSummary, o
             hint="--output JSON; --output null where it gives nothing",
         )
     return _say(options, effect.effect_key, out)
+
+
+def _line_of(effect: EffectView, out: Out) -> str:
+    began = text.ago(effect.reserved_ms or None, out.now_ms())
+    tries = text.count(effect.attempts, "attempt")
+    return f"{text.line(effect.type)}: effect {text.line(effect.effect_key)}, begun {began}, {tries}"
 
 
 def _check(options: argparse.Namespace, hint: str) -> None:

@@ -226,6 +226,8 @@ def print_end(daemon: SyncClient, view: RunView, out: Out) -> None:
         out.print(f"{out.status(summary.status)} in {took}")
     for line in final_lines(view, out.now_ms()):
         out.print("".join(out.paint(piece.text, piece.style) for piece in line))
+    if summary.status == "failed":
+        out.note(f"what there is to do:  pwf explain {text.line(summary.run_id)}")
     if view.output is None or summary.status != "completed":
         return
     if view.output.size > OUTPUT_BYTES_SHOWN:

@@ -24,7 +24,11 @@ path is a JSON Pointer: /limits/cpu=2. All of it happens or nothing; the next st
 
 def add(commands: Commands) -> None:
     inner = commands.group(
-        "settings", "look at the settings of a run, or change them while it goes on", example=CHANGE_EXAMPLE
+        "settings",
+        "look at the settings of a run, or change them while it goes on",
+        example=CHANGE_EXAMPLE,
+        alone="get",
+        words=1,
     )
     parser = inner.add("get", get, "show the settings of a run, and who may change what", example=GET_EXAMPLE)
     parser.add_argument("run_id", metavar="RUN", help=RUN_HELP)

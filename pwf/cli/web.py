@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pwf.cli import exits
@@ -38,12 +39,28 @@ def web(options: argparse.Namespace, out: Out) -> int:
     if options.link:
         with client() as daemon:
             _print_link(daemon, out)
+            if not _is_served(daemon.places.config):
+                out.note("no server answers there:  pwf web")
         return exits.OK
     if options.sign_out:
         return _sign_out(out)
     if out.as_json:
         raise UsageError("pwf web prints no JSON while it serves", hint="pwf web --link --json")
     return _serve(options.supervised, out)
+
+
+def _is_served(config: Path) -> bool:
+    """Whether something listens where the pages are to be."""
+    import socket
+
+    from pwf.config import load_config
+
+    web = load_config(config).web
+    try:
+        socket.create_connection((web.host, web.port), timeout=1).close()
+    except OSError:
+        return False
+    return True
 
 
 def _serve(supervised: bool, out: Out) -> int:

@@ -12,7 +12,10 @@ Fact = tuple[str, str]
 
 def why(found: Explanation, now_ms: int, *, code: bool = True) -> Iterator[Fact]:
     """Why it is where it is (with `code`, by that too), what changes that, and what to type."""
-    yield "why", text.line(found.reason) + (f"  ({text.line(found.code)})" if code else "")
+    yield (
+        "why",
+        text.line("; ".join(found.reason.splitlines())) + (f"  ({text.line(found.code)})" if code else ""),
+    )
     if found.changes_when:
         when = text.line(found.changes_when)
         if found.changes_at_ms is not None:

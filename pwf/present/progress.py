@@ -282,6 +282,8 @@ def _estimated(estimate: Estimate, unit: str, now_ms: int) -> str:
     low, high = estimate.left_ms_low, estimate.left_ms_high
     if low is None or high is None:
         return words
+    if high - low < high / 10:  # no more exactly than is known, and no less
+        return f"{words}  perhaps {text.duration(max(0, high - age_ms))} left"
     soon, late = (text.duration(max(0, ms - age_ms)) for ms in (low, high))
     return f"{words}  {soon} to {late} left" if soon != late else f"{words}  perhaps {soon} left"
 

@@ -162,9 +162,12 @@ class _Pages:
     async def link(self, request: Request) -> Response:
         """`/answer/TOKEN`: GET shows one decision, and what became of it; POST decides it, once."""
         token = request.path_params["token"]
-        known = await self._known(token)
+        try:
+            known = await self._known(token)
+        except TokenRefused:
+            raise LinkRefused(hint="pwf decide DECISION --link") from None
         if known.purpose != "answer" or known.decision_id is None:
-            raise TokenRefused("this is no link to a decision", hint="pwf decide --link makes one")
+            raise LinkRefused(hint="pwf decide DECISION --link")
         view = await self._find(known.decision_id)
         if request.method != "POST":
             return await self._show(view, None)
@@ -174,7 +177,7 @@ class _Pages:
         """`/sign-in/TOKEN`: GET asks, so that a preview uses nothing up; POST signs this browser in."""
         token = request.path_params["token"]
         if (await self._known(token)).purpose != "sign_in":
-            raise TokenRefused("this is no link to sign in", hint="pwf web --link makes one")
+            raise TokenRefused("this is no link to sign in", hint="pwf web --link")
         if request.method != "POST":
             return HTMLResponse(pages.render("sign_in"))
         browser = new_token()
@@ -196,9 +199,7 @@ class _Pages:
     async def _known(self, token: str) -> TokenView:
         """What a token is for. Raises `TokenRefused`."""
         if not _TOKEN.fullmatch(token):
-            raise TokenRefused(
-                hint="pwf web --link makes a link to sign in, pwf decide --link one to a decision"
-            )
+            raise TokenRefused(hint="pwf web --link")
         known: TokenView = await self._daemon.call("web.token", TokenPayload(token=token))
         return known
 
@@ -297,7 +298,12 @@ def _check_form(sent: dict[str, str], form_token: str) -> None:
         raise Conflict("what is asked has changed since this page was made", hint="open the page again")
 
 
+class LinkRefused(TokenRefused):
+    """The link to a decision is unknown, or over: there is nothing to sign in to."""
+
+
 _STATUS: tuple[tuple[type[PwfError], int, str], ...] = (
+    (LinkRefused, 401, "This link is unknown or over"),
     (TokenRefused, 401, "Not signed in"),
     (PersonNeeded, 403, "Only a person may do this"),
     (NotFound, 404, "Not found"),

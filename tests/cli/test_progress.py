@@ -60,6 +60,7 @@ COUNTS: dict[str, Any] = {"completed": 200, "total": 1_000, "unit": "files"}
         (SURE, 11_000, "nothing new for 11s"),
         (changed(confidence="low"), 0, "4 files/s  2m40s to 4m26s left"),
         (changed(confidence="low", left_ms_high=160_100), 0, "4 files/s  perhaps 2m40s left"),
+        (changed(confidence="low", left_ms_high=161_000), 0, "4 files/s  perhaps 2m41s left"),
         (changed(rate=0.25), 0, "15 files/min  about 3m20s left"),
         (changed(rate=1 / 7_200), 0, "12 files/day  about 3m20s left"),
         (changed(left_ms=None), 0, "4 files/s"),

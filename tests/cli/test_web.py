@@ -52,8 +52,12 @@ def test_a_link_goes_without_a_choice(pwf: Pwf, sent: list[Any]) -> None:
     assert sent == []
 
 
-def test_a_link_to_sign_in_is_printed_alone_and_told_once(pwf: Pwf, sent: list[Any]) -> None:
+def test_a_link_to_sign_in_is_printed_alone_and_told_once(
+    pwf: Pwf, sent: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pwf.cli.web._is_served", lambda config: False)
     done = pwf("web", "--link")
+    assert "no server answers there:  pwf web" in done.err
     assert done.out.startswith("http://127.0.0.1:7930/sign-in/")
     assert sent == [InvitePayload(token_hash=hash_of(token_of(done.out)))]
     assert "once" in done.err

@@ -157,6 +157,12 @@ PATHS = (
 )
 
 
+def test_an_unknown_link_to_a_decision_says_so_and_only_the_command_is_code(browser: Browser) -> None:
+    page = browser.get(f"/answer/{'0' * 64}")
+    assert (page.status, "This link is unknown or over" in page.text) == (401, True)
+    assert "<code>pwf decide DECISION --link</code>" in page.text
+
+
 def test_without_credentials_every_address_gives_401_and_leaves_no_trace(
     world: World, browser: Browser, client: StoreClient
 ) -> None:

@@ -15,6 +15,7 @@ import msgspec
 from pwf.errors import PwfError
 from pwf.protocol.masking import Masks
 from pwf.protocol.runner import StepError
+from pwf.workflow.effects import NotApplied
 
 if TYPE_CHECKING:
     import traceback
@@ -33,7 +34,10 @@ def step_error(error: BaseException, node: str, *, code: str = "node_failed", me
         code=code,
         message=bounded(message or _message(inner), MESSAGE_BYTES_MAX),
         type=bounded(type_name(inner), NAME_BYTES_MAX),
-        traceback=bounded(user_traceback(error), TRACEBACK_BYTES_MAX),
+        # A refusal says why in its message, and nothing is to be looked for in the code.
+        traceback=""
+        if isinstance(inner, NotApplied)
+        else bounded(user_traceback(error), TRACEBACK_BYTES_MAX),
         node=node,
     )
 
