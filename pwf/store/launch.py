@@ -25,7 +25,7 @@ from pwf.store.change import changing
 from pwf.store.custody_rows import add_runner, holds_lease, runner_is_live
 from pwf.store.queries import load_queries
 from pwf.store.runners import Current, Fence, current_of, owned, part, unknown_error
-from pwf.store.settings_rows import current_settings
+from pwf.store.settings_rows import let_go_settings, visit_settings
 from pwf.store.state import Graph, RunState, graph_of, load_run
 from pwf.store.tx import Tx
 from pwf.store.values import value_of
@@ -124,6 +124,7 @@ def _begin(tx: Tx, run: RunState, identity: Identity, terms: LaunchTerms) -> Lau
             moves.note(tx, run, "held", "daemon", {"hold": "budget"})
             return Parked()
     past = past_of(tx, run, graph) if run.attempts else ()
+    let_go_settings(tx, run, graph)
     moves.begin_attempt(tx, run, node, run.generation)
     if agent is not None and KINDS[node.kind].headless:
         begin_work(tx, run)
@@ -176,7 +177,7 @@ def launch_of(
         wants_title=run.title is None,
         root=row[3],
         files=_data_files(tx, run) if graph.graph.files else {},
-        settings=current_settings(tx, run.run_no, graph),
+        settings=visit_settings(tx, run, graph),
         **terms.limits,  # type: ignore[arg-type]
         **more,
     )

@@ -549,8 +549,14 @@ CREATE TABLE settings(
   change INTEGER NOT NULL CHECK (change >= 0),
   value BLOB NOT NULL CHECK (length(value) <= 262144),
   changed_wall_ms INTEGER NOT NULL,
+  kept_node TEXT,                                 -- of a visit that had begun with an effect: those that it saw first
+  kept_visit INTEGER,
+  kept_change INTEGER,
+  kept_value BLOB CHECK (length(kept_value) <= 262144),
   PRIMARY KEY (run_no, scope),
-  CHECK ((scope = '') = (entry = 0))
+  CHECK ((scope = '') = (entry = 0)),
+  CHECK ((kept_node IS NULL) = (kept_value IS NULL) AND (kept_visit IS NULL) = (kept_value IS NULL)
+    AND (kept_change IS NULL) = (kept_value IS NULL))
 ) STRICT;
 
 -- Managed resources, one row for each life. It stays for a while after the resource is gone, as an ended run does.

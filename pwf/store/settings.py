@@ -11,7 +11,7 @@ from typing import NamedTuple
 import msgspec
 
 from pwf.errors import Rejected
-from pwf.protocol.mounts import is_within
+from pwf.protocol.mounts import is_within, mount_of
 from pwf.protocol.runner import Launch, Value
 from pwf.protocol.settings import SettingsChanged, SettingsCopy, SettingsSpec
 from pwf.protocol.views import ENDED
@@ -120,11 +120,13 @@ def change_settings(tx: Tx, command: ChangeSettings) -> Done[SettingsChanged] | 
     if is_first and has_moved and run.status not in ENDED:
         return None
     value = _value(now, graph.settings[command.scope], command.scope, command.entry)
-    return once(tx, command.receipt, SettingsChanged, lambda: _change(tx, run, now.change, value, command))
+    return once(
+        tx, command.receipt, SettingsChanged, lambda: _change(tx, run, graph, now.change, value, command)
+    )
 
 
 def _change(
-    tx: Tx, run: RunState, newest: int, value: bytes, command: ChangeSettings
+    tx: Tx, run: RunState, graph: Graph, newest: int, value: bytes, command: ChangeSettings
 ) -> tuple[SettingsChanged, bool]:
     """What leaves them as they are counts no change."""
     if run.status in ENDED:
@@ -138,6 +140,9 @@ def _change(
     with changing(tx, run):
         facts = {"run_no": run.run_no, "scope": command.scope, "entry": command.entry, "change": change}
         tx.run(Q.put_settings, facts | {"value": command.value, "now": tx.now.wall_ms})
+        if run.tries and mount_of(run.node) == command.scope and graph.node(run.node).effect is not None:
+            seen = {"node": run.node, "visit": run.visit, "change": newest, "value": value}
+            tx.run(Q.keep, {"run_no": run.run_no, "scope": command.scope, **seen})
         said: dict[str, object] = {"change": change, "paths": command.paths[:PATHS_NAMED_MAX]}
         if command.scope:
             said["scope"] = command.scope

@@ -10,7 +10,7 @@ from pwf.protocol.runner import Finish, Sequenced
 from pwf.protocol.settings import ScopedCopy, SettingsCopy
 from pwf.store.adoption import Begins
 from pwf.store.queries import load_queries
-from pwf.store.state import Graph, graph_of
+from pwf.store.state import Graph, RunState, graph_of
 from pwf.store.tx import Tx
 
 Q = load_queries(__file__)
@@ -29,6 +29,29 @@ def current_settings(tx: Tx, run_no: int, graph: Graph) -> SettingsCopy | None:
         else:
             value = changed
     return SettingsCopy(change=newest, value=msgspec.Raw(value), scopes=scopes)
+
+
+def visit_settings(tx: Tx, run: RunState, graph: Graph) -> SettingsCopy | None:
+    """What the present visit sees: the newest, unless it has made effects by earlier ones (`let_go_settings`)."""
+    now = current_settings(tx, run.run_no, graph)
+    scope = mount_of(run.node)
+    place = {"run_no": run.run_no, "scope": scope, "node": run.node, "visit": run.visit}
+    row = None if now is None else tx.one(Q.kept, place)
+    if now is None or row is None:
+        return now
+    entry, change, value = row
+    if not scope:
+        return SettingsCopy(change=change, value=msgspec.Raw(value), scopes=now.scopes)
+    kept = {scope: ScopedCopy(entry=entry, value=msgspec.Raw(value))}
+    return SettingsCopy(change=change, value=now.value, scopes=now.scopes | kept)
+
+
+def let_go_settings(tx: Tx, run: RunState, graph: Graph) -> None:
+    """Before a try: what an earlier one saw binds it only where that has begun an effect, whose key is the visit's."""
+    if not graph.settings or run.tries == 0:
+        return
+    if tx.one(Q.has_begun, {"run_no": run.run_no, "node": run.node, "visit": run.visit}) is None:
+        tx.run(Q.let_go, {"run_no": run.run_no})
 
 
 def newer_settings(tx: Tx, run_no: int, graph: Graph, message: Sequenced) -> SettingsCopy | None:

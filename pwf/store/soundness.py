@@ -91,6 +91,7 @@ ENCODED: dict[tuple[str, str], Any] = {
     ("decisions", "subject"): Any,
     ("decisions", "choices"): tuple[ChoiceSpec, ...],
     ("settings", "value"): Any,
+    ("settings", "kept_value"): Any,
     ("updates", "data"): Any,
     ("run_budgets", "at_start"): Budget,
     ("run_budgets", "raised"): Budget,

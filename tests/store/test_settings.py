@@ -19,7 +19,7 @@ from pwf.store.settings import (
 )
 from tests.store.test_fork import fork
 from tests.store.test_retention import pass_days, prune
-from tests.store.world import graph, linear, node
+from tests.store.world import IDEMPOTENT, PARTS, graph, linear, node
 
 SPEC = SettingsSpec(initial='{"n":0}', paths=(PathRule(path="", may={"human": ("replace",)}),))
 
@@ -271,3 +271,48 @@ def test_a_retry_within_an_included_workflow_goes_on_with_that_entrys_settings(w
     assert (found.entry, found.change, found.value) == (1, 0, b'{"n":5}')
     launch = world.launch(forked.run_id).launch
     assert bytes(launch.settings.scopes["m"].value) == b'{"n":5}'
+
+
+def paying(kind):
+    return graph(node("a", "action", effect=kind, to="b"), node("b"), settings=SPEC)
+
+
+@pytest.mark.parametrize("when", ["during the try", "between two"])
+def test_a_further_try_sees_the_settings_by_which_an_effect_was_begun(world, when):
+    runner = world.run(paying(IDEMPOTENT))
+    if when == "during the try":
+        change(world, runner.run_id, 7, on=0)
+    runner.gone()
+    change(world, runner.run_id, 8, on=1 if when == "during the try" else 0)
+    again = world.launch(runner.run_id)
+    assert (again.launch.tries, again.launch.settings.change) == (2, 0)
+    (reply,) = again.apply([again.finished(to="b", settings=0)]).replies
+    assert bytes(reply.settings.value) == b'{"n":8}', "the next step sees the newest"
+
+
+def test_a_further_try_sees_the_newest_where_no_effect_was_begun(world):
+    runner = world.run(paying(PARTS))
+    change(world, runner.run_id, 7, on=0)
+    runner.gone()
+    again = world.launch(runner.run_id)
+    assert again.launch.settings.change == 1
+    again.part("p")
+    again.settle("p")
+    change(world, runner.run_id, 8, on=1)
+    again.gone()
+    world.clock.forward(1_000)
+    assert world.launch(runner.run_id).launch.settings.change == 1
+
+
+def test_a_further_try_within_what_is_included_sees_those_of_its_entry(world):
+    mount = MountSpec(workflow="child", exits={"out": ("m.a",)}, settings=SPEC)
+    entry = msgspec.structs.replace(node("m", "include", to="m.a"), mount=mount)
+    pays = node("m.a", "action", effect=IDEMPOTENT, to="end")
+    runner = world.run(graph(entry, pays, node("end"), settings=SPEC))
+    runner.finish(to="m.a")
+    change(world, runner.run_id, 5, on=0, scope="m", entry=1)
+    change(world, runner.run_id, 6, on=1)
+    change(world, runner.run_id, 7, on=2, scope="m", entry=1)
+    runner.gone()
+    again = world.launch(runner.run_id).launch.settings
+    assert (again.change, bytes(again.scopes["m"].value)) == (0, b'{"n":0}')

@@ -164,7 +164,8 @@ def test_a_column_that_does_not_decode_is_named_with_its_row_and_run(world, tabl
         {"run": run_id},
     )
     world.sql(
-        "INSERT INTO settings SELECT run_no, 1, x'31', 1 FROM runs WHERE run_id = :run", {"run": run_id}
+        "INSERT INTO settings SELECT run_no, 'm', 1, 1, x'31', 1, 'm.a', 1, 0, x'31' FROM runs WHERE run_id = :run",
+        {"run": run_id},
     )
     world.sql(
         "INSERT INTO run_budgets(run_no, at_start, raised) SELECT run_no, x'7b7d', x'7b7d' FROM runs"

@@ -120,6 +120,7 @@ REQUEST = (
     " VALUES ('r1', :run, 'a', 1, 1, 'checkpoint', 'pending', 1)"
 )
 NO = "(SELECT run_no FROM runs WHERE run_id = :run)"
+SETTING = "INSERT INTO settings(run_no, scope, entry, change, value, changed_wall_ms) VALUES"
 OLD = "(SELECT restarted_from FROM runs WHERE run_id = :run)"
 QUEUE = f"INSERT INTO run_queue VALUES ({NO}, '{{}}', 0, 1, NULL, NULL, 0)"
 RUNNER = (
@@ -163,8 +164,16 @@ PLANTED = [
     ("answer_lost", answered, "UPDATE requests SET attempt = 9 WHERE run_id = :run"),
     ("answer_lost", answered, f"UPDATE attempts SET status = 'failed' WHERE run_no = {NO}"),
     ("request_stray", waiting, "UPDATE requests SET attempt = 2 WHERE run_id = :run"),
-    ("settings_stray", queued, f"INSERT INTO settings VALUES ({NO}, '', 0, 0, x'31', 1)"),
-    ("settings_stray", with_settings, f"INSERT INTO settings VALUES ({NO}, 'a', 1, 0, x'31', 1)"),
+    (
+        "settings_stray",
+        queued,
+        f"{SETTING} ({NO}, '', 0, 0, x'31', 1)",
+    ),
+    (
+        "settings_stray",
+        with_settings,
+        f"{SETTING} ({NO}, 'a', 1, 0, x'31', 1)",
+    ),
     ("settings_uncounted", with_settings, f"UPDATE settings SET change = 1 WHERE run_no = {NO}"),
     ("settings_uncounted", with_settings, f"DELETE FROM settings WHERE run_no = {NO}"),
     ("decision_unwon", decided, "DELETE FROM answers"),
