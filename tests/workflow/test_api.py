@@ -10,6 +10,7 @@ import pytest
 import pwf
 
 PUBLIC = [
+    "Budget",
     "Bullets",
     "Child",
     "Choice",
