@@ -85,8 +85,9 @@ CHANNEL_BUGS = (
         "channels",
         "an update is read for good before its answer is stored",
         "pwf/channels/telegram.py",
-        "            self._take(update, cursor)\n",
-        "            self.port.answer(cursor=cursor)\n            self._take(update, cursor)\n",
+        "            self._take(update, self.cursor(offset))\n",
+        "            self.port.answer(cursor=self.cursor(offset))\n"
+        "            self._take(update, self.cursor(offset))\n",
         ADAPTERS,
     ),
     Bug(
