@@ -1,8 +1,8 @@
 """The session of one MCP host: the step that it has, and the turn about it.
 
-Such a host reports no turns. So a step that it was given is evidence, and opens the turn; the turn ends when what was
-submitted is accepted. It is lost when the host goes away, or makes no call for `SILENT_S`: then the step is there for
-whoever asks next, and that counts as no reminder.
+Such a host reports no turns. So a step that it was given is evidence, and opens the turn; the turn ends with the
+verdict on what was submitted. It is lost when the host goes away, or makes no call for `SILENT_S`: then the step is
+there for whoever asks next, and that counts as no reminder.
 """
 
 from __future__ import annotations
@@ -97,10 +97,13 @@ class HostSession:
         )
         if done.verdict == "rejected":
             self._rejections[request_id] += 1
-        elif done.verdict == "accepted":
-            async with self._looking:
-                if self._step is not None and self._step.message.request_id == done.request_id:
-                    await self._end("ended")
+        async with self._looking:
+            mine = self._step is not None and self._step.message.request_id == done.request_id
+            if mine and done.verdict == "accepted":
+                await self._end("ended")
+            elif mine and done.verdict == "rejected":
+                self._step = None
+                await self._session.lose()  # not ended: a reminder would follow, and count
         return done
 
     async def once(self, key: str, act: Callable[[str], Awaitable[T]]) -> T:

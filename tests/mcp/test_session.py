@@ -14,6 +14,7 @@ from pwf.mcp.serving import Attached, opened
 from pwf.protocol import operations as ops
 from pwf.protocol.replies import RequestUpdated
 from pwf.protocol.sessions import RunEnd
+from pwf.protocol.views import SubmissionView
 from tests.client import samples
 from tests.client.fake_daemon import FakeDaemon
 from tests.mcp.conftest import Desk, Open, until
@@ -56,7 +57,7 @@ async def test_a_step_that_comes_while_a_call_waits_is_returned_at_once(mcp: Ope
             assert (await called(client, "my_step", wait_s=60))["request"] == "q1"
 
 
-async def test_an_accepted_result_ends_the_turn_and_a_rejected_one_leaves_it_open(
+async def test_a_verdict_closes_the_turn_and_a_rejected_step_comes_again_with_the_reason(
     mcp: Open, desk: Desk, daemon: FakeDaemon
 ) -> None:
     desk.ask()
@@ -65,9 +66,12 @@ async def test_an_accepted_result_ends_the_turn_and_a_rejected_one_leaves_it_ope
     async with mcp() as client:
         await called(client, "my_step")
         assert (await called(client, "submit", **RESULT))["reason"] == "no"
-        assert desk.turns == [("m1", "started")]
+        assert (desk.reports[-1].idle, desk.reports[-1].turn) == (True, None)
+        assert desk.turns == [("m1", "started")], "lost: nobody says that it has ended"
+        desk.ask("m2", submission=SubmissionView(status="rejected", reason="no date"))
+        assert "no date" in (await called(client, "my_step"))["prompt"]
         assert (await called(client, "submit", **RESULT))["verdict"] == "accepted"
-        assert desk.turns == [("m1", "started"), ("m1", "ended")]
+        assert desk.turns == [("m1", "started"), ("m2", "started"), ("m2", "ended")]
 
 
 async def test_a_host_that_goes_away_loses_the_turn(mcp: Open, desk: Desk) -> None:
