@@ -119,11 +119,7 @@ async def test_a_submission_that_is_judged_too_long_says_ask_again_and_the_repea
     words = {"request": "q1", "revision": 1, "value": {"verdict": "ship"}}
     daemon.on("request.submit", lambda request, payload: None)
     for _ in range(2):
-<<<<<<< HEAD
         async with mcp(wait_s_max=0.5) as client:  # long enough for it to be sent on a busy machine
-=======
-        async with mcp(wait_s_max=1) as client:  # it has to attach in that time, too
->>>>>>> 132852dd (MCP: the bound of a call covers its attaching as well)
             said = await client.call_tool("submit", words)
         assert said.structured_content == {"verdict": "validating", "ask_again": True}
     sent = daemon.wait_for("request.submit", 2)

@@ -98,8 +98,8 @@ INCLUDE_BUGS = (
         "include",
         "a fork within an earlier entry counts from the last one",
         FORKS,
-        "        if is_last:\n",
-        "        if began is not None:\n",
+        "        if row is not None:\n",
+        "        if False:\n",
         INCLUDE_TESTS,
     ),
     Bug(

@@ -15,7 +15,7 @@ SETTINGS_BUGS = (
         "settings",
         "a change of the whole passes by what is guarded below it",
         PATCH,
-        "        if not _same(was, now):",
+        "        if hidden or not _same(was, now):",
         "        if False:",
         PATCH_TESTS,
     ),
