@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pwf.discovery import list_workflow_files
+from pwf.discovery import BUILTIN_WORKFLOWS, list_workflow_files
 from pwf.errors import PwfError
 from pwf.protocol.operations import RunListPayload
 from tests.e2e.world import World
@@ -141,5 +141,5 @@ def test_as_file_names_they_are_workflows_like_others(strings: World) -> None:
         assert strings.output(strings.start(f".pwf/workflows/{name}.py", 1, cwd=project))[0] == 1
         assert strings.output(strings.start(name, 2, cwd=project))[0] == 2
     listed = {found.name for found in list_workflow_files(project, strings.home.home)}
-    assert listed - names == {"approve"}  # which is built in
+    assert listed - names == {path.stem for path in BUILTIN_WORKFLOWS.glob("[!_]*.py")}
     assert names <= listed
