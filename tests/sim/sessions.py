@@ -102,7 +102,8 @@ class SimSession:
 
     async def _report(self, life: Any, caller: Caller) -> SessionView:
         turn = None if self._turn is None else self._turn[0]
-        facts = {"branch": self._conversation.branch[-50:], "idle": turn is None, "turn": turn}
+        reported = self._conversation.branch[-50:]  # another client may add to it meanwhile
+        facts = {"branch": reported, "idle": turn is None, "turn": turn}
         response = await self._ask(life, caller, "session.report", facts)
         if response.outcome != "accepted":
             raise Hung
@@ -110,7 +111,7 @@ class SimSession:
         if view.epoch != self._epoch:
             raise Hung  # another client has attached it since
         if view.message is not None and view.message.status == "pending":
-            known = view.message.message_id in self._conversation.branch
+            known = view.message.message_id in reported
             self._check(not known, f"{view.message.message_id} was sent, and is not asked for again")
         return view
 
