@@ -7,6 +7,7 @@ back.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import socket
@@ -114,7 +115,10 @@ class FakeDaemon:
             connection = self._subscribers.get(subscription)
         if connection is None:
             return  # lost meanwhile: the client subscribes again
-        connection.sendall(encode(Event(subscription=subscription, kind=kind, revision=revision, body=raw)))
+        with contextlib.suppress(OSError):  # its client is gone, which is no fault of who pushes
+            connection.sendall(
+                encode(Event(subscription=subscription, kind=kind, revision=revision, body=raw))
+            )
 
     def wait_for(self, operation: str, count: int = 1, timeout_s: float = 10.0) -> list[Request]:
         """The requests of this operation, once there are `count` of them."""
