@@ -26,13 +26,13 @@ demo: setup
 
 # Every command, daemon and worker loads pwf: it is compiled once, whatever the environment says about writing bytecode.
 PYTEST := env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest
-TOGETHER := -n $(or $(WORKERS),6) --dist worksteal
+TOGETHER := -n $(or $(WORKERS),9) --dist worksteal
 
 compiled: setup
 	$(BIN)/python -m compileall -q pwf
 
 # First, alone, those that hold a measured time: they leave every test file compiled for the workers. Then the others,
-# six at once on two cores, since most of them wait for processes.
+# nine at once on two cores, since most of them wait for processes.
 test: lint types compiled
 	$(PYTEST) -m "serial and not rest"
 	$(PYTEST) $(TOGETHER) -m "not serial and not rest"

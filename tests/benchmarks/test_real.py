@@ -16,6 +16,8 @@ from benchmarks.load import start_payload, start_runs
 from benchmarks.rows import Report, load
 from benchmarks.workflows import ASKING, ONE, chain
 
+pytestmark = pytest.mark.rest  # real processes, a second or more each
+
 MODEL = "modelmodel12"
 
 

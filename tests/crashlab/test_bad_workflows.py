@@ -168,6 +168,8 @@ def test_a_compute_that_depends_on_more_than_ctx_varies(lab: Lab) -> None:
     found = lab(
         """
 import random
+
+pytestmark = pytest.mark.rest  # real processes, a second or more each
 flow = Workflow("flow")
 calls = []
 

@@ -59,6 +59,7 @@ def processes_of(word: str) -> list[psutil.Process]:
     return found
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize(
     ("name", "words"),
     [
@@ -103,6 +104,7 @@ def test_what_is_given_to_a_node_that_takes_nothing_is_refused_with_those_that_d
     assert "here: ask" in errors
 
 
+@pytest.mark.rest
 def test_without_an_input_the_smallest_one_is_made_from_its_type(
     lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -361,6 +363,7 @@ def test_the_same_finding_after_several_crashes_is_one() -> None:
     assert findings.verdict == "faults"
 
 
+@pytest.mark.rest
 def test_where_stand_ins_took_over_the_verdict_says_what_was_not_run_and_what_real_effects_would_show(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -192,6 +192,7 @@ def example(home: Home, tmp_path: Path) -> Iterator[Example]:
     assert agent.process.wait(timeout=PATIENCE_S) == 0
 
 
+@pytest.mark.rest
 def test_the_example_agent_goes_on_after_it_and_the_daemon_were_killed(home: Home, example: Example) -> None:
     started = home.run("run", "talk_on", "--input", "8", "--session", "example", "--detach", "--json")
     run_id = json.loads(started.stdout)["run_id"]

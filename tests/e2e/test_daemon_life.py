@@ -93,6 +93,7 @@ def test_sigterm_to_an_idle_daemon_exits_0_within_two_seconds(home: Home) -> Non
     assert time.monotonic() - began < 2
 
 
+@pytest.mark.rest
 def test_sigterm_lets_the_running_step_reach_its_boundary(home: Home, gate: Path) -> None:
     daemon = home.daemon()
     run_id = home.start("gated")
@@ -107,6 +108,7 @@ def test_sigterm_lets_the_running_step_reach_its_boundary(home: Home, gate: Path
     assert home.steps(run_id) == [("work", "completed")]
 
 
+@pytest.mark.rest
 def test_a_start_while_the_daemon_drains_waits_for_it_and_then_somebody_serves(
     home: Home, gate: Path
 ) -> None:
@@ -238,6 +240,7 @@ def test_a_daemon_that_is_frozen_while_it_stops_is_killed_and_succeeded(home: Ho
     home.run("cancel", run_id)
 
 
+@pytest.mark.rest
 def test_a_command_that_follows_a_run_sees_a_killed_daemon_as_a_pause(home: Home, gate: Path) -> None:
     following = home.spawn("run", "gated")
     run_id = wait_for(lambda: [run["run_id"] for run in _runs(home)], 20)[0]
@@ -253,6 +256,7 @@ def test_a_command_that_follows_a_run_sees_a_killed_daemon_as_a_pause(home: Home
     assert home.steps(run_id) == [("work", "interrupted"), ("work", "completed")]
 
 
+@pytest.mark.rest
 def test_a_command_that_follows_a_run_is_told_of_a_stop_and_does_not_start_the_daemon_again(
     home: Home,
 ) -> None:
@@ -281,6 +285,7 @@ def test_a_second_daemon_is_refused_and_names_the_first(home: Home) -> None:
     assert first.poll() is None
 
 
+@pytest.mark.rest
 def test_a_removed_lock_file_and_a_second_daemon_do_not_fence_one_that_serves(home: Home) -> None:
     home.workflow("one", ONE)
     first = home.daemon()
@@ -317,6 +322,7 @@ def test_commands_that_start_the_daemon_at_once_end_with_one(home: Home) -> None
     assert len(daemons) == 1
 
 
+@pytest.mark.rest
 def test_the_socket_is_made_again_when_it_vanishes(home: Home) -> None:
     home.config("lease_s = 4\nlease_renew_s = 1\n")
     daemon = home.daemon()

@@ -92,6 +92,7 @@ async def client_of(address: str, token: str) -> AsyncIterator[McpClient]:
         yield client
 
 
+@pytest.mark.rest
 async def test_a_host_plays_a_run_over_http_and_nobody_without_the_token_is_answered(world: World) -> None:
     with serving(world) as (address, token), anyio.fail_after(60):
         for wrong in ({}, {"authorization": "Bearer x"}, {"authorization": token}):

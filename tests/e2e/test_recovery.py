@@ -145,6 +145,7 @@ def test_a_runner_killed_at_every_step_still_commits_each_step_once(world: World
     assert all(effect.status == "applied" for effect in world.view(run_id).effects)
 
 
+@pytest.mark.rest
 def test_a_daemon_killed_at_every_step_still_commits_each_step_once(world: World) -> None:
     world.home.workflow(
         "steady",

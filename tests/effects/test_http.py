@@ -104,6 +104,7 @@ def test_an_answer_that_got_lost_is_unknown_and_the_read_back_finds_what_happene
     assert (found.verdict, found.output.body) == ("applied", {"pay": 5})
 
 
+@pytest.mark.rest
 def test_wherever_the_sender_is_killed_the_order_is_taken_once(orders: Orders) -> None:
     def happened(number: int) -> int:
         return len(orders.taken)

@@ -137,6 +137,7 @@ def test_a_request_has_the_same_digest_whatever_kind_of_parameter_it_has() -> No
     assert request()._digest() == request()._digest()
 
 
+@pytest.mark.rest
 def test_wherever_it_is_killed_it_is_told_right_and_happens_exactly_once(connect: Connect) -> None:
     def make(number: int) -> SqlTransaction:
         with closing(connect()) as database:

@@ -11,7 +11,7 @@ from msgspec import inspect
 
 #: A shared machine may be slow, and the first text costs Hypothesis a table of all characters.
 PATIENT = settings(
-    deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large], max_examples=25
+    deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large], max_examples=12
 )
 
 names = st.text("abcxyz", min_size=1, max_size=4)

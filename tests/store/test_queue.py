@@ -304,6 +304,7 @@ class Steps:
         return self.count - before
 
 
+@pytest.mark.rest
 def test_the_cost_of_an_admission_is_flat_whatever_the_backlog(world):
     definition_id = world.define(linear(1))
     world.cancel(world.start(linear(1)))

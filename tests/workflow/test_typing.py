@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 SAMPLE = Path(__file__).with_name("typing_sample.py")
 ROOT = SAMPLE.parents[2]
 
@@ -38,6 +40,7 @@ def nap(ctx: Context[Input]) -> int:
 WRONG_LINES = {10, 13, 14, 16, 19, 22}
 
 
+@pytest.mark.rest
 def test_a_type_checker_knows_every_node_and_finds_mistakes(tmp_path: Path) -> None:
     wrong = tmp_path / "wrong_sample.py"
     wrong.write_text(WRONG)
