@@ -15,6 +15,8 @@ import pytest
 import pwf
 from tests.e2e.world import World, serving
 
+pytestmark = pytest.mark.rest  # each with daemons of its own, or for a second and more
+
 LOOKS = """
 import os, sys
 import paint

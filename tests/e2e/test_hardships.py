@@ -13,6 +13,8 @@ from pwf.errors import Conflict
 from tests.e2e.home import ended, gone, wait_for
 from tests.e2e.world import PATIENCE_S, World, kill, lines, serving
 
+pytestmark = pytest.mark.rest  # each with daemons of its own, or for a second and more
+
 GATE = """
 import os, time
 from pathlib import Path

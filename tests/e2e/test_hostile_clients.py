@@ -13,6 +13,8 @@ from tests.e2e.home import Home
 from tests.e2e.raw import Raw, origin
 from tests.e2e.world import World
 
+pytestmark = pytest.mark.rest  # each with daemons of its own, or for a second and more
+
 STRINGS = json.loads((Path(__file__).parents[1] / "data" / "strings" / "blns.json").read_text())
 
 ECHO = """

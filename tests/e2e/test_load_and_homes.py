@@ -16,6 +16,8 @@ import pytest
 
 from tests.e2e.home import Home, wait_for
 
+pytestmark = pytest.mark.rest  # each with daemons of its own, or for a second and more
+
 ONE = """
 flow = Workflow("one")
 

@@ -20,6 +20,8 @@ from pwf.protocol.runner import MARKER_VARIABLE
 from tests.e2e.home import Home, wait_for
 from tests.e2e.world import World
 
+pytestmark = pytest.mark.rest  # each with daemons of its own, or for a second and more
+
 DAY_MS = 24 * 3_600_000
 
 ONE = """

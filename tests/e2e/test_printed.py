@@ -13,6 +13,8 @@ import pytest
 from tests.e2e.home import Home, wait_for
 from tests.e2e.world import World, serving
 
+pytestmark = pytest.mark.rest  # each with daemons of its own, or for a second and more
+
 LIMIT = 65_536
 
 LOUD = """

@@ -11,6 +11,8 @@ from pwf.errors import ValueTooLarge
 from pwf.protocol.forks import ForkPayload
 from tests.e2e.world import World, serving
 
+pytestmark = pytest.mark.rest  # each with daemons of its own, or for a second and more
+
 MB = 1_000_000
 DAEMON_BYTES_MAX = 200 * MB
 

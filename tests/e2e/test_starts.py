@@ -15,6 +15,8 @@ from pwf.errors import Conflict
 from tests.e2e.home import Home, wait_for
 from tests.e2e.world import PATIENCE_S, World
 
+pytestmark = pytest.mark.rest  # each with daemons of its own, or for a second and more
+
 ECHO = """
 flow = Workflow("echo")
 

@@ -13,6 +13,8 @@ from pwf.errors import PwfError
 from pwf.protocol.operations import RunListPayload
 from tests.e2e.world import World
 
+pytestmark = pytest.mark.rest  # each with daemons of its own, or for a second and more
+
 STRINGS: list[str] = json.loads((Path(__file__).parents[1] / "data" / "strings" / "blns.json").read_text())
 SAMPLE = [
     "",
