@@ -6,6 +6,7 @@ sent again; what the ledger says of a send is true; who was told that a press ha
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -131,6 +132,7 @@ class SimAdapter:
         self._epoch = 0
         self._name = ""
         self._pressed: dict[int, Request] = {}
+        self._numbers = itertools.count(1)
 
     async def say(self, said: Any) -> None:
         await sleep(0.0)
@@ -172,7 +174,7 @@ class SimAdapter:
 
     def pressed(self, message: ChannelMessage, choice: int) -> None:
         """Somebody presses. The auditor hears of it as of a person's answer, whatever channel the token is of."""
-        number = len(self._pressed) + 1
+        number = next(self._numbers)
         rows = self._world.auditor.rows(_DIGEST, message.request_id)
         chosen = message.choices[choice].id
         text = "again" if chosen == CHOICES[1] else None

@@ -140,7 +140,7 @@ class SimSession:
         revision = None if way < 0.5 else message.request_revision
         payload = {"request_id": message.request_id, "value": value, "revision": revision}
         response = await self._ask(life, caller, "request.submit", payload)
-        if response.outcome == "accepted":
+        if response.outcome == "accepted" and json.loads(bytes(response.result))["verdict"] == "accepted":
             ((owner, by),) = self._world.auditor.rows(
                 "SELECT s.session_id, q.answered_by FROM requests q JOIN runs r USING (run_id)"
                 " JOIN sessions s USING (session_no) WHERE request_id = ?",
