@@ -9,6 +9,8 @@ import pytest
 from pwf.cli import exits
 from tests.crashlab.conftest import Lab
 
+pytestmark = pytest.mark.rest  # real processes, a second or more each
+
 COUNTS_IN_A_COMPUTE = """
 flow = Workflow("flow")
 
@@ -168,8 +170,6 @@ def test_a_compute_that_depends_on_more_than_ctx_varies(lab: Lab) -> None:
     found = lab(
         """
 import random
-
-pytestmark = pytest.mark.rest  # real processes, a second or more each
 flow = Workflow("flow")
 calls = []
 
