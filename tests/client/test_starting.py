@@ -25,6 +25,8 @@ from pwf.errors import ConfigError, DaemonUnreachable, HomeRefused
 from pwf.places import Places
 from pwf.protocol.lock_record import read_record
 
+pytestmark = pytest.mark.rest  # real processes, many of them
+
 WAIT_S = 15.0
 
 

@@ -12,6 +12,8 @@ import pytest
 from pwf.values import canonical
 from tests.resources.kept import Kept
 
+pytestmark = pytest.mark.rest  # real processes, many of them
+
 
 def git(at: Path, *words: str) -> str:
     identity = ("-c", "user.name=Ada", "-c", "user.email=ada@example.org")

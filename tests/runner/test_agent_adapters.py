@@ -20,6 +20,8 @@ from pwf.workflow.timing import Retry, seconds
 from pwf.workflow.workflow import Workflow
 from tests.runner.peer import memory_run, run_forked, run_inline
 
+pytestmark = pytest.mark.rest  # real processes, many of them
+
 RECORDED = Path(__file__).with_name("transcripts")
 PROGRAM = str(Path(__file__).with_name("agent_program.py"))
 #: adapter -> the command that plays an agent behind it
