@@ -5,24 +5,20 @@ Promises: it ends when its scope does, and by itself when the daemon has died. W
 
 from __future__ import annotations
 
-import os
 import socket
 import subprocess
-import sys
-import tempfile
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import BinaryIO, Protocol
+from typing import Protocol
 
 import msgspec
 import trio
 
-from pwf.actors.base.complaints import last_line
+from pwf.actors.base.kept_process import KeptProcess, kept_process
 from pwf.actors.base.socket_stream import SocketStream
 from pwf.errors import ProtocolError, RunnerCrashed
 from pwf.protocol.channel_port import LINE_BYTES_MAX, FromAdapter, ToAdapter, from_adapter, line_of
 from pwf.protocol.frames import FrameSplitter
-from pwf.protocol.runner import MARKER_VARIABLE
 
 END_S = 2.0
 
@@ -42,9 +38,9 @@ class Adapter(Protocol):
 class AdapterProcess:
     """`pwf.channels.process`."""
 
-    def __init__(self, stream: SocketStream, complaints: BinaryIO) -> None:
+    def __init__(self, stream: SocketStream, kept: KeptProcess) -> None:
         self._stream = stream
-        self._complaints = complaints
+        self._kept = kept
         self._splitter = FrameSplitter(LINE_BYTES_MAX)
         self._said: list[FromAdapter] = []
         self._unsent: list[bytes] = []
@@ -80,34 +76,22 @@ class AdapterProcess:
 
     def _ended(self) -> RunnerCrashed:
         """With the last line that it printed, which most often says why."""
-        return RunnerCrashed(last_line(self._complaints) or "the adapter has ended")
+        return RunnerCrashed(self._kept.last_line() or "the adapter has ended")
 
 
 @asynccontextmanager
 async def open_adapter_process() -> AsyncIterator[AdapterProcess]:
     """Start it. Raises `RunnerCrashed` where it can't be started."""
-    environment = {name: value for name, value in os.environ.items() if name != MARKER_VARIABLE}
     ours, theirs = socket.socketpair()
-    with ours, tempfile.TemporaryFile() as complaints:
-        try:
-            with theirs:
-                process = await trio.lowlevel.open_process(
-                    [sys.executable, "-m", "pwf.channels.process"],
-                    stdin=theirs,
-                    stdout=subprocess.DEVNULL,
-                    stderr=complaints,
-                    env=environment,
-                    start_new_session=True,
-                )
-        except OSError as error:
-            raise RunnerCrashed(f"the adapter can not be started: {error}") from error
+    with ours, theirs:
         stream = SocketStream(ours)
-        try:
-            yield AdapterProcess(stream, complaints)
-        finally:
-            with trio.CancelScope(shield=True):
-                await stream.aclose()  # then it ends what it has started, and itself
-                for _ in range(2):
-                    with trio.move_on_after(END_S):
-                        await process.wait()
-                    process.kill()
+
+        async def end(_: trio.Process) -> None:
+            await stream.aclose()  # then it ends what it has started, and itself
+
+        module, silent = ["pwf.channels.process"], subprocess.DEVNULL
+        async with kept_process(
+            "the adapter", module, end=end, end_s=END_S, stdin=theirs, stdout=silent
+        ) as kept:
+            theirs.close()
+            yield AdapterProcess(stream, kept)

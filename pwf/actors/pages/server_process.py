@@ -6,21 +6,16 @@ run's marker.
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-import tempfile
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import BinaryIO, Protocol
+from typing import Protocol
 
 import trio
 
 from pwf import host
-from pwf.actors.base.complaints import last_line
+from pwf.actors.base.kept_process import KeptProcess, kept_process
 from pwf.errors import RunnerCrashed
 from pwf.host.identity import Identity
-from pwf.protocol.runner import MARKER_VARIABLE
 
 END_S = 3.0
 ERROR = "pwf: "  # how a command says what is wrong
@@ -46,10 +41,10 @@ class Server(Protocol):
 class ServerProcess:
     """`python -m pwf web --supervised`."""
 
-    def __init__(self, process: trio.Process, complaints: BinaryIO) -> None:
-        self._process = process
-        self._complaints = complaints
-        self.identity = host.process_identity(process.pid)
+    def __init__(self, kept: KeptProcess) -> None:
+        self._kept = kept
+        self._process = kept.process
+        self.identity = host.process_identity(kept.process.pid)
 
     async def ready(self) -> None:
         assert self._process.stdout is not None
@@ -58,35 +53,16 @@ class ServerProcess:
 
     async def ended(self) -> RunnerCrashed:
         await self._process.wait()
-        said = last_line(self._complaints, ERROR).removeprefix(ERROR) or last_line(self._complaints)
+        said = self._kept.last_line(ERROR).removeprefix(ERROR) or self._kept.last_line()
         return RunnerCrashed(said or f"it ended with {self._process.returncode}")
 
 
 @asynccontextmanager
 async def open_server_process() -> AsyncIterator[ServerProcess]:
     """Start it. Raises `RunnerCrashed` where it can't be started."""
-    environment = {name: value for name, value in os.environ.items() if name != MARKER_VARIABLE}
-    with tempfile.TemporaryFile() as complaints:
-        try:
-            process = await trio.lowlevel.open_process(
-                [sys.executable, "-m", "pwf", "web", "--supervised"],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=complaints,
-                env=environment,
-                start_new_session=True,
-            )
-        except OSError as error:
-            raise RunnerCrashed(f"it can not be started: {error}") from error
-        try:
-            yield ServerProcess(process, complaints)
-        finally:
-            with trio.CancelScope(shield=True):
-                process.terminate()
-                with trio.move_on_after(END_S):
-                    await process.wait()
-                process.kill()
-                await process.wait()
-                for stream in (process.stdin, process.stdout):
-                    if stream is not None:
-                        await stream.aclose()
+
+    async def end(process: trio.Process) -> None:
+        process.terminate()
+
+    async with kept_process("it", ["pwf", "web", "--supervised"], end=end, end_s=END_S) as kept:
+        yield ServerProcess(kept)

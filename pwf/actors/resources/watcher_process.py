@@ -5,26 +5,22 @@ Promises: it ends when its scope does, and by itself when the daemon has died. W
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-import tempfile
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import BinaryIO, Protocol
+from typing import Protocol
 
 import msgspec
 import trio
 
-from pwf.actors.base.complaints import last_line
+from pwf.actors.base.kept_process import KeptProcess, kept_process
 from pwf.errors import RunnerCrashed
 from pwf.protocol.frames import FrameSplitter
-from pwf.protocol.runner import MARKER_VARIABLE
 from pwf.protocol.watching import Changed, Watch, changed_line
 
 LINE_BYTES_MAX = 16 * 1024 * 1024
 RECEIVE_BYTES = 64 * 1024
 END_S = 2.0
+WHAT = "the process that watches files"
 
 
 class Watcher(Protocol):
@@ -42,9 +38,9 @@ class Watcher(Protocol):
 class WatcherProcess:
     """`pwf.watching.process`."""
 
-    def __init__(self, process: trio.Process, complaints: BinaryIO) -> None:
-        self._process = process
-        self._complaints = complaints
+    def __init__(self, kept: KeptProcess) -> None:
+        self._kept = kept
+        self._process = kept.process
         self._splitter = FrameSplitter(LINE_BYTES_MAX)
         self._told: list[Changed] = []
 
@@ -64,40 +60,21 @@ class WatcherProcess:
             try:
                 self._told += [changed_line.decode(line) for line in self._splitter.feed(bytes(data))]
             except msgspec.MsgspecError as error:
-                raise RunnerCrashed(
-                    f"the process that watches files says what it may not: {error}"
-                ) from error
+                raise RunnerCrashed(f"{WHAT} says what it may not: {error}") from error
         return self._told.pop(0).marks
 
     def _ended(self) -> RunnerCrashed:
         """With the last line that it printed, which most often says why."""
-        said = last_line(self._complaints)
-        return RunnerCrashed("the process that watches files has ended" + (f": {said}" if said else ""))
+        said = self._kept.last_line()
+        return RunnerCrashed(f"{WHAT} has ended" + (f": {said}" if said else ""))
 
 
 @asynccontextmanager
 async def open_watcher_process() -> AsyncIterator[WatcherProcess]:
     """Start it. Raises `RunnerCrashed` where it can't be started."""
-    environment = {name: value for name, value in os.environ.items() if name != MARKER_VARIABLE}
-    with tempfile.TemporaryFile() as complaints:
-        try:
-            process = await trio.lowlevel.open_process(
-                [sys.executable, "-m", "pwf.watching.process"],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=complaints,
-                env=environment,
-                start_new_session=True,
-            )
-        except OSError as error:
-            raise RunnerCrashed(f"the process that watches files can not be started: {error}") from error
-        try:
-            yield WatcherProcess(process, complaints)
-        finally:
-            with trio.CancelScope(shield=True):
-                process.kill()
-                with trio.move_on_after(END_S):
-                    await process.wait()
-                for stream in (process.stdin, process.stdout):
-                    if stream is not None:
-                        await stream.aclose()
+
+    async def end(process: trio.Process) -> None:
+        process.kill()  # it has nothing to end
+
+    async with kept_process(WHAT, ["pwf.watching.process"], end=end, end_s=END_S) as kept:
+        yield WatcherProcess(kept)
