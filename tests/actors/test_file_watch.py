@@ -8,7 +8,8 @@ import pytest
 import trio
 
 from pwf.actors.base.changes import Changes
-from pwf.actors.resources.file_watch import RETRY_S, UNKNOWN, FileWatch
+from pwf.actors.base.retry import RETRY_S
+from pwf.actors.resources.file_watch import UNKNOWN, FileWatch
 from pwf.actors.resources.watcher_process import open_watcher_process
 from pwf.errors import DiskFull, RunnerCrashed
 from pwf.store.resource_watch import Watching, wake_watching, watching

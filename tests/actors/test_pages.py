@@ -8,7 +8,8 @@ from itertools import pairwise
 import pytest
 import trio
 
-from pwf.actors.pages.pages import READY_S_MAX, RETRY_S_MAX, Pages
+from pwf.actors.base.retry import RETRY_S_MAX
+from pwf.actors.pages.pages import READY_S_MAX, Pages
 from pwf.config import Web
 from pwf.errors import RunnerCrashed
 from pwf.host.identity import Identity

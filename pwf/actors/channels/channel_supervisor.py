@@ -17,6 +17,7 @@ from trio_util import AsyncBool
 
 from pwf.actors.base.changes import REREAD_S, Changes, Watch
 from pwf.actors.base.logging import Log
+from pwf.actors.base.retry import Retries
 from pwf.actors.base.store_actor import StoreHandle
 from pwf.actors.channels.adapter_process import Adapter
 from pwf.config import Channel
@@ -52,10 +53,7 @@ from pwf.store.values import UNREADABLE
 
 READY_S = 30.0
 WORK_S = 330.0  # for one thing: more than any adapter gives its own
-RETRY_S = 1.0
-RETRY_S_MAX = 60.0
 DAMAGED = "what is asked can not be read: look with pwf doctor"
-STEADY_S = 60.0  # an adapter that lived so long did not die of its start
 
 OpenAdapter = Callable[[], AbstractAsyncContextManager[Adapter]]
 
@@ -103,7 +101,7 @@ class ChannelSupervisor:
 
     async def run(self) -> None:
         """Work until cancelled, with one process after another."""
-        failures = 0
+        retries = Retries()
         with (
             self._changes.calling(MESSAGES_KEY, self._news.wake),
             self._changes.calling("requests", self._news.wake),
@@ -115,11 +113,11 @@ class ChannelSupervisor:
                 except PwfError as error:
                     if isinstance(error, OutcomeUnknown | StoreBroken):
                         raise
-                    failures = 1 if trio.current_time() - began > STEADY_S else failures + 1
+                    retry_in_s = retries.failed(trio.current_time() - began)
                     self._log.warning(
                         "channel.down", channel=self._name, code=error.code, error=error.message
                     )
-                await trio.sleep(min(RETRY_S_MAX, RETRY_S * 2 ** min(failures - 1, 6)))
+                    await trio.sleep(retry_in_s)
 
     async def _one_process(self) -> None:
         channel = await self._store.write(begin_epoch, self._channel_no)

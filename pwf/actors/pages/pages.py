@@ -14,6 +14,7 @@ from contextlib import AbstractAsyncContextManager
 import trio
 
 from pwf.actors.base.logging import Log
+from pwf.actors.base.retry import Retries
 from pwf.actors.pages.server_process import Server
 from pwf.config import Web
 from pwf.errors import RunnerCrashed
@@ -22,9 +23,6 @@ from pwf.host.identity import Identity
 # --- limits ---------------------------------------------------------------------------------------------------
 
 READY_S_MAX = 30.0
-RETRY_S = 1.0
-RETRY_S_MAX = 60.0
-STEADY_S = 60.0  # a server that lived so long did not die of its start
 
 OpenServer = Callable[[], AbstractAsyncContextManager[Server]]
 
@@ -58,14 +56,14 @@ class Pages:
 
     async def run(self) -> None:
         """Serve until cancelled."""
-        failures = 0
+        retries = Retries()
         while self._web.serve:
             began = trio.current_time()
             error = await self._one_server()
-            failures = 1 if trio.current_time() - began > STEADY_S else failures + 1
+            retry_in_s = retries.failed(trio.current_time() - began)
             self.handle.url, self.handle.trouble = None, error.message
             self._log.warning("pages.down", error=error.message)
-            await trio.sleep(min(RETRY_S_MAX, RETRY_S * 2 ** min(failures - 1, 6)))
+            await trio.sleep(retry_in_s)
 
     async def _one_server(self) -> RunnerCrashed:
         """From its start to its end; why it ended."""

@@ -16,6 +16,7 @@ import trio
 
 from pwf.actors.base.changes import Changes, Watch
 from pwf.actors.base.logging import Log
+from pwf.actors.base.retry import Retries
 from pwf.actors.base.store_actor import StoreHandle
 from pwf.actors.resources.watcher_process import Watcher
 from pwf.errors import OutcomeUnknown, RunnerCrashed, Unavailable
@@ -24,8 +25,6 @@ from pwf.store.resource_watch import WATCHED_KEY, FilesChanged, wake_watching, w
 # --- limits ---------------------------------------------------------------------------------------------------
 
 REREAD_S = 60.0  # the store's own keys are complete; this only bounds a bug
-RETRY_S = 1.0  # after the store was unavailable, or its process has died for the first time
-RETRY_S_MAX = 60.0
 
 UNKNOWN = ""  # a mark that no file has: so the process tells the one of now
 
@@ -56,7 +55,7 @@ class FileWatch:
 
     async def run(self) -> None:
         """Serve until cancelled."""
-        failures = 0
+        retries = Retries()
         with self._changes.watch(WATCHED_KEY) as news:
             while True:
                 try:
@@ -64,13 +63,12 @@ class FileWatch:
                     if self._marks:
                         await self._watch(news)
                     await news.wait(REREAD_S)
-                    failures = 0
+                    retries.worked()
                 except (RunnerCrashed, Unavailable) as error:
                     if isinstance(error, OutcomeUnknown):
                         raise
-                    failures += 1
                     self._log.warning("file_watch.failed", code=error.code, error=error.message)
-                    await trio.sleep(min(RETRY_S_MAX, RETRY_S * 2 ** min(failures - 1, 6)))
+                    await trio.sleep(retries.failed())
 
     async def _watch(self, news: Watch) -> None:
         """While anything is watched."""
