@@ -201,11 +201,11 @@ class Person:
 
     async def _notice(self, step: Step) -> None:
         """Words for the session; of what people decide, `_watch` tells."""
-        from pwf.cli.ask import indent, prompt_text
+        from pwf.cli.ask import indent
 
         if step.message.text is not None:
             words = await self._session.client.read_value(step.message.run_id, step.message.text)
-            self._out.print(indent(prompt_text(words)))
+            self._out.print(indent(text.prompt(words)))
 
     async def _watch(self) -> None:
         """Say it when the run waits for something that is not done here."""

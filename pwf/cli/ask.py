@@ -11,8 +11,6 @@ import select
 import sys
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from pwf.cli.decide import find_decision, show_decision, typed_choice
 from pwf.cli.out import Out
 from pwf.cli.reading import read_line
@@ -134,20 +132,11 @@ def show_question(client: SyncClient, request: RequestView, out: Out) -> None:
     """The whole question, and what it takes."""
     prompt = client.read_value(request.run_id, request.prompt)
     out.print(out.paint(f"? {text.line(request.node)} asks", "yellow"))
-    out.print(indent(prompt_text(prompt)))
+    out.print(indent(text.prompt(prompt)))
     for line in form.form_lines(request.schema):
         out.print(out.paint(f"    {text.line(line)}", "dim"))
     if request.deadline_ms is not None:
         out.print(out.paint(f"    {form.waits(request, out.now_ms())}", "dim"))
-
-
-def prompt_text(data: bytes) -> str:
-    """A prompt for people: a string as its text, everything else as indented JSON."""
-    try:
-        plain = msgspec.json.decode(data)
-    except msgspec.MsgspecError:
-        plain = None
-    return text.block(plain) if isinstance(plain, str) else text.pretty(data)
 
 
 def indent(words: str) -> str:

@@ -124,4 +124,9 @@ def _plain(shown: Shown) -> list[str]:
 
 def _diff_lines(lines: Iterator[str] | list[str]) -> Iterator[StyledLine]:
     for line in lines:
-        yield f"    {line}", {"+": "green", "-": "red"}.get(line[:1])
+        yield f"    {line}", diff_style(line)
+
+
+def diff_style(line: str) -> str | None:
+    """What was added, and what was taken away."""
+    return {"+": "green", "-": "red"}.get(line[:1])

@@ -62,6 +62,15 @@ def pretty(data: bytes) -> str:
     return _UNSAFE_IN_BLOCK.sub(_json_escape, text)
 
 
+def prompt(data: bytes) -> str:
+    """A prompt for people: a string as its text, everything else as indented JSON."""
+    try:
+        plain = msgspec.json.decode(data)
+    except msgspec.MsgspecError:
+        plain = None
+    return block(plain) if isinstance(plain, str) else pretty(data)
+
+
 def brief(value: Value | None, cells: int = 80) -> str:
     """One line of a value: a string as its text, everything else as JSON."""
     if value is None:

@@ -31,6 +31,7 @@ from pwf.errors import (
     TokenRefused,
     ValueTooLarge,
 )
+from pwf.present import text
 from pwf.protocol.decision_spec import shown_of
 from pwf.protocol.decisions import DecidePayload, DecisionListPayload, DecisionView
 from pwf.protocol.kinds import PLAIN
@@ -278,7 +279,7 @@ class _Pages:
         data = await self._daemon.read_value(asked.run_id, asked.prompt)
         said = None if error is None else _said(error)
         page = pages.question(
-            asked, pages.prompt_of(data), _now_ms(), form_token=form_token, error=said, typed=typed
+            asked, text.prompt(data), _now_ms(), form_token=form_token, error=said, typed=typed
         )
         return HTMLResponse(page, status)
 

@@ -6,13 +6,12 @@ was read and the time; nothing is asked here.
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from pwf.present import form, progress, text
-from pwf.present.decision import changes, winner_line
+from pwf.present.decision import changes, diff_style, winner_line
 from pwf.present.explained import why
 from pwf.present.outline import outline
 from pwf.protocol.decision_spec import (
@@ -153,10 +152,7 @@ def _block(block: Block) -> dict[str, Any]:
             return {"kind": "preformatted", "text": text.block(words)}
         case Diff(text=words):
             lines = text.block(words).splitlines()
-            return {"kind": "diff", "lines": [_styled(line, _SIGNS.get(line[:1])) for line in lines]}
-
-
-_SIGNS = {"+": "green", "-": "red"}
+            return {"kind": "diff", "lines": [_styled(line, diff_style(line)) for line in lines]}
 
 
 def _styled(line: str, style: str | None) -> dict[str, str]:
@@ -206,12 +202,6 @@ def question(
         error=error,
         typed=typed,
     )
-
-
-def prompt_of(data: bytes) -> str:
-    """A question as it is read: a text as such, anything else as JSON."""
-    plain = json.loads(data)
-    return text.block(plain) if isinstance(plain, str) else text.pretty(data)
 
 
 # --- a run ----------------------------------------------------------------------------------------------------
