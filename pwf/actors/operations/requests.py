@@ -65,7 +65,9 @@ async def submit_value(services: Services, asked: Asked[SubmitPayload]) -> Answe
     """
     payload = asked.payload
     await _check_holder(services, asked, payload.request_id)
-    return await _submitted(services, asked, payload, await value_of(services, asked, "value"))
+    value = await value_of(services, asked, "value")
+    facts = await services.store.read(submitted_facts, payload.request_id)
+    return await _submitted(services, asked, facts, value)
 
 
 async def reply(services: Services, asked: Asked[AssistantPayload]) -> Answer:
@@ -81,7 +83,7 @@ async def reply(services: Services, asked: Asked[AssistantPayload]) -> Answer:
             hint="submit a value that fits its schema",
         )
     value = canonical(payload.text, limit=services.config.max_value_bytes, what="the reply")
-    return await _submitted(services, asked, payload, value)
+    return await _submitted(services, asked, facts, value)
 
 
 async def update(services: Services, asked: Asked[UpdatePayload]) -> Answer:
@@ -112,17 +114,19 @@ async def _check_holder(services: Services, asked: Asked[Any], request_id: str) 
 
 
 async def _submitted(
-    services: Services, asked: Asked[Any], payload: SubmitPayload | AssistantPayload, value: bytes
+    services: Services,
+    asked: Asked[SubmitPayload] | Asked[AssistantPayload],
+    facts: RequestFacts,
+    value: bytes,
 ) -> Answer:
     session = asked.caller.session
     receipt = await asked.make_receipt()
-    facts = await services.store.read(submitted_facts, payload.request_id)
     checks = facts.status == "pending" and REQUESTS[facts.kind].submitted
     value = await apart(len(value), lambda: _kept(services, facts, value, checks=checks))
     command = Submit(
         request_id=facts.request_id,
         value=value,
-        request_revision=payload.revision,
+        request_revision=asked.payload.revision,
         actor=asked.actor,
         session=None if session is None else session.fence,
         receipt=receipt,
