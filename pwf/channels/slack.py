@@ -14,7 +14,7 @@ from typing import Any
 
 from pwf.channels.http import NotReached, Reply, Unclear, call, sent
 from pwf.channels.port import Adapter, Outcome, done, early, refused, unknown
-from pwf.channels.words import cut, text_of
+from pwf.channels.words import NOT_NAMED, cut, text_of
 from pwf.config import SlackChannel
 from pwf.errors import Rejected
 from pwf.protocol.channel_port import ChannelMessage, Close, Verdict
@@ -174,7 +174,7 @@ class SlackAdapter(Adapter[SlackChannel]):
         here = payload.get("channel", {}).get("id") == self.settings.channel
         verdict = self._answer(payload.get("user", {}), value, None) if here else None
         if verdict is None:
-            self._whisper(payload, "you are not among those who may decide here")
+            self._whisper(payload, NOT_NAMED)
         elif verdict.asks is not None:
             self._send(
                 "views.open", {"trigger_id": payload.get("trigger_id"), "view": _form(verdict.asks, value)}
@@ -188,7 +188,7 @@ class SlackAdapter(Adapter[SlackChannel]):
         verdict = self._answer(payload.get("user", {}), str(view.get("private_metadata", "")), text or "")
         if verdict is not None and verdict.taken:
             return None
-        said = "you are not among those who may decide here" if verdict is None else verdict.said
+        said = NOT_NAMED if verdict is None else verdict.said
         return {"response_action": "errors", "errors": {"text": said or "a text is needed"}}
 
     def _answer(self, person: dict[str, Any], value: str, text: str | None) -> Verdict | None:

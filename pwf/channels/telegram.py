@@ -17,7 +17,7 @@ from typing import Any
 
 from pwf.channels.http import NotReached, Reply, Unclear, call, sent
 from pwf.channels.port import Adapter, Outcome, done, early
-from pwf.channels.words import cut, text_of
+from pwf.channels.words import NOT_NAMED, cut, text_of
 from pwf.config import TelegramChannel
 from pwf.protocol.channel_port import ChannelMessage, Close, Verdict
 
@@ -133,7 +133,7 @@ class TelegramAdapter(Adapter[TelegramChannel]):
         token, _, number = str(press.get("data", "")).partition(":")
         chat = press.get("message", {}).get("chat", {})
         verdict = self._answer({**press, "chat": chat}, token, number, None, cursor)
-        said = "you are not among those who may decide here" if verdict is None else verdict.said
+        said = NOT_NAMED if verdict is None else verdict.said
         if verdict is not None and verdict.asks is not None:
             self._tell(f"{verdict.asks}\n\nReply to this message. [{token}:{number}]", asks=True)
             said = verdict.asks

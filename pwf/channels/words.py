@@ -9,6 +9,7 @@ from pwf.protocol.channel_port import ChannelMessage
 from pwf.protocol.decision_spec import Block, Bullets, Diff, Fields, Paragraph, Preformatted, Section
 
 MARK = "…"
+NOT_NAMED = "you are not among those who may decide here"  # what a person is told whom the configuration does not name
 
 
 def text_of(message: ChannelMessage, *, choices: bool) -> str:
