@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import queue
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -206,7 +205,6 @@ class FakeNtfy(Fake):
     def __init__(self) -> None:
         super().__init__()
         self.topics: dict[str, list[dict[str, Any]]] = {}
-        self.news: queue.SimpleQueue[None] = queue.SimpleQueue()
         self.breaks_off = False
 
     def sends(self, path: str) -> bool:

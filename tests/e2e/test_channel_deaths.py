@@ -16,9 +16,6 @@ from tests.e2e.world import PATIENCE_S
 pytestmark = pytest.mark.rest
 
 FLOW = """
-from pathlib import Path
-import time
-
 flow = Workflow("decide_deploy")
 
 @flow.decision(audience="operator", choices=[Choice("ship", "Ship it"), Choice("hold", "Hold it")], timeout=None)

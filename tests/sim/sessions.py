@@ -38,7 +38,6 @@ class Conversation:
     def __init__(self) -> None:
         self.branch: list[str] = []
         self.active: dict[str, str] = {}  # message -> the turn that counts for it
-        self.lost: set[str] = set()  # turns that a client forgot
         self.removed: set[str] = set()  # follow-ups
 
 

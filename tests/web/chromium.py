@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import os
 import shutil
@@ -122,10 +121,6 @@ class Chromium:
             for node in nodes
             if not node.get("ignored")
         ]
-
-    def picture(self, path: Path) -> None:
-        """Write what is seen as a PNG."""
-        path.write_bytes(base64.b64decode(self._ask("Page.captureScreenshot")["data"]))
 
 
 @contextmanager

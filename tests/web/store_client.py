@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from typing import Any
 
 from pwf.protocol.notices import NoticeList, NoticeView
@@ -21,7 +20,6 @@ class StoreClient:
         self.wrote: list[str] = []
         self.counting: dict[str, tuple[str, ...]] = {}
         self.notices: tuple[NoticeView, ...] = ()
-        self._numbers = itertools.count()
 
     async def call(self, operation: str, payload: Any = None, **more: Any) -> Any:
         world = self.world
