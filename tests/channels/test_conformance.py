@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -22,6 +21,7 @@ from pwf.protocol.decision_spec import ChoiceSpec
 from tests.channels.fake_slack import APP_TOKEN, FakeSlack
 from tests.channels.fakes import BOT_TOKEN, KEY, Fake, FakeHook, FakeNtfy, FakePort, FakeTelegram, serving
 from tests.channels.messages import decision
+from tests.secret_files import keep_secret
 
 LONG = "🚀 اشحن الإصدار الآن " * 150  # 3,000 characters, right to left
 
@@ -31,11 +31,8 @@ class Case:
 
     def __init__(self, kind: str, folder: Path, url: str, fake: Fake) -> None:
         self.kind, self.url, self.fake, self.port = kind, url, fake, FakePort()
-        secrets = folder / "secrets"
-        secrets.mkdir(mode=0o700, exist_ok=True)
         for name, value in (("bot", BOT_TOKEN), ("key", KEY), ("app", APP_TOKEN)):
-            (secrets / name).write_text(value)
-            os.chmod(secrets / name, 0o600)
+            keep_secret(folder / "secrets" / name, value)
         self.config = folder / "config.toml"
 
     def adapter(self, url: str | None = None, cursor: str | None = None) -> Adapter[Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ from pwf.protocol.decision_spec import ChoiceSpec
 from tests.channels.fake_smtp import FakeSmtp, mail_server
 from tests.channels.fakes import FakePort
 from tests.channels.messages import decision
+from tests.secret_files import keep_secret
 
 PASSWORD = "s3cret-of-the-mail"
 
@@ -30,10 +30,7 @@ def server() -> Iterator[FakeSmtp]:
 
 def adapter(folder: Path, port: int, **more: Any) -> MailAdapter:
     """A process of it begins."""
-    secrets = folder / "secrets"
-    secrets.mkdir(mode=0o700, exist_ok=True)
-    (secrets / "mail").write_text(PASSWORD)
-    os.chmod(secrets / "mail", more.pop("mode", 0o600))
+    keep_secret(folder / "secrets" / "mail", PASSWORD, more.pop("mode", 0o600))
     facts: dict[str, Any] = {
         "host": "127.0.0.1",
         "port": port,

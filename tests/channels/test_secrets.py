@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +18,7 @@ from pwf.protocol.channel_port import Begin, Close, Show
 from tests.channels.fakes import BOT_TOKEN, KEY, FakeNtfy, serving
 from tests.channels.messages import decision
 from tests.channels.test_conformance import Case
+from tests.secret_files import keep_secret
 
 CANARY = "tk_canary"
 
@@ -89,10 +89,7 @@ def test_an_error_of_an_adapter_leaves_the_message_unknown_and_says_which_and_wh
 
 @pytest.mark.trio
 async def test_a_process_that_ends_of_its_secret_says_no_part_of_it(tmp_path: Path) -> None:
-    secrets = tmp_path / "secrets"
-    secrets.mkdir(mode=0o700)
-    (secrets / "bot").write_text(f"{CANARY}\n{KEY}\n")
-    os.chmod(secrets / "bot", 0o600)
+    keep_secret(tmp_path / "secrets" / "bot", f"{CANARY}\n{KEY}\n")
     settings = msgspec.Raw(msgspec.json.encode(NtfyChannel(topic="t", token="bot")))
     config = str(tmp_path / "config.toml")
     with trio.fail_after(60):

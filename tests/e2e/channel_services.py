@@ -8,7 +8,6 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 from pwf.channels.webhook import signature
@@ -17,6 +16,7 @@ from tests.channels.fakes import BOT_TOKEN, KEY, Fake, FakeHook, FakeNtfy, FakeT
 from tests.e2e.home import Home, wait_for
 from tests.e2e.test_web import free_port
 from tests.e2e.world import PATIENCE_S
+from tests.secret_files import keep_secret
 
 WEBHOOK = '[channels.out]\nkind = "webhook"\nurl = "{url}"\nsecret = "key"\nlisten = "127.0.0.1:{port}"\n'
 NTFY = (
@@ -154,10 +154,3 @@ def service_of(home: Home, kind: str, more: str = "") -> Iterator[Service]:
         keep_secret(home.home / "secrets" / "key", KEY)
         keep_secret(home.home / "secrets" / "app", APP_TOKEN)
         yield service
-
-
-def keep_secret(path: Path, value: str) -> None:
-    """A file as a secret's must be."""
-    path.parent.mkdir(mode=0o700, exist_ok=True)
-    path.write_text(value)
-    path.chmod(0o600)

@@ -10,9 +10,10 @@ import psutil
 import pytest
 
 from tests.channels.fakes import serving
-from tests.e2e.channel_services import Ntfy, Service, Telegram, Webhook, keep_secret
+from tests.e2e.channel_services import Ntfy, Service, Telegram, Webhook
 from tests.e2e.home import Home, wait_for
 from tests.e2e.world import PATIENCE_S
+from tests.secret_files import keep_secret
 
 FILE, VARIABLE, COMMAND = "c4n4ry:0f-a-file", "c4n4ry-0f-a-variable", "c4n4ry-0f-a-command"
 

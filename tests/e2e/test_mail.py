@@ -13,6 +13,7 @@ from tests.e2e.home import Home, wait_for
 from tests.e2e.test_decisions import RELEASE
 from tests.e2e.test_web import ask, free_port, hidden, is_served
 from tests.e2e.world import PATIENCE_S
+from tests.secret_files import keep_secret
 
 CANARY = "c4n4ry-0f-the-ma1l"
 
@@ -38,9 +39,7 @@ password = "mail"
 def test_a_link_in_a_letter_decides_and_the_password_is_in_no_file_and_no_process(home: Home) -> None:
     home.home.mkdir(mode=0o700)
     secret = home.home / "secrets" / "mail"
-    secret.parent.mkdir(mode=0o700)
-    secret.write_text(CANARY)
-    secret.chmod(0o600)
+    keep_secret(secret, CANARY)
     pages = free_port()
     with mail_server() as server:
         home.config(CONFIG.format(pages=pages, smtp=server.port))

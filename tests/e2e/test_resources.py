@@ -18,6 +18,7 @@ from pwf.protocol.resources import (
 )
 from tests.e2e.home import wait_for
 from tests.e2e.world import PATIENCE_S, World, lines
+from tests.secret_files import keep_secret
 
 # Counts in a file. At its point around the effect it stays until it is killed, once.
 SINK = """
@@ -178,9 +179,7 @@ def test_a_manager_gets_declared_variables_and_secrets_and_no_secret_is_kept(wor
     home = world.home
     home.manager("holder", HOLDER)
     secret = home.home / "secrets" / "HELD"
-    secret.parent.mkdir(mode=0o700, exist_ok=True)
-    secret.write_text(HELD + "\n")
-    secret.chmod(0o600)
+    keep_secret(secret, HELD + "\n")
     said = home.run("resource", "apply", "holder", "one", "--wait").stderr
     assert "the manager declares STAGE, which is not set: export it, and apply again" in said
     home.environment["STAGE"] = "test"

@@ -8,6 +8,7 @@ from pathlib import Path
 import psutil
 
 from tests.e2e.home import Home
+from tests.secret_files import keep_secret
 
 CANARY = "c4n4ry-0f-the-m1ne"
 
@@ -66,9 +67,7 @@ def test_a_secret_is_in_no_file_no_environment_and_no_command_line(home: Home) -
     home.workflow("uses", USES)
     missing = home.run("run", "uses", "--detach")
     assert f"install -D -m 600 /dev/stdin {secret}" in missing.stderr
-    secret.parent.mkdir(mode=0o700)
-    secret.write_text(CANARY + "\n")
-    secret.chmod(0o600)
+    keep_secret(secret, CANARY + "\n")
 
     run_id = home.start("uses")
     home.wait_status(run_id, "waiting")
