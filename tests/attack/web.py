@@ -12,8 +12,7 @@ import psutil
 
 from tests.attack.attack import attack, contains, held
 from tests.e2e.home import Home, wait_for
-from tests.e2e.test_decisions import RELEASE
-from tests.e2e.test_web import Page, ask, free_port, hidden, is_served
+from tests.e2e.test_web import Page, a_run, ask, hidden, is_served, with_pages
 
 SERVED_S_MAX = 60.0
 AT_ONCE = 12
@@ -33,19 +32,10 @@ class Asked(NamedTuple):
 
 
 def asked(home: Home) -> Asked:
-    port = free_port()
-    home.config(f"[web]\nserve = true\nport = {port}\n")
-    home.workflow("decide_release", RELEASE)
+    url = with_pages(home)
     run_id = a_run(home)
-    url = f"http://127.0.0.1:{port}"
     wait_for(lambda: is_served(home, url), SERVED_S_MAX)
     return Asked(url, run_id, link_to(home, run_id))
-
-
-def a_run(home: Home) -> str:
-    run_id = home.start("decide_release")
-    wait_for(lambda: home.status(run_id) == "waiting", SERVED_S_MAX)
-    return run_id
 
 
 def link_to(home: Home, run_id: str) -> str:

@@ -55,7 +55,11 @@ def free_port() -> int:
 
 @pytest.fixture
 def url(home: Home) -> str:
-    """Where the pages are, if somebody serves them."""
+    return with_pages(home)
+
+
+def with_pages(home: Home) -> str:
+    """Have the daemon of a home serve pages; where they are, once `is_served`."""
     port = free_port()
     home.config(f"[web]\nserve = true\nport = {port}\n")
     return f"http://127.0.0.1:{port}"
@@ -65,11 +69,19 @@ def is_served(home: Home, url: str) -> bool:
     return bool(home.json("status")["pages"] == f"{url}/")
 
 
+def a_run(home: Home) -> str:
+    """One that waits for its decision."""
+    home.workflow("decide_release", RELEASE)
+    run_id = home.start("decide_release")
+    home.wait_status(run_id, "waiting", seconds=PATIENCE_S)
+    return run_id
+
+
 def test_a_link_is_looked_at_and_pressed_and_a_browser_signs_in_once(home: Home, url: str) -> None:
     home.workflow("decide_release", RELEASE)
     run_id = home.start("decide_release")
     wait_for(lambda: is_served(home, url), PATIENCE_S)
-    wait_for(lambda: home.status(run_id) == "waiting", PATIENCE_S)
+    home.wait_status(run_id, "waiting", seconds=PATIENCE_S)
     link = home.json("decide", f"run:{run_id}", "--link")["url"]
     assert link.startswith(f"{url}/answer/")
 
@@ -82,7 +94,7 @@ def test_a_link_is_looked_at_and_pressed_and_a_browser_signs_in_once(home: Home,
     ship, _ = hidden(ask(link).text)
     assert ask(link, "POST", ship, Origin="http://evil.example").status == 403
     assert ask(link, "POST", ship).status == 303
-    wait_for(lambda: home.status(run_id) == "completed", PATIENCE_S)
+    home.wait_status(run_id, "completed", seconds=PATIENCE_S)
     page = ask(link)
     assert "Decided: <bdi>ship, by client:" in page.text
     assert "s3cret-subject" not in page.text

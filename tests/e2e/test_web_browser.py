@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.home import Home, wait_for
-from tests.e2e.test_decisions import RELEASE
-from tests.e2e.test_web import free_port, is_served
+from tests.e2e.test_web import a_run, is_served, with_pages
 from tests.e2e.world import PATIENCE_S
 from tests.web.chromium import Chromium, chromium, executable
 
@@ -25,11 +24,8 @@ pytestmark = [
 
 @pytest.fixture
 def url(home: Home) -> str:
-    port = free_port()
-    home.config(f"[web]\nserve = true\nport = {port}\n")
-    home.workflow("decide_release", RELEASE)
+    found = with_pages(home)
     home.run("start")
-    found = f"http://127.0.0.1:{port}"
     wait_for(lambda: is_served(home, found), PATIENCE_S)
     return found
 
@@ -38,12 +34,6 @@ def url(home: Home) -> str:
 def page(tmp_path: Path) -> Iterator[Chromium]:
     with chromium(tmp_path / "profile") as opened:
         yield opened
-
-
-def a_run(home: Home) -> str:
-    run_id = home.start("decide_release")
-    wait_for(lambda: home.status(run_id) == "waiting", PATIENCE_S)
-    return run_id
 
 
 def test_a_person_signs_in_sends_a_proposal_back_and_ships_it_on_a_phone_without_scripts(
@@ -71,7 +61,7 @@ def test_a_person_signs_in_sends_a_proposal_back_and_ships_it_on_a_phone_without
     assert "changed since the last proposal" in page.text()
     page.press("Ship it")
     page.wait("document.querySelector('.done')")
-    wait_for(lambda: home.status(run_id) == "completed", PATIENCE_S)
+    home.wait_status(run_id, "completed", seconds=PATIENCE_S)
     page.open(f"{url}/runs/{run_id}")
     assert "completed" in page.text()
     assert page.complaints == []
