@@ -194,15 +194,14 @@ def example(home: Home, tmp_path: Path) -> Iterator[Example]:
 
 @pytest.mark.rest
 def test_the_example_agent_goes_on_after_it_and_the_daemon_were_killed(home: Home, example: Example) -> None:
-    started = home.run("run", "talk_on", "--input", "8", "--session", "example", "--detach", "--json")
-    run_id = json.loads(started.stdout)["run_id"]
+    run_id = home.start("talk_on", "--input", "8", "--session", "example")
     wait_for(lambda: len(example.said()) >= 6, PATIENCE_S)
     home.kill_daemon()
     example.kill()
     example.start()
-    waited = json.loads(home.run("wait", run_id, "--json").stdout)["runs"][0]
+    waited = home.json("wait", run_id)["runs"][0]
     assert (waited["summary"]["status"], waited["output"]["json"]) == ("completed", 8)
-    shown = json.loads(home.run("show", run_id, "count", "--json").stdout)
+    shown = home.json("show", run_id, "count")
     assert [step["status"] for step in shown["steps"]] == ["completed"] * 8
     ended = '"status": "completed"'
     wait_for(lambda: ended in example.said()[-1].get("text", ""), PATIENCE_S)

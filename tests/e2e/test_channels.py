@@ -22,12 +22,8 @@ def messages(home: Home) -> list[dict[str, Any]]:
 
 
 def configure(home: Home, told: Path, more: str = "") -> None:
-    config = Path(home.home) / "config.toml"
-    config.parent.mkdir(mode=0o700, exist_ok=True)
     command = f'["sh", "-c", "cat >> {told}{more}"]'
-    config.write_text(
-        f'[channels.desk]\nkind = "command"\ncommand = {command}\ntells = ["decide", "ended"]\n'
-    )
+    home.config(f'[channels.desk]\nkind = "command"\ncommand = {command}\ntells = ["decide", "ended"]\n')
 
 
 def test_a_decision_and_the_end_of_its_run_are_told_once_also_over_restarts(

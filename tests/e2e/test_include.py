@@ -68,7 +68,6 @@ def test_a_run_is_killed_in_what_it_includes_shown_and_gone_on_with(world: World
     world.home.workflow("parent", PARENT.replace("TELL", "False"))
     new = world.client.retry(old).run_id
     assert world.output(new) == [{"rounds": 3, "input": 3}, "noted"]
-    words = ("fork", old, "--from", "part.turn#4", "--repeat-effects", "--json")
-    fork = json.loads(world.home.run(*words).stdout)["run_id"]
+    fork = world.home.json("fork", old, "--from", "part.turn#4", "--repeat-effects")["run_id"]
     assert world.output(fork) == [{"rounds": 3, "input": 3}, "noted"], "it counts on from its own entry"
     world.home.run("state", "verify")

@@ -54,7 +54,7 @@ def test_a_link_in_a_letter_decides_and_the_password_is_in_no_file_and_no_proces
                 assert CANARY not in " ".join([*process.cmdline(), *process.environ().values()])
         ship, _ = hidden(ask(link).text)
         assert ask(link, "POST", ship).status == 303
-        wait_for(lambda: home.status(run_id) == "completed", PATIENCE_S)
+        home.wait_status(run_id, "completed", seconds=PATIENCE_S)
         assert "s3cret-subject" not in server.letters[0].get_content()
         home.run("state", "backup", str(home.home / "backup.db"))
     token = link.rpartition("/")[2]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 
@@ -142,7 +141,7 @@ def test_a_large_spec_is_read_whole_and_what_a_reconcile_prints_is_kept_also_of_
     uid = world.apply("chatty", "one", spec)
     large = _settled(world, uid).spec
     assert large.digest is not None
-    assert json.loads(world.home.run("resource", "get", uid, "--spec", "--json").stdout) == spec
+    assert world.home.json("resource", "get", uid, "--spec") == spec
     assert "see it with:  pwf resource get chatty/one --spec" in world.home.run("resource", "get", uid).stdout
     stranger = world.apply("chatty", "two", {})
     with pytest.raises(NotFound, match=f"resource {stranger} refers to no value"):

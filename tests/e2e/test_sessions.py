@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterator
 from typing import Any
@@ -44,7 +43,7 @@ def connect(world: World) -> Iterator[Any]:
 
 
 def listed(world: World, session_id: str) -> dict[str, Any]:
-    found = json.loads(world.home.run("sessions", "--json").stdout)["sessions"]
+    found = world.home.json("sessions")["sessions"]
     return next(one for one in found if one["session_id"] == session_id)
 
 
@@ -91,9 +90,7 @@ def test_a_run_of_a_session_goes_from_the_command_line_to_its_model_and_back(
     world.home.workflow("talk", TALK)
     agent, other = connect("worker"), connect("stranger")
     agent.ask("session.report", {"idle": True})
-    run_id = json.loads(world.home.run("run", "talk", "--session", "worker", "--detach", "--json").stdout)[
-        "run_id"
-    ]
+    run_id = world.home.start("talk", "--session", "worker")
 
     step = next_message(agent, "step")
     view = agent.ask("session.view", {})["result"]
@@ -154,9 +151,7 @@ def test_a_session_reports_its_reply_and_how_it_goes_and_nobody_else_does(world:
     world.home.workflow("replies", REPLIES)
     agent, other, person = connect("teller"), connect("listener"), connect()
     agent.ask("session.report", {"idle": True})
-    run_id = json.loads(world.home.run("run", "replies", "--session", "teller", "--detach", "--json").stdout)[
-        "run_id"
-    ]
+    run_id = world.home.start("replies", "--session", "teller")
     request_id = next_message(agent, "step")["request_id"]
 
     said = agent.ask("request.update", {"request_id": request_id, "data": {"label": "thinking"}})
