@@ -6,7 +6,6 @@ import pexpect
 import pytest
 
 from pwf.cli import exits
-from pwf.protocol.operations import Submitted
 from pwf.protocol.sessions import RunEnd
 from tests.cli.conftest import Pwf, Spawn
 from tests.client import samples
@@ -26,8 +25,7 @@ def test_a_reply_is_submitted_as_it_was_typed_and_asked_about_until_there_is_a_v
 ) -> None:
     desk = Desk(daemon)
     desk.ask(kind="assistant", schema={"type": "string"})
-    facts = {"request_id": "q1", "run_id": samples.RUN, "status": "queued", "revision": 4}
-    verdicts = iter([Submitted(**facts, verdict="validating"), Submitted(**facts)])  # type: ignore[arg-type]
+    verdicts = iter([samples.submitted(verdict="validating"), samples.submitted()])
     daemon.on("request.assistant", lambda request, payload: next(verdicts))
     head = samples.summary(status="completed", node=None, ended_ms=samples.NOW)
     view = samples.run_view(summary=head, output=samples.value("out"))

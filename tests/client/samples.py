@@ -12,7 +12,7 @@ from pwf.protocol.decision_spec import ChoiceSpec, TextSpec
 from pwf.protocol.decisions import DecisionView
 from pwf.protocol.graph import Case, EffectSpec, NodeSpec, Way, WorkflowGraph
 from pwf.protocol.notices import NoticeView
-from pwf.protocol.operations import DaemonStatus, RunStarted, StateStatus, WorkflowDescription
+from pwf.protocol.operations import DaemonStatus, RunStarted, StateStatus, Submitted, WorkflowDescription
 from pwf.protocol.runner import Value
 from pwf.protocol.views import EffectView, EventView, Explanation, RequestView, RunSummary, RunView, StepView
 
@@ -236,6 +236,11 @@ def resource_changed(**changes: Any) -> resources.ResourceChanged:
 def started(**changes: Any) -> RunStarted:
     facts: dict[str, Any] = {"run_id": RUN, "status": "queued", "revision": 1}
     return RunStarted(**{**facts, **changes})
+
+
+def submitted(**changes: Any) -> Submitted:
+    facts: dict[str, Any] = {"request_id": "q1", "run_id": RUN, "status": "queued", "revision": 4}
+    return Submitted(**{**facts, **changes})
 
 
 def described(**changes: Any) -> WorkflowDescription:

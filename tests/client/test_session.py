@@ -51,7 +51,7 @@ async def test_a_turn_that_has_settled_its_step_goes_on_to_its_end(daemon: FakeD
     def accept(request: Any, payload: Any) -> ops.Submitted:
         desk.request = None
         desk.tell()
-        return ops.Submitted(request_id="q1", run_id=samples.RUN, status="queued", revision=4)
+        return samples.submitted()
 
     daemon.on("request.submit", accept)
 

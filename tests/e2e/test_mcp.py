@@ -17,6 +17,7 @@ from mcp.client.streamable_http import streamable_http_client
 
 from tests.e2e.test_agents import REVIEW
 from tests.e2e.world import PATIENCE_S, World, wait_for
+from tests.mcp.conftest import called
 
 pytestmark = pytest.mark.anyio
 
@@ -30,13 +31,6 @@ def anyio_backend() -> str:
 def world(world: World) -> World:
     world.home.workflow("agent_review", REVIEW)
     return world
-
-
-async def called(client: McpClient, name: str, **given: Any) -> dict[str, Any]:
-    said = await client.call_tool(name, given)
-    assert not said.is_error, said
-    assert said.structured_content is not None
-    return said.structured_content
 
 
 async def played(client: McpClient, **session: Any) -> None:
@@ -55,14 +49,18 @@ async def played(client: McpClient, **session: Any) -> None:
     assert (await called(client, "my_step", **session))["state"] == "ended"
 
 
-async def test_a_host_plays_a_run_over_stdio(world: World) -> None:
+def over_stdio(world: World) -> McpClient:
     program = StdioServerParameters(
         command=sys.executable,
         args=["-m", "pwf", "-C", str(world.home.project), "mcp", "serve", "--grant", "operator"],
         env=world.home.environment,
     )
+    return McpClient(program)
+
+
+async def test_a_host_plays_a_run_over_stdio(world: World) -> None:
     with anyio.fail_after(60):
-        async with McpClient(program) as client:
+        async with over_stdio(world) as client:
             await played(client)
 
 
@@ -167,13 +165,8 @@ async def other_than(client: McpClient, step: dict[str, Any], own: dict[str, Any
 
 
 async def test_a_host_outlives_a_stop_of_the_daemon_and_has_its_step_again(world: World) -> None:
-    program = StdioServerParameters(
-        command=sys.executable,
-        args=["-m", "pwf", "-C", str(world.home.project), "mcp", "serve", "--grant", "operator"],
-        env=world.home.environment,
-    )
     with anyio.fail_after(60):
-        async with McpClient(program) as client:
+        async with over_stdio(world) as client:
             run = (await called(client, "start", workflow="agent_review", input={"version": 3}))["run"]
             first = await called(client, "my_step")
             await anyio.to_thread.run_sync(world.stop_daemon)

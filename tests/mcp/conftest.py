@@ -35,6 +35,14 @@ async def until(holds: Callable[[], bool]) -> None:
     raise AssertionError("it did not come to hold")
 
 
+async def called(client: McpClient, name: str, **given: Any) -> dict[str, Any]:
+    """Call a tool that must not refuse; what it says as data."""
+    said = await client.call_tool(name, given)
+    assert not said.is_error, said
+    assert said.structured_content is not None
+    return said.structured_content
+
+
 class Desk:
     """What the daemon has for the session: `message` is what is next. `turns`: what was said of them."""
 

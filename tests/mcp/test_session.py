@@ -6,34 +6,20 @@ from typing import Any
 
 import anyio
 import pytest
-from mcp.client.client import Client as McpClient
 
 from pwf.errors import ClaimLost, NotFound
 from pwf.mcp import session as module
 from pwf.mcp.serving import Attached, opened
-from pwf.protocol import operations as ops
 from pwf.protocol.replies import RequestUpdated
 from pwf.protocol.sessions import RunEnd
 from pwf.protocol.views import SubmissionView
 from tests.client import samples
 from tests.client.fake_daemon import FakeDaemon
-from tests.mcp.conftest import Desk, Open, until
+from tests.mcp.conftest import Desk, Open, called, until
 
 pytestmark = pytest.mark.anyio
 
 RESULT = {"request": "q1", "revision": 2, "value": {"verdict": "ship"}}
-
-
-def verdict(**changes: Any) -> ops.Submitted:
-    facts = {"request_id": "q1", "run_id": samples.RUN, "status": "queued", "revision": 4}
-    return ops.Submitted(**{**facts, **changes})
-
-
-async def called(client: McpClient, name: str, **given: Any) -> dict[str, Any]:
-    said = await client.call_tool(name, given)
-    assert not said.is_error, said
-    assert said.structured_content is not None
-    return said.structured_content
 
 
 async def test_a_step_that_was_returned_opens_its_turn_and_is_the_same_when_asked_again(
@@ -61,7 +47,7 @@ async def test_a_verdict_closes_the_turn_and_a_rejected_step_comes_again_with_th
     mcp: Open, desk: Desk, daemon: FakeDaemon
 ) -> None:
     desk.ask()
-    answers = iter([verdict(verdict="rejected", reason="no"), verdict()])
+    answers = iter([samples.submitted(verdict="rejected", reason="no"), samples.submitted()])
     daemon.on("request.submit", lambda request, payload: next(answers))
     async with mcp() as client:
         await called(client, "my_step")
@@ -159,7 +145,7 @@ async def test_a_reply_goes_by_the_operation_of_replies_and_words_about_a_step_s
     mcp: Open, desk: Desk, daemon: FakeDaemon
 ) -> None:
     desk.ask(kind="assistant", schema={"type": "string"})
-    daemon.on("request.assistant", lambda request, payload: verdict())
+    daemon.on("request.assistant", lambda request, payload: samples.submitted())
     noted = RequestUpdated(request_id="q1", run_id=samples.RUN, revision=9)
     daemon.on("request.update", lambda request, payload: noted)
     words = {"request": "q1", "revision": 2}

@@ -11,7 +11,6 @@ import pytest
 from pwf.errors import Conflict, Rejected
 from pwf.mcp import server
 from pwf.mcp.tools import TOOLS
-from pwf.protocol import operations as ops
 from pwf.protocol.views import SubmissionView
 from tests.client import samples
 from tests.client.fake_daemon import FakeDaemon
@@ -23,11 +22,6 @@ WORKER = {"my_step", "submit", "update", "ask", "status", "explain"}
 OPERATOR = {"workflows", "runs", "start", "pause", "resume", "cancel", "restart"}
 #: What no model may say, by the words of its operations.
 PEOPLES = ("decision", "answer", "effect", "recover", "resolve", "budget", "fork", "retry", "stop", "prune")
-
-
-def submitted(**changes: Any) -> ops.Submitted:
-    facts = {"request_id": "q1", "run_id": samples.RUN, "status": "queued", "revision": 4}
-    return ops.Submitted(**{**facts, **changes})
 
 
 async def test_each_grant_offers_its_tools_and_no_word_that_is_a_persons(mcp: Open) -> None:
@@ -131,7 +125,9 @@ async def test_a_value_that_was_rejected_is_judged_anew_when_it_is_submitted_aga
     mcp: Open, daemon: FakeDaemon
 ) -> None:
     words = {"request": "q1", "revision": 1, "json": '"done"'}
-    daemon.on("request.submit", lambda request, payload: submitted(verdict="rejected", reason="no file"))
+    daemon.on(
+        "request.submit", lambda request, payload: samples.submitted(verdict="rejected", reason="no file")
+    )
     async with mcp() as client:
         assert "no file" in (await client.call_tool("submit", words)).content[0].text  # type: ignore[union-attr]
         await client.call_tool("submit", words)
@@ -155,7 +151,7 @@ async def test_the_same_start_is_made_once_and_another_key_begins_another(
 async def test_what_was_refused_is_asked_anew_when_it_is_called_again(mcp: Open, daemon: FakeDaemon) -> None:
     started = iter([Conflict("a run goes on"), samples.started()])
     daemon.on("run.start", lambda request, payload: next(started))
-    judged = iter([Conflict("still being validated"), submitted()])
+    judged = iter([Conflict("still being validated"), samples.submitted()])
     daemon.on("request.submit", lambda request, payload: next(judged))
     calls = {
         "start": {"workflow": "release"},
