@@ -113,7 +113,7 @@ INCLUDE_BUGS = (
     Bug(
         "include",
         "nobody watches for a file that would hide an included one",
-        "pwf/runner/load/includes.py",
+        "pwf/runner/load/recorded_includes.py",
         "            snapshot.look_at(candidate)\n",
         "",
         INCLUDE_TESTS,

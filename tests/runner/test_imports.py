@@ -87,3 +87,16 @@ def test_loading_code_brings_neither_trio_nor_the_database_with_it() -> None:
     )
 
     assert done.stdout.strip() == "[]"
+
+
+def test_a_process_that_executes_a_record_looks_for_no_workflow_and_loads_nothing_that_does() -> None:
+    program = (
+        "import sys, pwf.runner.spawn.fresh\n"
+        "print([name for name in ('pwf.discovery', 'pwf.places', 'difflib') if name in sys.modules])"
+    )
+
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", program], capture_output=True, text=True, check=True, timeout=60
+    )
+
+    assert done.stdout.strip() == "[]"

@@ -8,15 +8,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
-from pwf.discovery import find_workflow_file, workflow_candidates
 from pwf.errors import LoadFailed
-from pwf.places import places
 from pwf.protocol.spawn import PinnedSource
 from pwf.runner.load.loading import execute_included
-from pwf.runner.load.snapshot import Snapshot
 from pwf.runner.load.tree import ProjectTree
 from pwf.workflow.included import from_file, is_path
 
@@ -26,33 +22,6 @@ SEPARATOR = "\n"  # between the words in the record
 def word_for(given: str, file: str) -> str:
     """What an included file is recorded under: a name, or a whole path as the including file means it."""
     return from_file(given, file) if is_path(given) else given
-
-
-class RecordedIncludes:
-    """Files as they stand now. `words`: what each was found by."""
-
-    def __init__(self, snapshot: Snapshot) -> None:
-        self._snapshot = snapshot
-        self.words: dict[str, list[str]] = {}
-
-    def find(self, given: str, file: str) -> str:
-        """The real path of it; every place where it might have stood is watched."""
-        snapshot, word = self._snapshot, word_for(given, file)
-        root, config = Path(snapshot.tree.root), places(dict(os.environ)).config.parent
-        for candidate in [word] if is_path(given) else map(str, workflow_candidates(given, root, config)):
-            snapshot.look_at(candidate)
-            if os.path.isfile(candidate):
-                path = os.path.realpath(candidate)
-                words = self.words.setdefault(path, [])
-                if word not in words:
-                    words.append(word)
-                return path
-        return str(find_workflow_file(word, root, config).path)  # which says what there is
-
-    def load(self, path: str) -> Mapping[str, Any]:
-        """Record its text, and execute that."""
-        text = self._snapshot.read(path)
-        return _load(path, text, self._snapshot.texts, self._snapshot.tree)
 
 
 class PinnedIncludes:
@@ -82,9 +51,10 @@ class PinnedIncludes:
 
     def load(self, path: str) -> Mapping[str, Any]:
         """Execute the recorded text."""
-        return _load(path, self._texts[path], self._texts, self._tree)
+        return load_included(path, self._texts[path], self._texts, self._tree)
 
 
-def _load(path: str, text: bytes, texts: Mapping[str, bytes], tree: ProjectTree) -> Mapping[str, Any]:
+def load_included(path: str, text: bytes, texts: Mapping[str, bytes], tree: ProjectTree) -> Mapping[str, Any]:
+    """Execute an included file, its own modules beside it; its names."""
     tree.stand_beside(os.path.dirname(path))
     return vars(execute_included(path, text, texts))

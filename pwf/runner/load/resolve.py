@@ -21,7 +21,7 @@ from pwf.protocol.graph import SourceFile, WorkflowDefinition, WorkflowGraph
 from pwf.protocol.spawn import Resolved
 from pwf.runner.load.datafiles import pin_data
 from pwf.runner.load.faults import load_fault
-from pwf.runner.load.includes import SEPARATOR, RecordedIncludes
+from pwf.runner.load.includes import SEPARATOR
 from pwf.runner.load.loaded import is_installed, loaded_files
 from pwf.runner.load.loading import (
     INCLUDED_MODULE,
@@ -34,6 +34,7 @@ from pwf.runner.load.loading import (
 )
 from pwf.runner.load.packages import distributions_of
 from pwf.runner.load.reads import ReadTracker
+from pwf.runner.load.recorded_includes import RecordedIncludes
 from pwf.runner.load.snapshot import Closure, LiveFinder, Snapshot, evicted_names, offered, watch_search_path
 from pwf.runner.load.tree import ProjectTree, is_library
 from pwf.values import digest
