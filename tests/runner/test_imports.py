@@ -89,10 +89,10 @@ def test_loading_code_brings_neither_trio_nor_the_database_with_it() -> None:
     assert done.stdout.strip() == "[]"
 
 
-def test_a_process_that_executes_a_record_looks_for_no_workflow_and_loads_nothing_that_does() -> None:
+def test_what_executes_a_record_brings_neither_a_look_for_workflows_nor_another_agents_loop_with_it() -> None:
     program = (
-        "import sys, pwf.runner.spawn.fresh\n"
-        "print([name for name in ('pwf.discovery', 'pwf.places', 'difflib') if name in sys.modules])"
+        "import sys, pwf.runner.spawn.fresh, pwf.runner.kinds.headless\n"
+        "print([name for name in ('pwf.discovery', 'pwf.places', 'difflib', 'asyncio') if name in sys.modules])"
     )
 
     done = subprocess.run(

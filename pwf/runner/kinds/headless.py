@@ -19,7 +19,6 @@ from pwf.protocol.kinds import KINDS
 from pwf.runner.base.failure import plain_error
 from pwf.runner.base.judging import judge
 from pwf.runner.base.steps import Ended, Step, StepTimedOut, timed_out
-from pwf.runner.kinds.agent_acp import AcpAgent
 from pwf.runner.kinds.agent_exec import ExecAgent
 from pwf.runner.kinds.agent_pi import PiAgent
 from pwf.runner.kinds.agent_port import Agent, AgentFailed, AgentLimited, Told
@@ -39,7 +38,13 @@ class Adapter(Protocol):
     def __call__(self, configured: AgentCommand, step: Step, told: Told) -> Agent: ...
 
 
-ADAPTERS: Mapping[str, Adapter] = {"exec": ExecAgent, "acp": AcpAgent, "pi-rpc": PiAgent}
+def _acp(configured: AgentCommand, step: Step, told: Told) -> Agent:
+    from pwf.runner.kinds.agent_acp import AcpAgent  # with asyncio, which the other adapters do without
+
+    return AcpAgent(configured, step, told)
+
+
+ADAPTERS: Mapping[str, Adapter] = {"exec": ExecAgent, "acp": _acp, "pi-rpc": PiAgent}
 
 
 def converse(step: Step, configured: AgentCommand, prompt: bytes) -> Ended:
