@@ -170,13 +170,7 @@ class Engine:
         parts = self._parts(self._specs[self._node])
         self._settings = self._wire.settings or self._launch.settings
         context = self._context(self._node, node.kind in PUBLISHING_KINDS, parts)
-        step = Step(
-            node, context, self._launch, parts, self._printed, attempt=self._attempt, tell=self._wire.send
-        )
-        if self._attempt == self._launch.attempt:
-            step.conversation = self._launch.conversation
-            step.conversation_cost = self._launch.conversation_micros / 1_000_000
-        return step
+        return Step(node, context, self._launch, parts, self._printed, tell=self._wire.send)
 
     def _parts(self, spec: NodeSpec) -> Parts | None:
         if spec.effect is None or spec.effect.mode != "parts":

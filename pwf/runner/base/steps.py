@@ -94,15 +94,17 @@ class Step:
     printed_bytes: int = 0  # of all that it printed, what is kept; known at its end
     survivors: tuple[Survivor, ...] = ()  # processes that it left behind, and that were ended
     started: float = field(default_factory=time.monotonic)
-    attempt: int = 0
-    conversation: str | None = None  # of an agent, that an earlier attempt had begun
-    conversation_cost: float = 0.0  # as it was told of it
     tell: Callable[[AgentReport], None] = _unheard
 
     @property
     def manual(self) -> bool:
         """Whether the effect must never be repeated blindly."""
         return self.node.effect is not None and self.node.effect.mode == "manual"
+
+    @property
+    def conversation(self) -> str | None:
+        """That of an agent, which an earlier attempt had begun."""
+        return self.launch.conversation if self.ctx.attempt == self.launch.attempt else None
 
     @property
     def remaining_s(self) -> float:

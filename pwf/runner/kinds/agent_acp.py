@@ -102,7 +102,8 @@ class AcpAgent:
                     afresh = f"conversation {earlier} could not be continued: {error}"
                 else:
                     self._told.conversation(earlier)
-                    self.listener.cost = max(self.listener.cost, self._step.conversation_cost)
+                    told_before = self._step.launch.conversation_micros / 1_000_000
+                    self.listener.cost = max(self.listener.cost, told_before)
                     return earlier
             else:
                 afresh = f"conversation {earlier} was not continued: the agent can continue none"

@@ -76,7 +76,7 @@ class Told:
         """Tell it all: each report says the sums of the attempt."""
         self._step.tell(
             AgentReport(
-                attempt=self._step.attempt,
+                attempt=self._step.ctx.attempt,
                 agent=self._agent,
                 conversation=self._conversation,
                 afresh=self._afresh,
