@@ -18,7 +18,7 @@ import msgspec
 from pwf.protocol.agents import AgentCommand
 from pwf.runner.base.steps import Step
 from pwf.runner.kinds.agent_port import AgentFailed, Told, failure
-from pwf.runner.kinds.agent_program import LINE_BYTES_MAX, Program
+from pwf.runner.kinds.agent_program import LINE_BYTES_MAX, Program, ProgramAgent
 
 if TYPE_CHECKING:
     from acp.client.connection import ClientSideConnection
@@ -31,16 +31,11 @@ PERMITTED = (
 )  # nobody is there to ask: the command's own options say what it may do
 
 
-class AcpAgent:
+class AcpAgent(ProgramAgent):
     """See the module."""
 
-    remembers = True
-
     def __init__(self, configured: AgentCommand, step: Step, told: Told) -> None:
-        self._configured = configured
-        self._step = step
-        self._told = told
-        self._program: Program | None = None
+        super().__init__(configured, step, told)
         self._session: str | None = None
         self.name = configured.name
         self.listener = Listener(told)
@@ -60,12 +55,6 @@ class AcpAgent:
         turn = _Turn(self, prompt)
         with self._program.attended():
             return turn.carry(self._program, self._step)
-
-    def end(self, *, at_once: bool) -> None:
-        """End its process."""
-        if self._program is not None:
-            self._program.end(at_once=at_once)
-            self._program = None
 
     async def speak(self, connection: ClientSideConnection, prompt: str) -> str:
         """In the turn's thread. Raises what the library does."""

@@ -14,23 +14,18 @@ import msgspec
 from pwf.protocol.agents import AgentCommand
 from pwf.runner.base.steps import Step
 from pwf.runner.kinds.agent_port import AgentFailed, Told, failure
-from pwf.runner.kinds.agent_program import Program
+from pwf.runner.kinds.agent_program import Program, ProgramAgent
 
 RPC = ("--mode", "rpc")
 _UPDATE = b'{"type":"message_update"'  # each repeats all that its message has so far
 _DIALOGS = ("select", "confirm", "input", "editor")  # of extensions: nobody is there to answer
 
 
-class PiAgent:
+class PiAgent(ProgramAgent):
     """See the module."""
 
-    remembers = True
-
     def __init__(self, configured: AgentCommand, step: Step, told: Told) -> None:
-        self._configured = configured
-        self._step = step
-        self._told = told
-        self._program: Program | None = None
+        super().__init__(configured, step, told)
         self._number = 0
 
     def ask(self, prompt: str) -> str:
@@ -47,12 +42,6 @@ class PiAgent:
             if not said.get("success"):
                 raise AgentFailed(f"agent {self._configured.name!r} took no prompt: {said.get('error')}")
             return self._answer(program)
-
-    def end(self, *, at_once: bool) -> None:
-        """End its process."""
-        if self._program is not None:
-            self._program.end(at_once=at_once)
-            self._program = None
 
     def _begin(self, program: Program) -> None:
         self._call(program, "set_auto_retry", enabled=False)

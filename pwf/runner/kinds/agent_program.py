@@ -18,7 +18,7 @@ from pwf.protocol.survivors import Survivor
 from pwf.runner.base import descendants
 from pwf.runner.base.steps import Step, StepTimedOut
 from pwf.runner.base.survivors import WAIT_S
-from pwf.runner.kinds.agent_port import AgentFailed, failure
+from pwf.runner.kinds.agent_port import AgentFailed, Told, failure
 from pwf.runner.kinds.capture import Capture, kept
 from pwf.runner.kinds.command import Command, NotStarted, Running, Terminations, how_it_ended
 from pwf.values import shortened
@@ -186,3 +186,21 @@ class Program(Running):
             return
         if not self._outgoing:
             self._poll.unregister(descriptor)
+
+
+class ProgramAgent:
+    """What adapters have in common whose agent is one program, and remembers, for all turns of a step."""
+
+    remembers = True
+
+    def __init__(self, configured: AgentCommand, step: Step, told: Told) -> None:
+        self._configured = configured
+        self._step = step
+        self._told = told
+        self._program: Program | None = None
+
+    def end(self, *, at_once: bool) -> None:
+        """End its process."""
+        if self._program is not None:
+            self._program.end(at_once=at_once)
+            self._program = None
