@@ -127,8 +127,8 @@ def flattened(flow: Written, drawn: Drawn, own: dict[str, NodeDef], types: dict[
             own[node.id] = _entry(node, own[node.id], child)
             whole.nodes[node.id] = own[node.id]
             _include(node, child, drawn, whole)
-            for name, ids in child.exits.items():
-                leaves.update({qualified(node.id, leaf): Left(node.id, name) for leaf in ids})
+            for name, ids in _below(node.id, child.exits).items():
+                leaves.update(dict.fromkeys(ids, Left(node.id, name)))
         else:
             whole.nodes[node.id] = own[node.id]
     input_type = None if isinstance(flow.input, dict) else flow.input
@@ -137,14 +137,13 @@ def flattened(flow: Written, drawn: Drawn, own: dict[str, NodeDef], types: dict[
 
 
 def _entry(mount: Mount, made: NodeDef, child: Checked) -> NodeDef:
-    exits = {name: tuple(qualified(mount.id, leaf) for leaf in ids) for name, ids in child.exits.items()}
     spec = msgspec.structs.replace(
         made.spec,
         mount=MountSpec(
             workflow=child.graph.name,
             file=child.graph.file,
             max_steps=child.graph.max_steps,
-            exits=exits,
+            exits=_below(mount.id, child.exits),
             settings=child.graph.settings,
         ),
         ways=(Way(outcome="completed", target=qualified(mount.id, child.graph.start)),),
@@ -190,5 +189,8 @@ def _moved(mount: str, way: Way) -> Way:
 
 
 def _moved_mount(mount: str, spec: MountSpec) -> MountSpec:
-    exits = {name: tuple(qualified(mount, leaf) for leaf in ids) for name, ids in spec.exits.items()}
-    return msgspec.structs.replace(spec, exits=exits)
+    return msgspec.structs.replace(spec, exits=_below(mount, spec.exits))
+
+
+def _below(mount: str, exits: Exits) -> Exits:
+    return {name: tuple(qualified(mount, leaf) for leaf in ids) for name, ids in exits.items()}

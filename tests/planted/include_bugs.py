@@ -82,7 +82,7 @@ INCLUDE_BUGS = (
         "include",
         "an exit within two includes leaves the inner one only",
         FLAT,
-        "    return msgspec.structs.replace(spec, exits=exits)\n",
+        "    return msgspec.structs.replace(spec, exits=_below(mount, spec.exits))\n",
         "    return spec\n",
         INCLUDE_TESTS,
     ),
