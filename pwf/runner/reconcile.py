@@ -196,17 +196,10 @@ class DaemonPort(ValueReader):
         self._told, self._reach = told, reach
         self.secrets = Secrets(self, told.secrets, of="ResourceManager")
 
-    def ask(self, message: BeginPart | SettlePart) -> PartAnswer:
-        """As of every reader; a crash lab's boundaries lie before what is asked, and behind its answer."""
+    def _exchanged(self, message: msgspec.Struct) -> bytes:
+        """A crash lab's boundaries lie before what is asked, and behind its answer."""
         self._reach()
-        answer = super().ask(message)
-        self._reach()
-        return answer
-
-    def exchange(self, message: msgspec.Struct) -> bytes:
-        """The same."""
-        self._reach()
-        line = super().exchange(message)
+        line = super()._exchanged(message)
         self._reach()
         return line
 
