@@ -44,11 +44,10 @@ def take_answer(tx: Tx, command: ChannelAnswer) -> Verdict:
         return Verdict(number=said.number, said="", taken=False)
     which = {"token_digest": token_digest(said.token), "channel_no": channel.channel_no}
     row = tx.one(Q.by_token, which)
-    if row is None or row[1] == "void":
+    if row is None or row[0] == "void":
         return Verdict(number=said.number, said=OVER, taken=False)
-    request_id, digest = row[2:4]
-    choices = _choices.decode(row[4])
-    choice = _choice(choices, said)
+    _state, request_id, digest, choices = row
+    choice = _choice(_choices.decode(choices), said)
     needs_text = choice is not None and choice.text is not None and choice.text.required
     if (
         choice is not None

@@ -271,9 +271,9 @@ def settle_work(tx: Tx, command: SettleWork) -> bool:
     said = command.said
     owned(tx, command.channel_no, said.epoch)
     row = tx.one(Q.message, {"message_id": said.message_id})
-    if row is None or row[1] != command.channel_no or row[6] != said.attempt:
+    if row is None or row[0] != command.channel_no or row[3] != said.attempt:
         return False
-    request_id, state = row[4], row[5]
+    _channel_no, request_id, state, tries, early = row
     if said.early:
         tx.run(Q.came_early, {"message_id": said.message_id})
     if state == "closing":
@@ -292,7 +292,7 @@ def settle_work(tx: Tx, command: SettleWork) -> bool:
     elif said.outcome == "unknown":
         move(tx, said.message_id, "ambiguous", why=_why(said))
     else:
-        _refused(tx, said, request_id, counted=row[6] - row[7])
+        _refused(tx, said, request_id, counted=tries - early)
     remind(tx, command.channel_no, command.audiences, request_id)
     tx.changed(MESSAGES_KEY)
     return True

@@ -37,7 +37,7 @@ WHERE m.channel_no = :channel_no AND m.state IN ('due', 'closing') ORDER BY m.du
 
 -- name: message
 -- One message.
-SELECT message_id, channel_no, event, run_id, request_id, state, tries, early FROM channel_messages WHERE message_id = :message_id
+SELECT channel_no, request_id, state, tries, early FROM channel_messages WHERE message_id = :message_id
 
 -- name: sending
 -- It is sent now, with a token of its own.
@@ -63,10 +63,6 @@ UPDATE channel_messages SET state = 'due', due_wall_ms = :now, tries = 0, early 
 WHERE channel_no = :channel_no AND state = 'refused' AND request_id IN (
   SELECT q.request_id FROM requests q JOIN runs r ON r.run_id = q.run_id
   WHERE q.status = 'pending' AND r.hold IS NOT 'restored')
-
--- name: effect
--- The ledger's row of a send: zero rows before the first.
-SELECT status FROM effects WHERE entity_no = :channel_no AND node = 'message' AND visit = 1 AND part = :message_id
 
 -- name: reserve
 -- A send, before the outside world is touched.

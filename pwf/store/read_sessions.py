@@ -86,7 +86,7 @@ def _run_of(tx: Tx, session_no: int, cleared_no: int | None) -> str | None:
 
 
 def _message(tx: Tx, row: Row) -> MessageView:
-    (_number, message_id, kind, status, reason, why, request_id, request_revision, body, body_digest, sent_ms, run_id,
+    (message_id, kind, status, reason, why, request_id, request_revision, body, body_digest, sent_ms, run_id,
      revision, run_status, hold, request_status, request_now) = row  # fmt: skip
     if sent_ms is not None and request_id is not None and status == "sent":
         waits = run_status == "waiting" and hold is None and request_now == request_revision

@@ -32,7 +32,7 @@ SELECT 1 FROM messages WHERE run_no = :run_no AND request_id IS NULL AND is_over
 -- name: next_message
 -- The one that the session has and is not done with; else the first that it has not, of the oldest run that is not held;
 -- a follow-up once its run has succeeded and the turn about that is over.
-SELECT m.message_no, m.message_id, m.kind, m.status, m.reason, m.why, m.request_id, m.request_revision,
+SELECT m.message_id, m.kind, m.status, m.reason, m.why, m.request_id, m.request_revision,
   m.body, m.body_digest, m.sent_wall_ms, r.run_id, e.revision, r.status, r.hold, q.status, q.revision
 FROM messages m JOIN runs r ON r.run_no = m.run_no JOIN entities e ON e.entity_no = m.run_no
   LEFT JOIN requests q ON q.request_id = m.request_id

@@ -54,7 +54,6 @@ class _Message(NamedTuple):
     message_id: str
     kind: MessageKind
     is_over: int
-    sent_wall_ms: int | None
     request_id: str | None
     request_revision: int | None
     run_id: str

@@ -16,7 +16,7 @@ WHERE message_no = :message_no AND sent_wall_ms IS NULL
 
 -- name: message
 -- A message of a session, with what it is about. A follow-up is one once it is due.
-SELECT m.message_no, m.message_id, m.kind, m.is_over, m.sent_wall_ms, m.request_id, m.request_revision, r.run_id
+SELECT m.message_no, m.message_id, m.kind, m.is_over, m.request_id, m.request_revision, r.run_id
 FROM messages m JOIN runs r ON r.run_no = m.run_no
 WHERE m.message_id = :message_id AND m.session_no = :session_no AND (m.kind <> 'follow_up' OR (r.status = 'completed'
     AND EXISTS (SELECT 1 FROM messages t WHERE t.run_no = m.run_no AND t.kind = 'terminal' AND t.is_over = 1)))

@@ -29,8 +29,8 @@ CHANNEL_BUGS = (
         "channels",
         "a word on an earlier attempt settles the later one",
         MESSAGES,
-        "row is None or row[1] != command.channel_no or row[6] != said.attempt",
-        "row is None or row[1] != command.channel_no",
+        "row is None or row[0] != command.channel_no or row[3] != said.attempt",
+        "row is None or row[0] != command.channel_no",
         STORE,
     ),
     Bug(
