@@ -48,15 +48,9 @@ def take_answer(tx: Tx, command: ChannelAnswer) -> Verdict:
         return Verdict(number=said.number, said=OVER, taken=False)
     _state, request_id, digest, choices = row
     choice = _choice(_choices.decode(choices), said)
-    needs_text = choice is not None and choice.text is not None and choice.text.required
-    if (
-        choice is not None
-        and choice.text is not None
-        and needs_text
-        and not said.text
-        and is_open(tx, request_id)
-    ):
-        return Verdict(number=said.number, said="", taken=False, asks=choice.text.label)
+    wanted = None if choice is None else choice.text
+    if wanted is not None and wanted.required and not said.text and is_open(tx, request_id):
+        return Verdict(number=said.number, said="", taken=False, asks=wanted.label)
     answer = Decide(
         decision=request_id,
         choice=said.choice if choice is None else choice.id,
