@@ -53,8 +53,6 @@ class SettingsFacts(NamedTuple):
 def settings_facts(tx: Tx, query: SettingsQuery) -> SettingsFacts:
     """Raises `Rejected` for a run that has none in this scope, or is not in it. Of one that has ended they stay."""
     run = load_run(tx, query.run_id)
-    row = tx.one(Q.environment, {"run_no": run.run_no})
-    assert row is not None
     graph, scope = graph_of(tx, run.definition_id), query.scope
     now = current_settings(tx, run.run_no, graph)
     if now is None or scope not in graph.settings:
@@ -68,7 +66,9 @@ def settings_facts(tx: Tx, query: SettingsQuery) -> SettingsFacts:
             hint=f"pwf show {run.run_id} says where it is",
         )
     value = _value(now, spec, scope, entry)
-    return SettingsFacts(run.run_id, scope, entry, run.definition_id, row[0], spec, now.change, value)
+    return SettingsFacts(
+        run.run_id, scope, entry, run.definition_id, run.environment_id, spec, now.change, value
+    )
 
 
 def _none_there(run_id: str, scope: str, graph: Graph) -> Rejected:

@@ -10,7 +10,3 @@ ON CONFLICT(run_no, scope) DO UPDATE SET entry = excluded.entry, change = exclud
 -- Those that the present visit has seen, unless it has seen earlier ones.
 UPDATE settings SET kept_node = :node, kept_visit = :visit, kept_change = :change, kept_value = :value
 WHERE run_no = :run_no AND scope = :scope AND (kept_node IS NOT :node OR kept_visit IS NOT :visit)
-
--- name: environment
--- What the process needs that checks a change of them.
-SELECT environment_id FROM runs WHERE run_no = :run_no
