@@ -59,7 +59,7 @@ def _tell_request(tx: Tx, run: RunState) -> None:
     request_id, kind, revision = row
     facts = REQUESTS[kind]
     which = {"request_id": request_id, "revision": revision}
-    if tx.one(Q.is_told, which) is not None or _is_judged(tx, request_id):
+    if tx.one(Q.is_told, which) is not None or is_judged(tx, request_id):
         return
     withdraw(tx, run)
     tx.run(Q.lose_turns, {"run_no": run.run_no, "now": tx.now.wall_ms})
@@ -75,7 +75,7 @@ def fresh_step(
     """A step message more, unless one waits to be sent or the run stands still; whether there is one."""
     which = {"request_id": request_id, "revision": revision, "reason": reason}
     stands_still = run.status != "waiting" or run.hold is not None
-    if stands_still or tx.one(Q.is_pending, which) is not None or _is_judged(tx, request_id):
+    if stands_still or tx.one(Q.is_pending, which) is not None or is_judged(tx, request_id):
         return False
     made = tx.one(Q.made, which) or (0,)
     suffix = f".{made[0] + 1}" if made[0] else ""
@@ -106,7 +106,8 @@ def drop_follow_ups(tx: Tx, run: RunState, why: str) -> None:
     tx.run(Q.drop_follow_ups, {"run_no": run.run_no, "why": why})
 
 
-def _is_judged(tx: Tx, request_id: str) -> bool:
+def is_judged(tx: Tx, request_id: str) -> bool:
+    """Whether something is being judged that was submitted for a request."""
     return tx.one(Q.is_judged, {"request_id": request_id}) is not None
 
 

@@ -27,7 +27,7 @@ from pwf.store.change import changing
 from pwf.store.deadlines import end_parked
 from pwf.store.follow_ups import turn_aborted
 from pwf.store.queries import load_queries
-from pwf.store.session_messages import changed, fresh_step, withdraw
+from pwf.store.session_messages import changed, fresh_step, is_judged, withdraw
 from pwf.store.sessions import SessionFence, hold
 from pwf.store.state import RunState, graph_of, load_run
 from pwf.store.tx import Tx
@@ -132,8 +132,8 @@ def _ended(tx: Tx, fence: SessionFence, said: TurnPayload, known: str | None, me
     aborted = said.state == "aborted"
     if known is None:  # its start was not heard of
         _evidence(tx, message, idle=False)
-        _add_turn(tx, fence, said.turn_id, message, "lost" if message.is_over else "open")
         known = "lost" if message.is_over else "open"
+        _add_turn(tx, fence, said.turn_id, message, known)
     counts = _counts(tx, message) and known != "lost"
     late_abort = aborted and known == "ended"
     if known == "open" or late_abort:
@@ -171,7 +171,7 @@ def _remind(tx: Tx, fence: SessionFence, message: _Message) -> None:
             tx.run(Q.reminded, {"request_id": message.request_id})
         return
     run = load_run(tx, message.run_id)
-    if run.hold is not None or _is_judged(tx, message.request_id):
+    if run.hold is not None or is_judged(tx, message.request_id):
         return
     error = StepError(code="missing_submission", message=MISSING, node=run.node)
     with changing(tx, run):
@@ -225,11 +225,6 @@ def _counts(tx: Tx, message: _Message) -> bool:
 
 def _waits(run: RunState) -> bool:
     return run.status == "waiting" and run.hold is None
-
-
-def _is_judged(tx: Tx, request_id: str) -> bool:
-    """Whether something is being judged that was submitted for a request."""
-    return tx.one(Q.is_judged, {"request_id": request_id}) is not None
 
 
 def _evidence(tx: Tx, message: _Message, *, idle: bool) -> None:

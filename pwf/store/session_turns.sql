@@ -66,7 +66,3 @@ UPDATE requests SET reminders = reminders + 1 WHERE request_id = :request_id
 -- Nothing was submitted for it.
 UPDATE requests SET status = 'cancelled', answered_by = :by, settled_wall_ms = :now
 WHERE request_id = :request_id AND status = 'pending'
-
--- name: is_judged
--- Whether something is being judged that was submitted for a request.
-SELECT 1 FROM submissions WHERE request_id = :request_id AND status = 'validating'
