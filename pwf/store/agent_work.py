@@ -5,8 +5,11 @@ Promises: a report is stored before the run goes on, and counted once: it says t
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import msgspec
 
+from pwf.protocol.agents import AgentCommand
 from pwf.protocol.kinds import KINDS
 from pwf.protocol.runner import AgentReport
 from pwf.protocol.views import AgentUsage, AgentWork, StepView
@@ -16,6 +19,11 @@ from pwf.store.state import RunState
 from pwf.store.tx import Tx
 
 Q = load_queries(__file__)
+
+
+def agent_of(run: RunState, agents: Mapping[str, AgentCommand]) -> AgentCommand | None:
+    """The run's own, as it is configured now; None: it has none."""
+    return None if run.agent is None else agents.get(run.agent, AgentCommand(name=run.agent))
 
 
 def begin_work(tx: Tx, run: RunState) -> None:

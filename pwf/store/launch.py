@@ -18,7 +18,7 @@ from pwf.protocol.runner import Launch, PastStep, Value, run_marker
 from pwf.protocol.spawn import Identity
 from pwf.store import moves, place
 from pwf.store.agent_limits import blocked, turn_away
-from pwf.store.agent_work import begin_work, conversation_of
+from pwf.store.agent_work import agent_of, begin_work, conversation_of
 from pwf.store.broken import break_run
 from pwf.store.budgets import hold_spent, why_spent
 from pwf.store.change import changing
@@ -110,8 +110,8 @@ def _begin(tx: Tx, run: RunState, identity: Identity, terms: LaunchTerms) -> Lau
         return Parked()
     graph = graph_of(tx, run.definition_id)
     node = graph.node(run.node)
-    agent = _agent(run, terms)
-    if agent is not None and KINDS[node.kind].headless:
+    agent = agent_of(run, terms.agents) if KINDS[node.kind].headless else None
+    if agent is not None:
         limit = blocked(tx, run, agent.account_name)
         if limit is not None:
             turn_away(tx, run, agent, limit)
@@ -126,7 +126,7 @@ def _begin(tx: Tx, run: RunState, identity: Identity, terms: LaunchTerms) -> Lau
     past = past_of(tx, run, graph) if run.attempts else ()
     let_go_settings(tx, run, graph)
     moves.begin_attempt(tx, run, node, run.generation)
-    if agent is not None and KINDS[node.kind].headless:
+    if agent is not None:
         begin_work(tx, run)
     if run.started_wall_ms is None:
         run.started_wall_ms, run.placed = tx.now.wall_ms, True
@@ -166,7 +166,7 @@ def launch_of(
         attempt=run.attempts,
         tries=run.tries,
         outside_name=row[4],
-        agent=_agent(run, terms),
+        agent=agent_of(run, terms.agents),
         conversation=conversation,
         conversation_micros=micros,
         attempt_started_wall_ms=tx.now.wall_ms,
@@ -181,11 +181,6 @@ def launch_of(
         **terms.limits,  # type: ignore[arg-type]
         **more,
     )
-
-
-def _agent(run: RunState, terms: LaunchTerms) -> AgentCommand | None:
-    """The run's, as it is configured now."""
-    return None if run.agent is None else terms.agents.get(run.agent, AgentCommand(name=run.agent))
 
 
 def past_of(tx: Tx, run: RunState, graph: Graph) -> tuple[PastStep, ...]:

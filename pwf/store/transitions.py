@@ -18,7 +18,7 @@ from pwf.protocol.runner import Ask, Finish, Sequenced, StepError, StepReply, Va
 from pwf.protocol.survivors import SURVIVORS_MAX
 from pwf.store import moves, place
 from pwf.store.agent_limits import end_limited, is_endless, is_limited, lift
-from pwf.store.agent_work import begin_work
+from pwf.store.agent_work import agent_of, begin_work
 from pwf.store.budgets import add_today, why_spent
 from pwf.store.change import Change
 from pwf.store.custody_rows import runner_is_gone
@@ -68,7 +68,7 @@ def apply_messages(tx: Tx, command: RunnerMessages) -> Applied:
     fence = command.fence
     run = load_run(tx, fence.run_id)
     graph = graph_of(tx, run.definition_id)
-    agent = None if run.agent is None else command.agents.get(run.agent, AgentCommand(name=run.agent))
+    agent = agent_of(run, command.agents)
     replies: list[StepReply] = []
     verdict, fault = "go", None
     with Change(tx, run, generation=fence.generation, token=fence.token) as change:

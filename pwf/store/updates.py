@@ -15,7 +15,7 @@ from pwf.protocol.agents import AgentCommand
 from pwf.protocol.progress import AMOUNT_MAX, PROGRESS, Estimate, Moment
 from pwf.protocol.runner import UPDATE_BYTES_MAX, UPDATES_MAX, AgentReport, Publish, Titled, Told
 from pwf.protocol.views import UpdateView
-from pwf.store.agent_work import put_work
+from pwf.store.agent_work import agent_of, put_work
 from pwf.store.budgets import why_spent
 from pwf.store.custody_rows import holds_lease
 from pwf.store.estimate import Sample, estimate, with_sample
@@ -107,9 +107,9 @@ def publish_updates(tx: Tx, command: PublishUpdates) -> Published:
 
 def _is_over(tx: Tx, command: PublishUpdates) -> bool:
     run = load_run(tx, command.fence.run_id)
-    if run.agent is None:
+    agent = agent_of(run, command.agents)
+    if agent is None:
         return False
-    agent = command.agents.get(run.agent, AgentCommand(name=run.agent))
     return why_spent(tx, run, graph_of(tx, run.definition_id), agent, within=True) is not None
 
 
