@@ -75,6 +75,11 @@ class StartRun(msgspec.Struct, frozen=True, kw_only=True):
     state_bytes_max: int | None = None
 
     @property
+    def parent(self) -> str | None:
+        """The run that this one starts anew or goes on from."""
+        return self.restarted_from if self.fork is None else self.fork.run_id
+
+    @property
     def definition_id(self) -> str:
         return self.code.definition.definition_id
 
@@ -112,8 +117,7 @@ def _start(tx: Tx, command: StartRun) -> tuple[RunStarted, bool]:
         "due_boot_id": tx.now.boot_id if at_once else None,
     }
     run_no = _insert(tx, command, run_id, environment_id, begins, due, session_no)
-    parent = command.restarted_from if command.fork is None else command.fork.run_id
-    said_at_start(tx, run_no, command.budget, parent)
+    said_at_start(tx, run_no, command.budget, command.parent)
     adopted = () if command.fork is None else adopt(tx, run_no, command.fork)
     if command.fork is not None:
         inherit_settings(tx, run_no, graph_of(tx, command.definition_id), command.fork.run_id, begins)
@@ -210,9 +214,8 @@ def _called(tx: Tx, command: StartRun) -> dict[str, object]:
 
 def _session(tx: Tx, command: StartRun) -> int | None:
     """The session that owns the run; it has one that goes on at a time."""
-    parent = command.restarted_from if command.fork is None else command.fork.run_id
-    if parent is not None and not command.says_who:
-        row = tx.one(Q.session_of_run, {"run_id": parent})
+    if command.parent is not None and not command.says_who:
+        row = tx.one(Q.session_of_run, {"run_id": command.parent})
     elif command.session_id is not None:
         row = tx.one(Q.session, {"session_id": command.session_id})
         if row is None:
@@ -237,8 +240,7 @@ def _session(tx: Tx, command: StartRun) -> int | None:
 
 def _lineage(tx: Tx, command: StartRun) -> dict[str, object]:
     """The columns that say from which run this one comes, other than those of restarts."""
-    fork = command.fork
-    parent = command.restarted_from if fork is None else fork.run_id
+    fork, parent = command.fork, command.parent
     root = None if parent is None else tx.one(Q.tree_root, {"run_id": parent})
     return {
         "forked_from": None if fork is None else fork.run_id,
