@@ -14,14 +14,12 @@ from pwf.protocol.runner import UPDATE_BYTES_MAX, UPDATES_MAX
 from pwf.store import moves
 from pwf.store.change import changing
 from pwf.store.once import Done, once
-from pwf.store.queries import load_queries
 from pwf.store.receipts import ReceiptKey
 from pwf.store.requests import load_request
 from pwf.store.sessions import SessionFence, hold
 from pwf.store.state import load_run
 from pwf.store.tx import Tx
-
-Q = load_queries(__file__)
+from pwf.store.updates import Which, look_up, put_update
 
 
 class UpdateRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -60,9 +58,8 @@ def _update(tx: Tx, command: UpdateRequest) -> RequestUpdated:
             f"{command.request_revision}: its run was resumed since",
             hint="look at the step again",
         )
-    which = {"run_id": run.run_id, "kind": command.kind, "key": command.key}
-    count = tx.one(Q.count, {"run_id": run.run_id})
-    if tx.one(Q.known, which) is None and count is not None and count[0] >= UPDATES_MAX:
+    which = Which(run.run_id, command.kind, command.key)
+    if not look_up(tx, which)[1]:
         raise Rejected(
             f"the update {command.kind!r} {command.key!r} would be one more than the {UPDATES_MAX} current ones",
             hint="use a kind and key that are there already",
@@ -72,7 +69,7 @@ def _update(tx: Tx, command: UpdateRequest) -> RequestUpdated:
             f"an update has at most {UPDATE_BYTES_MAX:,} bytes, and this has {len(command.data):,}"
         )
     with changing(tx, run):
-        tx.run(Q.put, {**which, "data": command.data, "now": tx.now.wall_ms, "attempt": asked.attempt})
+        put_update(tx, which, command.data, asked.attempt)
         facts: dict[str, object] = {"request": asked.request_id, "kind": command.kind, "key": command.key}
         moves.note(tx, run, "request_updated", command.actor, facts)
     return RequestUpdated(request_id=asked.request_id, run_id=run.run_id, revision=run.revision)

@@ -6,7 +6,7 @@ Owns the table `updates`. Promises: a run has at most `UPDATES_MAX` of them, of 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 import msgspec
 
@@ -91,18 +91,36 @@ def publish_updates(tx: Tx, command: PublishUpdates) -> Published:
         put_work(tx, fence.entity_no, report)
     dropped = 0
     for update in command.updates:
-        params = {"run_id": fence.run_id, "kind": update.kind, "key": update.key}
-        count = tx.one(Q.count_updates, {"run_id": fence.run_id})
-        known = tx.one(Q.update_known, params)
-        too_many = known is None and count is not None and count[0] >= UPDATES_MAX
-        if too_many or len(bytes(update.data)) > UPDATE_BYTES_MAX:
+        which = Which(fence.run_id, update.kind, update.key)
+        known, has_room = look_up(tx, which)
+        if not has_room or len(bytes(update.data)) > UPDATE_BYTES_MAX:
             dropped += 1
             continue
-        sampled = _sampled(update, known, tx.now.wall_ms)
-        written = {"data": bytes(update.data), "now": tx.now.wall_ms, "attempt": update.attempt}
-        tx.run(Q.put_update, {**params, **written, "samples": sampled})
+        samples = _sampled(update, known, tx.now.wall_ms)
+        put_update(tx, which, bytes(update.data), update.attempt, samples)
     tx.changed("run:" + fence.run_id)
     return Published(dropped, bool(command.reports) and _is_over(tx, command))
+
+
+class Which(NamedTuple):
+    """An item of a run."""
+
+    run_id: str
+    kind: str
+    key: str
+
+
+def look_up(tx: Tx, which: Which) -> tuple[Row | None, bool]:
+    """The current item's attempt and samples, if there is one; and whether there is room for it."""
+    count = tx.one(Q.count_updates, {"run_id": which.run_id})
+    known = tx.one(Q.update_known, which._asdict())
+    return known, known is not None or count is None or count[0] < UPDATES_MAX
+
+
+def put_update(tx: Tx, which: Which, data: bytes, attempt: int, samples: bytes | None = None) -> None:
+    """It is the current item from now on."""
+    written = {"data": data, "now": tx.now.wall_ms, "attempt": attempt, "samples": samples}
+    tx.run(Q.put_update, {**which._asdict(), **written})
 
 
 def _is_over(tx: Tx, command: PublishUpdates) -> bool:
