@@ -27,8 +27,9 @@ AFTER_ALL = (2**53, 2**53, 2**53)
 def note_notice(tx: Tx, run: RunState, kind: NoticeKind, output: Stored) -> None:
     """The attempt that has just completed is one. The run's session, where it has one, is told, too."""
     tx.run(Q.note, {"run_no": run.run_no, "attempt": run.attempts, "notice": kind})
-    text = load_value(tx, output.inline, output.digest)
-    tell(tx, run, f"{run.run_id}.{run.attempts}.notice", text)
+    if run.session_no is not None:
+        text = load_value(tx, output.inline, output.digest)
+        tell(tx, run, f"{run.run_id}.{run.attempts}.notice", text)
 
 
 def notice_list(tx: Tx, query: NoticeListPayload) -> NoticeList:

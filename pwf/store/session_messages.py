@@ -91,9 +91,8 @@ def rejected(tx: Tx, run: RunState, request_id: str, revision: int, why: str) ->
 
 
 def tell(tx: Tx, run: RunState, message_id: str, text: bytes) -> None:
-    """Words for the session of a run, where it has one. They start no turn."""
-    if run.session_no is not None:
-        _add(tx, run, "notification", message_id, body=text)
+    """Words for the session of a run. They start no turn."""
+    _add(tx, run, "notification", message_id, body=text)
 
 
 def add_follow_up(tx: Tx, run: RunState, message_id: str, text: bytes, actor: str) -> None:
