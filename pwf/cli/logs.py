@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import argparse
-import codecs
 import contextlib
 import os
-import sys
 import time
 from typing import TYPE_CHECKING, BinaryIO
 
 from pwf.cli import exits
 from pwf.cli.commands import RUN_HELP, Commands, client
 from pwf.cli.out import Out, UsageError
-from pwf.cli.printed import STREAM_NAMES, read_printed, size_of
+from pwf.cli.printed import STREAM_NAMES, Printer, add_streams, read_printed, size_of
 from pwf.errors import NotFound
 from pwf.present import text
 
@@ -42,14 +40,7 @@ def add(commands: Commands) -> None:
     parser.add_argument(
         "--attempt", metavar="N", type=int, help="only of this attempt; pwf show numbers them"
     )
-    stream = parser.add_mutually_exclusive_group()
-    stream.add_argument(
-        "--out", "--stdout", action="store_const", dest="stream", const="out", help="only stdout"
-    )
-    stream.add_argument(
-        "--err", "--stderr", action="store_const", dest="stream", const="err", help="only stderr"
-    )
-    parser.add_argument("--raw", action="store_true", help="the very bytes; needs --out or --err")
+    add_streams(parser)
     parser.add_argument(
         "-f", "--follow", action="store_true", help="go on as more is printed, until the run has ended"
     )
@@ -92,16 +83,16 @@ def _run_log(daemon: SyncClient, options: argparse.Namespace, out: Out) -> int:
     from pwf.protocol.printed import PrintedPayload
 
     payload = PrintedPayload(node=options.node, attempt=options.attempt)
-    printer = _Printer(daemon, options.stream, out, raw=options.raw)
+    steps = _Steps(daemon, options.stream, out, raw=options.raw)
     while True:
         listed = daemon.call("run.printed", payload, run_id=options.run_id)
         for step in listed.steps:
-            printer.print_new(listed.run_id, step)
+            steps.print_new(listed.run_id, step)
         if not options.follow or listed.ended:
             break
         time.sleep(FOLLOW_S)
-    printer.end()
-    if not printer.has_printed:
+    steps.printer.end()
+    if not steps.printer.has_printed:
         _say_nothing_came(listed, options, out)
     return exits.OK
 
@@ -125,21 +116,20 @@ def _say_nothing_came(listed: Printed, options: argparse.Namespace, out: Out) ->
         )
 
 
-class _Printer:
-    """Prints what has come since it looked last, with a head wherever another attempt or stream begins."""
+class _Steps:
+    """Prints what has come since it looked last."""
 
     def __init__(self, daemon: SyncClient, stream: str | None, out: Out, *, raw: bool) -> None:
         self._daemon = daemon
         self._streams = [stream] if stream else list(STREAM_NAMES)
-        self._out = out
-        self._raw = raw
         self._offsets: dict[tuple[int, str], int] = {}
-        self._decoders: dict[tuple[int, str], codecs.IncrementalDecoder] = {}
-        self._at: tuple[int, str] | None = None
-        self._line_is_open = False
-        self.has_printed = False
+        self.printer = Printer(out, raw=raw)
 
     def print_new(self, run_id: str, step: PrintedStep) -> None:
+        visit = f" ×{step.visit}" if step.visit > 1 else ""
+        tries = f", try {step.tries}" if step.tries > 1 else ""
+        head = f"{text.line(step.node)}{visit}, attempt {step.attempt}{tries}"
+        facts = {"attempt": step.attempt, "node": step.node, "visit": step.visit, "try": step.tries}
         for stream in self._streams:
             size = size_of(step, stream)
             key = (step.attempt, stream)
@@ -149,40 +139,7 @@ class _Printer:
                 if not piece.data:
                     break
                 self._offsets[key] = piece.next_offset
-                self._print(step, stream, offset, piece.data)
-
-    def end(self) -> None:
-        """A last line without an end gets one, on a terminal and before the prompt."""
-        if self._line_is_open and not self._raw:
-            self._out.print()
-
-    def _print(self, step: PrintedStep, stream: str, offset: int, data: bytes) -> None:
-        self.has_printed = True
-        if self._raw:
-            sys.stdout.buffer.write(data)
-            sys.stdout.buffer.flush()
-            return
-        key = (step.attempt, stream)
-        decoder = self._decoders.setdefault(key, codecs.getincrementaldecoder("utf-8")("replace"))
-        words = decoder.decode(data)
-        if self._out.as_json:
-            facts = {"attempt": step.attempt, "node": step.node, "visit": step.visit, "try": step.tries}
-            self._out.emit({**facts, "stream": STREAM_NAMES[stream], "offset": offset, "text": words})
-            return
-        if self._at != key:
-            self._head(step, stream)
-            self._at = key
-        sys.stdout.write(text.block(words))
-        sys.stdout.flush()
-        self._line_is_open = not words.endswith("\n")
-
-    def _head(self, step: PrintedStep, stream: str) -> None:
-        if self._line_is_open:
-            self._out.print()
-        visit = f" ×{step.visit}" if step.visit > 1 else ""
-        tries = f", try {step.tries}" if step.tries > 1 else ""
-        words = f"── {text.line(step.node)}{visit}, attempt {step.attempt}{tries}: {STREAM_NAMES[stream]}"
-        self._out.print(self._out.paint(words, "yellow" if stream == "err" else "dim"))
+                self.printer.print(step.attempt, stream, offset, piece.data, head=head, facts=facts)
 
 
 # --- the daemon's log -----------------------------------------------------------------------------------------
