@@ -20,7 +20,7 @@ from pwf.errors import InvalidArgument
 from pwf.mcp import arguments as takes
 from pwf.mcp.session import HostSession
 from pwf.protocol.kinds import REQUESTS
-from pwf.protocol.operations import CancelPayload, StartPayload, WaitPayload, WorkflowListPayload
+from pwf.protocol.operations import StartPayload, WorkflowListPayload
 from pwf.protocol.replies import UpdatePayload
 from pwf.protocol.runner import Value
 from pwf.protocol.views import ENDED, RequestView, RunSummary
@@ -129,8 +129,7 @@ async def _noted(host: Host, given: takes.Update | takes.Ask, kind: str, data: d
 
 
 async def status(host: Host, given: takes.Status) -> Said:
-    wait = WaitPayload(until="parked", timeout_ms=int(host.patience_s(given.wait_s) * 1000))
-    found = await host.client.call("run.wait", wait, run_id=given.run)
+    found = await host.client.wait(given.run, until="parked", timeout_s=host.patience_s(given.wait_s))
     data = _summary(found.summary)
     if found.summary.status in ENDED and found.output is not None:
         data |= await _shown(host.client, found.summary.run_id, "output", found.output)
@@ -198,8 +197,7 @@ async def resume(host: Host, given: takes.OfRun) -> Said:
 
 
 async def cancel(host: Host, given: takes.Cancel) -> Said:
-    payload = CancelPayload(reason=given.reason or None)
-    return _changed(await host.client.call("run.cancel", payload, run_id=given.run))
+    return _changed(await host.client.cancel(given.run, given.reason or None))
 
 
 TOOLS: dict[str, Tool] = {

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import anyio
 import msgspec
 import pytest
 
+from pwf.client.aio import Client
 from pwf.errors import Conflict, Rejected
-from pwf.mcp import server
+from pwf.mcp import arguments, server, tools
+from pwf.mcp.session import HostSession
 from pwf.mcp.tools import TOOLS
+from pwf.places import places
+from pwf.protocol import operations as ops
 from pwf.protocol.views import SubmissionView
 from tests.client import samples
 from tests.client.fake_daemon import FakeDaemon
@@ -194,3 +198,22 @@ async def test_a_refusal_is_told_without_what_a_person_would_type(mcp: Open, dae
         said = await client.call_tool("resume", {"run": "k3"})
     assert said.is_error
     assert said.structured_content == {"error": "rejected", "message": "the run waits for a decision"}
+
+
+async def test_a_long_wait_for_a_run_is_bounded_by_what_was_asked_and_not_by_the_client() -> None:
+    asked: list[tuple[Any, float | None]] = []
+
+    class Asked(Client):
+        async def call(
+            self, operation: str, payload: Any = None, *, timeout_s: float | None = 120, **more: Any
+        ) -> Any:
+            asked.append((payload, timeout_s))
+            return ops.WaitResult(summary=samples.summary(), done=False)
+
+    client = Asked(places(), autostart=False)
+    host = tools.Host(cast(HostSession, None), client, wait_s_max=3_600)
+    await tools.status(host, arguments.Status(run="k3", wait_s=3_000))
+    [(payload, timeout_s)] = asked
+    assert payload == ops.WaitPayload(until="parked", timeout_ms=3_000_000)
+    assert timeout_s is not None
+    assert timeout_s > 3_000
