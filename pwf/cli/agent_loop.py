@@ -95,14 +95,12 @@ def _start(options: argparse.Namespace, session_id: str, daemon: Any) -> StartPa
         return None
     import msgspec
 
-    from pwf.cli.reading import run_input
-    from pwf.cli.run import described_if_sound
+    from pwf.cli.run import typed_input
     from pwf.client.origin import origin
     from pwf.protocol.operations import StartPayload
     from pwf.values import canonical
 
-    found = described_if_sound(daemon, options.workflow) if options.set else None
-    value = run_input(options.input, options.set, None if found is None else found.graph.input_schema)
+    value = typed_input(daemon, options)
     return StartPayload(
         workflow=options.workflow,
         origin=origin(daemon.places, options.workflow),

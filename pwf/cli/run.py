@@ -109,7 +109,7 @@ def _start(daemon: SyncClient, options: argparse.Namespace, out: Out) -> CallRep
     payload = StartPayload(
         workflow=options.workflow,
         origin=origin(daemon.places, options.workflow, more=_variables(options.env)),
-        input=msgspec.Raw(canonical(_input(daemon, options), what="input")),
+        input=msgspec.Raw(canonical(typed_input(daemon, options), what="input")),
         run_id=options.id,
         at_ms=at_ms,
         agent=options.agent,
@@ -139,7 +139,8 @@ def _variables(texts: list[str]) -> dict[str, str]:
     return given
 
 
-def _input(daemon: SyncClient, options: argparse.Namespace) -> Any:
+def typed_input(daemon: SyncClient, options: argparse.Namespace) -> Any:
+    """The input that `--input` and `--set` give, read as the workflow declares it."""
     from pwf.cli.reading import run_input
 
     found = described_if_sound(daemon, options.workflow) if options.set else None
