@@ -15,6 +15,7 @@ from pwf.present import text
 from pwf.present.explained import why
 
 if TYPE_CHECKING:
+    from pwf.client.sync import SyncClient
     from pwf.protocol.resources import ResourceSummary, ResourceView
 
 LIST_LIMIT = 100
@@ -154,13 +155,14 @@ def ls(options: argparse.Namespace, out: Out) -> int:
 
 
 def get(options: argparse.Namespace, out: Out) -> int:
-    view = _view(options)
-    if options.part is not None:
-        from pwf.cli.step import print_value
+    with client() as daemon:
+        view = _view(daemon, options)
+        if options.part is not None:
+            from pwf.cli.step import print_value
 
-        with client() as daemon:
             print_value(daemon.read_value(view.summary.uid, getattr(view, options.part)), out)
-    elif out.as_json:
+            return exits.OK
+    if out.as_json:
         out.emit(view)
     else:
         print_resource(view, out)
@@ -168,7 +170,8 @@ def get(options: argparse.Namespace, out: Out) -> int:
 
 
 def explain(options: argparse.Namespace, out: Out) -> int:
-    view = _view(options)
+    with client() as daemon:
+        view = _view(daemon, options)
     if out.as_json:
         out.emit({"summary": view.summary, "explanation": view.explanation})
         return exits.OK
@@ -178,11 +181,10 @@ def explain(options: argparse.Namespace, out: Out) -> int:
     return exits.OK
 
 
-def _view(options: argparse.Namespace) -> ResourceView:
+def _view(daemon: SyncClient, options: argparse.Namespace) -> ResourceView:
     from pwf.protocol.resources import ResourceRef
 
-    with client() as daemon:
-        view: ResourceView = daemon.call("resource.get", ResourceRef(**reference(options)))
+    view: ResourceView = daemon.call("resource.get", ResourceRef(**reference(options)))
     return view
 
 
