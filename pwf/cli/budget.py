@@ -41,9 +41,7 @@ def budget_of(typed: list[str]) -> Budget | None:
             if key not in KEYS:
                 raise ValueError
         except ValueError:
-            raise UsageError(
-                f"--budget {text} is no budget", hint="--budget tokens=100000 --budget money=2.5"
-            ) from None
+            raise UsageError(f"--budget {text} is no budget", hint=EXAMPLE) from None
         given[key] = int(value) if key in ("tokens", "steps") and value == int(value) else value
     try:
         return msgspec.convert(given, Budget)

@@ -127,7 +127,6 @@ def _change_each(operation: str, payload: msgspec.Struct, options: argparse.Name
 
 
 def _say_changed(reply: CallReply, out: Out) -> None:
-
     changed = reply.result
     if out.as_json:
         out.emit_reply(reply)

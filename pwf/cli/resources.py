@@ -277,7 +277,6 @@ def _act(
     until: Literal["settled", "gone"] = "settled",
     payload: ResourceRef | None = None,
 ) -> int:
-
     from pwf.protocol.resources import ResourceRef
 
     wait_s = _wait_s(options)
