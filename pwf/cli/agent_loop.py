@@ -10,9 +10,7 @@ import argparse
 import json
 import os
 import shlex
-import subprocess
 import sys
-import tempfile
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -305,6 +303,9 @@ class Keyboard:
 
 def edited(draft: str) -> str:
     """A text, as it was saved in the person's editor. Raises `UsageError` where that can't be started, or fails."""
+    import subprocess
+    import tempfile
+
     command = os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi"
     with tempfile.TemporaryDirectory(
         prefix="pwf-"

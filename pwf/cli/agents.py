@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import argparse
 import shlex
+from typing import TYPE_CHECKING
 
 from pwf.cli import exits
 from pwf.cli.commands import Commands, client
 from pwf.cli.out import Out
-from pwf.config import load_config
 from pwf.present import text
-from pwf.protocol.agents import AgentLine
+
+if TYPE_CHECKING:
+    from pwf.protocol.agents import AgentLine
 
 
 def add(commands: Commands) -> None:
@@ -24,6 +26,8 @@ def add(commands: Commands) -> None:
 
 
 def agents(options: argparse.Namespace, out: Out) -> int:
+    from pwf.config import load_config
+
     with client() as daemon:
         listed = daemon.call("agent.list")
         file = daemon.places.config

@@ -7,7 +7,6 @@ configuration or onto a command line; a channel that is there is left as it is.
 from __future__ import annotations
 
 import argparse
-import getpass
 import json
 import os
 import time
@@ -120,6 +119,8 @@ def _section(name: str, kind: str, given: dict[str, str]) -> tuple[str, dict[str
 
 
 def _ask(asked: Asked) -> str:
+    import getpass
+
     try:
         read = getpass.getpass if asked.kind == "secret" else input
         typed = read(f"{asked.question}: ").strip()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import os
 import sys
 from pathlib import Path
@@ -80,7 +79,9 @@ def _port(typed: str) -> int:
 
 
 def serve(options: argparse.Namespace, out: Out) -> int:
-    if importlib.util.find_spec("mcp") is None:
+    from importlib.util import find_spec
+
+    if find_spec("mcp") is None:
         raise EnvironmentMissing(
             f"the MCP SDK is not installed in {sys.prefix}",
             hint=f"{sys.executable} -m pip install 'pwf-workflows[mcp]'",

@@ -211,6 +211,10 @@ def test_every_room_says_what_it_owns_and_knows() -> None:
             {"trio", "anyio", "rich", "apsw", "asyncio", "ctypes", "hashlib", "shutil", "pwf.cli.run"}
             | PSUTIL,
         ),
+        (  # what `pwf --help` and a mistyped command need
+            "from pwf.cli.main import build_parser; build_parser()",
+            {"pwf.config", "subprocess", "tempfile", "shutil", "getpass", "tomllib", "importlib.util"},
+        ),
         ("import pwf.actors.daemon", {"pwf.workflow", "pwf.runner", "rich"} | PSUTIL),
     ],
 )
