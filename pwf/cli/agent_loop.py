@@ -122,7 +122,7 @@ class Person:
         self.ended = False
         self._session_id = session_id
         self._out = out
-        self._keyboard = Keyboard(out)
+        self._keyboard = Keyboard()
         self._said = ""  # where the run stands
         self._session: Session
         self._scope: CancelScope
@@ -279,8 +279,7 @@ class Person:
 class Keyboard:
     """Lines from the terminal, read so that other tasks go on and Ctrl-C ends the waiting."""
 
-    def __init__(self, out: Out) -> None:
-        self._out = out
+    def __init__(self) -> None:
         self._typed = b""
 
     async def line(self) -> str | None:

@@ -124,7 +124,7 @@ class _Pending:
 
 
 Opening = Callable[[], list[tuple[str, msgspec.Struct]]]
-Opened = Callable[[str, CallReply | PwfError], None]
+Opened = Callable[[CallReply | PwfError], None]
 
 
 @dataclass
@@ -300,7 +300,7 @@ class ClientCore:
         reply = _reply(pending.request.operation, response)
         if pending.opens:
             assert self._opened is not None
-            self._opened(pending.request.operation, reply)
+            self._opened(reply)
             return []
         subscription = pending.subscription
         if subscription is None:

@@ -309,7 +309,7 @@ class Session:
     def _attach(self) -> AttachPayload:
         return AttachPayload(session_id=self.session_id, client=self._name, host_pid=self._host_pid)
 
-    def _opened(self, operation: str, reply: CallReply | PwfError) -> None:
+    def _opened(self, reply: CallReply | PwfError) -> None:
         if isinstance(reply, PwfError):
             self._refused = reply
         elif isinstance(reply.result, SessionAttached):

@@ -79,7 +79,7 @@ async def my_step(host: Host, given: takes.MyStep) -> Said:
         said = await _told(host, found)
         await host.own.told(found)
         return said
-    return await _step(host, found, found.request)
+    return await _step(found, found.request)
 
 
 async def submit(host: Host, given: takes.Submit) -> Said:
@@ -258,7 +258,7 @@ def offered(grant: Grant) -> dict[str, Tool]:
 # --- inside -----------------------------------------------------------------------------------------------------
 
 
-async def _step(host: Host, step: Step, asked: RequestView) -> Said:
+async def _step(step: Step, asked: RequestView) -> Said:
     words = await step.prompt()
     schema = canonical(asked.schema or {}).decode()
     wants = f"a result that fits this JSON Schema:\n{schema}"
