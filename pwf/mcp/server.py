@@ -31,7 +31,8 @@ INSTRUCTIONS = (
     "host gives it up. Questions to people are answered by people, not here."
 )
 
-ATTACH = "attach"
+ATTACH = "attach"  # over HTTP only: it is answered before anybody is asked who calls
+ATTACH_DOES = "Begin a session; every other tool wants what this gives. Call it once."
 Hosts = Callable[[dict[str, Any]], Host]
 
 
@@ -42,9 +43,12 @@ def make_server(
     properties `more`, which `attach` gives.
     """
     tools = offered(grant)
-    described = [_described(name, tool, more) for name, tool in tools.items()]
+    described = [
+        _described(name, tool.does, schema_of(tool.takes, more), changes=tool.changes)
+        for name, tool in tools.items()
+    ]
     if attach is not None:
-        described.insert(0, _described(ATTACH, ATTACHING, {}))
+        described.insert(0, _described(ATTACH, ATTACH_DOES, schema_of(Arguments, {})))
 
     async def list_tools(
         context: ServerRequestContext[Any], params: types.PaginatedRequestParams | None
@@ -83,16 +87,6 @@ def make_server(
     )
 
 
-async def _nothing(host: Host, given: Any) -> Said:
-    return Said({})
-
-
-#: Over HTTP only: it is answered before anybody is asked who calls.
-ATTACHING = Tool(
-    "worker", "Begin a session; every other tool wants what this gives. Call it once.", Arguments, _nothing
-)
-
-
 async def serve_stdio(server: Server[Any]) -> None:
     """Serve the one host that started this process, until it closes our stdin."""
     async with stdio_server() as (incoming, outgoing):
@@ -116,12 +110,12 @@ async def _tell(context: ServerRequestContext[Any], whole_s: float) -> None:
         await context.session.report_progress(time.monotonic() - begun, whole_s, "waiting")
 
 
-def _described(name: str, tool: Tool, more: dict[str, Any]) -> types.Tool:
+def _described(name: str, does: str, schema: dict[str, Any], *, changes: bool = False) -> types.Tool:
     return types.Tool(
         name=name,
-        description=tool.does,
-        input_schema=schema_of(tool.takes, more),
-        annotations=types.ToolAnnotations(read_only_hint=not tool.changes, open_world_hint=False),
+        description=does,
+        input_schema=schema,
+        annotations=types.ToolAnnotations(read_only_hint=not changes, open_world_hint=False),
     )
 
 
