@@ -8,19 +8,16 @@ from __future__ import annotations
 
 import http.client
 import json
-import socket
-import ssl
 import time
 import urllib.error
 import urllib.request
 from collections.abc import Mapping
-from typing import IO, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from pwf.channels.port import Outcome, early, refused, unknown
+from pwf.http_taken import UNDECIDED, UNREACHED, opener
 
 ANSWER_BYTES_MAX = 4 * 1024 * 1024
-UNREACHED = (ConnectionRefusedError, socket.gaierror, ssl.SSLCertVerificationError)
-UNDECIDED = frozenset({408, 409, 425})
 BUSY = frozenset({429, 503})
 
 
@@ -59,25 +56,13 @@ class Unclear(Exception):
     """It may have been taken."""
 
 
-class _NoRedirects(urllib.request.HTTPRedirectHandler):
-    """A redirect would send a secret to somebody else."""
-
-    def redirect_request(
-        self, req: urllib.request.Request, fp: IO[bytes], code: int, msg: str, headers: Any, newurl: str
-    ) -> None:
-        return None
-
-
-_opener = urllib.request.build_opener(_NoRedirects)
-
-
 def call(
     url: str, data: bytes | None, headers: Mapping[str, str] | None = None, *, timeout_s: float = 30.0
 ) -> Reply:
     """One request: a POST of `data`, or a GET. Raises `NotReached` and `Unclear`, with words that name no address."""
     request, until = _request(url, data, headers), time.monotonic() + timeout_s
     try:
-        with _opener.open(request, timeout=timeout_s) as answer:
+        with opener.open(request, timeout=timeout_s) as answer:
             return Reply(answer.status, dict(answer.headers), _decoded(answer, until))
     except urllib.error.HTTPError as error:
         with error:
@@ -92,7 +77,7 @@ def call(
 
 def stream(url: str, headers: Mapping[str, str] | None = None, *, timeout_s: float) -> Any:
     """An answer that is read line by line; each line must come within the time."""
-    return _opener.open(_request(url, None, headers), timeout=timeout_s)
+    return opener.open(_request(url, None, headers), timeout=timeout_s)
 
 
 def _request(url: str, data: bytes | None, headers: Mapping[str, str] | None) -> urllib.request.Request:

@@ -8,27 +8,23 @@ from __future__ import annotations
 
 import http.client
 import json
-import socket
-import ssl
 import urllib.error
 import urllib.parse
 import urllib.request
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import IO, Any
+from typing import Any
 
 import msgspec
 
 from pwf.effects.prepared import Request, ask_again
 from pwf.errors import InvalidArgument, PwfError
+from pwf.http_taken import UNDECIDED, UNREACHED, opener
 from pwf.values import canonical
 from pwf.workflow.effects import NotApplied, Observation, applied, not_applied, unknown
 
 KEY_HEADER = "Idempotency-Key"
 ANSWER_BYTES_MAX = 1024 * 1024
-UNREACHED = (ConnectionRefusedError, socket.gaierror, ssl.SSLCertVerificationError)  # before a byte was sent
-#: 408 and 425 may have been processed all the same; 409 says of some servers that the first one is still in work.
-UNDECIDED = frozenset({408, 409, 425})
 
 
 class HttpAnswer(msgspec.Struct, frozen=True, kw_only=True):
@@ -115,7 +111,7 @@ class HttpRequest(Request[HttpAnswer]):
 
     def _ask(self, request: urllib.request.Request) -> HttpAnswer:
         try:
-            answer = _OPENER.open(request, timeout=self.timeout_s)
+            answer = opener.open(request, timeout=self.timeout_s)
         except urllib.error.HTTPError as error:
             error.close()  # its status says enough
             raise
@@ -124,18 +120,6 @@ class HttpRequest(Request[HttpAnswer]):
             return HttpAnswer(
                 status=answer.status, body=_decoded(text) if complete else None, complete=complete
             )
-
-
-class _NoRedirects(urllib.request.HTTPRedirectHandler):
-    """A redirect would send the request again without its body, or to somebody who does not know the key."""
-
-    def redirect_request(
-        self, req: urllib.request.Request, fp: IO[bytes], code: int, msg: str, headers: Any, newurl: str
-    ) -> None:
-        return None
-
-
-_OPENER = urllib.request.build_opener(_NoRedirects)
 
 
 def _read(answer: http.client.HTTPResponse) -> tuple[bytes, bool]:

@@ -9,13 +9,14 @@ from typing import Any
 import msgspec
 import pytest
 
-from pwf.channels.http import UNREACHED, Reply
+from pwf.channels.http import Reply
 from pwf.channels.ntfy import NtfyAdapter
 from pwf.channels.port import Adapter
 from pwf.channels.slack import SlackAdapter
 from pwf.channels.telegram import TelegramAdapter
 from pwf.channels.webhook import WebhookAdapter
 from pwf.config import NtfyChannel, SlackChannel, TelegramChannel, WebhookChannel
+from pwf.http_taken import UNREACHED
 from pwf.protocol.channel_port import Begin, Close
 from pwf.protocol.decision_spec import ChoiceSpec
 from tests.channels.fake_slack import APP_TOKEN, FakeSlack

@@ -17,7 +17,7 @@ FILES = sorted(ROOT.rglob("*.py"))
 
 #: Where /proc says what the engine must know, psutil is for people who ask, and imported then.
 PSUTIL = {"psutil"} if sys.platform == "linux" else set()
-BASE = {"budgets", "errors", "ids", "clock", "values", "places", "ownership"}
+BASE = {"budgets", "errors", "ids", "clock", "values", "places", "ownership", "http_taken"}
 MAY_IMPORT: dict[str, set[str]] = {
     **dict.fromkeys(BASE, BASE),
     "config": BASE | {"audiences"},
