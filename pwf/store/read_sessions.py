@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
 
 import msgspec
 
@@ -136,26 +136,22 @@ class Own(msgspec.Struct, frozen=True, kw_only=True):
 
 def own_run(tx: Tx, query: Own) -> str:
     """The id of a session's own run; another's is `NotFound`, like one that there is not."""
-    try:
-        run_id = resolve_ref(tx, query.ref)
-    except (NotFound, Ambiguous):
-        run_id = ""
-    which: dict[str, Any] = {"run_id": run_id, "session_no": query.fence.session_no}
-    if tx.one(Q.owns_run, which) is None:
-        raise NotFound(f"session {query.fence.session_id!r} has no run {query.ref!r}")
-    return run_id
+    return _own(tx, query, "run", resolve_ref, Q.owns_run)
 
 
 def own_request(tx: Tx, query: Own) -> str:
     """The same of a request."""
+    return _own(tx, query, "request", resolve_request, Q.owns_request)
+
+
+def _own(tx: Tx, query: Own, what: str, resolve: Callable[[Tx, str], str], owns: str) -> str:
     try:
-        request_id = resolve_request(tx, query.ref)
+        found = resolve(tx, query.ref)
     except (NotFound, Ambiguous):
-        request_id = ""
-    which: dict[str, Any] = {"request_id": request_id, "session_no": query.fence.session_no}
-    if tx.one(Q.owns_request, which) is None:
-        raise NotFound(f"session {query.fence.session_id!r} has no request {query.ref!r}")
-    return request_id
+        found = ""
+    if tx.one(owns, {"id": found, "session_no": query.fence.session_no}) is None:
+        raise NotFound(f"session {query.fence.session_id!r} has no {what} {query.ref!r}")
+    return found
 
 
 # --- for people -----------------------------------------------------------------------------------------------

@@ -57,9 +57,9 @@ SELECT request_id FROM requests WHERE run_id = :run_id AND status = 'pending'
 
 -- name: owns_run
 -- Whether a run is a session's.
-SELECT 1 FROM runs WHERE run_id = :run_id AND session_no = :session_no
+SELECT 1 FROM runs WHERE run_id = :id AND session_no = :session_no
 
 -- name: owns_request
 -- Whether a request is.
 SELECT 1 FROM requests q JOIN runs r ON r.run_id = q.run_id
-WHERE q.request_id = :request_id AND r.session_no = :session_no
+WHERE q.request_id = :id AND r.session_no = :session_no
