@@ -56,7 +56,7 @@ def say_more(tx: Tx, run: RunState, more: Budget) -> None:
         minutes=None if more.minutes is None else used.active_ms / 60_000 + more.minutes,
         steps=None if more.steps is None else used.steps + more.steps,
     )
-    tx.run(Q.say_more, {"run_no": run.run_no, "budget": _encode(raised.over(before)), "over_day": True})
+    tx.run(Q.say_more, {"run_no": run.run_no, "budget": _encode(raised.over(before))})
 
 
 def why_spent(

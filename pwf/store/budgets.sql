@@ -15,9 +15,9 @@ SELECT :run_no, b.at_start FROM run_budgets b JOIN runs r ON r.run_no = b.run_no
 WHERE r.run_id = :parent AND b.at_start IS NOT NULL
 
 -- name: say_more
--- More, in place of what held before for the same.
-INSERT INTO run_budgets(run_no, raised, over_day) VALUES (:run_no, :budget, :over_day)
-ON CONFLICT(run_no) DO UPDATE SET raised = excluded.raised, over_day = max(over_day, excluded.over_day)
+-- More, in place of what held before for the same; also beyond the day's.
+INSERT INTO run_budgets(run_no, raised, over_day) VALUES (:run_no, :budget, 1)
+ON CONFLICT(run_no) DO UPDATE SET raised = excluded.raised, over_day = excluded.over_day
 
 -- name: used
 -- By the agents of a run; of steps that of one visit only where it ends.

@@ -91,7 +91,7 @@ def apply_messages(tx: Tx, command: RunnerMessages) -> Applied:
                     verdict = _apply(tx, run, graph, message, may_go=not command.drain, agent=agent)
             replies.append(StepReply(seq=message.seq, verdict=verdict, error=fault))  # type: ignore[arg-type]
     current = None
-    if verdict == "go" and replies and command.messages and graph.settings:
+    if verdict == "go" and replies and graph.settings:
         newer = newer_settings(tx, run.run_no, graph, command.messages[-1])
         replies[-1] = msgspec.structs.replace(replies[-1], settings=newer)
     if verdict == "go" and run.status == "running":
