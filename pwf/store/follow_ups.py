@@ -15,7 +15,7 @@ from pwf.store.change import changing
 from pwf.store.once import Done, once
 from pwf.store.queries import load_queries
 from pwf.store.receipts import ReceiptKey
-from pwf.store.session_messages import add_follow_up, changed, drop_follow_ups, session_id_of
+from pwf.store.session_messages import add_follow_up, drop_follow_ups, session_id_of
 from pwf.store.sessions import SessionFence, hold
 from pwf.store.state import RunState, load_run
 from pwf.store.tx import Tx
@@ -147,6 +147,5 @@ def _own(tx: Tx, command: Queue | Remove) -> RunState:
 
 def _changed(tx: Tx, run: RunState, name: str) -> FollowUpChanged:
     assert run.session_no is not None
-    changed(tx, run.session_no)
     session_id = session_id_of(tx, run.session_no)
     return FollowUpChanged(run_id=run.run_id, follow_up_id=name, session=session_id, revision=run.revision)

@@ -375,7 +375,7 @@ def note(tx: Tx, run: RunState, kind: str, actor: str, payload: dict[str, object
     """Write the event of the run's present revision and tell subscribers."""
     run.noted = run.revision
     if run.session_no is not None:
-        session_messages.changed(tx, run.session_no)
+        session_messages.changed_by(tx, run)
     tx.event(run.run_no, run.revision, kind, actor, run.generation, encode(payload))
     tx.changed("run:" + run.run_id)
 

@@ -28,10 +28,15 @@ def changed(tx: Tx, session_no: int) -> None:
         tx.changed("run:" + run_id)
 
 
+def changed_by(tx: Tx, run: RunState) -> None:
+    """The same, by a run of it, which needs no looking for."""
+    tx.changed(f"session:{run.session_no}")
+    tx.changed("run:" + run.run_id)
+
+
 def placed(tx: Tx, run: RunState) -> None:
     """The run of a session was put somewhere: say to the session what that means."""
-    assert run.session_no is not None
-    changed(tx, run.session_no)
+    changed_by(tx, run)
     for (request_id,) in tx.all(Q.requests_worked_on, {"run_id": run.run_id}):
         if run.status != "waiting" or run.hold is not None:
             session_clock.stop(tx, request_id)
@@ -143,7 +148,7 @@ def _add(
             "now": tx.now.wall_ms,
         },
     )
-    changed(tx, run.session_no)
+    changed_by(tx, run)
 
 
 def session_id_of(tx: Tx, session_no: int) -> str:
