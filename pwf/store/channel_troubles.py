@@ -29,9 +29,9 @@ def channel_problems(tx: Tx, _: None = None) -> ChannelProblems:
     return ChannelProblems(problems=tuple(found))
 
 
-def is_channel(tx: Tx, name: str) -> ChannelProblems | None:
+def is_channel(tx: Tx, name: str) -> bool:
     """Whether a channel was ever called so."""
-    return ChannelProblems() if tx.one(Q.named, {"name": name}) is not None else None
+    return tx.one(Q.named, {"name": name}) is not None
 
 
 def troubles(tx: Tx, request_id: str) -> tuple[str, ...]:

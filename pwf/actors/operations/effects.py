@@ -76,7 +76,7 @@ async def resolve(services: Services, asked: Asked[ResolvePayload]) -> Answer:
 
 async def _check_no_channel(services: Services, ref: str, key: str | None) -> None:
     """A send of a channel is its message's, of which people say more by that."""
-    if await services.store.read(is_channel, ref) is not None:
+    if await services.store.read(is_channel, ref):
         message_id = (key or "").partition("/")[2] or "MESSAGE"
         raise Rejected(
             f"{key or ref} is a message of channel {ref}",
