@@ -234,6 +234,11 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     channels: dict[ChannelName, Channel] = {}
     audiences: dict[AudienceName, Audience] = {}
 
+    @property
+    def accounts(self) -> dict[str, str]:
+        """By agent: whose usage limits it meets, its own where it names no account."""
+        return {name: agent.account or name for name, agent in self.agents.items()}
+
 
 class ProjectConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What a project may say for all who work on it, in its `.pwf/config.toml`."""

@@ -18,7 +18,7 @@ from pwf.store.budgets import used_by_all
 
 async def list_agents(services: Services, asked: Asked[Nothing]) -> Answer:
     """`agent.list`: in the order of the configuration."""
-    config = services.config
+    config, accounts = services.config, services.config.accounts
     limited = await services.store.read(limits, None)
     used = await services.store.read(used_by_all, tuple(config.agents))
 
@@ -30,8 +30,8 @@ async def list_agents(services: Services, asked: Asked[Nothing]) -> Answer:
                 command=agent.command,
                 found=shutil.which(agent.command[0]),
                 is_default=config.default_agent == name,
-                account=agent.account or name,
-                limited_until_ms=limited.get(agent.account or name),
+                account=accounts[name],
+                limited_until_ms=limited.get(accounts[name]),
                 tokens_today=used[name].tokens,
                 cost_micros_today=used[name].cost_micros,
                 steps_today=used[name].steps,

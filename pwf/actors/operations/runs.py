@@ -142,7 +142,7 @@ async def resume_(services: Services, asked: Asked[ResumePayload]) -> Answer:
     sources_ok = False
     if explained.summary.hold == "source_changed":
         sources_ok = await _sources_are_back(services, explained.summary)
-    accounts = {name: agent.account or name for name, agent in services.config.agents.items()}
+    accounts = services.config.accounts
     done = await _control(services, asked, resume, sources_ok=sources_ok, budget=budget, accounts=accounts)
     services.scheduler.wake()
     return _changed(done)
