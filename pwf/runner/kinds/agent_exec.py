@@ -7,16 +7,12 @@ any step. The process and all that it starts belong to the step, and end with th
 from __future__ import annotations
 
 import os
-import shlex
 
 from pwf.protocol.agents import AgentCommand
 from pwf.runner.base.steps import Step, StepTimedOut
-from pwf.runner.kinds.agent_port import AgentFailed, Told, failure
+from pwf.runner.kinds.agent_port import AgentFailed, Told, command_shown, failure, not_started
 from pwf.runner.kinds.capture import Capture, kept
 from pwf.runner.kinds.command import Command, NotStarted, how_it_ended, run_command
-from pwf.values import shortened
-
-COMMAND_SHOWN = 200
 
 
 class ExecAgent:
@@ -25,15 +21,15 @@ class ExecAgent:
     remembers = False
 
     def __init__(self, configured: AgentCommand, step: Step, told: Told) -> None:
+        self._configured = configured
         self._name = configured.name
-        self._argv = list(configured.command)
         self._step = step
 
     def ask(self, prompt: str) -> str:
         """Start it with the prompt, and wait for its end."""
         step, cap = self._step, self._step.launch.output_bytes_max
         command = Command(
-            argv=self._argv,
+            argv=list(self._configured.command),
             cwd=step.launch.root or os.getcwd(),
             environment=dict(os.environ),
             stdin=prompt.encode(),
@@ -42,13 +38,10 @@ class ExecAgent:
             timeout_s=step.remaining_s,
             grace_s=step.launch.stop_grace_ms / 1000,
         )
-        shown = shortened(shlex.join(self._argv), COMMAND_SHOWN)
         try:
             end = run_command(command)
         except NotStarted as refusal:
-            raise AgentFailed(
-                f"agent {self._name!r} could not be started: {shown}: {refusal.error}"
-            ) from None
+            raise not_started(self._configured, refusal.error) from None
         except OSError as error:
             raise AgentFailed(f"agent {self._name!r} could be watched no longer: {error}") from None
         step.survivors += end.leftovers
@@ -56,6 +49,7 @@ class ExecAgent:
             raise StepTimedOut
         if end.exit_code != 0:
             said = command.stderr.tail() or command.stdout.tail() or "it has said nothing"
+            shown = command_shown(self._configured)
             raise failure(
                 f"agent {self._name!r} ({shown}) ended with {how_it_ended(end.exit_code)}:\n{said}", said
             )

@@ -5,6 +5,7 @@ Owns what an adapter and the step have between them: how a turn ends, and what t
 
 from __future__ import annotations
 
+import shlex
 import time
 from typing import Protocol
 
@@ -12,8 +13,10 @@ from pwf.protocol.agents import AgentCommand
 from pwf.protocol.runner import CONVERSATION_CHARS_MAX, AgentReport
 from pwf.runner.base.steps import Step
 from pwf.runner.kinds.agent_limits import limit_in
+from pwf.values import shortened
 
 AFRESH_CHARS_MAX = 500
+COMMAND_SHOWN = 200
 
 
 class AgentFailed(Exception):
@@ -32,6 +35,17 @@ def failure(text: str, said: str) -> AgentFailed:
     """What `said` means, which an agent gave in place of an answer."""
     found = limit_in(said, time.time())
     return AgentFailed(text) if found is None else AgentLimited(text, found.until_ms)
+
+
+def command_shown(configured: AgentCommand) -> str:
+    """Its command, as a failure names it."""
+    return shortened(shlex.join(configured.command), COMMAND_SHOWN)
+
+
+def not_started(configured: AgentCommand, error: OSError | ValueError) -> AgentFailed:
+    """Nothing of it has run."""
+    shown = command_shown(configured)
+    return AgentFailed(f"agent {configured.name!r} could not be started: {shown}: {error}")
 
 
 class Agent(Protocol):

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import select
-import shlex
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -18,12 +17,10 @@ from pwf.protocol.survivors import Survivor
 from pwf.runner.base import descendants
 from pwf.runner.base.steps import Step, StepTimedOut
 from pwf.runner.base.survivors import WAIT_S
-from pwf.runner.kinds.agent_port import AgentFailed, Told, failure
+from pwf.runner.kinds.agent_port import AgentFailed, Told, command_shown, failure, not_started
 from pwf.runner.kinds.capture import Capture, kept
 from pwf.runner.kinds.command import Command, NotStarted, Running, Terminations, how_it_ended
-from pwf.values import shortened
 
-COMMAND_SHOWN = 200
 LINE_BYTES_MAX = 64 * 1024 * 1024  # a message that repeats an answer of megabytes has to fit
 END_S = 2.0  # from the end of its input to its own end
 
@@ -55,7 +52,7 @@ class Program(Running):
     def __init__(self, configured: AgentCommand, argv: list[str], step: Step) -> None:
         self._step = step
         self._name = configured.name
-        self._shown = shortened(shlex.join(configured.command), COMMAND_SHOWN)
+        self._shown = command_shown(configured)
         self.lines = Lines()
         self._outgoing = bytearray()
         self._beside_descriptor: int | None = None
@@ -75,10 +72,8 @@ class Program(Running):
                 super().__init__(command, terminations)
                 self._listen()
                 self._poll.unregister(terminations.descriptor)
-        except NotStarted as failure:
-            raise AgentFailed(
-                f"agent {self._name!r} could not be started: {self._shown}: {failure.error}"
-            ) from None
+        except NotStarted as refusal:
+            raise not_started(configured, refusal.error) from None
 
     @contextmanager
     def attended(self) -> Iterator[None]:
