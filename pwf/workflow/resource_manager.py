@@ -25,6 +25,7 @@ from pwf.workflow.resource import Resource
 from pwf.workflow.schema import closed, decoder_of, never_scalar, schema_of
 from pwf.workflow.source import Place, author_frame, first_line
 from pwf.workflow.timing import to_ms
+from pwf.workflow.written import names
 
 SpecT = TypeVar("SpecT")
 StatusT = TypeVar("StatusT")
@@ -139,9 +140,9 @@ class ResourceManager(Generic[SpecT, StatusT]):
             watch=watch,
             deadline=deadline,
             isolate=isolate,
-            files=(files,) if isinstance(files, str) else tuple(files),
-            environment=(environment,) if isinstance(environment, str) else tuple(environment),
-            secrets=(secrets,) if isinstance(secrets, str) else tuple(secrets),
+            files=names(files),
+            environment=names(environment),
+            secrets=names(secrets),
         )
         self.fn: Callable[..., Any] | None = None
         self._fn_place: Place | None = None

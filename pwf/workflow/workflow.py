@@ -18,7 +18,7 @@ from pwf.workflow.routes import Chain, Outcomes, Switch, Way, loop
 from pwf.workflow.scopes import Scope
 from pwf.workflow.settings import Check, Paths, Settings, refuse_second
 from pwf.workflow.source import Place, author_frame, first_line
-from pwf.workflow.written import Written
+from pwf.workflow.written import Written, names
 
 TITLE_LENGTH_MAX = 200
 
@@ -92,9 +92,9 @@ class Workflow(Decorators[InputT], Generic[InputT]):
             isolate=isolate,
             source=source,
             ways_place=Place(frame.f_code.co_filename, frame.f_lineno),
-            files=(files,) if isinstance(files, str) else tuple(files),
-            environment=(environment,) if isinstance(environment, str) else tuple(environment),
-            secrets=(secrets,) if isinstance(secrets, str) else tuple(secrets),
+            files=names(files),
+            environment=names(environment),
+            secrets=names(secrets),
             budget=budget,
         )
         self._checked: Checked | None = None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -13,6 +13,11 @@ from pwf.workflow.nodes import Node
 from pwf.workflow.routes import Way
 from pwf.workflow.settings import Settings
 from pwf.workflow.source import Place
+
+
+def names(given: Sequence[str]) -> tuple[str, ...]:
+    """Those of an option that takes several: a text alone is one."""
+    return (given,) if isinstance(given, str) else tuple(given)
 
 
 @dataclass(eq=False, kw_only=True)
