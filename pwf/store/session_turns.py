@@ -130,15 +130,17 @@ def _started(tx: Tx, fence: SessionFence, turn_id: str, known: str | None, messa
 
 def _ended(tx: Tx, fence: SessionFence, said: TurnPayload, known: str | None, message: _Message) -> Standing:
     aborted = said.state == "aborted"
-    if known is None:  # its start was not heard of
+    end = "aborted" if aborted else "ended"
+    if known is None:  # its start was not heard of; it is never open here: another turn may have begun since
         _evidence(tx, message, idle=False)
         known = "lost" if message.is_over else "open"
-        _add_turn(tx, fence, said.turn_id, message, known)
+        _add_turn(tx, fence, said.turn_id, message, "lost" if message.is_over else end)
     counts = _counts(tx, message) and known != "lost"
     late_abort = aborted and known == "ended"
     if known == "open" or late_abort:
-        _close(tx, fence, said.turn_id, "aborted" if aborted else "ended")
-    if tx.one(Q.is_worked_on, {"message_no": message.message_no}) is None:  # in another turn, begun since
+        _close(tx, fence, said.turn_id, end)
+    goes_on = tx.one(Q.is_worked_on, {"message_no": message.message_no}) is not None  # in a turn begun since
+    if not goes_on:
         _over(tx, message)
         if message.request_id is not None:
             session_clock.stop(tx, message.request_id)
@@ -149,7 +151,7 @@ def _ended(tx: Tx, fence: SessionFence, said: TurnPayload, known: str | None, me
     if message.request_id is not None and (known == "open" or late_abort):
         if aborted:
             _pause(tx, fence, message)
-        else:
+        elif not goes_on:
             _remind(tx, fence, message)
     return "active"
 

@@ -307,6 +307,17 @@ def test_a_turn_begins_where_another_was_open_and_that_one_is_lost(world, sessio
         session.turn("ended", "t2", f"{session.view.run.run_id}.terminal")
 
 
+def test_a_turn_of_which_only_the_end_is_heard_leaves_another_that_goes_on_as_it_is(world, session):
+    """As a report of an end that is late does."""
+    session.asked()
+    name = session.message.message_id
+    session.turn("started", "t2", name)
+    assert session.turn("ended", "t1", name) == "active"
+    assert (session.view.turn.turn_id, session.next) == ("t2", ("initial", "sent"))
+    assert session.turn("ended", "t2", name) == "active"
+    assert session.next == ("reminder", "pending")
+
+
 def test_a_turn_under_a_pause_gets_no_reminder(world, session):
     run_id = session.asked()
     session.turn()
