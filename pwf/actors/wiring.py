@@ -169,7 +169,7 @@ def wire(
         user=ports.user,
         people=_people(ports, attached, pages.handle, config),
         attached=attached,
-        settings_checks=SettingsChecks(scheduler.supervision),
+        settings_checks=SettingsChecks(scheduler.supervision, claim.epoch),
         pruner=pruner.handle,
         backups=backups.handle,
         pages=pages.handle,

@@ -201,8 +201,10 @@ def test_the_example_agent_goes_on_after_it_and_the_daemon_were_killed(home: Hom
     example.start()
     waited = home.json("wait", run_id)["runs"][0]
     assert (waited["summary"]["status"], waited["output"]["json"]) == ("completed", 8)
-    shown = home.json("show", run_id, "count")
-    assert [step["status"] for step in shown["steps"]] == ["completed"] * 8
+    tries = [step["status"] for step in home.json("show", run_id, "count")["steps"]]
+    assert [status for status in tries if status != "interrupted"] == [
+        "completed"
+    ] * 8  # the kill may hit one
     ended = '"status": "completed"'
     wait_for(lambda: ended in example.said()[-1].get("text", ""), PATIENCE_S)
 

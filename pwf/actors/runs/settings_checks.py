@@ -22,8 +22,11 @@ GENERATION = 1
 class SettingsChecks:
     """For any task: each call is served by the task that makes it."""
 
-    def __init__(self, world: Supervision) -> None:
+    def __init__(self, world: Supervision, epoch: int) -> None:
         self._world = world
+        self._epoch = (
+            epoch  # an older daemon, which still ends processes of its own, has other names for them
+        )
         self._turn = trio.CapacityLimiter(1)
         self._numbers = itertools.count(1)
 
@@ -31,7 +34,7 @@ class SettingsChecks:
         """Raise `Rejected` with what `check=` has against the value, or why there is no verdict."""
         async with self._turn:
             known = await look_up(self._world.store, facts)
-            name = f"{facts.run_id}/settings-{next(self._numbers)}"
+            name = f"{facts.run_id}/settings-{self._epoch}-{next(self._numbers)}"
             judge = Judge(self._world, facts.run_id, "check=")
             try:
                 process = await acquire(self._world, known, name, GENERATION)
