@@ -12,15 +12,15 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Iterator
 from pathlib import Path
 from shlex import quote
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Literal, TypeVar
 
 import msgspec
 
 from pwf.audiences import BUILT_IN_CHANNELS, audience_fault
 from pwf.budgets import Budget
+from pwf.config_faults import fault, line_of
 from pwf.errors import ConfigError
 from pwf.ownership import stranger_on_way
 
@@ -30,8 +30,6 @@ LOOPBACK = ("127.0.0.1", "::1", "localhost")
 PERSON = "person"  # in place of an agent's name: none (pwf/protocol/agents.py)
 
 C = TypeVar("C", bound=msgspec.Struct)
-Table = dict[str, Any]
-Keys = tuple[str, ...]
 Seconds = Annotated[float, msgspec.Meta(ge=0, le=3_600)]
 Folder = Annotated[str, msgspec.Meta(pattern=r"^[/~]")]  # absolute, or below a user's home
 AgentName = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_-]{0,63}$")]
@@ -304,7 +302,7 @@ def parse_as(shape: type[C], text: str, file: str) -> C:
     try:
         return msgspec.convert(values, shape)
     except msgspec.ValidationError as error:
-        raise _fault(str(error), shape, values, text, file) from error
+        raise fault(str(error), shape, values, text, file) from error
 
 
 def _decoded(data: bytes, file: str) -> str:
@@ -319,7 +317,7 @@ def _check_together(config: Config, text: str, file: str) -> Config:
     if config.lease_renew_s * 2 > config.lease_s:
         key = "lease_renew_s" if "lease_renew_s" in tomllib.loads(text) else "lease_s"
         raise ConfigError(
-            f"{file}:{_line_of((key,), text)}: lease_renew_s is {config.lease_renew_s:g}, more than half of "
+            f"{file}:{line_of((key,), text)}: lease_renew_s is {config.lease_renew_s:g}, more than half of "
             f"lease_s ({config.lease_s:g}): one missed renewal would lose the lease",
             hint=f"set lease_renew_s to {config.lease_s / 3:g} or less, or lease_s to "
             f"{config.lease_renew_s * 3:g} or more",
@@ -328,32 +326,32 @@ def _check_together(config: Config, text: str, file: str) -> Config:
         given = [one for one in source.__struct_fields__ if getattr(source, one) is not None]
         if len(given) != 1:
             raise ConfigError(
-                f"{file}:{_line_of(('secrets', name), text)}: [secrets.{name}] has "
+                f"{file}:{line_of(('secrets', name), text)}: [secrets.{name}] has "
                 f"{' and '.join(given) or 'nothing'}: exactly one says where the value is",
                 hint="environment, file, command or keyring",
             )
     if not config.web.is_loopback and config.web.public_url is None:
         raise ConfigError(
-            f"{file}:{_line_of(('web', 'host'), text)}: host in [web] is {config.web.host!r}, which others reach, and "
+            f"{file}:{line_of(('web', 'host'), text)}: host in [web] is {config.web.host!r}, which others reach, and "
             "no public_url says under which name",
             hint='set public_url = "https://…", or leave host out',
         )
     if PERSON in config.agents:
         raise ConfigError(
-            f"{file}:{_line_of(('agents', PERSON), text)}: an agent can not be called {PERSON!r}, which is the word "
+            f"{file}:{line_of(('agents', PERSON), text)}: an agent can not be called {PERSON!r}, which is the word "
             "for none",
             hint="give it another name",
         )
     if config.default_agent is not None and config.default_agent not in (PERSON, *config.agents):
         raise ConfigError(
-            f"{file}:{_line_of(('default_agent',), text)}: default_agent is {config.default_agent!r}, which is not "
+            f"{file}:{line_of(('default_agent',), text)}: default_agent is {config.default_agent!r}, which is not "
             "configured",
             hint=f"add [agents.{config.default_agent}], or name another: {', '.join((PERSON, *config.agents))}",
         )
     _check_channels(config, text, file)
     if config.interpreter is not None and not config.interpreter.startswith(("/", "~")):
         raise ConfigError(
-            f"{file}:{_line_of(('interpreter',), text)}: interpreter is {config.interpreter!r}, which is not an "
+            f"{file}:{line_of(('interpreter',), text)}: interpreter is {config.interpreter!r}, which is not an "
             "absolute path",
             hint='write the whole path, for example interpreter = "/usr/bin/python3"',
         )
@@ -365,129 +363,12 @@ def _check_channels(config: Config, text: str, file: str) -> None:
     for name in BUILT_IN_CHANNELS:
         if name in config.channels:
             raise ConfigError(
-                f"{file}:{_line_of(('channels', name), text)}: a channel can not be called {name!r}, which is built in",
+                f"{file}:{line_of(('channels', name), text)}: a channel can not be called {name!r}, which is built in",
                 hint="give it another name",
             )
     fault = audience_fault(config.channels, config.audiences, has_pages=config.web.public_url is not None)
     if fault is not None:
-        line = _line_of(("audiences", fault.audience, fault.key), text)
+        line = line_of(("audiences", fault.audience, fault.key), text)
         raise ConfigError(
             f"{file}:{line}: {fault.key} in [audiences.{fault.audience}] names {fault.what}", hint=fault.hint
         )
-
-
-# --- what is wrong, and where ---------------------------------------------------------------------------------
-
-
-def _fault(message: str, shape: type[C], values: Table, text: str, file: str) -> ConfigError:
-    """Turn msgspec's text into one with key, section, file and line."""
-    wanted, _, at = message.partition(" - at ")
-    path = _path(at, message, shape, values)
-    named = re.search(r"(unknown|required) field `([^`]*)`", wanted)
-    if named and named[1] == "required":
-        section = f"[{'.'.join(path)}]" if path else "the file"
-        line = _line_of(path, text)
-        return ConfigError(f"{file}:{line}: {section} has no {named[2]}", hint=f"add {named[2]} = …")
-    path = (*path, named[2]) if named else path
-    *sections, key = path
-    inside = f" in [{'.'.join(sections)}]" if sections else ""
-    place = f"{file}:{_line_of(path, text)}"
-    value = _at(values, path)
-    if named:
-        what = "section" if isinstance(value, dict) else "key"
-        return ConfigError(f"{place}: there is no {what} {key!r}{inside}", hint=_known(shape, path))
-    said = "has a name that is not allowed" if at.startswith("`key`") else f"is {_shown(value)}"
-    wanted = wanted[:1].lower() + wanted[1:]
-    return ConfigError(f"{place}: {key}{inside} {said}: {wanted}", hint=f"change or remove {key}")
-
-
-def _path(at: str, message: str, shape: type[C], values: Table) -> Keys:
-    """The keys that lead to the fault, up to the first list. msgspec names an entry of a dict only as `[...]`: it is
-    the one that is refused in the same words when it stands alone.
-    """
-    path: Keys = ()
-    steps = re.findall(r"\.(\w+)|\[(\.\.\.|\d+)\]", at)
-    for name, entry in [*steps, ("", "...")] if at.startswith("`key`") else steps:
-        if entry.isdigit():
-            break
-        if entry:
-            name = next(one for one in _at(values, path) if _says(values, path, one, shape) == message)
-        path = (*path, name)
-    return path
-
-
-def _says(values: Table, path: Keys, entry: str, shape: type[C]) -> str:
-    """What is said of the file when, of the table at `path`, only this entry is there."""
-    alone: Any = {entry: _at(values, path)[entry]}
-    for depth in range(len(path), 0, -1):
-        alone = {**_at(values, path[: depth - 1]), path[depth - 1]: alone}
-    try:
-        msgspec.convert(alone, shape)
-    except msgspec.ValidationError as error:
-        return str(error)
-    return ""
-
-
-def _at(values: Any, path: Keys) -> Any:
-    for name in path:
-        values = values[name]
-    return values
-
-
-def _known(shape: type[C], path: Keys) -> str:
-    """A hint for a key that does not exist: the nearest, or all that do."""
-    import difflib  # only needed to word an error
-
-    import msgspec.inspect as inspect
-
-    kinds = [inspect.type_info(shape)]
-    for name in (*path[:-1], ""):
-        kinds = [
-            one for kind in kinds for one in (kind.types if isinstance(kind, inspect.UnionType) else (kind,))
-        ]
-        fields = [field for kind in kinds if isinstance(kind, inspect.StructType) for field in kind.fields]
-        entries = [kind.value_type for kind in kinds if isinstance(kind, inspect.DictType)]
-        kinds = [field.type for field in fields if field.encode_name == name] + entries
-    keys = [field.encode_name for field in fields]
-    near = difflib.get_close_matches(path[-1], keys, n=1)
-    return f"did you mean {near[0]!r}?" if near else "known keys: " + ", ".join(keys)
-
-
-def _shown(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else text[:57] + "..."
-
-
-def _line_of(path: Keys, text: str) -> int:
-    """The first line that sets this key, or as much of the way to it as the file has; 0 when it has nothing."""
-    found, deepest = 0, 0
-    for line, table in _statements(text):
-        depth = 0
-        while depth < len(path) and isinstance(table, dict) and path[depth] in table:
-            table, depth = table[path[depth]], depth + 1
-        if depth > deepest:
-            found, deepest = line, depth
-    return found
-
-
-def _statements(text: str) -> Iterator[tuple[int, Table]]:
-    """Each statement of a text that is TOML, with its first line, as the tables that it alone would give."""
-    section: Keys = ()
-    lines: list[str] = []
-    for number, line in enumerate(text.replace("\r\n", "\n").split("\n"), 1):
-        lines.append(line)
-        try:
-            table = tomllib.loads("\n".join(lines))
-        except tomllib.TOMLDecodeError:
-            continue  # it goes on in the next line
-        first, opens, lines = number - len(lines) + 1, lines[0].lstrip().startswith("["), []
-        if opens:
-            section, inner = (), table
-            while inner:  # [a.b] alone gives {"a": {"b": {}}}; [[a]] gives {"a": [{}]}
-                ((name, inner),) = inner.items()
-                section, inner = (*section, name), inner[0] if isinstance(inner, list) else inner
-        else:
-            for name in reversed(section):
-                table = {name: table}
-        if table:
-            yield first, table

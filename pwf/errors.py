@@ -6,6 +6,8 @@ person can type or change next. Foreign errors (apsw, OSError, msgspec) are tran
 
 from __future__ import annotations
 
+import sys
+
 
 class PwfError(Exception):
     """Something went wrong in pwf."""
@@ -79,9 +81,22 @@ class Untrusted(PwfError):
 
 
 class EnvironmentMissing(PwfError):
-    """The interpreter that the run was recorded with is gone, or has no pwf that can serve it."""
+    """The interpreter is gone, has no pwf that can serve the run, or lacks a package that is needed."""
 
     code = "environment_missing"
+
+
+def extra_missing(what: str, package: str, extra: str) -> EnvironmentMissing:
+    """`what` needs a package that comes with an extra of pwf; the hint installs it for this interpreter."""
+    return EnvironmentMissing(
+        f"{what} needs the package {package}, which is not installed in {sys.prefix}",
+        hint=extra_command(extra),
+    )
+
+
+def extra_command(extra: str) -> str:
+    """What installs an extra of pwf for this interpreter."""
+    return f"{sys.executable} -m pip install 'pwf-workflows[{extra}]'"
 
 
 class ContentWanted(PwfError):

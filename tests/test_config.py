@@ -275,6 +275,14 @@ def test_a_mistake_in_a_channel_is_named_with_its_line(old: str, new: str, line:
     assert said in caught.value.message
 
 
+@pytest.mark.parametrize("kind", ['"telegraph"', "3", ""])
+def test_a_kind_that_is_none_lists_the_kinds(kind: str) -> None:
+    said = CHANNELS.replace('kind = "telegram"', f"kind = {kind}" if kind else "", 1)
+    with pytest.raises(ConfigError) as caught:
+        parse_config(said.encode(), "c.toml")
+    assert "one of: command, webhook, ntfy, telegram, slack, email" in (caught.value.hint or "")
+
+
 @pytest.mark.parametrize(
     ("section", "fine"),
     [

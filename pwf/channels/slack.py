@@ -16,7 +16,7 @@ from pwf.channels.http import NotReached, Reply, Unclear, call, sent
 from pwf.channels.port import Adapter, Outcome, done, early, refused, unknown
 from pwf.channels.words import NOT_NAMED, cut, text_of
 from pwf.config import SlackChannel
-from pwf.errors import Rejected
+from pwf.errors import extra_missing
 from pwf.protocol.channel_port import ChannelMessage, Close, Verdict
 
 TEXT_UNITS_MAX = 3_000  # of a section
@@ -42,8 +42,7 @@ class SlackAdapter(Adapter[SlackChannel]):
         try:
             library: Any = importlib.import_module("websockets.sync.client")
         except ImportError:
-            hint = "pip install 'pwf-workflows[slack]'"
-            raise Rejected("a channel of the kind slack needs the package websockets", hint=hint) from None
+            raise extra_missing("a channel of the kind slack", "websockets", "slack") from None
         self._connect = library.connect
         self._broken: tuple[type[Exception], ...] = (
             OSError,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 from pwf.cli.commands import Parser
@@ -38,7 +39,7 @@ def budget_of(typed: list[str]) -> Budget | None:
         key, _, number = text.partition("=")
         try:
             value = float(number.replace("_", "").replace(",", ""))
-            if key not in KEYS:
+            if key not in KEYS or not math.isfinite(value):
                 raise ValueError
         except ValueError:
             raise UsageError(f"--budget {text} is no budget", hint=EXAMPLE) from None

@@ -62,6 +62,15 @@ KINDS: dict[str, tuple[Asked, ...]] = {
         Asked("secret", "the secret that signs", "secret"),
         Asked("listen", "where answers come back, HOST:PORT (none)", needed=False),
     ),
+    "email": (
+        Asked("host", "the mail server"),
+        Asked("sender", "the address that it comes from"),
+        Asked("to", "the addresses that it goes to, with spaces between", "ids"),
+        Asked("user", "who signs in at the mail server (nobody)", needed=False),
+        Asked("password", "the password (none)", "secret", needed=False),
+        Asked("port", "the port (587)", "number", needed=False),
+        Asked("security", "starttls, tls or none (starttls)", needed=False),
+    ),
 }
 
 

@@ -90,7 +90,7 @@ def test(options: argparse.Namespace, out: Out) -> int:
     if message.state != "shown":
         raise Rejected(
             f"the test is {message.state}" + (f": {text.line(message.why)}" if message.why else ""),
-            hint="pwf channel status",
+            hint="mend that, then: pwf channel reload" if message.state == "due" else "pwf channel status",
         )
     if out.as_json:
         out.emit(message)

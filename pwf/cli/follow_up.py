@@ -45,7 +45,7 @@ def queue(options: argparse.Namespace, out: Out) -> int:
     with client() as daemon:
         reply = daemon.exchange("follow_up.queue", QueueFollowUp(text=words), run_id=options.run_id)
     if out.as_json:
-        out.emit(reply.result)
+        out.emit_reply(reply)
         return exits.OK
     changed = reply.result
     out.print(f"{text.line(changed.follow_up_id)} is queued for session {text.line(changed.session)}")
@@ -80,7 +80,7 @@ def remove(options: argparse.Namespace, out: Out) -> int:
     with client() as daemon:
         reply = daemon.exchange("follow_up.remove", payload, run_id=options.run_id)
     if out.as_json:
-        out.emit(reply.result)
+        out.emit_reply(reply)
         return exits.OK
     before = " (it was already)" if reply.outcome == "adopted" else ""
     out.print(f"{text.line(reply.result.follow_up_id)} is not sent{before}")

@@ -12,17 +12,17 @@ from typing import Any, Literal, NamedTuple
 
 import msgspec
 
-from pwf.client.diagnosis import Check
+from pwf.client.finding import Check
 from pwf.crashlab.report import Report
-from pwf.protocol import decisions, effects, operations, resources, views, web
+from pwf.protocol import decisions, effects, follow_ups, operations, resources, settings, views, web
 from pwf.protocol.agents import AgentList
 from pwf.protocol.channels import ChannelList, MessageLine
-from pwf.protocol.follow_ups import FollowUpChanged, FollowUps
+from pwf.protocol.follow_ups import FollowUps
 from pwf.protocol.graph import WorkflowGraph
 from pwf.protocol.notices import NoticeList
 from pwf.protocol.operations import RunChanged, RunStarted
 from pwf.protocol.sessions import SessionList
-from pwf.protocol.settings import SettingsChanged, SettingsView
+from pwf.protocol.settings import SettingsView
 
 
 class _Line(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -66,6 +66,18 @@ class Submitted(operations.Submitted, frozen=True, kw_only=True, forbid_unknown_
 
 class Decided(decisions.Decided, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """`adopted`: it was decided so before."""
+
+    adopted: bool
+
+
+class SettingsChanged(settings.SettingsChanged, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`adopted`: they were so before."""
+
+    adopted: bool
+
+
+class FollowUpChanged(follow_ups.FollowUpChanged, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`adopted`: it was so before."""
 
     adopted: bool
 

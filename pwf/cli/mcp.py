@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import argparse
 import os
-import sys
 from pathlib import Path
 
 from pwf.cli import exits
 from pwf.cli.commands import Commands, Parser
 from pwf.cli.out import Out, UsageError
-from pwf.errors import EnvironmentMissing
+from pwf.errors import extra_missing
 
 WAIT_S = 45
 PORT = 7394
@@ -82,10 +81,7 @@ def serve(options: argparse.Namespace, out: Out) -> int:
     from importlib.util import find_spec
 
     if find_spec("mcp") is None:
-        raise EnvironmentMissing(
-            f"the MCP SDK is not installed in {sys.prefix}",
-            hint=f"{sys.executable} -m pip install 'pwf-workflows[mcp]'",
-        )
+        raise extra_missing("pwf mcp", "mcp", "mcp")
     if options.http is None and os.isatty(0):
         raise UsageError(
             "a host starts this command and speaks to it over stdin", hint="pwf mcp install claude-code"

@@ -96,7 +96,7 @@ def change(options: argparse.Namespace, out: Out) -> int:
     with client() as daemon:
         reply = daemon.exchange("settings.change", payload, run_id=options.run_id)
     if out.as_json:
-        out.emit(reply.result)
+        out.emit_reply(reply)
         return exits.OK
     before = " (they were so already)" if reply.outcome == "adopted" else ""
     out.print(f"settings of {text.line(reply.result.run_id)}: change {reply.result.change}{before}")

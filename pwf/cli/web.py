@@ -10,12 +10,10 @@ from typing import TYPE_CHECKING
 from pwf.cli import exits
 from pwf.cli.commands import Commands, client
 from pwf.cli.out import Out, UsageError
-from pwf.errors import Rejected
+from pwf.errors import extra_missing
 
 if TYPE_CHECKING:
     from pwf.client.sync import SyncClient
-
-EXTRA = "pip install 'pwf-workflows[web]'"
 
 
 def add(commands: Commands) -> None:
@@ -70,7 +68,7 @@ def _serve(supervised: bool, out: Out) -> int:
     try:
         from pwf.web.serve import serve
     except ModuleNotFoundError as missing:
-        raise Rejected(f"pwf web needs {missing.name}, which is not installed", hint=EXTRA) from missing
+        raise extra_missing("pwf web", str(missing.name), "web") from missing
     at = places()
     config = load_config(at.config).web
 

@@ -14,10 +14,10 @@ import time
 from collections.abc import Callable, Iterator
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
-import msgspec
-
+from pwf.client.finding import Check, fail, ok, warn
+from pwf.client.reaching_people import check_channels, check_pages
 from pwf.client.starting import socket_path, try_connect
 from pwf.client.version import version
 from pwf.config import load_config
@@ -51,20 +51,10 @@ PACKAGES = {
         "watchfiles",
     )
 }
-PAGES_PACKAGES = ("hypercorn", "jinja2", "starlette")
 EARLIEST_WALL_S = 1_735_689_600  # 2025-01-01: an earlier clock was never set
 STEP_BACK_S = 120
 LOOK_AGAIN_S = 1.0
 PIDS_SHOWN = 8
-
-
-class Check(msgspec.Struct, frozen=True, kw_only=True):
-    """One finding. `fix` can be typed, or says what to do."""
-
-    name: str
-    verdict: Literal["ok", "warn", "fail"]
-    found: str
-    fix: str | None = None
 
 
 def checks(at: Places) -> Iterator[Check]:
@@ -79,6 +69,7 @@ def checks(at: Places) -> Iterator[Check]:
         check_space,
         check_config,
         check_pages,
+        check_channels,
         check_interpreter,
         check_clock,
         check_socket,
@@ -87,18 +78,6 @@ def checks(at: Places) -> Iterator[Check]:
     )
     for check in looked:
         yield check(at)
-
-
-def ok(name: str, found: str) -> Check:
-    return Check(name=name, verdict="ok", found=found)
-
-
-def warn(name: str, found: str, fix: str) -> Check:
-    return Check(name=name, verdict="warn", found=found, fix=fix)
-
-
-def fail(name: str, found: str, fix: str) -> Check:
-    return Check(name=name, verdict="fail", found=found, fix=fix)
 
 
 def check_python(at: Places) -> Check:
@@ -307,20 +286,6 @@ def _missing_interpreters(at: Places) -> list[tuple[str, str]]:
     except PwfError:
         return []  # the check of the daemon says what is wrong with it
     return [(view.summary.run_id, view.interpreter) for view in views]
-
-
-def check_pages(at: Places) -> Check:
-    """Whether what serves the answer pages is installed, where the daemon is to keep them."""
-    try:
-        web = load_config(at.config).web
-    except PwfError:
-        return ok("pages", "not looked at")  # the check of the configuration says why
-    if not web.serve:
-        return ok("pages", "served by pwf web, when somebody starts it")
-    missing = [name for name in PAGES_PACKAGES if find_spec(name) is None]
-    if missing:
-        return fail("pages", f"missing: {', '.join(missing)}", "pip install 'pwf-workflows[web]'")
-    return ok("pages", f"kept at {web.url('/')} by the daemon")
 
 
 def check_clock(at: Places) -> Check:

@@ -1,8 +1,9 @@
 -- What people see of channels and say of messages.
 
 -- name: one
--- One message, with its channel and what its send is called outside.
-SELECT m.message_id, c.name, m.event, m.state, m.created_wall_ms, m.tries, m.run_id, m.request_id, e.ref, m.due_wall_ms, m.why
+-- One message, with its channel and what its send is called outside. One that is due waits for a channel that is down.
+SELECT m.message_id, c.name, m.event, m.state, m.created_wall_ms, m.tries, m.run_id, m.request_id, e.ref, m.due_wall_ms,
+  iif(m.state = 'due' AND c.state = 'down', 'the channel is down: ' || coalesce(c.trouble, 'it has ended'), m.why)
 FROM channel_messages m JOIN channels c ON c.channel_no = m.channel_no LEFT JOIN effects e
   ON e.entity_no = m.channel_no AND e.node = 'message' AND e.visit = 1 AND e.part = m.message_id
 WHERE m.message_id = :message_id

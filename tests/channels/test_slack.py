@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from pwf.channels.slack import SlackAdapter
-from pwf.errors import Rejected
+from pwf.errors import EnvironmentMissing
 from pwf.protocol.channel_port import Close, Verdict
 from tests.channels.fake_slack import APP_TOKEN, FakeSlack, serving_slack
 from tests.channels.fakes import FakePort
@@ -157,6 +157,6 @@ def test_without_its_library_the_channel_says_what_to_install(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "websockets.sync.client", None)
-    with pytest.raises(Rejected, match="needs the package websockets") as raised:
+    with pytest.raises(EnvironmentMissing, match="needs the package websockets") as raised:
         Case("slack", tmp_path, "http://127.0.0.1:9", FakeSlack()).adapter()
-    assert raised.value.hint == "pip install 'pwf-workflows[slack]'"
+    assert raised.value.hint == f"{sys.executable} -m pip install 'pwf-workflows[slack]'"

@@ -6,9 +6,11 @@ import builtins
 import getpass
 from pathlib import Path
 
+import msgspec
 import pytest
 
-from pwf.config import SlackChannel, TelegramChannel, load_config
+from pwf.cli import exits
+from pwf.config import MailChannel, SlackChannel, TelegramChannel, load_config
 from pwf.protocol.channels import ChannelList, MessageLine
 from tests.cli.conftest import Pwf
 from tests.client.fake_daemon import FakeDaemon
@@ -67,6 +69,29 @@ def test_a_channel_that_is_there_stays_as_it_is(pwf: Pwf, config: Path) -> None:
     done = pwf("channel", "setup", "desk", "command", "--set", "command=z")
     assert "there is a channel desk" in done.err
     assert config.read_text() == before
+
+
+def test_a_letter_is_set_up_like_the_others(pwf: Pwf, config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    typed = iter(["smtp.example.org", "pwf@example.org", "ann@example.org bob@example.org", "pwf", "", ""])
+    monkeypatch.setattr(builtins, "input", lambda _: next(typed))
+    monkeypatch.setattr(getpass, "getpass", lambda _: "s3cret")
+    done = pwf("channel", "setup", "post", "email")
+    assert done.code == 0, done.err
+    to = ("ann@example.org", "bob@example.org")
+    wanted = MailChannel(
+        host="smtp.example.org", sender="pwf@example.org", to=to, user="pwf", password="post"
+    )
+    assert load_config(config).channels["post"] == wanted
+    assert "it only shows" in done.err
+
+
+def test_a_test_of_a_channel_that_is_down_says_so_at_once(pwf: Pwf, config: Path, daemon: FakeDaemon) -> None:
+    waits = msgspec.structs.replace(SENT, state="due", why="the channel is down: it has no token")
+    daemon.on("channel.test", lambda request, payload: waits)
+    done = pwf("channel", "test", "chat")
+    assert done.code == exits.REFUSED
+    assert "the test is due: the channel is down: it has no token" in done.err
+    assert "pwf channel reload" in done.err
 
 
 def test_each_of_several_secrets_has_a_file_of_its_own(

@@ -17,7 +17,7 @@ import pytest
 
 from pwf.cli import exits
 from pwf.cli.main import main
-from pwf.client import diagnosis
+from pwf.client import diagnosis, reaching_people
 from pwf.places import Places
 from pwf.protocol.database_file import APPLICATION_ID
 from pwf.protocol.operations import RunList, StopPayload, StopResult
@@ -225,6 +225,35 @@ def test_doctor_names_a_package_that_is_missing(quiet_home: Places, monkeypatch:
     found = verdicts(quiet_home)["packages"]
     assert (found.verdict, found.found) == ("fail", "missing: new-one")
     assert (found.fix or "").endswith("-m pip install new-one; then pwf stop")
+
+
+@pytest.mark.parametrize(
+    ("section", "found", "fix"),
+    [
+        (
+            'kind = "command"\ncommand = ["no-such-program"]',
+            "desk: there is no program no-such-program",
+            "reload",
+        ),
+        (
+            'kind = "slack"\ntoken = "a"\napp_token = "b"\nchannel = "C1"\nusers = ["U1"]',
+            "desk needs the package websockets",
+            "pip install 'pwf-workflows[slack]'",
+        ),
+    ],
+)
+def test_doctor_looks_at_what_configured_channels_need(
+    quiet_home: Places, monkeypatch: pytest.MonkeyPatch, section: str, found: str, fix: str
+) -> None:
+    quiet_home.home.mkdir(mode=0o700)
+    assert verdicts(quiet_home)["channels"].found == "none"
+    monkeypatch.setattr(reaching_people, "find_spec", lambda name: None)
+    quiet_home.config.write_text(f"[channels.desk]\n{section}\n")
+    check = verdicts(quiet_home)["channels"]
+    assert (check.verdict, check.found) == ("fail", found)
+    assert fix in (check.fix or "")
+    quiet_home.config.write_text('[channels.desk]\nkind = "command"\ncommand = ["sh"]\n')
+    assert verdicts(quiet_home)["channels"].verdict == "ok"
 
 
 def test_doctor_sees_an_interpreter_that_is_gone(quiet_home: Places) -> None:

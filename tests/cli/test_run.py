@@ -470,3 +470,11 @@ def test_the_tree_fits_the_terminal_and_keeps_the_current_node_in_sight(
     assert len(lines) <= 24
     assert any("step_40" in line for line in lines)
     assert lines[-1].startswith("… and ")
+
+
+@pytest.mark.parametrize("number", ["inf", "-inf", "nan", "1e400", "many", ""])
+def test_a_budget_that_is_no_number_is_a_mistake_in_what_was_typed(pwf: Pwf, number: str) -> None:
+    for key in ("tokens", "money"):
+        done = pwf("run", "release", "--budget", f"{key}={number}")
+        assert done.code == exits.USAGE
+        assert f"--budget {key}={number} is no budget" in done.err

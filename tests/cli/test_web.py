@@ -75,6 +75,6 @@ def test_without_the_extra_it_is_said_what_to_install(
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "hypercorn", None)
     done = pwf("web")
-    assert done.code == exits.REFUSED
-    assert "needs hypercorn" in done.err
+    assert done.code == exits.UNSOUND
+    assert "needs the package hypercorn" in done.err
     assert "pip install 'pwf-workflows[web]'" in done.err

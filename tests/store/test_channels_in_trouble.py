@@ -8,8 +8,9 @@ from pwf.errors import Conflict
 from pwf.protocol.channel_port import Close, Show
 from pwf.protocol.channels import RecoverMessage
 from pwf.store.channel_messages import BACKOFF_MS_MAX, CLOSE_TRIES_MAX, TRIES_MAX
+from pwf.store.channel_rows import ChannelStands, channel_stands
 from pwf.store.channel_times import Showing
-from pwf.store.channel_words import ProbeChannel, Recover, probe_channel, recover_message
+from pwf.store.channel_words import ProbeChannel, Recover, message_of, probe_channel, recover_message
 from tests.store.channel_world import ChannelWorld
 from tests.store.test_decisions import HOUR, ask, decided, flow
 from tests.store.world import World
@@ -237,3 +238,15 @@ def test_a_channel_has_one_test_that_is_not_settled_at_most(world, phone, end):
                 world.do(probe_channel, ProbeChannel(channel="phone"))
             phone.say("phone", work, end, why="x")
     assert len(phone.states()) == 1
+
+
+def test_what_is_due_for_a_channel_that_is_down_says_so_until_it_is_up(world, phone):
+    number, epoch = phone.numbers["phone"], phone.epochs["phone"]
+    test = world.do(probe_channel, ProbeChannel(channel="phone"))
+    assert test.why is None
+    down = ChannelStands(channel_no=number, epoch=epoch, state="down", trouble="it has no token")
+    world.do(channel_stands, down)
+    assert world.read(message_of, test.message_id).why == "the channel is down: it has no token"
+    phone.begin("phone")
+    phone.show("phone")
+    assert (world.read(message_of, test.message_id).state, why(world)) == ("shown", [(None,)])

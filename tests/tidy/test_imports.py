@@ -20,7 +20,8 @@ PSUTIL = {"psutil"} if sys.platform == "linux" else set()
 BASE = {"budgets", "errors", "ids", "clock", "values", "places", "ownership", "http_taken"}
 MAY_IMPORT: dict[str, set[str]] = {
     **dict.fromkeys(BASE, BASE),
-    "config": BASE | {"audiences"},
+    "config": BASE | {"audiences", "config_faults"},
+    "config_faults": {"errors"},
     "audiences": set(),
     "version": set(),
     "secrets": BASE | {"config", "protocol"},
