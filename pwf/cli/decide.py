@@ -16,6 +16,7 @@ from pwf.present import form, text
 if TYPE_CHECKING:
     from pwf.client.core import CallReply
     from pwf.client.sync import SyncClient
+    from pwf.protocol.decision_spec import ChoiceSpec
     from pwf.protocol.decisions import DecisionView
 
 EXAMPLE = """pwf decide                                # lists what is open
@@ -119,6 +120,7 @@ def decide(options: argparse.Namespace, out: Out) -> int:
         if options.choice is None:
             return _ask(daemon, view, out)
         words = sys.stdin.read().strip() if options.text == "-" else options.text
+        _refuse_without_text(view, options.choice, words)
         reply = daemon.decide(view, options.choice, words, digest=options.digest)
     _say(reply, out)
     return exits.OK
@@ -168,6 +170,25 @@ def show_decision(daemon: SyncClient, view: DecisionView, out: Out) -> None:
         out.print(out.paint(line, style))
 
 
+def _refuse_without_text(view: DecisionView, choice_id: str, words: str | None) -> None:
+    """The daemon refuses it, too, and doesn't know what was typed."""
+    chosen = next((one for one in view.choices if one.id == choice_id), None)
+    if view.request.status != "pending" or chosen is None or chosen.text is None:
+        return
+    if chosen.text.required and not (words or "").strip():
+        raise UsageError(
+            f"choice {text.line(chosen.id)} needs a text: {text.line(chosen.text.label)}",
+            hint=_typed(view, chosen),
+        )
+
+
+def _typed(view: DecisionView, choice: ChoiceSpec) -> str:
+    """The whole command that makes a choice."""
+    needs_text = choice.text is not None and choice.text.required
+    words = " --text 'some text'" if needs_text else ""
+    return f"pwf decide {text.line(view.request.request_id)} {text.line(choice.id)}{words}"
+
+
 def typed_choice(typed: str, view: DecisionView) -> tuple[str, str | None]:
     """What was typed: the id of a choice, and what follows it as its text."""
     choice, _, words = typed.strip().partition(" ")
@@ -186,7 +207,7 @@ def _ask(daemon: SyncClient, view: DecisionView, out: Out) -> int:
     if view.request.status != "pending":
         raise Rejected(f"decision {decision_id} is closed", hint=f"pwf show {view.request.run_id}")
     if not (out.is_terminal and is_at_terminal()):
-        raise UsageError("no choice was given", hint=f"pwf decide {decision_id} {view.choices[0].id}")
+        raise UsageError("no choice was given", hint=_typed(view, view.choices[0]))
     reply = until_taken("choice> ", lambda typed: daemon.decide(view, *typed_choice(typed, view)))
     if reply is None:
         out.print(f"left open; decide it with:  pwf decide {decision_id}")

@@ -17,6 +17,7 @@ from pwf.cli.commands import (
 from pwf.cli.history import print_event
 from pwf.cli.out import Out, UsageError
 from pwf.present import form, text
+from pwf.present.explained import reason_line
 from pwf.present.marks import STATUS_STYLE
 
 if TYPE_CHECKING:
@@ -211,7 +212,7 @@ def explain(options: argparse.Namespace, out: Out) -> int:
     summary, why = explained.summary, explained.explanation
     title = text.line(summary.title or summary.workflow, 60)
     out.print(f"{out.paint(title, 'bold')}  {text.line(summary.run_id)}  {out.status(summary.status)}")
-    out.print(f"why:      {text.line(why.reason)}  ({text.line(why.code)})")
+    out.print(f"why:      {reason_line(why)}  ({text.line(why.code)})")
     if why.changes_when:
         when = text.line(why.changes_when)
         if why.changes_at_ms is not None:
@@ -224,10 +225,8 @@ def explain(options: argparse.Namespace, out: Out) -> int:
         out.print(f"asks:     {form.asked(asked, 200)}")
         for name, line in form.answer_lines(asked)[:-1]:
             out.print(f"{name + ':' if name else '':<8}  {line}")
-        out.print(f"type:     {form.answer_lines(asked)[-1][1]}")
-    for number, command in enumerate(why.commands if asked is None else why.commands[1:]):
-        name = "type:" if number == 0 and asked is None else ""
-        out.print(f"{name:<8}  {text.line(command)}")
+    for number, command in enumerate(form.commands(why, asked)):
+        out.print(f"{'' if number else 'type:':<8}  {command}")
     return exits.OK
 
 

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 from pwf.cli import exits
 from pwf.cli.commands import Parser
 from pwf.cli.out import Out
-from pwf.present import text
+from pwf.present import form, text
+from pwf.present.explained import reason_line
 from pwf.protocol.views import ENDED, NEEDS_PERSON, RunView
 
 if TYPE_CHECKING:
@@ -93,7 +94,12 @@ def say_what_to_type(followed: Followed, out: Out) -> None:
     if not followed.done:
         out.note(f"the time ran out; the run goes on; come back with:  pwf watch {run_id}")
         return
-    out.note(f"the run needs a person: {text.line(view.explanation.reason)}; type one of")
-    for command in view.explanation.commands:
-        out.note(f"  {text.line(command)}")
+    say_who_is_needed(view, out)
     out.note(f"and follow it again with:  pwf watch {run_id}")
+
+
+def say_who_is_needed(view: RunView, out: Out) -> None:
+    """Of a run that needs a person: why, and what to type."""
+    out.note(f"the run needs a person: {reason_line(view.explanation)}; type one of")
+    for command in form.commands(view.explanation, view.request):
+        out.note(f"  {command}")

@@ -92,7 +92,7 @@ def _why(view: RunView, now_ms: int, out: Out) -> None:
     if view.explanation.code == "ended":
         return
     section("Now", out)
-    for name, value in why(view.explanation, now_ms, code=False):
+    for name, value in why(view.explanation, now_ms, code=False, request=view.request):
         fact(name, value, out)
 
 

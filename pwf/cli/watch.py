@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from pwf.cli import exits
 from pwf.cli.commands import RUN_HELP, Commands, client
 from pwf.cli.out import Out, UsageError
-from pwf.cli.patience import add_patience, patience
+from pwf.cli.patience import add_patience, patience, say_who_is_needed
 from pwf.errors import Unavailable
 from pwf.present import text
 from pwf.present.marks import STATUS_STYLE
@@ -151,6 +151,8 @@ def wait(options: argparse.Namespace, out: Out) -> int:
                 result = daemon.wait(run_id, until=waits.until, timeout_s=waits.left_s())
                 results.append(result)
                 _say(result, out)
+                if result.done and result.summary.status in NEEDS_PERSON and not out.as_json:
+                    say_who_is_needed(daemon.call("run.view", run_id=run_id), out)
     except KeyboardInterrupt:
         out.note("\nno longer waiting; the runs go on")
         return exits.INTERRUPTED
@@ -172,5 +174,3 @@ def _say(result: WaitResult, out: Out) -> None:
     title = text.line(summary.title or summary.workflow, 60)
     run_id = text.line(summary.run_id)
     out.print(f"{run_id}  {title}  {out.status(summary.status)}{more}{reason}")
-    if result.done and summary.status in NEEDS_PERSON:
-        out.note(f"it needs a person; what to type is told by:  pwf explain {run_id}")

@@ -12,7 +12,7 @@ from typing import Any
 from pwf.present import text
 from pwf.protocol.decision_spec import shown_of
 from pwf.protocol.kinds import REQUESTS
-from pwf.protocol.views import RequestView
+from pwf.protocol.views import Explanation, RequestView
 from pwf.values import shortened
 
 DEPTH_MAX = 4
@@ -59,6 +59,14 @@ def example(schema: dict[str, Any] | None) -> str:
         return _sample(schema, schema)
     needed = [name for name in fields if name in _required(schema, schema)] or list(fields)[:1]
     return " ".join(f"{name}={_sample(fields[name], schema)}" for name in needed)
+
+
+def commands(found: Explanation, request: RequestView | None) -> list[str]:
+    """What can be typed, safe lines: a request's command with what it takes, where the request is at hand."""
+    if request is None or request.status != "pending":
+        return [text.line(command) for command in found.commands]
+    bare, whole = REQUESTS[request.kind].how(request.request_id), answer_lines(request)[-1][1]
+    return [whole if command == bare else text.line(command) for command in found.commands]
 
 
 def answer_lines(request: RequestView) -> list[tuple[str, str]]:

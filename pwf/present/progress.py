@@ -10,6 +10,8 @@ from typing import Any, NamedTuple
 import msgspec
 
 from pwf.present import text
+from pwf.present.explained import reason_line
+from pwf.present.form import commands
 from pwf.present.marks import STATUS_MARK, STATUS_STYLE
 from pwf.present.outline import OutlineLine
 from pwf.protocol.kinds import KINDS, REQUESTS
@@ -156,8 +158,8 @@ def reason_lines(view: RunView, now_ms: int) -> list[Line]:
     if view.summary.status not in ("paused", "ambiguous", "held"):
         return lines
     why = view.explanation
-    lines.append([Piece(text.line(why.reason), STATUS_STYLE[view.summary.status])])
-    return lines + [[Piece("  type: ", "dim"), Piece(text.line(command))] for command in why.commands]
+    lines.append([Piece(reason_line(why), STATUS_STYLE[view.summary.status])])
+    return lines + [[Piece("  type: ", "dim"), Piece(command)] for command in commands(why, view.request)]
 
 
 def error_lines(error: StepError, run_id: str | None = None) -> list[Line]:

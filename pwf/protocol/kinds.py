@@ -201,14 +201,14 @@ REQUESTS: dict[RequestKind, RequestFacts] = {
     "checkpoint": RequestFacts(answered_by="client", command="pwf answer {request}", plain=True),
     "agent": RequestFacts(
         answered_by="session",
-        command="pwf submit {request} JSON",
+        command="pwf submit {request}",
         submitted=True,
         waits="node {node} asked an agent, and nothing that it submitted has been accepted yet",
         waits_for="an agent",
     ),
     "assistant": RequestFacts(
         answered_by="session",
-        command="pwf submit {request} TEXT",
+        command="pwf submit {request}",
         submitted=True,
         reply=True,
         waits="node {node} asked an agent for a reply, and none has been accepted yet",

@@ -75,7 +75,7 @@ def _line(request: RequestView, now_ms: int, for_: str | None = None) -> dict[st
         "waits": form.waits(request, now_ms),
         "for": None if for_ is None else text.line(for_),
         "plain": REQUESTS[request.kind].plain,
-        "how": REQUESTS[request.kind].how(request.request_id),
+        "how": form.answer_lines(request)[-1][1],
     }
 
 
@@ -219,7 +219,7 @@ def run(view: RunView, now_ms: int) -> str:
         run_id=summary.run_id,
         head=progress.plain(progress.head(view, now_ms)),
         status=summary.status,
-        why=list(why(view.explanation, now_ms, code=False)),
+        why=list(why(view.explanation, now_ms, code=False, request=view.request)),
         warnings=[text.line(warning) for warning in view.warnings],
         nodes=[[_styled(piece.text, piece.style) for piece in line] for line in nodes],
         updates=[progress.plain(line) for line in progress.update_lines(view.updates, TREE_CELLS, now_ms)],

@@ -13,7 +13,14 @@ from pwf.cli.out import UsageError
 from pwf.cli.reading import read_answer, read_line
 from pwf.errors import InvalidAnswer
 from pwf.present.form import example, form_lines
-from pwf.protocol.operations import Answered, Explained, RequestList, RequestListPayload, Submitted
+from pwf.protocol.operations import (
+    Answered,
+    Explained,
+    RequestList,
+    RequestListPayload,
+    Submitted,
+    WaitResult,
+)
 from tests.cli.conftest import Pwf, Spawn
 from tests.client import samples
 from tests.client.fake_daemon import FakeDaemon
@@ -108,9 +115,10 @@ def test_requests_show_explain_and_the_followed_run_show_the_form_and_a_command(
     head = samples.summary(status="waiting", request_id=REQUEST)
     view = samples.run_view(summary=head, request=samples.request(schema=VERDICT))
     daemon.on("run.view", lambda request, payload: view)
-    daemon.on(
-        "run.status", lambda request, payload: Explained(summary=head, explanation=samples.explanation())
-    )
+    why = msgspec.structs.replace(samples.explanation(), commands=(f"pwf answer {REQUEST}", "pwf cancel k3"))
+    view = msgspec.structs.replace(view, explanation=why)
+    daemon.on("run.status", lambda request, payload: Explained(summary=head, explanation=why))
+    daemon.on("run.wait", lambda request, payload: WaitResult(summary=head, done=True))
     listed = pwf("requests")
     assert "ship: yes or no, required; why: text" in listed.out
     assert "Ship it?" in listed.out
@@ -124,6 +132,8 @@ def test_requests_show_explain_and_the_followed_run_show_the_form_and_a_command(
             "Ship it?",
         ):
             assert part in shown
+        assert f"pwf answer {REQUEST}\n" not in shown
+    assert f"  pwf answer {REQUEST} ship=yes\n" in pwf("wait", "k3", "--until", "parked").err
 
 
 # --- one reader for the command and the prompt ---------------------------------------------------------------

@@ -56,6 +56,14 @@ def test_what_goes_with_a_choice_is_not_dropped_without_one(pwf: Pwf, asked: lis
     assert (done.code, "go with a choice" in done.err, asked) == (exits.USAGE, True, [])
 
 
+def test_a_choice_without_the_text_that_it_needs_is_refused_with_the_whole_command(
+    pwf: Pwf, asked: list[Any]
+) -> None:
+    done = pwf("decide", DECISION, "fix", "--text", " ")
+    assert (done.code, asked) == (exits.USAGE, [])
+    assert f"pwf decide {DECISION} fix --text 'some text'" in done.err
+
+
 def test_a_text_comes_from_stdin(pwf: Pwf, asked: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
     import io
 
@@ -93,7 +101,7 @@ def test_a_refusal_says_what_the_daemon_says(
     pwf: Pwf, daemon: FakeDaemon, asked: list[Any], error: Any, code: int
 ) -> None:
     daemon.on("decision.answer", lambda request, payload: error)
-    done = pwf("decide", DECISION, "fix")
+    done = pwf("decide", DECISION, "fix", "--text", "x")
     assert (done.code, error.message in done.err) == (code, True)
 
 

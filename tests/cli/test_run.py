@@ -235,7 +235,7 @@ def test_with_nobody_at_stdin_run_ends_where_a_person_is_needed_and_says_what_to
         assert result.code == exits.NEEDS_PERSON
         assert result.err == (
             "the run needs a person: node 'review' asked; type one of\n"
-            f"  pwf answer q1w2e3r4t5y6\n  pwf cancel {samples.RUN}\n"
+            f"  pwf answer q1w2e3r4t5y6 'any text, or JSON'\n  pwf cancel {samples.RUN}\n"
             f"and follow it again with:  pwf watch {samples.RUN}\n"
         )
     lines = pwf("run", "release", "--json").out.splitlines()

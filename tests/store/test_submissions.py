@@ -91,7 +91,7 @@ def test_each_operation_refuses_the_other_kind_and_names_the_command_that_fits(w
     assert caught.value.hint == f"pwf answer {world.request_of(gate)}"
     with pytest.raises(Rejected, match="of kind agent; it takes no plain answer") as caught:
         world.answer(review, "ship")
-    assert caught.value.hint == f"pwf submit {world.request_of(review)} JSON"
+    assert caught.value.hint == f"pwf submit {world.request_of(review)}"
     assert world.dump() == before
 
 
@@ -121,13 +121,13 @@ def test_a_run_that_waits_for_an_agent_says_so_and_how_a_person_can_step_in(worl
     run_id = ask(world)
     request_id = world.request_of(run_id)
     why, view = world.why(run_id), world.view(run_id)
-    assert (why.code, why.commands[0]) == ("request_open", f"pwf submit {request_id} JSON")
+    assert (why.code, why.commands[0]) == ("request_open", f"pwf submit {request_id}")
     assert "'review' asked an agent" in why.reason
     assert "submit" in view.controls
     assert "answer" not in view.controls
     with pytest.raises(Rejected, match="only waits for its request") as caught:
         world.resume(run_id)
-    assert caught.value.hint == f"pwf submit {request_id} JSON"
+    assert caught.value.hint == f"pwf submit {request_id}"
 
 
 def test_a_runs_own_agent_completes_its_step_and_without_one_no_runner_may(world):
