@@ -14,7 +14,7 @@ Fact = tuple[str, str]
 def why(
     found: Explanation, now_ms: int, *, code: bool = True, request: RequestView | None = None
 ) -> Iterator[Fact]:
-    """Why it is where it is (with `code`, by that too), what changes that, and what to type; for its `request` whole."""
+    """Why it is where it is (with its `code`), what changes that, and what to type, whole for its `request`."""
     yield (
         "why",
         reason_line(found) + (f"  ({text.line(found.code)})" if code else ""),
