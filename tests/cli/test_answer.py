@@ -136,6 +136,14 @@ def test_requests_show_explain_and_the_followed_run_show_the_form_and_a_command(
     assert f"  pwf answer {REQUEST} ship=yes\n" in pwf("wait", "k3", "--until", "parked").err
 
 
+def test_a_reason_of_several_lines_is_one_line_without_escapes(pwf: Pwf, daemon: FakeDaemon) -> None:
+    why = msgspec.structs.replace(
+        samples.explanation(), reason="it exited with 1\nthe end of its stdout:\n\nno"
+    )
+    daemon.on("run.status", lambda request, payload: Explained(summary=samples.summary(), explanation=why))
+    assert "why:      it exited with 1; the end of its stdout:; no  (" in pwf("explain", "k3").out
+
+
 # --- one reader for the command and the prompt ---------------------------------------------------------------
 
 

@@ -292,16 +292,6 @@ def test_explain_says_the_reason_when_it_changes_and_what_to_type(pwf: Pwf, daem
     assert f"pwf cancel {samples.RUN}" in shown
 
 
-def test_a_reason_of_several_lines_is_one_line_without_escapes(pwf: Pwf, daemon: FakeDaemon) -> None:
-    why = msgspec.structs.replace(
-        samples.explanation(), reason="it exited with 1\nthe end of its stdout:\n\nno"
-    )
-    daemon.on(
-        "run.status", lambda request, payload: ops.Explained(summary=samples.summary(), explanation=why)
-    )
-    assert "why:      it exited with 1; the end of its stdout:; no  (" in pwf("explain", "k3").out
-
-
 def event(revision: int) -> EventView:
     payload = msgspec.Raw(b'{"node":"a"}')
     return EventView(
