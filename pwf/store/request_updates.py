@@ -1,6 +1,7 @@
 """What the holder of a pending request says of its work: an update of the run, and an event with its number.
 
-Promises: it is said once, of a request that is open, at the revision that was seen; it settles nothing.
+Promises: it is said once, of a request that is open, at the revision that was seen, and at most `SAID_MAX` times of
+one; it settles nothing.
 """
 
 from __future__ import annotations
@@ -14,12 +15,17 @@ from pwf.protocol.runner import UPDATE_BYTES_MAX, UPDATES_MAX
 from pwf.store import moves
 from pwf.store.change import changing
 from pwf.store.once import Done, once
+from pwf.store.queries import load_queries
 from pwf.store.receipts import ReceiptKey
 from pwf.store.requests import load_request
 from pwf.store.sessions import SessionFence, hold
 from pwf.store.state import load_run
 from pwf.store.tx import Tx
 from pwf.store.updates import Which, look_up, put_update
+
+Q = load_queries(__file__)
+
+SAID_MAX = 1_000  # of one request: each is an event, which is kept as long as its run
 
 
 class UpdateRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -58,6 +64,12 @@ def _update(tx: Tx, command: UpdateRequest) -> RequestUpdated:
             f"{command.request_revision}: its run was resumed since",
             hint="look at the step again",
         )
+    said = tx.one(Q.said, {"request_id": asked.request_id})
+    if said is not None and said[0] >= SAID_MAX:
+        raise Rejected(
+            f"request {asked.request_id} has had {SAID_MAX:,} updates, and takes no more",
+            hint="submit what it asks for; that is still taken",
+        )
     which = Which(run.run_id, command.kind, command.key)
     if not look_up(tx, which)[1]:
         raise Rejected(
@@ -70,6 +82,7 @@ def _update(tx: Tx, command: UpdateRequest) -> RequestUpdated:
         )
     with changing(tx, run):
         put_update(tx, which, command.data, asked.attempt)
+        tx.run(Q.say, {"request_id": asked.request_id})
         facts: dict[str, object] = {"request": asked.request_id, "kind": command.kind, "key": command.key}
         moves.note(tx, run, "request_updated", command.actor, facts)
     return RequestUpdated(request_id=asked.request_id, run_id=run.run_id, revision=run.revision)

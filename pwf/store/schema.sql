@@ -331,6 +331,8 @@ CREATE TABLE requests(
   deadline_boot_id TEXT,
   left_ms INTEGER CHECK (left_ms >= 0),           -- of its time, while its run is held: the clock stands still
   reminders INTEGER NOT NULL DEFAULT 0,           -- of its session, which ended turns without a submission
+  lost INTEGER NOT NULL DEFAULT 0,                -- turns about it in a row that were lost, with nothing heard of it
+  updates INTEGER NOT NULL DEFAULT 0,             -- that its holder has said of it
   active_ms INTEGER NOT NULL DEFAULT 0,           -- that its session's model has worked on it, up to the last sample
   created_wall_ms INTEGER NOT NULL,
   settled_wall_ms INTEGER,

@@ -2,7 +2,8 @@
 
 A message is sent when a report or a turn names it, and not before. A turn that ends without anything accepted gets a
 reminder, at most `REMINDERS_MAX`; one that is aborted pauses its run; one that is lost gets a fresh message, which
-counts for nothing. Each report is safe to repeat.
+counts for nothing; `LOST_MAX` of them in a row, without a submission or an update between them, pause the run.
+Each report is safe to repeat.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ from pwf.store.tx import Tx
 Q = load_queries(__file__)
 
 REMINDERS_MAX = 2
+LOST_MAX = 20  # an agent that dies on a step would be given it for ever
 LENGTHY_IDS = 32  # of messages that a report names: some milliseconds
 MISSING = "nothing was submitted that was accepted, and the turn has ended"
 
@@ -149,19 +151,20 @@ def _ended(tx: Tx, fence: SessionFence, said: TurnPayload, known: str | None, me
     if not counts:
         return "settled"
     if message.request_id is not None and (known == "open" or late_abort):
+        tx.run(Q.not_lost, {"request_id": message.request_id})
         if aborted:
-            _pause(tx, fence, message)
+            _pause(tx, fence, message, "aborted")
         elif not goes_on:
             _remind(tx, fence, message)
     return "active"
 
 
-def _pause(tx: Tx, fence: SessionFence, message: _Message) -> None:
+def _pause(tx: Tx, fence: SessionFence, message: _Message, turn: str, why: str | None = None) -> None:
     run = load_run(tx, message.run_id)
     with changing(tx, run):
-        place.hold(tx, run, "paused", waiting=True)
+        place.hold(tx, run, "paused", why, waiting=True)
         withdraw(tx, run)
-        moves.note(tx, run, "paused", _actor(fence), {"turn": "aborted"})
+        moves.note(tx, run, "paused", _actor(fence), {"turn": turn})
 
 
 def _remind(tx: Tx, fence: SessionFence, message: _Message) -> None:
@@ -191,8 +194,18 @@ def _lose(tx: Tx, fence: SessionFence, turn_id: str | None, message: _Message) -
     _over(tx, message)
     if message.request_id is not None:
         session_clock.stop(tx, message.request_id)
-        if counts:
+        if counts and _are_too_many(tx, message.request_id):
+            why = f"{LOST_MAX} turns of session {fence.session_id!r} about this step were lost, one after another"
+            _pause(tx, fence, message, "lost", why)
+        elif counts:
             _fresh(tx, fence, message, "lost")
+
+
+def _are_too_many(tx: Tx, request_id: str) -> bool:
+    """Whether the turn that was lost just now was one too many."""
+    tx.run(Q.one_more_lost, {"request_id": request_id})
+    row = tx.one(Q.request, {"request_id": request_id})
+    return row is not None and row[3] >= LOST_MAX
 
 
 def _fresh(tx: Tx, fence: SessionFence, message: _Message, reason: StepReason) -> bool:

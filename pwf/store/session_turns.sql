@@ -56,11 +56,19 @@ WHERE session_no = :session_no AND turn_id = :turn_id
 
 -- name: request
 -- What decides whether a step still counts.
-SELECT status, revision, reminders FROM requests WHERE request_id = :request_id
+SELECT status, revision, reminders, lost FROM requests WHERE request_id = :request_id
 
 -- name: reminded
 -- One reminder more.
 UPDATE requests SET reminders = reminders + 1 WHERE request_id = :request_id
+
+-- name: one_more_lost
+-- A turn about it was lost.
+UPDATE requests SET lost = lost + 1 WHERE request_id = :request_id
+
+-- name: not_lost
+-- A turn about it came to an end that was reported.
+UPDATE requests SET lost = 0 WHERE request_id = :request_id
 
 -- name: give_up
 -- Nothing was submitted for it.

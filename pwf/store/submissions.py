@@ -111,6 +111,7 @@ def _store(tx: Tx, asked: StoredRequest, run: RunState, command: Submit) -> int:
         number = tx.create_entity(KIND, f"{run.run_id}/{count[0] + 1}")
         facts: dict[str, object] = {"request": asked.request_id, "node": asked.node}
         tx.event(number, 1, "submitted", command.actor, 0, facts)
+        tx.run(Q.heard, {"request_id": asked.request_id})
         tx.run(
             Q.add,
             {

@@ -15,6 +15,10 @@ INSERT INTO submissions(submission_no, run_id, request_id, status, value, value_
   created_wall_ms)
 VALUES (:submission_no, :run_id, :request_id, 'validating', :value, :value_crc32, :value_digest, :actor, :now)
 
+-- name: heard
+-- Its holder works on it.
+UPDATE requests SET lost = 0 WHERE request_id = :request_id
+
 -- name: one
 -- One submission, for its errand.
 SELECT s.submission_no, s.run_id, s.request_id, s.status, s.value, s.value_digest, s.submitted_by, s.errands, s.reason

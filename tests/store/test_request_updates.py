@@ -8,6 +8,7 @@ import pytest
 
 from pwf.errors import ClaimLost, Conflict, NotFound, Rejected, ValueTooLarge
 from pwf.protocol.runner import UPDATE_BYTES_MAX, UPDATES_MAX
+from pwf.store import request_updates
 from pwf.store.request_updates import UpdateRequest, update_request
 from pwf.values import canonical
 from tests.store.session_world import Session
@@ -82,3 +83,14 @@ def test_updates_are_bounded_in_number_and_size_and_a_known_one_still_changes(wo
     say(world, session, "again", key="k0")
     with pytest.raises(ValueTooLarge):
         say(world, session, "x" * UPDATE_BYTES_MAX, key="k0")
+
+
+def test_a_request_takes_so_many_updates_and_its_submission_after_them(world, monkeypatch):
+    monkeypatch.setattr(request_updates, "SAID_MAX", 3)
+    session = Session(world)
+    session.asked()
+    for number in range(3):
+        say(world, session, number)
+    with pytest.raises(Rejected, match="has had 3 updates"):
+        say(world, session)
+    assert session.submit("fine").verdict == "accepted"

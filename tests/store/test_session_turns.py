@@ -3,12 +3,14 @@
 import pytest
 
 from pwf.errors import ClaimLost, Conflict, NotFound, PersonNeeded
+from pwf.store import session_turns
 from pwf.store.control import Control, resume
 from pwf.store.sessions import ClearRun, clear
 from pwf.store.submissions import submit
 from tests.store.session_world import ALONE, JUDGED, REVIEW, Session
 from tests.store.test_errands import Errand
 from tests.store.test_home import serve
+from tests.store.test_request_updates import say
 from tests.store.test_retention import pass_days, prune
 from tests.store.test_submissions import command
 
@@ -235,6 +237,55 @@ def test_a_turn_that_ends_without_a_submission_gets_two_reminders_and_then_the_a
     assert step.error.code == "missing_submission"
     assert session.next is None
     assert world.launch(run_id).launch.node == "sorry"
+
+
+@pytest.fixture
+def three(monkeypatch):
+    """So many lost turns in a row are too many."""
+    monkeypatch.setattr(session_turns, "LOST_MAX", 3)
+
+
+def lose(session, number):
+    """The client dies within its turn, and comes back."""
+    session.turn("started", f"t{number}")
+    session.attach()
+
+
+def test_too_many_lost_turns_in_a_row_pause_the_run_with_the_reason_and_a_resume_begins_anew(
+    world, session, three
+):
+    run_id = session.asked()
+    lose(session, 1)
+    lose(session, 2)
+    assert (world.status(run_id), session.next) == ("waiting", ("lost", "pending"))
+    lose(session, 3)
+
+    held = world.view(run_id).summary
+    assert (held.status, session.next) == ("paused", None)
+    assert "3 turns of session 'chat' about this step were lost" in held.reason
+    world.resume(run_id)
+    assert session.next == ("resumed", "pending")
+    lose(session, 4)
+    assert (world.status(run_id), session.next) == ("waiting", ("lost", "pending"))
+
+
+@pytest.mark.parametrize("sign", ["update", "submission", "ended turn"])
+def test_lost_turns_between_which_the_step_was_worked_on_are_not_in_a_row(world, session, sign, three):
+    run_id = session.asked(JUDGED)
+    lose(session, 1)
+    lose(session, 2)
+    if sign == "update":
+        say(world, session)
+    elif sign == "submission":
+        session.submit()
+        Errand(world).end(accepted=False, reason="no")
+    else:
+        name = session.message.message_id
+        session.turn("started", "ended", name)
+        session.turn("ended", "ended", name)
+    lose(session, 3)
+    assert world.status(run_id) == "waiting"
+    assert session.next is not None
 
 
 def test_an_aborted_turn_pauses_its_run_and_a_resume_makes_one_fresh_message(world, session):

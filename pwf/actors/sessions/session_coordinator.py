@@ -128,7 +128,7 @@ class SessionCoordinator:
         self._attached = attached
         self._log = log
         self._sample = Sample(session_no=fence.session_no, daemon_epoch=daemon_epoch)
-        self._counting = False  # the model may be at work
+        self._sample_at = math.inf  # while the model may be at work
         self._inbox: Mailbox[Do] = Mailbox(INBOX_MAX, "the coordinator of the session")
         self.handle = SessionHandle(self._inbox, fence)
         attached.begin(self.handle, peer)
@@ -138,12 +138,14 @@ class SessionCoordinator:
         try:
             with self._inbox.open():
                 while True:
-                    message = await self._inbox.take_one(self._next_sample())
+                    message = await self._inbox.take_one(self._sample_at)
                     if message is None:
                         await self._handle_sample()
                     else:
                         await self._inbox.answer(message, self._handle_do)
-                        self._counting = True
+                        self._sample_at = min(
+                            self._sample_at, _next_sample()
+                        )  # what is said puts off no sample
         finally:
             self._attached.end(self.handle)
             await self._let_go()
@@ -153,16 +155,15 @@ class SessionCoordinator:
     async def _handle_do(self, message: Do) -> Any:
         return await self._store.write(message.handler, message.command)
 
-    def _next_sample(self) -> float:
-        return trio.current_time() + SAMPLE_S if self._counting else math.inf
-
     async def _handle_sample(self) -> None:
+        counts = True
         try:
-            self._counting = await self._store.write(sample, self._sample)
+            counts = await self._store.write(sample, self._sample)
         except Unavailable as error:
             if isinstance(error, OutcomeUnknown):
                 raise
             self._log.warning("session.not_sampled", code=error.code)
+        self._sample_at = _next_sample() if counts else math.inf
 
     async def _let_go(self) -> None:
         with trio.move_on_after(DETACH_S_MAX, shield=True):
@@ -170,3 +171,10 @@ class SessionCoordinator:
                 await self._store.write(detach, self._fence)
             except PwfError as error:  # a store that has stopped: every session is let go with its daemon
                 self._log.warning("session.not_detached", code=error.code)
+
+
+# --- pure functions -------------------------------------------------------------------------------------------
+
+
+def _next_sample() -> float:
+    return trio.current_time() + SAMPLE_S
