@@ -128,6 +128,7 @@ class Port:
         choice: str = "",
         number: int | None = None,
         text: str | None = None,
+        with_text: bool = False,
         who: str = "",
         cursor: str | None = None,
     ) -> Verdict:
@@ -144,6 +145,7 @@ class Port:
                 choice=choice,
                 choice_no=number,
                 text=text,
+                with_text=with_text,
                 who=who,
                 cursor=cursor,
             )

@@ -14,7 +14,7 @@ from typing import Any
 
 from pwf.channels.http import NotReached, Reply, Unclear, call, sent
 from pwf.channels.port import Adapter, Outcome, done, early, refused, unknown
-from pwf.channels.words import NOT_NAMED, cut, text_of
+from pwf.channels.words import NOT_NAMED, buttons_of, cut, press_of, text_of
 from pwf.config import SlackChannel
 from pwf.errors import extra_missing
 from pwf.protocol.channel_port import ChannelMessage, Close, Verdict
@@ -60,10 +60,10 @@ class SlackAdapter(Adapter[SlackChannel]):
             {
                 "type": "button",
                 "action_id": f"choice-{number}",
-                "text": _plain(choice.label, LABEL_UNITS_MAX),
-                "value": f"{message.token}:{number}",
+                "text": _plain(label, LABEL_UNITS_MAX),
+                "value": value,
             }
-            for number, choice in enumerate(message.choices)
+            for number, (label, value) in enumerate(buttons_of(message))
         ]
         if message.token:
             blocks += [
@@ -192,11 +192,17 @@ class SlackAdapter(Adapter[SlackChannel]):
 
     def _answer(self, person: dict[str, Any], value: str, text: str | None) -> Verdict | None:
         """The daemon's verdict; None for a person who is not named, and for what is no press of ours."""
-        token, _, number = value.partition(":")
-        if person.get("id") not in self.settings.users or not number.isdecimal() or len(number) > 2:
+        pressed = press_of(value)
+        if person.get("id") not in self.settings.users or pressed is None:
             return None
         who = str(person.get("username") or person.get("name") or person["id"])
-        return self.port.answer(token=token, number=int(number), text=text, who=who)
+        return self.port.answer(
+            token=pressed.token,
+            number=pressed.number,
+            text=text,
+            with_text=pressed.with_text,
+            who=who,
+        )
 
     def _whisper(self, payload: dict[str, Any], said: str) -> None:
         """To the one who has pressed. One that is lost is no loss: nothing was decided by the press."""

@@ -17,7 +17,7 @@ from typing import Any
 
 from pwf.channels.http import NotReached, Reply, Unclear, call, sent
 from pwf.channels.port import Adapter, Outcome, done, early
-from pwf.channels.words import NOT_NAMED, cut, text_of
+from pwf.channels.words import NOT_NAMED, Press, buttons_of, cut, press_of, text_of
 from pwf.config import TelegramChannel
 from pwf.protocol.channel_port import ChannelMessage, Close, Verdict
 
@@ -28,7 +28,7 @@ POLL_S = 50
 #: All that is read is confirmed once nothing more comes: the next number may be a lower one (after a week without any).
 EARLIEST = "0"
 RETRY_S, RETRY_S_MAX = 1.0, 60.0
-REPLY = re.compile(r"\[([0-9a-f]{32}):(\d{1,2})\]\s*$")
+REPLY = re.compile(r"\[([0-9a-f]{32}:\d{1,2}:text)\]\s*$", re.ASCII)
 
 
 class TelegramAdapter(Adapter[TelegramChannel]):
@@ -45,8 +45,8 @@ class TelegramAdapter(Adapter[TelegramChannel]):
 
     def show(self, message: ChannelMessage) -> Outcome:
         buttons = [
-            [{"text": cut(choice.label, LABEL_BYTES_MAX), "callback_data": f"{message.token}:{number}"}]
-            for number, choice in enumerate(message.choices)
+            [{"text": cut(label, LABEL_BYTES_MAX), "callback_data": value}]
+            for label, value in buttons_of(message)
         ]
         facts: dict[str, Any] = {
             "chat_id": self.settings.chat,
@@ -123,34 +123,42 @@ class TelegramAdapter(Adapter[TelegramChannel]):
         if press is not None:
             self._pressed(press, cursor)
         elif message is not None and (found := REPLY.search(_replied_to(message))):
-            verdict = self._answer(message, found[1], found[2], message.get("text"), cursor)
+            verdict = self._answer(message, press_of(found[1]), message.get("text"), cursor)
             if verdict is not None:
                 self._tell(verdict.said or verdict.asks or "")
         else:
             self.port.answer(cursor=cursor)
 
     def _pressed(self, press: dict[str, Any], cursor: str) -> None:
-        token, _, number = str(press.get("data", "")).partition(":")
+        pressed = press_of(str(press.get("data", "")))
         chat = press.get("message", {}).get("chat", {})
-        verdict = self._answer({**press, "chat": chat}, token, number, None, cursor)
+        verdict = self._answer({**press, "chat": chat}, pressed, None, cursor)
         said = NOT_NAMED if verdict is None else verdict.said
-        if verdict is not None and verdict.asks is not None:
-            self._tell(f"{verdict.asks}\n\nReply to this message. [{token}:{number}]", asks=True)
+        if verdict is not None and verdict.asks is not None and pressed is not None:
+            replied = f"[{pressed.token}:{pressed.number}:text]"  # one without words asks again
+            self._tell(f"{verdict.asks}\n\nReply to this message. {replied}", asks=True)
             said = verdict.asks
         facts = {"callback_query_id": press["id"], "text": cut(said, TOAST_CHARS_MAX)}
         self._send("answerCallbackQuery", facts)  # one that is too old is no loss: the message is edited
 
     def _answer(
-        self, sent_: dict[str, Any], token: str, number: str, text: str | None, cursor: str
+        self, sent_: dict[str, Any], pressed: Press | None, text: str | None, cursor: str
     ) -> Verdict | None:
         """The daemon's verdict; None for a person or a chat that is not named. How far is read is stored."""
         person = sent_.get("from", {})
         named = person.get("id") in self.settings.users and sent_["chat"].get("id") == self.settings.chat
-        if not named or not number.isdecimal():
+        if not named or pressed is None:
             self.port.answer(cursor=cursor)
             return None
         who = str(person.get("username") or person["id"])
-        return self.port.answer(token=token, number=int(number), text=text, who=who, cursor=cursor)
+        return self.port.answer(
+            token=pressed.token,
+            number=pressed.number,
+            text=text,
+            with_text=pressed.with_text,
+            who=who,
+            cursor=cursor,
+        )
 
     def _tell(self, text: str, *, asks: bool = False) -> None:
         facts: dict[str, Any] = {"chat_id": self.settings.chat, "text": text}

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from pwf.protocol.channel_port import ChannelMessage
 from pwf.protocol.decision_spec import Block, Bullets, Diff, Fields, Paragraph, Preformatted, Section
 
 MARK = "…"
+PRESS = re.compile(r"([0-9a-f]{32}):(\d{1,2})(:text)?", re.ASCII)
 NOT_NAMED = "you are not among those who may decide here"  # what a person is told whom the configuration does not name
 
 
@@ -30,6 +33,28 @@ def text_of(message: ChannelMessage, *, choices: bool) -> str:
     if message.link is not None:
         lines.append(message.link)
     return "\n".join([*lines, message.words])
+
+
+class Press(NamedTuple):
+    """What a button bears. `with_text`: the person wants to be asked for a text, which may be left out."""
+
+    token: str
+    number: int
+    with_text: bool
+
+
+def buttons_of(message: ChannelMessage) -> Iterator[tuple[str, str]]:
+    """Label and value of each, the value within 64 bytes: one a choice, and another where a text may come with it."""
+    for number, choice in enumerate(message.choices):
+        yield choice.label, f"{message.token}:{number}"
+        if choice.text is not None and not choice.text.required:
+            yield f"{choice.label} ✎ {choice.text.label}", f"{message.token}:{number}:text"
+
+
+def press_of(value: str) -> Press | None:
+    """Read the value of a button; None for what is none of ours."""
+    found = PRESS.fullmatch(value)
+    return None if found is None else Press(found[1], int(found[2]), found[3] is not None)
 
 
 def _lines(block: Block) -> Iterator[str]:

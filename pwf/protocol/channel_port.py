@@ -118,7 +118,10 @@ class Sent(_Line, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="se
 
 
 class Answered(_Line, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="answered"):
-    """A person's answer. `cursor`: how far is read with it, stored in the same commit. No token: only that."""
+    """A person's answer. `cursor`: how far is read with it, stored in the same commit. No token: only that.
+
+    `with_text`: the person wants to be asked for the text of the choice, also where it may be left out.
+    """
 
     epoch: int
     number: int
@@ -126,6 +129,7 @@ class Answered(_Line, frozen=True, kw_only=True, forbid_unknown_fields=True, tag
     choice: str = ""
     choice_no: int | None = None  # in place of `choice`
     text: str | None = None
+    with_text: bool = False
     who: str = ""
     cursor: str | None = None
 

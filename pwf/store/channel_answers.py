@@ -49,7 +49,8 @@ def take_answer(tx: Tx, command: ChannelAnswer) -> Verdict:
     _state, request_id, digest, choices = row
     choice = _choice(_choices.decode(choices), said)
     wanted = None if choice is None else choice.text
-    if wanted is not None and wanted.required and not said.text and is_open(tx, request_id):
+    asks = wanted is not None and (wanted.required or said.with_text)
+    if wanted is not None and asks and not said.text and is_open(tx, request_id):
         return Verdict(number=said.number, said="", taken=False, asks=wanted.label)
     answer = Decide(
         decision=request_id,

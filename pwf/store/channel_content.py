@@ -12,6 +12,7 @@ from pwf.protocol.channel_port import ChannelEvent, ChannelMessage
 from pwf.protocol.decision_spec import shown_of
 from pwf.protocol.decisions import AnswerView, DecisionListPayload, DecisionView
 from pwf.protocol.kinds import REQUESTS
+from pwf.protocol.views import RunSummary
 from pwf.store.decisions import decision_list
 from pwf.store.notices import notice_view
 from pwf.store.read_runs import request_view, summary_of
@@ -46,10 +47,11 @@ def _decision(tx: Tx, message_id: str, event: str, request_id: str, token: str) 
     request = view.request
     json = request.prompt.json
     shown = shown_of(load_value(tx, None if json is None else bytes(json), request.prompt.digest))
+    title = _title(_name(summary_of(tx, request.run_id)), view)
     return ChannelMessage(
         message_id=message_id,
         event=event,  # type: ignore[arg-type]  # the table's CHECK
-        title=_title(view) if event == "decide" else f"still open: {_title(view)}",
+        title=title if event == "decide" else f"still open: {title}",
         words=f"pwf decide {request_id}",
         run_id=request.run_id,
         workflow=request.workflow,
@@ -87,7 +89,7 @@ def _of_run(
     tx: Tx, message_id: str, event: ChannelEvent, run_id: str, request_id: str | None
 ) -> ChannelMessage:
     run = summary_of(tx, run_id)
-    name = run.title or run.workflow
+    name = _name(run)
     why = f": {run.reason}" if run.reason else ""
     if request_id is not None:
         request = request_view(tx, request_id)
@@ -119,9 +121,10 @@ def _of_run(
 def title_of(tx: Tx, request_id: str) -> str:
     """The one line of what is asked."""
     request = request_view(tx, request_id)
+    name = _name(summary_of(tx, request.run_id))
     if not REQUESTS[request.kind].decided:
-        return f"{request.workflow}.{request.node}"
-    return _title(_view(tx, request_id))
+        return shortened(" ".join(f"{name}: {request.node}".split()), TITLE_CHARS)
+    return _title(name, _view(tx, request_id))
 
 
 def closing_words(tx: Tx, request_id: str) -> str:
@@ -151,5 +154,10 @@ def _view(tx: Tx, request_id: str) -> DecisionView:
     return msgspec.structs.replace(found, answers=())
 
 
-def _title(view: DecisionView) -> str:
-    return shortened(" ".join(f"{view.request.workflow}: {view.title}".split()), TITLE_CHARS)
+def _name(run: RunSummary) -> str:
+    """What tells the run from others of its workflow, where somebody has said that."""
+    return run.title or run.workflow
+
+
+def _title(name: str, view: DecisionView) -> str:
+    return shortened(" ".join(f"{name}: {view.title}".split()), TITLE_CHARS)

@@ -9,6 +9,7 @@ from pwf.protocol.decision_spec import ChoiceSpec, Section, Shown, TextSpec
 
 SHIP = ChoiceSpec(id="ship", label="Ship it")
 FIX = ChoiceSpec(id="fix", label="Fix first", text=TextSpec(label="What must change?"))
+STOP = ChoiceSpec(id="stop", label="Stop", text=TextSpec(label="Why?", required=False))
 TOKEN = "0123456789abcdef0123456789abcdef"
 
 

@@ -22,7 +22,8 @@ from pwf.config import WebhookChannel
 from pwf.errors import ConfigError
 from pwf.protocol.channel_port import Begin, Verdict
 from tests.channels.fakes import KEY, FakeHook, FakeNtfy, FakePort, FakeTelegram, serving
-from tests.channels.messages import TOKEN, decision
+from tests.channels.messages import SHIP as SHIP_IT
+from tests.channels.messages import STOP, TOKEN, decision
 from tests.channels.test_conformance import Case
 
 SHIP, FIX = f"{TOKEN}:0", f"{TOKEN}:1"
@@ -49,7 +50,8 @@ def test_a_press_is_an_answer_with_its_token_and_is_told_what_was_decided(telegr
     fake.press(41, data)
     assert adapter.poll(0)
     (said,) = port.answers
-    assert said == {"token": TOKEN, "number": 0, "text": None, "who": "u1", "cursor": said["cursor"]}
+    facts = {"token": TOKEN, "number": 0, "text": None, "with_text": False, "who": "u1"}
+    assert said == {**facts, "cursor": said["cursor"]}
     assert port.read == ["42"]
     assert fake.toasts == ["decided: Ship it, by ann"]
 
@@ -102,6 +104,33 @@ def test_a_choice_with_a_text_is_asked_for_it_and_the_reply_answers_also_after_a
     again.poll(0)
     assert (port.answers[-1]["token"], port.answers[-1]["number"]) == (TOKEN, 1)
     assert port.answers[-1]["text"] == "the tests hang"
+
+
+def test_a_text_that_may_be_left_out_has_a_button_of_its_own_and_a_reply_without_words_asks_again(
+    telegram: Case,
+) -> None:
+    adapter, fake, port = bot(telegram)
+    adapter.show(decision(choices=(SHIP_IT, STOP)))
+    rows = [row[0] for row in fake.taken[0]["reply_markup"]["inline_keyboard"]]
+    assert [one["text"] for one in rows] == ["Ship it", "Stop", "Stop ✎ Why?"]
+    asks = Verdict(number=1, said="", taken=False, asks="Why?")
+    fine, port.verdict = (
+        port.verdict,
+        lambda said: asks if said["with_text"] and not said["text"] else fine(said),
+    )
+    fake.press(1, rows[2]["callback_data"])
+    adapter.poll(0)
+    question = fake.taken[-1]
+    assert question["text"].startswith("Why?")
+    fake.reply(2, question["text"], "the tests hang")
+    fake.reply(3, question["text"], "")
+    del fake.updates[-1]["message"]["text"]  # a picture
+    adapter.poll(0)
+    said = [(one["number"], one["text"], one["with_text"]) for one in port.answers]
+    assert said == [(1, None, True), (1, "the tests hang", True), (1, None, True)]
+    fake.press(4, rows[1]["callback_data"])
+    adapter.poll(0)
+    assert (port.answers[-1]["text"], port.answers[-1]["with_text"]) == (None, False)
 
 
 def test_another_poller_is_said_once_and_sending_goes_on(telegram: Case) -> None:

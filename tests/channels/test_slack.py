@@ -14,7 +14,7 @@ from pwf.errors import EnvironmentMissing
 from pwf.protocol.channel_port import Close, Verdict
 from tests.channels.fake_slack import APP_TOKEN, FakeSlack, serving_slack
 from tests.channels.fakes import FakePort
-from tests.channels.messages import TOKEN, decision
+from tests.channels.messages import STOP, TOKEN, decision
 from tests.channels.test_conformance import Case
 
 SHIP, FIX = f"{TOKEN}:0", f"{TOKEN}:1"
@@ -39,7 +39,8 @@ def test_a_press_is_an_answer_with_its_token_and_is_acknowledged_after_its_commi
     port.verdict = lambda said: acked_before.append(len(fake.acks)) or fine(said)
     fake.press(button["value"])
     assert adapter.follow(), "it connects again at once"
-    assert port.answers == [{"token": TOKEN, "number": 0, "text": None, "who": "name-U1"}]
+    (said,) = port.answers
+    assert said == {"token": TOKEN, "number": 0, "text": None, "with_text": False, "who": "name-U1"}
     assert (acked_before, fake.acks, fake.whispers) == ([0], [{"envelope_id": "e0"}], [])
 
 
@@ -93,7 +94,8 @@ def test_a_choice_with_a_text_opens_a_form_which_answers_or_says_what_is_wrong(s
     adapter.follow()
     errors = [one.get("payload", {}).get("errors", {}).get("text") for one in fake.acks]
     assert errors == [None, "a text is needed", "at most 9 characters", None]
-    assert port.answers[-1] == {"token": TOKEN, "number": 1, "text": "tests", "who": "name-U1"}
+    said = {"token": TOKEN, "number": 1, "text": "tests", "with_text": False, "who": "name-U1"}
+    assert port.answers[-1] == said
 
 
 def test_who_comes_second_is_told_alone_what_was_decided(slack: Any) -> None:
@@ -151,6 +153,25 @@ def test_what_a_run_says_calls_nobody_and_a_settled_message_has_no_buttons(slack
     assert {block.get("text", {}).get("type", "plain_text") for block in shown["blocks"]} == {"plain_text"}
     adapter.close(Close(attempt=1, ref=ref, message_id="m", title="release", said="decided: Ship it"))
     assert [block["type"] for block in fake.messages[ref]["blocks"]] == ["section"]
+
+
+def test_a_text_that_may_be_left_out_has_a_button_of_its_own(slack: Any) -> None:
+    adapter, fake, port = slack
+    asks = Verdict(number=1, said="", taken=False, asks="Why?")
+    fine, port.verdict = (
+        port.verdict,
+        lambda said: asks if said["with_text"] and not said["text"] else fine(said),
+    )
+    adapter.show(decision(choices=(STOP,)))
+    plain, with_text = fake.taken[0]["blocks"][1]["elements"]
+    assert with_text["text"]["text"] == "Stop ✎ Why?"
+    fake.press(with_text["value"])
+    adapter.follow()
+    fake.submit(fake.forms[0], "the tests hang")
+    fake.press(plain["value"])
+    adapter.follow()
+    said = [(one["number"], one["text"], one["with_text"]) for one in port.answers]
+    assert said == [(0, None, True), (0, "the tests hang", True), (0, None, False)]
 
 
 def test_without_its_library_the_channel_says_what_to_install(

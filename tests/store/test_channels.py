@@ -7,6 +7,8 @@ import pytest
 from pwf.errors import ClaimLost, Conflict, NotFound, Rejected
 from pwf.protocol.channel_port import Close, Show
 from pwf.protocol.channels import RecoverMessage
+from pwf.protocol.decision_spec import ChoiceSpec, DecisionSpec, TextSpec
+from pwf.protocol.runner import Ask
 from pwf.store import channel_kind
 from pwf.store.channel_content import TITLE_CHARS
 from pwf.store.channel_kind import CHANNEL
@@ -18,9 +20,10 @@ from pwf.store.channel_words import ProbeChannel, Recover, channel_list, probe_c
 from pwf.store.deadlines import time_out
 from pwf.store.decisions import decide
 from pwf.store.queries import load_queries
+from pwf.store.updates import PublishUpdates, publish_updates
 from tests.store.channel_world import ALL, ChannelWorld
 from tests.store.test_control import ambiguous
-from tests.store.test_decisions import HOUR, ask, command, decided, flow, look
+from tests.store.test_decisions import HOUR, ask, command, decided, flow, look, shown
 from tests.store.test_home import ELSEWHERE, serve
 from tests.store.test_retention import prune
 from tests.store.world import graph, linear, node, value
@@ -568,3 +571,27 @@ def test_verify_names_what_breaks_a_rule(world, phone, rule, damage):
 def test_every_rule_has_its_planted_violation():
     assert {rule for rule, _ in PLANTED} == set(CHANNEL.rules)
     assert len(load_queries(channel_kind.__file__)) == len(CHANNEL.rules) + 4
+
+
+def test_a_message_is_titled_by_the_run_where_somebody_has_named_it(world, phone):
+    runner = world.launch(world.start(flow()))
+    world.do(publish_updates, PublishUpdates(fence=runner.fence, updates=(), title="Release 1.2"))
+    runner.finish(to="gate")
+    assert runner.send(runner.make(Ask, kind="decision", prompt=shown(), timeout_ms=HOUR)) == ["park"]
+    work = phone.show("phone")
+    assert work.message.title == "Release 1.2: gate"
+    decided(world, work.message.run_id, "ship")
+    close = phone.work("phone")
+    assert (type(close), close.title) == (Close, "Release 1.2: gate")
+
+
+def test_a_text_that_may_be_left_out_is_asked_for_when_the_person_wants_that(world, phone):
+    stop = ChoiceSpec(id="stop", label="Stop", text=TextSpec(label="Why?", required=False))
+    spec = DecisionSpec(audience="operator", choices=(stop,))
+    gate = node("gate", "decision", cases={"stop": "done"}, field="choice", decision=spec, open_ms=None)
+    run_id = ask(world, graph_=graph(gate, node("done")), timeout_ms=None)
+    token = phone.show("phone").message.token
+    asked = phone.answer("phone", token, "stop", with_text=True)
+    assert (asked.taken, asked.asks, look(world, run_id).winner) == (False, "Why?", None)
+    assert phone.answer("phone", token, "stop", with_text=True, text="the tests hang").taken
+    assert look(world, run_id).winner.text == "the tests hang"
