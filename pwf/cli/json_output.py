@@ -64,6 +64,12 @@ class Submitted(operations.Submitted, frozen=True, kw_only=True, forbid_unknown_
     adopted: bool
 
 
+class StepSubmitted(_Line, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`submit step`: the result of an agent that pwf has started."""
+
+    verdict: Literal["accepted"]
+
+
 class Decided(decisions.Decided, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """`adopted`: it was decided so before."""
 
@@ -320,7 +326,7 @@ PRINTED: dict[str, Lines] = {
     "fork": Lines((Restarted,)),
     "requests": Lines((operations.RequestList,)),
     "answer": Lines((Answered,)),
-    "submit": Lines((Submitted,)),
+    "submit": Lines((Submitted, StepSubmitted), "the second for `submit step`"),
     "inbox": Lines((NoticeList,)),
     "agents": Lines((AgentList,)),
     "agent-loop": Lines((), "refused: it is for a person at a terminal"),

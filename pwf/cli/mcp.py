@@ -28,9 +28,10 @@ def add(commands: Commands) -> None:
         example="pwf mcp serve\npwf mcp serve --grant operator --wait 20\npwf mcp serve --http",
         more="The host starts this command by itself; pwf mcp install writes the entry for it. A worker may ask for\n"
         "its step, submit, and read; an operator may also start, pause, resume, cancel and restart runs. What only a\n"
-        "person may say is in neither.",
+        "person may say is in neither. The grant step is for an agent that pwf has started: it hands in the result of\n"
+        "that step, and nothing else.",
     )
-    _grant(parser)
+    _grant(parser, STEP_GRANT)
     parser.add_argument(
         "--wait", metavar="SECONDS", type=_seconds, default=WAIT_S, help=f"no call takes longer ({WAIT_S})"
     )
@@ -56,12 +57,13 @@ def add(commands: Commands) -> None:
     _grant(parser)
 
 
+STEP_GRANT = "step"  # for an agent that pwf has started
 HOSTS = ("claude-code", "claude-desktop", "cursor", "vscode", "codex")
 
 
-def _grant(parser: Parser) -> None:
+def _grant(parser: Parser, *more: str) -> None:
     parser.add_argument(
-        "--grant", choices=("worker", "operator"), default="worker", help="what it may do (worker)"
+        "--grant", choices=("worker", "operator", *more), default="worker", help="what it may do (worker)"
     )
 
 
@@ -86,6 +88,15 @@ def serve(options: argparse.Namespace, out: Out) -> int:
         raise UsageError(
             "a host starts this command and speaks to it over stdin", hint="pwf mcp install claude-code"
         )
+    if options.grant == STEP_GRANT:
+        from pwf.mcp.step import serve_step
+
+        if options.http is not None or options.session is not None:
+            raise UsageError(
+                "the grant step is served over stdio, and has no session", hint="pwf mcp serve --grant step"
+            )
+        serve_step()
+        return exits.OK
     from pwf.mcp.serving import serve_host, serve_hosts
 
     if options.http is None:

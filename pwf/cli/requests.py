@@ -27,7 +27,8 @@ pwf answer q7f @answer.json --set why=late"""
 SUBMIT_EXAMPLE = """pwf submit q7f                            # shows the prompt and what it takes
 pwf submit q7f '{"verdict": "ship"}'
 pwf submit q7f @review.json --revision 1
-pwf submit run:@last verdict=ship why='all tests pass'"""
+pwf submit run:@last verdict=ship why='all tests pass'
+pwf submit step '{"verdict": "ship"}'      # what an agent that pwf has started types"""
 
 
 def add(commands: Commands) -> None:
@@ -61,7 +62,8 @@ def add(commands: Commands) -> None:
         "submit what an agent was asked for, in its place",
         example=SUBMIT_EXAMPLE,
         more="REQUEST is as for pwf answer, and what is typed is read alike. Only a value of the declared type is\n"
-        "accepted; it becomes the output of the node that asked.",
+        "accepted; it becomes the output of the node that asked. The REQUEST step is the one step that an agent which\n"
+        "pwf has started is for.",
     )
     _value_arguments(
         parser,
@@ -146,12 +148,16 @@ def answer(options: argparse.Namespace, out: Out) -> int:
 def submit(options: argparse.Namespace, out: Out) -> int:
     import msgspec
 
+    from pwf.cli import own_step
     from pwf.cli.ask import show_question
     from pwf.cli.reading import read_answer
     from pwf.protocol.kinds import SUBMITTED
     from pwf.protocol.operations import SubmitPayload
+    from pwf.protocol.own_step import STEP
     from pwf.values import canonical
 
+    if options.request_id == STEP:
+        return own_step.submit(options, out)
     with client() as daemon:
         asked = _asked(daemon, options.request_id, "submit", SUBMITTED)
         if not options.value and not options.set:

@@ -17,6 +17,7 @@ if sys.platform == "darwin":
         SAFE_TO_FORK,
         SAFE_TO_KEEP,
         ReservedVariable,
+        bind_private,
         boot_id,
         children,
         command_of,
@@ -44,11 +45,13 @@ if sys.platform == "darwin":
         set_process_name,
         set_subreaper,
         signal_state,
+        unbind_private,
     )
 else:
     from pwf.host.linux import (
         SAFE_TO_FORK,
         SAFE_TO_KEEP,
+        bind_private,
         boot_id,
         children,
         command_of,
@@ -75,6 +78,7 @@ else:
         set_process_name,
         set_subreaper,
         signal_state,
+        unbind_private,
     )
     from pwf.host.linux_environ import ReservedVariable, read_variable
 
@@ -111,6 +115,7 @@ __all__ = [
     "Identity",
     "Process",
     "ReservedVariable",
+    "bind_private",
     "boot_id",
     "children",
     "command_of",
@@ -140,4 +145,5 @@ __all__ = [
     "set_process_name",
     "set_subreaper",
     "signal_state",
+    "unbind_private",
 ]

@@ -319,6 +319,20 @@ def set_process_name(name: str) -> None:
 # --- sockets and files ------------------------------------------------------------------------------------
 
 
+def bind_private(sock: socket.socket) -> str:
+    """Give a Unix socket a name that leaves nothing behind, and which nobody guesses; a first `@` stands for its NUL.
+
+    No file's rights guard it: who listens asks who has connected.
+    """
+    name = f"pwf-{os.urandom(16).hex()}"
+    sock.bind(f"\0{name}")
+    return f"@{name}"
+
+
+def unbind_private(name: str) -> None:
+    """Nothing: the name has gone with its socket."""
+
+
 def peer_uid(sock: socket.socket) -> int:
     """The user at the other end of a Unix socket, by the kernel's word."""
     return int(struct.unpack("3i", sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[1])

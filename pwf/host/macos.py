@@ -6,6 +6,7 @@ unsafe once system frameworks are loaded, so runners get a fresh process unless 
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import functools
 import os
@@ -232,6 +233,22 @@ class ReservedVariable:
     def write(self, value: str) -> bool:
         """Always False."""
         return False
+
+
+def bind_private(sock: socket.socket) -> str:
+    """Give a Unix socket a name in a folder that only this user can enter."""
+    import tempfile
+
+    path = os.path.join(tempfile.mkdtemp(prefix="pwf-"), "s")
+    sock.bind(path)
+    return path
+
+
+def unbind_private(name: str) -> None:
+    """Its folder goes."""
+    with contextlib.suppress(OSError):
+        os.unlink(name)
+        os.rmdir(os.path.dirname(name))
 
 
 def peer_uid(sock: socket.socket) -> int:

@@ -10,6 +10,7 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from pwf.errors import InvalidArgument
+from pwf.values import parse
 
 RUN = "The id of a run, or a unique prefix of it."
 REQUEST = "The request that my_step named."
@@ -38,9 +39,7 @@ class MyStep(Arguments, frozen=True, kw_only=True, forbid_unknown_fields=True):
     wait_s: Wait = 30
 
 
-class Submit(Arguments, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    request: Request
-    revision: Revision
+class Result(Arguments, frozen=True, kw_only=True, forbid_unknown_fields=True):
     value: (
         Annotated[dict[str, Any], Meta(description="The result, where the step wants an object.")] | UnsetType
     ) = UNSET
@@ -50,6 +49,11 @@ class Submit(Arguments, frozen=True, kw_only=True, forbid_unknown_fields=True):
         ]
         | UnsetType
     ) = UNSET
+
+
+class Submit(Result, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    request: Request
+    revision: Revision
     text: Annotated[str, Meta(description="Your reply, where the step asks for your words.")] | UnsetType = (
         UNSET
     )
@@ -103,6 +107,15 @@ def schema_of(arguments: type[Arguments], more: dict[str, Any]) -> dict[str, Any
         "required": [*more, *schema.get("required", ())],
         "additionalProperties": False,
     }
+
+
+def result_of(given: Result, *, text: str | UnsetType = UNSET) -> Any:
+    """The one value that was given, in one of its forms."""
+    forms = [form for form in (given.value, given.json, text) if form is not UNSET]
+    if len(forms) != 1:
+        other = "; or text, your reply" if isinstance(given, Submit) else ""
+        raise InvalidArgument(f"give one of value, an object; json, a JSON text{other}")
+    return parse(given.json, what="json") if isinstance(given.json, str) else forms[0]
 
 
 def read(arguments: type[Arguments], given: dict[str, Any]) -> Any:

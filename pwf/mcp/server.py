@@ -43,24 +43,24 @@ def make_server(
     properties `more`, which `attach` gives.
     """
     tools = offered(grant)
-    described = [
-        _described(name, tool.does, schema_of(tool.takes, more), changes=tool.changes)
+    listed = [
+        described(name, tool.does, schema_of(tool.takes, more), changes=tool.changes)
         for name, tool in tools.items()
     ]
     if attach is not None:
-        described.insert(0, _described(ATTACH, ATTACH_DOES, schema_of(Arguments, {})))
+        listed.insert(0, described(ATTACH, ATTACH_DOES, schema_of(Arguments, {})))
 
     async def list_tools(
         context: ServerRequestContext[Any], params: types.PaginatedRequestParams | None
     ) -> types.ListToolsResult:
-        return types.ListToolsResult(tools=described)
+        return types.ListToolsResult(tools=listed)
 
     async def call_tool(
         context: ServerRequestContext[Any], params: types.CallToolRequestParams
     ) -> types.CallToolResult:
         try:
             if attach is not None and params.name == ATTACH:
-                return _answered(Said({"session": await attach()}))
+                return answered(Said({"session": await attach()}))
             tool = tools.get(params.name)
             if tool is None:
                 raise InvalidArgument(f"there is no tool {params.name!r} under the grant {grant}")
@@ -72,10 +72,10 @@ def make_server(
                     said = await _called(tool, host, given)
                 tasks.cancel_scope.cancel()
         except PwfError as error:
-            return _failed(error)
+            return failed(error)
         if isinstance(said, PwfError):
-            return _failed(said)
-        return _answered(said)
+            return failed(said)
+        return answered(said)
 
     return Server(
         "pwf",
@@ -110,7 +110,8 @@ async def _tell(context: ServerRequestContext[Any], whole_s: float) -> None:
         await context.session.report_progress(time.monotonic() - begun, whole_s, "waiting")
 
 
-def _described(name: str, does: str, schema: dict[str, Any], *, changes: bool = False) -> types.Tool:
+def described(name: str, does: str, schema: dict[str, Any], *, changes: bool = False) -> types.Tool:
+    """A tool as hosts see it."""
     return types.Tool(
         name=name,
         description=does,
@@ -119,14 +120,15 @@ def _described(name: str, does: str, schema: dict[str, Any], *, changes: bool = 
     )
 
 
-def _answered(said: Said) -> types.CallToolResult:
+def answered(said: Said) -> types.CallToolResult:
+    """What a tool says, for programs and for the model."""
     text = canonical(said.data).decode() if said.text is None else said.text
     return types.CallToolResult(
         content=[types.TextContent(type="text", text=text)], structured_content=said.data
     )
 
 
-def _failed(error: PwfError) -> types.CallToolResult:
+def failed(error: PwfError) -> types.CallToolResult:
     """An error as a model can read it; what a person would type next is none of its business."""
     return types.CallToolResult(
         content=[types.TextContent(type="text", text=error.message)],

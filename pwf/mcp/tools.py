@@ -16,7 +16,6 @@ import msgspec
 from pwf.client.aio import Client
 from pwf.client.origin import origin
 from pwf.client.session import Step
-from pwf.errors import InvalidArgument
 from pwf.mcp import arguments as takes
 from pwf.mcp.session import HostSession
 from pwf.protocol.kinds import REQUESTS
@@ -83,10 +82,7 @@ async def my_step(host: Host, given: takes.MyStep) -> Said:
 
 
 async def submit(host: Host, given: takes.Submit) -> Said:
-    forms = [form for form in (given.value, given.json, given.text) if form is not msgspec.UNSET]
-    if len(forms) != 1:
-        raise InvalidArgument("give one of value, an object; json, a JSON text; or text, your reply")
-    value = parse(given.json, what="json") if isinstance(given.json, str) else forms[0]
+    value = takes.result_of(given, text=given.text)
     raw = canonical(value, what="the value")
     key = host.key("submit", given.request, given.revision, raw.decode())
     with anyio.move_on_after(host.wait_s_max):

@@ -1,7 +1,8 @@
 """`make agents`: the pi coding agent and an agent of the Agent Client Protocol, as they come from the npm registry.
 
 Each does the steps of a workflow, in a scratch home, with a scripted model on loopback: with a tool that it uses, an
-answer that is rejected first, and none; pi also with a usage limit with and without a time, and an error.
+answer that is rejected first, and none, and with a result that it hands in while it works; pi also with a usage limit
+with and without a time, and an error.
 """
 
 from __future__ import annotations
@@ -35,6 +36,12 @@ class Review(msgspec.Struct):
 def review(ctx):
     return "Review it."
 """
+ACP_CHECKS = (
+    "uses a tool, and answers",
+    "corrects what was rejected",
+    "submits nothing",
+    "hands in by a command",
+)
 GOOD, WRONG = 'text:{"verdict": "ship"}', 'text:{"verdict": "perhaps"}'
 
 
@@ -123,8 +130,13 @@ def drive(home: Home, model: ModelServer, agent: str) -> int:
             bool(resumed(home, model)) and failed(run("broken"), "agent_failed")
         ),
     }
+    if agent == "pi":  # pi-acp gives its pi no MCP servers
+        hands_in = ('submit:{"verdict": "perhaps"}', 'submit:{"verdict": "ship"}', "text:That is done.")
+        checks["hands in by the tool of pwf"] = lambda: told(run(*hands_in), "completed", model, 3)
+    typed = "tool:$PWF_SUBMIT verdict=ship"
+    checks["hands in by a command"] = lambda: told(run(typed, "text:That is done."), "completed", model, 2)
     if agent == "acp":  # pi-acp passes no error of its model on: its turn ends with an empty answer
-        checks = dict(list(checks.items())[:3])
+        checks = {name: check for name, check in checks.items() if name in ACP_CHECKS}
     failures = 0
     for name, check in checks.items():
         began = time.monotonic()

@@ -23,7 +23,7 @@ PRICE = {"input": 1, "output": 2, "cacheRead": 0, "cacheWrite": 0}  # dollars fo
 
 
 class ModelServer:
-    """`acts`: `text:ANSWER`, `tool:COMMAND` (the agent's shell), or a name of `REFUSALS`."""
+    """`acts`: `text:ANSWER`, `tool:COMMAND` (the agent's shell), `submit:JSON` (pwf's), or a name of `REFUSALS`."""
 
     def __init__(self) -> None:
         self.acts: list[str] = []
@@ -64,13 +64,16 @@ class ModelServer:
             return
         kind, _, text = act.partition(":")
         delta: dict[str, Any] = {"role": "assistant", "content": text}
-        if kind == "tool":
-            call = {"name": "bash", "arguments": json.dumps({"command": text})}
+        if kind in ("tool", "submit"):
+            name, given = (
+                ("bash", {"command": text}) if kind == "tool" else ("submit", {"value": json.loads(text)})
+            )
+            call = {"name": name, "arguments": json.dumps(given)}
             delta = {
                 "role": "assistant",
                 "tool_calls": [{"index": 0, "id": "t1", "type": "function", "function": call}],
             }
-        body = b"".join(_event(part) for part in _parts(delta, "tool_calls" if kind == "tool" else "stop"))
+        body = b"".join(_event(part) for part in _parts(delta, "stop" if kind == "text" else "tool_calls"))
         self._send(to, 200, {"content-type": "text/event-stream"}, body + b"data: [DONE]\n\n")
 
     def _send(

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import json
 import os
+import socket
+import subprocess
 import sys
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 Say = Callable[[str], None]
 CONVERSATIONS = os.environ.get("AGENT_CONVERSATIONS", "")  # a folder: a file for each, with its prompts
@@ -92,9 +94,74 @@ def act(mode: str, prompt: str, say: Say) -> None:
         time.sleep(600)
     elif mode == "errs":
         raise Refused("the provider is down")
+    elif mode.startswith("hands "):  # `hands VALUE [VALUE …]`: by the tool; what was heard, it says
+        say(" ".join(hand_in(value) for value in mode.split()[1:]))
+    elif mode.startswith("types "):  # by the command; what was heard, it says
+        typed = subprocess.run(
+            ["sh", "-c", f"{os.environ['PWF_SUBMIT']} '{mode[6:]}'"],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        say(f"{typed.returncode} {typed.stdout} {typed.stderr}")
+    elif mode.startswith("calls "):  # by the MCP server that it was told of
+        say(McpTool.call([json.loads(value) for value in mode.split()[1:]]))
+    elif mode == "hands-and-dies":
+        hand_in('{"ship":true,"why":"ok"}')
+        os.kill(os.getpid(), 9)
+    elif mode == "hands-and-hangs":
+        hand_in('{"ship":true,"why":"ok"}')
+        time.sleep(600)
     elif mode == "echo":
         sys.stderr.write(prompt)
         say("null")
+
+
+def hand_in(value: str) -> str:
+    """The verdict."""
+    connection = socket.socket(socket.AF_UNIX)
+    address = os.environ["PWF_STEP"]
+    connection.connect("\0" + address[1:] if address.startswith("@") else address)
+    connection.sendall(b'{"type":"submit","value":' + value.encode() + b"}\n")
+    answer = json.loads(connection.makefile().read())
+    return str(answer["verdict"])
+
+
+class McpTool:
+    """The tools that an agent of the Agent Client Protocol is told of."""
+
+    servers: ClassVar[list[dict[str, Any]]] = []
+
+    @classmethod
+    def call(cls, values: list[object]) -> str:
+        """What `submit` says of each."""
+        (server,) = cls.servers
+        names = {one["name"]: one["value"] for one in server["env"]}
+        with subprocess.Popen(
+            [server["command"], *server["args"]],
+            env={**os.environ, **names},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        ) as process:
+            info = {"name": "played", "version": "0"}
+            begin = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": info}
+            cls._ask(process, 1, "initialize", begin)
+            cls._ask(process, None, "notifications/initialized", {})
+            calls = ({"name": "submit", "arguments": {"value": value}} for value in values)
+            said = [cls._ask(process, number, "tools/call", call) for number, call in enumerate(calls, 2)]
+            assert process.stdin is not None
+            process.stdin.close()
+        return " ".join(str(one["structuredContent"]["verdict"]) for one in said)
+
+    @staticmethod
+    def _ask(process: subprocess.Popen[str], number: int | None, method: str, params: dict[str, Any]) -> Any:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        asked = {"jsonrpc": "2.0", "method": method, "params": params}
+        process.stdin.write(json.dumps(asked if number is None else {**asked, "id": number}) + "\n")
+        process.stdin.flush()
+        return None if number is None else json.loads(process.stdout.readline())["result"]
 
 
 class Refused(Exception):
@@ -146,7 +213,8 @@ class Acp(Spoken):
     def initialize(self, _: dict[str, Any]) -> dict[str, Any]:
         return {"protocolVersion": 1, "agentCapabilities": {"loadSession": bool(CONVERSATIONS)}}
 
-    def session_new(self, _: dict[str, Any]) -> dict[str, Any]:
+    def session_new(self, params: dict[str, Any]) -> dict[str, Any]:
+        McpTool.servers = params["mcpServers"]
         name = f"c{os.getpid()}"
         self.open(name)
         return {"sessionId": name}

@@ -248,7 +248,7 @@ def serve(
     requests: socket.socket,
     *,
     seed: int | None = None,
-    seconds: float = 20,
+    seconds: float = 60,
 ) -> None:
     """Send the launch, then answer until the runner closes. With a `seed`, replies are delayed at random.
 

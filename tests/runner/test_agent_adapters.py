@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import sys
 import time
 from pathlib import Path
@@ -12,9 +13,14 @@ import msgspec
 import psutil
 import pytest
 import trio
+import trio.lowlevel
 
 from pwf.protocol.agents import AgentCommand
+from pwf.protocol.own_step import StepAnswer, socket_name
 from pwf.protocol.runner import AgentReport, Finish
+from pwf.runner.kinds.agent_tool import Tool
+from pwf.runner.kinds.capture import Capture
+from pwf.runner.kinds.command import Command, run_command
 from pwf.runner.kinds.headless import ADAPTERS
 from pwf.workflow.timing import Retry, seconds
 from pwf.workflow.workflow import Workflow
@@ -162,6 +168,90 @@ def test_after_two_reminders_a_step_without_a_submission_fails_with_the_end_of_w
     assert (finish.outcome, finish.error.code) == ("failed", "missing_submission")
     assert turns.read_text() == "xxx"
     assert mode != "progress" or "working ..." in finish.error.message
+
+
+GOOD, WRONG, OTHER = '{"ship":true,"why":"ok"}', '{"ship":"perhaps"}', '{"ship":false,"why":"no"}'
+
+
+def test_what_an_agent_hands_in_while_it_works_is_the_output_whatever_it_says_last(
+    adapter: str, turns: Path
+) -> None:
+    value = output(asked(adapter, f"hands {WRONG} {WRONG} {GOOD} {GOOD} {OTHER}"))
+    assert msgspec.json.decode(value.json) == {"ship": True, "why": "ok"}
+    assert turns.read_text() == "x"
+
+
+@pytest.mark.parametrize("how", ["dies", "hangs"])
+def test_a_result_that_was_accepted_stays_it_however_its_agent_ends(
+    adapter: str, how: str, turns: Path
+) -> None:
+    value = output(asked(adapter, f"hands-and-{how}", timeout_s=3))
+    assert msgspec.json.decode(value.json) == {"ship": True, "why": "ok"}
+    assert played(turns) == []
+
+
+def test_what_the_tool_rejects_is_told_with_the_next_prompt_and_counts(adapter: str, turns: Path) -> None:
+    output(asked(adapter, f"hands {WRONG} then good"))
+    assert turns.read_text() == "xx"
+    turns.unlink()
+    finish = asked(adapter, f"hands {WRONG} {WRONG} {WRONG} {GOOD}")
+    assert finish.error is not None
+    assert (finish.error.code, turns.read_text()) == ("submission_rejected", "x")
+
+
+def test_validate_judges_what_is_handed_in_async_too_and_is_bounded_by_the_steps_time(adapter: str) -> None:
+    async def validate(ctx: Any, review: Review) -> str | None:
+        await trio.lowlevel.checkpoint()
+        return None if review.why == "ok" else "say ok"
+
+    async def overruns(ctx: Any, review: Review) -> None:
+        await trio.sleep_forever()
+
+    output(asked(adapter, f"hands {OTHER} {GOOD}", validate=validate))
+    assert asked(adapter, f"hands {GOOD}", validate=overruns, timeout_s=2).outcome == "timed_out"
+
+
+def test_an_agent_that_runs_commands_types_pwf_submit(adapter: str, turns: Path) -> None:
+    value = output(asked(adapter, f"types {GOOD}"))
+    assert (msgspec.json.decode(value.json), turns.read_text()) == ({"ship": True, "why": "ok"}, "x")
+    finish = asked(adapter, f"types {WRONG}")
+    assert finish.error is not None
+    assert "ship" in finish.error.message
+
+
+def test_an_agent_of_acp_is_told_of_an_mcp_server_whose_one_tool_hands_in(turns: Path) -> None:
+    value = output(asked("acp", f"calls {WRONG} {GOOD} {OTHER}"))
+    assert (msgspec.json.decode(value.json), turns.read_text()) == ({"ship": True, "why": "ok"}, "x")
+
+
+def test_a_process_that_is_none_of_the_steps_is_not_heard() -> None:
+    heard: list[bytes] = []
+
+    def judge(value: bytes) -> StepAnswer:
+        heard.append(value)
+        return StepAnswer(verdict="accepted")
+
+    tool = Tool(judge, msgspec.Raw(b"{}"), 1_000)
+    try:
+        with socket.socket(socket.AF_UNIX) as stranger:  # this process itself is not below it
+            stranger.connect(socket_name(tool.address))
+            run_command(
+                Command(
+                    argv=["sleep", "0.2"],
+                    cwd=None,
+                    environment=tool.environment(),
+                    stdin=None,
+                    stdout=Capture(0),
+                    stderr=Capture(0),
+                    timeout_s=5,
+                    grace_s=0,
+                ),
+                tool.serve,
+            )
+            assert stranger.recv(1) == b""
+    finally:
+        tool.close()
+    assert heard == []
 
 
 SPOKEN = ("acp", "pi-rpc")  # with which a turn is not a process

@@ -9,8 +9,10 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
+import sys
 import threading
 from contextlib import closing, suppress
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -19,10 +21,12 @@ from pwf.protocol.agents import AgentCommand
 from pwf.runner.base.steps import Step
 from pwf.runner.kinds.agent_port import AgentFailed, Told, failure
 from pwf.runner.kinds.agent_program import LINE_BYTES_MAX, Program, ProgramAgent
+from pwf.runner.kinds.agent_tool import SERVES, Tool
 
 if TYPE_CHECKING:
     from acp.client.connection import ClientSideConnection
 
+HANDS_IN = "If you have the tool submit of the MCP server pwf, hand that value in with it: it says whether it is taken."
 RECEIVE_BYTES = 256 * 1024
 THREAD_END_S = 5.0  # of a turn's thread, once its socket is closed
 PERMITTED = (
@@ -34,9 +38,11 @@ PERMITTED = (
 class AcpAgent(ProgramAgent):
     """See the module."""
 
-    def __init__(self, configured: AgentCommand, step: Step, told: Told) -> None:
-        super().__init__(configured, step, told)
+    def __init__(self, configured: AgentCommand, step: Step, told: Told, tool: Tool | None) -> None:
+        super().__init__(configured, step, told, tool)
         self._session: str | None = None
+        self._has_tool = tool is not None and find_spec("mcp") is not None  # what its server is made with
+        self.hands_in = HANDS_IN if self._has_tool else ""
         self.name = configured.name
         self.listener = Listener(told)
 
@@ -51,7 +57,7 @@ class AcpAgent(ProgramAgent):
                 "where the project's interpreter is"
             ) from None
         if self._program is None:
-            self._program = Program(self._configured, list(self._configured.command), self._step)
+            self._program = Program(self._configured, list(self._configured.command), self._step, self._tool)
         turn = _Turn(self, prompt)
         with self._program.attended():
             return turn.carry(self._program, self._step)
@@ -86,7 +92,7 @@ class AcpAgent(ProgramAgent):
             can = able.agent_capabilities
             if can is not None and can.load_session:
                 try:
-                    await connection.load_session(cwd=cwd, session_id=earlier, mcp_servers=[])
+                    await connection.load_session(cwd=cwd, session_id=earlier, mcp_servers=self._servers())
                 except RequestError as error:
                     afresh = f"conversation {earlier} could not be continued: {error}"
                 else:
@@ -96,9 +102,18 @@ class AcpAgent(ProgramAgent):
                     return earlier
             else:
                 afresh = f"conversation {earlier} was not continued: the agent can continue none"
-        begun = await connection.new_session(cwd=cwd, mcp_servers=[])
+        begun = await connection.new_session(cwd=cwd, mcp_servers=self._servers())
         self._told.conversation(begun.session_id, afresh)
         return begun.session_id
+
+    def _servers(self) -> list[Any]:
+        """The tool, as an MCP server that the agent starts for its conversation."""
+        from acp.schema import EnvVariable, McpServerStdio
+
+        if self._tool is None or not self._has_tool:
+            return []
+        names = [EnvVariable(name=name, value=value) for name, value in self._tool.names().items()]
+        return [McpServerStdio(name="pwf", command=sys.executable, args=list(SERVES), env=names)]
 
 
 class _Turn:
@@ -124,12 +139,13 @@ class _Turn:
 
             thread.start()
             try:
-                with program.beside(ours.fileno(), heard):
-                    self._until_over(program, ours)
+                program.watch(ours.fileno(), heard)
+                self._until_over(program, ours)
             except BaseException:
                 ours.shutdown(socket.SHUT_RDWR)
                 raise
             finally:
+                program.unwatch(ours.fileno())
                 thread.join(THREAD_END_S)
         if isinstance(self._error, ConnectionError):
             raise program.gone() from None

@@ -11,6 +11,7 @@ import os
 from pwf.protocol.agents import AgentCommand
 from pwf.runner.base.steps import Step, StepTimedOut
 from pwf.runner.kinds.agent_port import AgentFailed, Told, command_shown, failure, not_started
+from pwf.runner.kinds.agent_tool import SUBMITS, Tool
 from pwf.runner.kinds.capture import Capture, kept
 from pwf.runner.kinds.command import Command, NotStarted, how_it_ended, run_command
 
@@ -19,19 +20,21 @@ class ExecAgent:
     """See the module."""
 
     remembers = False
+    hands_in = f"If you can run commands, hand it in with: {SUBMITS} JSON"
 
-    def __init__(self, configured: AgentCommand, step: Step, told: Told) -> None:
+    def __init__(self, configured: AgentCommand, step: Step, told: Told, tool: Tool | None) -> None:
         self._configured = configured
         self._name = configured.name
         self._step = step
+        self._tool = tool
 
     def ask(self, prompt: str) -> str:
         """Start it with the prompt, and wait for its end."""
-        step, cap = self._step, self._step.launch.output_bytes_max
+        step, tool, cap = self._step, self._tool, self._step.launch.output_bytes_max
         command = Command(
             argv=list(self._configured.command),
             cwd=step.launch.root or os.getcwd(),
-            environment=dict(os.environ),
+            environment=dict(os.environ) if tool is None else tool.environment(),
             stdin=prompt.encode(),
             stdout=Capture(cap, None, kept(self._step, "out")),
             stderr=Capture(cap, None, kept(self._step, "err")),
@@ -39,11 +42,14 @@ class ExecAgent:
             grace_s=step.launch.stop_grace_ms / 1000,
         )
         try:
-            end = run_command(command)
+            end = run_command(command) if tool is None else run_command(command, tool.serve)
         except NotStarted as refusal:
             raise not_started(self._configured, refusal.error) from None
         except OSError as error:
             raise AgentFailed(f"agent {self._name!r} could be watched no longer: {error}") from None
+        finally:
+            if tool is not None:
+                tool.rest()
         step.survivors += end.leftovers
         if end.timed_out:
             raise StepTimedOut

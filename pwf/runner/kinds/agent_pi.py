@@ -15,7 +15,10 @@ from pwf.protocol.agents import AgentCommand
 from pwf.runner.base.steps import Step
 from pwf.runner.kinds.agent_port import AgentFailed, Told, failure
 from pwf.runner.kinds.agent_program import Program, ProgramAgent
+from pwf.runner.kinds.agent_tool import Tool
 
+TOOL = os.path.join(os.path.dirname(__file__), "pi_step.js")  # an extension of pi's
+HANDS_IN = "If you have the tool submit, hand that value in with it; it says whether it is accepted."
 RPC = ("--mode", "rpc")
 _UPDATE = b'{"type":"message_update"'  # each repeats all that its message has so far
 _DIALOGS = ("select", "confirm", "input", "editor")  # of extensions: nobody is there to answer
@@ -24,8 +27,9 @@ _DIALOGS = ("select", "confirm", "input", "editor")  # of extensions: nobody is 
 class PiAgent(ProgramAgent):
     """See the module."""
 
-    def __init__(self, configured: AgentCommand, step: Step, told: Told) -> None:
-        super().__init__(configured, step, told)
+    def __init__(self, configured: AgentCommand, step: Step, told: Told, tool: Tool | None) -> None:
+        super().__init__(configured, step, told, tool)
+        self.hands_in = HANDS_IN if tool is not None else ""
         self._number = 0
 
     def ask(self, prompt: str) -> str:
@@ -33,7 +37,9 @@ class PiAgent(ProgramAgent):
         program = self._program
         if program is None:
             argv = [*self._configured.command, *(() if "--mode" in self._configured.command else RPC)]
-            program = self._program = Program(self._configured, argv, self._step)
+            if self._tool is not None:
+                argv += ["--extension", TOOL]
+            program = self._program = Program(self._configured, argv, self._step, self._tool)
             with program.attended():
                 self._begin(program)
         with program.attended():

@@ -54,6 +54,7 @@ class Agent(Protocol):
     """
 
     remembers: bool  # what was said in an earlier turn of this step
+    hands_in: str  # how it can hand its result in, in words for it; empty where it has no such tool
 
     def ask(self, prompt: str) -> str:
         """One turn: what the agent answers. Raises `AgentFailed`, or `StepTimedOut` when the step's time is over."""

@@ -18,6 +18,7 @@ from pwf.runner.base import descendants
 from pwf.runner.base.steps import Step, StepTimedOut
 from pwf.runner.base.survivors import WAIT_S
 from pwf.runner.kinds.agent_port import AgentFailed, Told, command_shown, failure, not_started
+from pwf.runner.kinds.agent_tool import Tool
 from pwf.runner.kinds.capture import Capture, kept
 from pwf.runner.kinds.command import Command, NotStarted, Running, Terminations, how_it_ended
 
@@ -49,18 +50,16 @@ class Lines(Capture):
 class Program(Running):
     """See the module. It is spoken to under `attended` only."""
 
-    def __init__(self, configured: AgentCommand, argv: list[str], step: Step) -> None:
+    def __init__(self, configured: AgentCommand, argv: list[str], step: Step, tool: Tool | None) -> None:
         self._step = step
         self._name = configured.name
         self._shown = command_shown(configured)
         self.lines = Lines()
         self._outgoing = bytearray()
-        self._beside_descriptor: int | None = None
-        self._on_beside: Callable[[], None] = lambda: None
         command = Command(
             argv=argv,
             cwd=step.launch.root or os.getcwd(),
-            environment=dict(os.environ),
+            environment=dict(os.environ) if tool is None else tool.environment(),
             stdin=b"",
             stdout=self.lines,
             stderr=Capture(0, None, kept(step, "err")),
@@ -74,6 +73,8 @@ class Program(Running):
                 self._poll.unregister(terminations.descriptor)
         except NotStarted as refusal:
             raise not_started(configured, refusal.error) from None
+        if tool is not None:
+            tool.serve(self)
 
     @contextmanager
     def attended(self) -> Iterator[None]:
@@ -130,18 +131,6 @@ class Program(Running):
         how = f"ended with {how_it_ended(self._code)}" if self._ended() else "has closed its output"
         return failure(f"agent {self._name!r} ({self._shown}) {how}:\n{said}", said)
 
-    @contextmanager
-    def beside(self, descriptor: int, on_readable: Callable[[], None]) -> Iterator[None]:
-        """While it is served, also see what can be read there."""
-        self._beside_descriptor, self._on_beside = descriptor, on_readable
-        self._poll.register(descriptor, select.POLLIN)
-        try:
-            yield
-        finally:
-            self._beside_descriptor = None
-            with suppress(KeyError):
-                self._poll.unregister(descriptor)
-
     def end(self, *, at_once: bool) -> None:
         """Its input ends, and then it does, or is ended, with all that it started."""
         leftovers: tuple[Survivor, ...] = ()
@@ -169,9 +158,6 @@ class Program(Running):
             self._stdin = None
 
     def _feed(self, descriptor: int) -> None:
-        if descriptor == self._beside_descriptor:
-            self._on_beside()
-            return
         try:
             del self._outgoing[: os.write(descriptor, self._outgoing)]
         except BlockingIOError:
@@ -188,10 +174,11 @@ class ProgramAgent:
 
     remembers = True
 
-    def __init__(self, configured: AgentCommand, step: Step, told: Told) -> None:
+    def __init__(self, configured: AgentCommand, step: Step, told: Told, tool: Tool | None) -> None:
         self._configured = configured
         self._step = step
         self._told = told
+        self._tool = tool
         self._program: Program | None = None
 
     def end(self, *, at_once: bool) -> None:

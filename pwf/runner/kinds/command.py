@@ -15,7 +15,7 @@ import os
 import select
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from pwf import host
@@ -69,14 +69,16 @@ class NotStarted(Exception):
         self.error = error
 
 
-def run_command(command: Command) -> CommandEnd:
+def run_command(command: Command, begun: Callable[[Running], None] = lambda running: None) -> CommandEnd:
     """Run it to its end. Raises `NotStarted`; after anything else that it raises the command has run, and is killed.
 
-    SIGTERM to the runner meanwhile ends the command as a timeout does, and then the runner.
+    SIGTERM to the runner meanwhile ends the command as a timeout does, and then the runner. `begun` gets the command
+    before it is served.
     """
     with Terminations() as terminations:
         running = Running(command, terminations)
         try:
+            begun(running)
             end = running.supervise()
         except BaseException:
             running.kill()
@@ -112,6 +114,17 @@ class Terminations:
         if owed:  # it came when the command had ended
             signal.raise_signal(signal.SIGTERM)
 
+    @contextlib.contextmanager
+    def lifted(self) -> Iterator[None]:
+        """Signals do what they did before, for as long as code of the author's runs."""
+        signal.signal(signal.SIGTERM, self._handler_before)
+        signal.set_wakeup_fd(self._woke_before)
+        try:
+            yield
+        finally:
+            self._woke_before = signal.set_wakeup_fd(self._write, warn_on_full_buffer=False)
+            self._handler_before = signal.signal(signal.SIGTERM, _note)
+
     def heard(self) -> bool:
         """Whether SIGTERM came. The descriptor tells of every signal that Python handles, so it may be another."""
         try:
@@ -136,6 +149,7 @@ class Running:
         self._arrived = 0
         self._input = memoryview(command.stdin or b"")
         self._poll = select.poll()
+        self._watched: dict[int, Callable[[], None]] = {}
         try:
             self._beside = descendants.snapshot()
             self._start(command)
@@ -173,6 +187,22 @@ class Running:
         if self._stdin is not None:
             os.set_blocking(self._stdin, False)
             self._poll.register(self._stdin, select.POLLOUT)
+
+    def watch(self, descriptor: int, on_readable: Callable[[], None]) -> None:
+        """While it is served, also see what can be read there."""
+        self._watched[descriptor] = on_readable
+        self._poll.register(descriptor, select.POLLIN)
+
+    def unwatch(self, descriptor: int) -> None:
+        """No more. The descriptor is still open."""
+        if self._watched.pop(descriptor, None) is not None:
+            self._poll.unregister(descriptor)
+
+    @contextlib.contextmanager
+    def lifted(self) -> Iterator[None]:
+        """While code of the author's runs, signals are what they are in any step."""
+        with self._terminations.lifted():
+            yield
 
     def kill(self) -> None:
         """End it where it can be watched no longer. What has left its group is ended as what a step leaves behind."""
@@ -290,8 +320,10 @@ class Running:
                 self._poll.unregister(descriptor)
                 self._exit = None
                 os.close(descriptor)
-            else:
+            elif descriptor == self._stdin:
                 self._feed(descriptor)
+            elif descriptor in self._watched:  # another one that was served just now may have ended it
+                self._watched[descriptor]()
         if terminated:
             self._die_with_runner()
 
