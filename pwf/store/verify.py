@@ -46,7 +46,7 @@ def verify(tx: Tx, epoch: int = 0) -> VerifyResult:
     """
     found = integrity(tx)
     if not found:  # else a rule could be broken by what SQLite itself finds in a wrong place
-        found = [*foreign_keys(tx), *_rules_broken(tx, epoch)]
+        found = broken_rules(tx, epoch)
     found += damage(tx)
     return VerifyResult(violations=tuple(found), checked=_counted(tx))
 
@@ -72,8 +72,11 @@ def _counted(tx: Tx) -> dict[str, int]:
     return {"rules": rules, **dict(zip(names, rows, strict=False))}
 
 
-def _rules_broken(tx: Tx, epoch: int) -> list[Violation]:
-    """What breaks each rule. One that can't be checked, for damage that is named as such, keeps no other from it."""
+def broken_rules(tx: Tx, epoch: int) -> list[Violation]:
+    """What breaks each rule of rows, references among them, in a file that SQLite finds sound.
+
+    A rule that can't be checked, for damage that is named as such, keeps no other from it.
+    """
     looks: dict[str, Callable[[], list[Violation]]] = {
         rule: partial(_of_every_kind, tx, rule, *said) for rule, said in RULES.items()
     }
@@ -83,7 +86,7 @@ def _rules_broken(tx: Tx, epoch: int) -> list[Violation]:
             looks[f"entity_bare of {kind.name}"] = partial(_bare, tx, kind)
         for rule, checked in kind.rules.items():
             looks[rule] = partial(_broken, tx, kind, rule, checked, epoch)
-    found: list[Violation] = []
+    found = foreign_keys(tx)
     unchecked: list[str] = []
     for rule, look in looks.items():
         try:

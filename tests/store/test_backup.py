@@ -159,6 +159,7 @@ def test_a_target_that_can_not_be_is_refused_before_anything_is_read(served, fil
 
 def test_a_database_that_is_damaged_gives_no_backup(served, file):
     ended(served)
+    served.checked = False
     foreign = apsw.Connection(str(served.spec.path))  # without foreign keys
     foreign.execute("DELETE FROM definitions").fetchall()
     foreign.close()

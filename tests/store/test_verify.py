@@ -410,5 +410,6 @@ def test_runners_of_this_daemon_are_no_violation(world):
     world.epoch = 7
     running(world)
     world.check()
+    world.checked = False
     world.epoch = 8
     assert [rule for rule, _ in world.violations()] == ["runner_stray"]
