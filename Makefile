@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: setup agents pictures demo compiled test test-all simulate docs lint types bench storm fuzz attack bench-quick bench-baseline fmt clean
+.PHONY: setup agents pictures demo compiled collected test test-all simulate docs lint types bench storm fuzz attack bench-quick bench-baseline fmt clean
 
 $(STAMP): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -27,15 +27,20 @@ demo: setup
 # Every command, daemon and worker loads pwf: it is compiled once, whatever the environment says about writing bytecode.
 PYTEST := env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest
 TOGETHER := -n $(or $(WORKERS),9) --dist worksteal
+SERIAL = $(shell grep -rl --include='test_*.py' 'pytest.mark.serial' tests)
 
 compiled: setup
 	$(BIN)/python -m compileall -q pwf
 
-# First, alone, those that hold a measured time: they leave every test file compiled for the workers. Then the others,
-# nine at once on two cores, since most of them wait for processes.
-test: lint types compiled
-	$(PYTEST) -m "serial and not rest"
+# Types are checked on one core while pytest compiles the test files on the other. Then, alone, those that hold a measured
+# time; then the others, several at once on two cores, since many of them wait for processes.
+test: lint compiled
+	$(MAKE) --no-print-directory -j2 types collected
+	$(PYTEST) -m "serial and not rest" $(SERIAL)
 	$(PYTEST) $(TOGETHER) -m "not serial and not rest"
+
+collected: compiled
+	@$(PYTEST) --collect-only -qq -m serial > /dev/null || $(PYTEST) --collect-only -qq -m serial
 
 # What `make test` leaves out: long samples, thousands of runs, filled disks. Not the same tests again.
 test-all: compiled
