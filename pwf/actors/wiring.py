@@ -40,7 +40,7 @@ from pwf.actors.resources.resource_manager_supervisor import make_reconciler
 from pwf.actors.resources.watcher_process import open_watcher_process
 from pwf.actors.runs.clock_watch import ClockWatch
 from pwf.actors.runs.scheduler import Scheduler, SchedulerHandle
-from pwf.actors.runs.settings_checks import SettingsChecks
+from pwf.actors.runs.settings_changes import SettingsChanges
 from pwf.actors.sessions.session_coordinator import Attached
 from pwf.actors.upkeep.backup import Backups
 from pwf.actors.upkeep.pruner import Pruner
@@ -138,13 +138,13 @@ def wire(
     """Make the actors of one daemon, none of which runs yet. `stop` begins the drain."""
     changes = Changes(ports.changes(store))
     definitions = Definitions(ports.pool, ports.whereabouts)
-    questions = Questions(definitions.handle, schemas := Schemas())
+    settings = SettingsChanges(schemas := Schemas(), claim.epoch)
+    questions = Questions(definitions.handle, schemas, settings)
     scheduler = _scheduler(store, claim, ports, changes, questions, at, config, log)
     server_claim = _server_claim(store, claim, ports, scheduler.handle, config, clock, log)
     pruner = _pruner(store, scheduler.handle, claim.epoch, config, clock, log, at)
     backups = Backups(at.database, claim.epoch, clock, log)
     newer_code = NewerCode(store)
-    attached = Attached()
     views = Views(changes, log)
     pages = Pages(ports.open_server, config.web, log)
     channels = _channels(store, changes, ports, scheduler.handle, at, config, log)
@@ -167,9 +167,9 @@ def wire(
         runners=ports.pool.runners,
         kept=ports.pool.kept,
         user=ports.user,
-        people=_people(ports, attached, pages.handle, config),
+        people=_people(ports, attached := Attached(), pages.handle, config),
         attached=attached,
-        settings_checks=SettingsChecks(scheduler.supervision, claim.epoch),
+        change_settings=functools.partial(settings.make, scheduler.supervision),
         pruner=pruner.handle,
         backups=backups.handle,
         pages=pages.handle,

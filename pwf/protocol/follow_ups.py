@@ -12,6 +12,8 @@ from pwf.protocol.operation import Operation
 FOLLOW_UP_BYTES_MAX = 64 * 1024
 FOLLOW_UPS_MAX = 64  # queued of one run
 
+FollowUpText = Annotated[str, msgspec.Meta(min_length=1, max_length=FOLLOW_UP_BYTES_MAX)]
+
 #: `dropped`: it counts for nothing any more, and `why` says so.
 FollowUpStatus = Literal["queued", "sent", "dropped"]
 
@@ -42,7 +44,7 @@ class FollowUps(_Body, frozen=True, kw_only=True, forbid_unknown_fields=True):
 class QueueFollowUp(_Body, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The run is the frame's."""
 
-    text: Annotated[str, msgspec.Meta(min_length=1, max_length=FOLLOW_UP_BYTES_MAX)]
+    text: FollowUpText
 
 
 class RemoveFollowUp(_Body, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -5,8 +5,9 @@ the place of a `Launch`; the process answers with one `Reconciled`, its last tra
 of a reconcile counts, and needs no answer: nothing in the process would come of it.
 
 On the *values* socket the process asks, and waits for each answer: a larger value (`ReadValue`), a secret
-(`ReadSecret`), a child run (`EnsureRun`, `CancelRun`), an effect of the ledger (`BeginPart`, `SettlePart`, whose
-`attempt` is the lease's generation, and which carry their values whole). What is answered is committed before.
+(`ReadSecret`), a child run (`EnsureRun`, `CancelRun`), its settings and follow-ups (`ChangeChild`, `QueueForChild`,
+`RemoveForChild`), an effect of the ledger (`BeginPart`, `SettlePart`, whose `attempt` is the lease's generation, and
+which carry their values whole). What is answered is committed before.
 """
 
 from __future__ import annotations
@@ -16,10 +17,12 @@ from typing import Annotated, Literal, TypeVar
 import msgspec
 
 from pwf.errors import ProtocolError
+from pwf.protocol.follow_ups import FollowUpText
 from pwf.protocol.nesting import NESTING_MAX, is_too_deep
 from pwf.protocol.raw import OptionalRaw
 from pwf.protocol.resources import ChildView, Condition, ConditionStatus
 from pwf.protocol.runner import BeginPart, Leaving, ReadSecret, ReadValue, SettlePart, StepError, Value
+from pwf.protocol.settings import Scope
 
 T = TypeVar("T")
 
@@ -131,16 +134,49 @@ class CancelRun(_Message, frozen=True, kw_only=True, forbid_unknown_fields=True,
     request_key: Text
 
 
+class ChangeChild(_Message, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="change_child"):
+    """Change settings of the child under this request key by a JSON Patch, once under `key`.
+
+    `scope`: as of `ChangeSettings`; None: the only settings that the child has.
+    """
+
+    request_key: Text
+    key: Text
+    patch: msgspec.Raw
+    scope: Scope | None = None
+
+
+class QueueForChild(_Message, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="queue_for_child"):
+    """Queue a follow-up for the session of the child under this request key, once under `key`."""
+
+    request_key: Text
+    key: Text
+    text: FollowUpText
+
+
+class RemoveForChild(_Message, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="remove_for_child"):
+    """Remove one that the manager has queued, by its id."""
+
+    request_key: Text
+    follow_up: Text
+
+
 class ChildAnswer(_Message, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="child_answer"):
-    """The child as it is now; or why not: an error's code, message and hint."""
+    """The child as it is now, the number of the change of its settings, or the id of the follow-up.
+
+    Or why not: an error's code, message and hint.
+    """
 
     child: ChildView | None = None
+    change: int | None = None
+    follow_up: str | None = None
     code: str | None = None
     message: str = ""
     hint: str | None = None
 
 
-Question = ReadValue | ReadSecret | EnsureRun | CancelRun | BeginPart | SettlePart
+ChildWord = ChangeChild | QueueForChild | RemoveForChild
+Question = ReadValue | ReadSecret | EnsureRun | CancelRun | ChildWord | BeginPart | SettlePart
 
 _from_reconcile = msgspec.json.Decoder(Reconciled | Leaving)
 _question = msgspec.json.Decoder(Question)

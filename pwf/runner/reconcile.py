@@ -20,7 +20,18 @@ from pwf.protocol.crashlab import LAB_VARIABLE
 from pwf.protocol.frames import FrameSplitter
 from pwf.protocol.graph import EffectMode
 from pwf.protocol.masking import Masks
-from pwf.protocol.reconcile import CancelRun, ChildAnswer, EnsureRun, Reconcile, Reconciled, SaidEvent
+from pwf.protocol.reconcile import (
+    CancelRun,
+    ChangeChild,
+    ChildAnswer,
+    ChildWord,
+    EnsureRun,
+    QueueForChild,
+    Reconcile,
+    Reconciled,
+    RemoveForChild,
+    SaidEvent,
+)
 from pwf.protocol.resources import ChildView
 from pwf.protocol.runner import (
     PART_CHARS_MAX,
@@ -211,13 +222,31 @@ class DaemonPort(ValueReader):
         """The child run that was started under this key; it is started where there is none."""
         kept = msgspec.Raw(self.secrets.masks.json(input))
         question = EnsureRun(request_key=request_key, workflow=workflow, input=kept)
-        child = self._ask_child(question)
+        child = self._ask_child(question).child
         assert child is not None, "there is a child, or an error"
         return child
 
     def cancel_child(self, *, request_key: str) -> ChildView | None:
         """Ask for the end of the child run under this key; None where there is none."""
-        return self._ask_child(CancelRun(request_key=request_key))
+        return self._ask_child(CancelRun(request_key=request_key)).child
+
+    def change_child(self, *, request_key: str, key: str, patch: bytes, scope: str | None) -> int:
+        """Change settings of a child, once under `key`; the number of the change."""
+        kept = msgspec.Raw(self.secrets.masks.json(patch))
+        answer = self._ask_child(ChangeChild(request_key=request_key, key=key, patch=kept, scope=scope))
+        assert answer.change is not None, "it was changed, or there is an error"
+        return answer.change
+
+    def queue_for_child(self, *, request_key: str, key: str, text: str) -> str:
+        """Queue a follow-up for a child's session, once under `key`; its id."""
+        text = self.secrets.masks.text(text)
+        answer = self._ask_child(QueueForChild(request_key=request_key, key=key, text=text))
+        assert answer.follow_up is not None, "it was queued, or there is an error"
+        return answer.follow_up
+
+    def remove_for_child(self, *, request_key: str, follow_up: str) -> None:
+        """Remove a follow-up that was queued here."""
+        self._ask_child(RemoveForChild(request_key=request_key, follow_up=follow_up))
 
     def reserve_effect(
         self, *, key: str, kind: str, request: bytes, mode: EffectMode, observable: bool
@@ -282,11 +311,11 @@ class DaemonPort(ValueReader):
         if answer.verdict != "settled":
             raise _refusal(answer)
 
-    def _ask_child(self, question: EnsureRun | CancelRun) -> ChildView | None:
+    def _ask_child(self, question: EnsureRun | CancelRun | ChildWord) -> ChildAnswer:
         answer = _child.decode(self.exchange(question))
         if answer.code is not None:
             raise by_code(answer.code)(answer.message, hint=answer.hint)
-        return answer.child
+        return answer
 
 
 def _refusal(answer: PartAnswer) -> Rejected:

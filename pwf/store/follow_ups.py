@@ -27,12 +27,15 @@ SUMMARY_CHARS = 200
 
 
 class Queue(msgspec.Struct, frozen=True, kw_only=True):
-    """`actor`: who it is; `person`: a person. `session`: what the connection acts for."""
+    """`actor`: who it is; `person`: a person; `manages`: the manager whose child the run is. `session`: what the
+    connection acts for.
+    """
 
     run_id: str
     text: str
     actor: str
     person: bool = True
+    manages: bool = False
     session: SessionFence | None = None
     receipt: ReceiptKey | None = None
 
@@ -44,6 +47,7 @@ class Remove(msgspec.Struct, frozen=True, kw_only=True):
     follow_up: str
     actor: str
     person: bool = True
+    manages: bool = False
     session: SessionFence | None = None
     receipt: ReceiptKey | None = None
 
@@ -135,12 +139,14 @@ def _own(tx: Tx, command: Queue | Remove) -> RunState:
         hold(tx, command.session)
     run = load_run(tx, command.run_id)
     if run.session_no is None:
+        gives = f"pwf restart {run.run_id}" if command.manages else "pwf run WORKFLOW"
         raise Rejected(
             f"run {run.run_id} has no session: nobody would get a follow-up",
-            hint="pwf run WORKFLOW --session ID starts a run for a session",
+            hint=f"{gives} --session ID starts a run for a session",
         )
     session_id = session_id_of(tx, run.session_no)
-    if not command.person and command.actor not in (f"session:{session_id}", f"run:{run.run_id}"):
+    is_theirs = command.person or command.manages
+    if not is_theirs and command.actor not in (f"session:{session_id}", f"run:{run.run_id}"):
         raise Rejected(f"run {run.run_id} is no run of {command.actor}: it has no word on its follow-ups")
     return run
 

@@ -29,6 +29,7 @@ from pwf.store.channel_answers import take_answer
 from pwf.store.channel_messages import begin_work, make_messages, make_missing, settle_work
 from pwf.store.channel_rows import begin_epoch, channel_stands, configure
 from pwf.store.channel_words import probe_channel, recover_message
+from pwf.store.child_words import change_child, queue_for_child, remove_for_child, run_of_child
 from pwf.store.children import cancel_child, ensure_child, find_child
 from pwf.store.control import cancel, hold_run, pause, resume
 from pwf.store.custody import runner_gone, runners_gone, standing_stretch
@@ -100,6 +101,7 @@ SHORT: frozenset[Callable[..., Any]] = frozenset(
         cancel,
         cancel_child,
         channel_stands,
+        change_child,
         change_settings,
         delete_resource,
         detach,
@@ -107,7 +109,10 @@ SHORT: frozenset[Callable[..., Any]] = frozenset(
         enter,
         find_child,
         queue_follow_up,
+        queue_for_child,
         remove_follow_up,
+        remove_for_child,
+        run_of_child,
         fork_run,
         decide,
         hold_run,

@@ -31,10 +31,10 @@ PATHS_NAMED_MAX = 20
 
 
 class SettingsQuery(msgspec.Struct, frozen=True, kw_only=True):
-    """`scope`: the mount of an included workflow, for that one's; empty: the run's own."""
+    """`scope`: the mount of an included workflow, for that one's; empty: the run's own; None: the only ones it has."""
 
     run_id: str
-    scope: str = ""
+    scope: str | None = ""
 
 
 class SettingsFacts(NamedTuple):
@@ -55,6 +55,8 @@ def settings_facts(tx: Tx, query: SettingsQuery) -> SettingsFacts:
     run = load_run(tx, query.run_id)
     graph, scope = graph_of(tx, run.definition_id), query.scope
     now = current_settings(tx, run.run_no, graph)
+    if scope is None:
+        scope = _only_scope(run.run_id, graph)
     if now is None or scope not in graph.settings:
         raise _none_there(run.run_id, scope, graph)
     spec = graph.settings[scope]
@@ -69,6 +71,16 @@ def settings_facts(tx: Tx, query: SettingsQuery) -> SettingsFacts:
     return SettingsFacts(
         run.run_id, scope, entry, run.definition_id, run.environment_id, spec, now.change, value
     )
+
+
+def _only_scope(run_id: str, graph: Graph) -> str:
+    if len(graph.settings) > 1:
+        known = ", ".join(repr(name) for name in graph.settings)
+        raise Rejected(
+            f"run {run_id} has several settings: say which are meant",
+            hint=f"scope=, one of {known}; '' is the run's own",
+        )
+    return next(iter(graph.settings), "")
 
 
 def _none_there(run_id: str, scope: str, graph: Graph) -> Rejected:

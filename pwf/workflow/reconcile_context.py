@@ -14,6 +14,7 @@ import msgspec
 
 from pwf.errors import EffectAbandoned, EffectUnknown, InvalidArgument, InvalidValue, PwfError, Rejected
 from pwf.ids import check_key
+from pwf.protocol.follow_ups import FOLLOW_UP_BYTES_MAX
 from pwf.protocol.graph import EffectMode
 from pwf.protocol.reconcile import (
     CONDITIONS_MAX,
@@ -23,6 +24,7 @@ from pwf.protocol.reconcile import (
     SENT_BYTES_MAX,
     SaidEvent,
 )
+from pwf.protocol.settings import PATCH_BYTES_MAX
 from pwf.values import canonical
 from pwf.workflow.effects import NotApplied, Observation, after_error
 from pwf.workflow.reconcile_port import ReconcilePort, Reserved
@@ -228,6 +230,40 @@ class Workflows:
         check_key(request_key, "the key of a child run")
         found = self._port.cancel_child(request_key=request_key)
         return None if found is None else Child.of(found, self._read_value)
+
+    def change_settings(
+        self, request_key: str, patch: list[dict[str, Any]], *, key: str, scope: str | None = None
+    ) -> int:
+        """Change the settings of the child run under `request_key` by a JSON Patch (RFC 6902); its change number.
+
+        `key` names one occasion (a counter in status, say): a repeat gives the first number, and another patch under
+        it is a conflict. A child that was restarted has its first settings again, and takes the change again.
+        `scope`: the node that includes the workflow whose settings are meant, `""` for the child's own; it may be left
+        out where there are no others. What a manager may change, the child's workflow says: `"manager"` in `paths=`.
+
+        Raises `Rejected` for what it may not do or the workflow refuses, and for a child that has ended; `Conflict`
+        where a `test` of the patch fails; `NotFound` where there is no child.
+        """
+        check_key(request_key, "the key of a child run")
+        check_key(key, "the key of a change")
+        body = canonical(patch, limit=PATCH_BYTES_MAX, what=f"the patch of change {key!r}")
+        return self._port.change_child(request_key=request_key, key=key, patch=body, scope=scope)
+
+    def queue_follow_up(self, request_key: str, text: str, *, key: str) -> str:
+        """Queue a prompt for the session of the child run under `request_key`, for after its success; its id.
+
+        `key` names one occasion: a repeat gives the first id. Raises `Rejected` for a child that has no session, so
+        that nobody would get it, or that has ended.
+        """
+        check_key(request_key, "the key of a child run")
+        check_key(key, "the key of a follow-up")
+        check_text(text, f"text of follow-up {key!r}", FOLLOW_UP_BYTES_MAX, needed=True)
+        return self._port.queue_for_child(request_key=request_key, key=key, text=text)
+
+    def remove_follow_up(self, request_key: str, follow_up_id: str) -> None:
+        """Remove a follow-up that this manager has queued. Raises `Rejected` for one that was sent."""
+        check_key(request_key, "the key of a child run")
+        self._port.remove_for_child(request_key=request_key, follow_up=follow_up_id)
 
 
 def _doers(

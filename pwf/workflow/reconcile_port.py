@@ -63,3 +63,15 @@ class ReconcilePort(Protocol):
     def cancel_child(self, *, request_key: str) -> ChildView | None:
         """Ask for the end of the child run under this key; None where there is none."""
         ...
+
+    def change_child(self, *, request_key: str, key: str, patch: bytes, scope: str | None) -> int:
+        """Change settings of a child by a JSON Patch, once under `key`; the number of the change."""
+        ...
+
+    def queue_for_child(self, *, request_key: str, key: str, text: str) -> str:
+        """Queue a follow-up for a child's session, once under `key`; its id."""
+        ...
+
+    def remove_for_child(self, *, request_key: str, follow_up: str) -> None:
+        """Remove a follow-up that was queued here."""
+        ...

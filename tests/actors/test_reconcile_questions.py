@@ -41,7 +41,7 @@ async def test_a_child_that_was_cancelled_is_told_to_stop_although_the_reconcile
     autojump_clock: object,
 ) -> None:
     ours, theirs = memory_stream_pair()
-    questions = Questions(cast(Any, None), Schemas())
+    questions = Questions(cast(Any, None), Schemas(), cast(Any, None))
     world = SlowStore()
     fence = Fence(run_id="u", entity_no=1, generation=1, token="t")
     await theirs.send_all(encode_line([CancelRun(request_key="k")]))

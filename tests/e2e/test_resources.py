@@ -218,3 +218,71 @@ def test_a_resource_says_that_its_manager_has_newer_code_and_the_next_apply_take
     world.apply("versions", "one", {})
     view = _settled(world, uid)
     assert (view.newer_code, bytes(view.status.json or b"")) == (False, b'{"version":"new"}')
+
+
+KEEPER = """
+from pwf import ResourceManager
+from pwf.errors import Rejected
+
+manager = ResourceManager("keeper", spec=dict, status=dict)
+
+@manager.reconcile
+def reconcile(ctx, resource):
+    workers = resource.spec["workers"]
+    child = ctx.workflows.ensure("work", "kept_work")
+    said = {}
+    for name, act in {
+        "change": lambda: ctx.workflows.change_settings(
+            "work", [{"op": "replace", "path": "/workers", "value": workers}], key=f"workers-{workers}"
+        ),
+        "note": lambda: ctx.workflows.change_settings(
+            "work", [{"op": "replace", "path": "/note", "value": "x"}], key="note"
+        ),
+        "follow_up": lambda: ctx.workflows.queue_follow_up("work", "Go on.", key="on"),
+    }.items():
+        try:
+            said[name] = act()
+        except Rejected as error:
+            said[name] = error.message
+    return ctx.settled({"run": child.run_id, **said})
+"""
+KEPT_WORK = """
+flow = Workflow("kept_work")
+flow.settings(
+    dict, {"workers": 1, "note": ""}, paths={"/workers": {"manager": ["replace"]}},
+    check=lambda value: "too many" if value["workers"] > 9 else None,
+)
+
+@flow.checkpoint
+def ask(ctx):
+    return "go on?"
+
+@flow.compute
+def workers(ctx):
+    return ctx.settings["workers"]
+
+flow.graph(ask >> workers)
+"""
+
+
+@pytest.mark.rest
+def test_a_manager_changes_settings_of_its_child_once_as_its_workflow_lets_it(world: World) -> None:
+    world.home.manager("keeper", KEEPER)
+    world.home.workflow("kept_work", KEPT_WORK)
+
+    def status(workers: int) -> dict[str, object]:
+        uid = world.apply("keeper", "one", {"workers": workers})
+        world.client.call("resource.reconcile", ResourceRef(uid=uid))
+        return dict(msgspec.json.decode(bytes(_settled(world, uid).status.json or b"")))
+
+    first = status(4)
+    assert first["change"] == 1
+    assert first["note"] == "a manager may not replace '/note' of the settings"
+    assert "has no session: nobody would get a follow-up" in str(first["follow_up"])
+    assert status(5)["change"] == 2
+    assert status(4)["change"] == 1, "a repeat gets the first number"
+    assert "too many" in str(status(10)["change"])
+    run_id = str(first["run"])
+    world.parked(run_id, "waiting")
+    world.answer(run_id, "yes")
+    assert world.output(run_id) == 5

@@ -7,6 +7,8 @@ PATCH_TESTS = ("actors/test_settings_patch.py",)
 ROWS = "pwf/store/settings_rows.py"
 STORE = "pwf/store/settings.py"
 STORE_TESTS = ("store/test_settings.py",)
+CHILD_WORDS = "pwf/store/child_words.py"
+CHILD_TESTS = ("store/test_child_words.py",)
 ESTIMATE = "pwf/store/estimate.py"
 ESTIMATE_TESTS = ("store/test_estimate.py",)
 
@@ -93,5 +95,45 @@ SETTINGS_BUGS = (
         "    if at_ms - moved[-1][0] > fresh_ms:",
         "    if False:",
         ESTIMATE_TESTS,
+    ),
+    Bug(
+        "settings",
+        "a manager's change is made again at each repeat",
+        "pwf/actors/resources/questions.py",
+        "            receipt=receipt,\n        )\n        return (await",
+        "        )\n        return (await",
+        ("actors/test_reconcile_questions.py",),
+    ),
+    Bug(
+        "settings",
+        "a manager whose lease is another's changes settings of a child",
+        CHILD_WORDS,
+        "    owned(tx, command.fence)\n    done = change_settings",
+        "    done = change_settings",
+        CHILD_TESTS,
+    ),
+    Bug(
+        "settings",
+        "a refusal of a manager's word is kept under its key",
+        CHILD_WORDS,
+        "        raise done.refusal\n    return done",
+        "        pass\n    return done",
+        CHILD_TESTS,
+    ),
+    Bug(
+        "settings",
+        "a manager's word under another key is taken for a repeat",
+        CHILD_WORDS,
+        "/{run_id}/{operation}/{key}",
+        "/{run_id}/{operation}",
+        CHILD_TESTS,
+    ),
+    Bug(
+        "settings",
+        "a manager removes follow-ups of others",
+        "pwf/store/follow_ups.py",
+        "    if not command.person and queued_by != command.actor:",
+        "    if not command.person and not command.manages and queued_by != command.actor:",
+        CHILD_TESTS,
     ),
 )

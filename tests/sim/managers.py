@@ -4,6 +4,8 @@ Rules, besides those of `state.verify`: no two reconciles of one name overlap, a
 before a process works; an effect happens once under its key; when the faults are over, every resource is what its spec
 says, or gone, and has seen whatever changed outside before a wake-up that was taken, and each end of a child run.
 What a reconcile has started works no more when the next one begins, and a child is one run under its key.
+A change of a child's settings happens once under its key, in each run of the child, and a child without a session gets
+no follow-up.
 """
 
 from __future__ import annotations
@@ -16,7 +18,14 @@ import msgspec
 
 from pwf.protocol.effects import EffectList
 from pwf.protocol.graph import ManagerSpec, WorkflowDefinition, WorkflowGraph
-from pwf.protocol.reconcile import ChildAnswer, EnsureRun, Reconcile, Reconciled
+from pwf.protocol.reconcile import (
+    ChangeChild,
+    ChildAnswer,
+    EnsureRun,
+    QueueForChild,
+    Reconcile,
+    Reconciled,
+)
 from pwf.protocol.resources import ResourceList, ResourceSummary
 from pwf.protocol.runner import (
     BeginPart,
@@ -56,6 +65,10 @@ ORDER BY e.entity_no, e.revision"""
 
 _ENDED_CHILDREN = """SELECT r.uid, c.call_key, CAST(r.status AS TEXT) FROM runs c
 JOIN resources r ON r.resource_no = c.called_by WHERE c.ended_wall_ms IS NOT NULL AND r.gone_wall_ms IS NULL"""
+
+_MANAGED = """SELECT c.run_id, CAST(e.payload AS TEXT) FROM events e JOIN runs c ON c.run_no = e.entity_no
+JOIN resources r ON r.resource_no = c.called_by
+WHERE r.uid = ?1 AND c.call_key LIKE ?2 AND e.kind = 'settings_changed' AND e.actor = 'resource:' || ?1"""
 
 _answer = msgspec.json.Decoder(PartAnswer)
 _child = msgspec.json.Decoder(ChildAnswer)
@@ -156,6 +169,8 @@ class Managers:
         """Every resource is what its spec says, no wake-up was lost, and no result counted for an older spec."""
         unlike = self._world.auditor.rows(_UNLIKE)
         self._world.auditor.check(not unlike, f"every resource converges: {unlike}")
+        for (uid,) in self._world.auditor.rows("SELECT uid FROM resources"):
+            self._check_changes(uid)
         for key, seen in self._world.auditor.rows(_SEEN):
             owed = self._owed.get(key, 0)
             self._world.auditor.check(seen >= owed, f"no wake-up of {key} is lost: {seen} of {owed}")
@@ -183,6 +198,8 @@ class Managers:
             await self._effect(process, values, told, chance)
             if chance.random() < 0.5:
                 await self._ensure_child(values, told)
+                if chance.random() < 0.6:
+                    await self._say_to_child(values, told, chance)
         left = self._leave_child(process, told, chance) if world.rate("orphan_child") else None
         if chance.random() < world.rate("runner_exit"):
             process.died = True
@@ -221,7 +238,9 @@ class Managers:
 
     async def _ensure_child(self, values: Any, told: Reconcile) -> None:
         """One child run for each generation of the spec."""
-        names = sorted(self._world.models)
+        models = self._world.models
+        changing = [name for name in sorted(models) if models[name].definition.graph.settings is not None]
+        names = changing if changing and told.generation % 2 else sorted(models)
         key, workflow = f"c{told.generation}", names[told.generation % len(names)]
         wish = EnsureRun(
             request_key=key, workflow=workflow, input=msgspec.Raw(canonical({"n": told.generation}))
@@ -232,6 +251,33 @@ class Managers:
             self._world.auditor.check(
                 run_id == child.run_id, f"child {key} of {told.uid} is one run: {child}"
             )
+
+    async def _say_to_child(self, values: Any, told: Reconcile, chance: Any) -> None:
+        """One change of its settings for each child, and a follow-up."""
+        key, check = f"c{told.generation}", self._world.auditor.check
+        path = "/fixed" if chance.random() < 0.1 else "/said/-"
+        patch = [{"op": "add", "path": path, "value": told.generation}]
+        change = ChangeChild(request_key=key, key=path, patch=msgspec.Raw(canonical(patch)))
+        answer = await _ask(values, change, _child)
+        if chance.random() < 0.5:
+            answer = await _ask(values, change, _child)
+        check(
+            path != "/fixed" or answer.code is not None, f"a manager may not change what is fixed: {answer}"
+        )
+        if answer.change is not None:
+            made = [json.loads(facts) for _run, facts in self._world.auditor.rows(_MANAGED, told.uid, key)]
+            numbers = [facts["change"] for facts in made]
+            check(answer.change in numbers, f"a change that {told.uid} was told of is made: {answer} {made}")
+        if chance.random() < 0.3:
+            word = QueueForChild(request_key=key, key="f", text="Go on.")
+            answer = await _ask(values, word, _child)
+            check(answer.code is not None, f"a child without a session gets no follow-up: {answer}")
+
+    def _check_changes(self, uid: str) -> None:
+        """Each run of a child was changed once at most, as its manager changes a child once."""
+        runs = Counter(run for run, _facts in self._world.auditor.rows(_MANAGED, uid, "%"))
+        once = all(count == 1 for count in runs.values())
+        self._world.auditor.check(once, f"a manager's change happens once under its key: {runs}")
 
     async def _effect(self, process: Any, values: Any, told: Reconcile, chance: Any) -> None:
         """One effect for each generation of the spec, observed truthfully where its outcome is unknown."""
@@ -276,7 +322,7 @@ def world_chance(world: Any, process: Any) -> Any:
     return world.stream(f"reconcile:{process.identity.pid}:{process.identity.start_tick}")
 
 
-async def _ask(values: Any, question: BeginPart | SettlePart | EnsureRun, decoder: Any = _answer) -> Any:
+async def _ask(values: Any, question: msgspec.Struct, decoder: Any = _answer) -> Any:
     """Ask the daemon, and wait. Raises what a stream does when the daemon is gone."""
     await values.send_all(encode_line([question]))
     data = b""

@@ -264,10 +264,14 @@ def _draw_settings(chance: random.Random) -> SettingsSpec | None:
     """What a workflow declares."""
     if chance.random() >= SETTINGS_SHARE:
         return None
-    paths = (PathRule(path="", may={"human": ("read", "replace")}), PathRule(path="/fixed", may={}))
+    paths = (
+        PathRule(path="", may={"human": ("read", "replace")}),
+        PathRule(path="/fixed", may={}),
+        PathRule(path="/said", may={"manager": ("add",)}),
+    )
     return SettingsSpec(
         schema={"type": "object", "required": ["n"], "properties": {"n": {"type": "integer"}}},
-        initial='{"fixed":0,"n":0}',
+        initial='{"fixed":0,"n":0,"said":[]}',
         paths=paths,
         checks=chance.random() < 0.5,
     )

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from pwf.errors import Conflict
+from pwf.errors import Conflict, NotFound
 from pwf.protocol.graph import EffectMode
 from pwf.protocol.reconcile import Reconcile, Reconciled, SaidEvent
 from pwf.protocol.resources import ChildView
@@ -54,6 +54,8 @@ class FakePort:
     rows: dict[str, LedgerRow] = field(default_factory=dict)
     children: dict[str, tuple[ChildView, bytes]] = field(default_factory=dict)
     secrets: dict[str, str] = field(default_factory=dict)
+    words: dict[tuple[str, str], dict[str, object]] = field(default_factory=dict)
+    removed: list[tuple[str, str]] = field(default_factory=list)
 
     def reserve_effect(
         self, *, key: str, kind: str, request: bytes, mode: EffectMode, observable: bool
@@ -117,6 +119,25 @@ class FakePort:
         child, first = self.children[request_key]
         self.children[request_key] = (msgspec.structs.replace(child, status="cancelled"), first)
         return self.children[request_key][0]
+
+    def _said(self, word: str, request_key: str, key: str, said: object) -> int:
+        """As which one of its kind something is said to a child: a repeat is the first one."""
+        if request_key not in self.children:
+            raise NotFound(f"there is no child run under {request_key!r}")
+        known = self.words.setdefault((word, request_key), {})
+        if known.setdefault(key, said) != said:
+            raise Conflict(f"{key!r} was used for another {word}")
+        return 1 + list(known).index(key)
+
+    def change_child(self, *, request_key: str, key: str, patch: bytes, scope: str | None) -> int:
+        return self._said("change", request_key, key, (patch, scope))
+
+    def queue_for_child(self, *, request_key: str, key: str, text: str) -> str:
+        number = self._said("follow_up", request_key, key, text)
+        return f"{self.children[request_key][0].run_id}.follow_up.{number}"
+
+    def remove_for_child(self, *, request_key: str, follow_up: str) -> None:
+        self.removed.append((request_key, follow_up))
 
     def end_child(self, request_key: str, output: Any) -> None:
         """The run has completed with this output."""

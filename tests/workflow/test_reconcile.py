@@ -16,6 +16,7 @@ from pwf.errors import (
 )
 from pwf.protocol.reconcile import SENT_BYTES_MAX
 from pwf.protocol.resources import Condition as KeptCondition
+from pwf.values import canonical
 from pwf.workflow.effects import NotApplied, Observation, after_error, applied, not_applied, unknown
 from pwf.workflow.reconcile_context import Outcome, ReconcileContext
 from pwf.workflow.resource import Condition, Resource
@@ -409,6 +410,35 @@ def test_a_child_run_is_cancelled_by_its_key(ctx: Ctx) -> None:
     assert found is not None
     assert found.ended
     assert ctx.workflows.cancel("nothing") is None
+
+
+def test_settings_of_a_child_are_changed_once_under_a_key(ctx: Ctx, port: FakePort) -> None:
+    ctx.workflows.ensure("build-1", "build")
+    patch = [{"op": "replace", "path": "/workers", "value": 4}]
+
+    first = ctx.workflows.change_settings("build-1", patch, key="more-1")
+
+    assert (first, ctx.workflows.change_settings("build-1", patch, key="more-1")) == (1, 1)
+    assert ctx.workflows.change_settings("build-1", patch, key="more-2", scope="review") == 2
+    assert port.words["change", "build-1"]["more-2"] == (canonical(patch), "review")
+    with pytest.raises(Conflict):
+        ctx.workflows.change_settings("build-1", [], key="more-1")
+    with pytest.raises(InvalidArgument, match="key of a change"):
+        ctx.workflows.change_settings("build-1", patch, key="")
+
+
+def test_follow_ups_of_a_child_are_queued_once_under_a_key_and_removed_by_their_id(
+    ctx: Ctx, port: FakePort
+) -> None:
+    ctx.workflows.ensure("build-1", "build")
+
+    first = ctx.workflows.queue_follow_up("build-1", "Say what is new.\nIn a line.", key="news-1")
+    ctx.workflows.remove_follow_up("build-1", first)
+
+    assert first == ctx.workflows.queue_follow_up("build-1", "Say what is new.\nIn a line.", key="news-1")
+    assert port.removed == [("build-1", first)]
+    with pytest.raises(InvalidArgument, match="text of follow-up"):
+        ctx.workflows.queue_follow_up("build-1", "", key="news-2")
 
 
 def test_children_of_before_are_told(manager: ResourceManager[Spec, Status], port: FakePort) -> None:

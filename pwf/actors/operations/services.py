@@ -26,7 +26,7 @@ from pwf.actors.operations.people import People
 from pwf.actors.pages.pages import PagesHandle
 from pwf.actors.processes.kept import Kept
 from pwf.actors.runs.scheduler import SchedulerHandle
-from pwf.actors.runs.settings_checks import SettingsChecks
+from pwf.actors.runs.settings_changes import Commit, Wanted
 from pwf.actors.sessions.session_coordinator import Attached
 from pwf.actors.upkeep.backup import BackupsHandle
 from pwf.actors.upkeep.pruner import PrunerHandle
@@ -37,6 +37,7 @@ from pwf.host import Identity
 from pwf.ids import check_key
 from pwf.places import Places
 from pwf.protocol.frames import Request
+from pwf.protocol.settings import SettingsChanged
 from pwf.store.once import Done, FirstDone, KeepRefusal, first_done, keep_refusal
 from pwf.store.receipts import ReceiptKey
 from pwf.values import canonical, digest, parse
@@ -100,7 +101,7 @@ class Services:
     user: str  # of the operating system: who all clients are
     people: People
     attached: Attached
-    settings_checks: SettingsChecks
+    change_settings: Callable[[Wanted, Commit], Awaitable[Done[SettingsChanged]]]
     pruner: PrunerHandle
     backups: BackupsHandle
     pages: PagesHandle

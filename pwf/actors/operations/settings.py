@@ -1,16 +1,18 @@
 """Operations on the settings of a run: what they are, and a change by a JSON Patch.
 
-Holds no state. Promises: a change is checked before anything is written: who may do it, the type, and the workflow's
-own `check=`; it commits only on the settings that it was checked on, and is made anew where another one came first.
+Holds no state: `settings_changes` makes and checks a change. A repeat gets the first answer, also where that refuses.
 """
 
 from __future__ import annotations
 
+from functools import partial
+
 import msgspec
 
 from pwf.actors.base.apart import apart
-from pwf.actors.code.settings_patch import patch_of, patched, visible
+from pwf.actors.code.settings_patch import visible
 from pwf.actors.operations.services import Answer, Asked, OperationHandler, Services, kept_refusal
+from pwf.actors.runs.settings_changes import Wanted
 from pwf.errors import (
     Conflict,
     EnvironmentMissing,
@@ -21,18 +23,13 @@ from pwf.errors import (
     PersonNeeded,
     Rejected,
     SourceChanged,
-    Unavailable,
     ValueTooLarge,
 )
 from pwf.protocol.settings import ChangeSettings, GetSettings, SettingsActor, SettingsChanged, SettingsView
-from pwf.store.once import Done
-from pwf.store.receipts import ReceiptKey
 from pwf.store.runs import resolve_ref
-from pwf.store.settings import ChangeSettings as Change
-from pwf.store.settings import SettingsFacts, SettingsQuery, change_settings, settings_facts
+from pwf.store.settings import SettingsQuery, change_settings, settings_facts
 from pwf.values import canonical
 
-TRIES = 8  # while others change them, too
 REFUSALS = (
     Rejected,
     Conflict,
@@ -75,56 +72,20 @@ async def change(services: Services, asked: Asked[ChangeSettings]) -> Answer:
     run_id = await services.store.read(resolve_ref, asked.run_ref)
     actor, who = await _actor(services, asked)
     receipt = await asked.make_receipt()
+    wanted = Wanted(
+        run_id=run_id,
+        patch=bytes(asked.payload.patch),
+        scope=asked.payload.scope,
+        expected_change=asked.payload.expected_change,
+        kind=actor,
+        who=who,
+        receipt=receipt,
+    )
     try:
-        done = await changed(services, run_id, asked.payload, actor, who, receipt)
+        done = await services.change_settings(wanted, partial(services.store.write, change_settings))
     except REFUSALS as refusal:
         return await kept_refusal(services.store, receipt, SettingsChanged, refusal)
     return Answer(done.unwrap(), done.adopted)
-
-
-async def changed(
-    services: Services,
-    run_id: str,
-    wanted: ChangeSettings,
-    actor: SettingsActor,
-    who: str,
-    receipt: ReceiptKey | None,
-) -> Done[SettingsChanged]:
-    """Check it and commit it; with others in between, anew, unless the caller has said on what."""
-    patch = patch_of(bytes(wanted.patch))
-    query = SettingsQuery(run_id=run_id, scope=wanted.scope)
-    for _ in range(TRIES):
-        facts = await services.store.read(settings_facts, query)
-        if wanted.expected_change not in (None, facts.change):
-            raise Conflict(
-                f"the settings of run {run_id} are at change {facts.change}; you expected {wanted.expected_change}",
-                hint=f"pwf settings get {run_id}",
-            )
-        made = await apart(len(facts.value), lambda facts=facts: _made(services, facts, patch, actor))  # type: ignore[misc]
-        if facts.spec.checks and made != facts.value:
-            await services.settings_checks.check(facts, made)
-        paths = tuple(f"{one.get('op')} {one.get('path')}" for one in patch if one.get("op") != "test")
-        command = Change(
-            run_id=run_id,
-            scope=facts.scope,
-            entry=facts.entry,
-            change=facts.change,
-            value=made,
-            paths=paths,
-            actor=who,
-            receipt=receipt,
-        )
-        done = await services.store.write(change_settings, command)
-        if done is not None:
-            return done
-    raise Unavailable(f"the settings of run {run_id} are being changed all the time", hint="try again")
-
-
-def _made(
-    services: Services, facts: SettingsFacts, patch: list[dict[str, object]], actor: SettingsActor
-) -> bytes:
-    made = patched(facts.spec, facts.value, patch, actor)
-    return services.schemas.check_settings(facts.run_id, facts.spec.schema, made)
 
 
 async def _actor(

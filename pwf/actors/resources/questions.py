@@ -13,9 +13,19 @@ from pwf.actors.code.definitions import DefinitionsHandle
 from pwf.actors.code.schemas import Schemas
 from pwf.actors.runs.launching import Launchable, Supervision
 from pwf.actors.runs.runner_calls import SecretReads, answer_secret, send_value, serve_lines
+from pwf.actors.runs.settings_changes import SettingsChanges, Wanted
 from pwf.errors import PwfError
 from pwf.protocol.origin import Origin
-from pwf.protocol.reconcile import CancelRun, ChildAnswer, EnsureRun, decode_question
+from pwf.protocol.reconcile import (
+    CancelRun,
+    ChangeChild,
+    ChildAnswer,
+    ChildWord,
+    EnsureRun,
+    QueueForChild,
+    RemoveForChild,
+    decode_question,
+)
 from pwf.protocol.runner import (
     RUNNER_FRAME_BYTES_MAX,
     BeginPart,
@@ -24,6 +34,8 @@ from pwf.protocol.runner import (
     SettlePart,
     encode_line,
 )
+from pwf.protocol.settings import SettingsChanged
+from pwf.store import child_words
 from pwf.store.children import (
     CancelChild,
     EnsureChild,
@@ -32,19 +44,22 @@ from pwf.store.children import (
     ensure_child,
     find_child,
 )
+from pwf.store.once import Done, FirstDone, first_done
 from pwf.store.read_resources import OfResource, resource_refers
 from pwf.store.resource_effects import ReconcilePart, reconcile_part
 from pwf.store.runners import Fence
 from pwf.store.runs import StartRun
-from pwf.values import canonical_texts, digest, parse_canonical
+from pwf.store.settings import ChangeSettings
+from pwf.values import canonical_texts, digest, parse, parse_canonical
 
 
 class Questions:
     """For all reconciles: what is needed to answer them."""
 
-    def __init__(self, definitions: DefinitionsHandle, schemas: Schemas) -> None:
+    def __init__(self, definitions: DefinitionsHandle, schemas: Schemas, settings: SettingsChanges) -> None:
         self._definitions = definitions
         self._schemas = schemas
+        self._settings = settings
 
     async def serve(
         self,
@@ -76,7 +91,7 @@ class Questions:
         fence: Fence,
         world: Supervision,
         known: Launchable,
-        question: ReadValue | EnsureRun | CancelRun | BeginPart | SettlePart,
+        question: ReadValue | EnsureRun | CancelRun | ChildWord | BeginPart | SettlePart,
         deleting: bool,
     ) -> None:
         match question:
@@ -89,6 +104,8 @@ class Questions:
                 await stream.send_all(encode_line([child]))
             case CancelRun():
                 await stream.send_all(encode_line([await self._cancel(fence, world, question)]))
+            case ChangeChild() | QueueForChild() | RemoveForChild():
+                await stream.send_all(encode_line([await self._said(fence, world, question)]))
             case BeginPart() | SettlePart():
                 part = ReconcilePart(fence=fence, call=question)
                 answer = await world.write(fence.run_id, reconcile_part, part, along=False)
@@ -145,3 +162,47 @@ class Questions:
         except PwfError as error:
             return ChildAnswer(code=error.code, message=error.message, hint=error.hint)
         return ChildAnswer(child=done.child)
+
+    async def _said(self, fence: Fence, world: Supervision, word: ChildWord) -> ChildAnswer:
+        """Something that is said to a child."""
+        try:
+            match word:
+                case ChangeChild():
+                    return ChildAnswer(change=await self._change(fence, world, word))
+                case QueueForChild():
+                    queue = child_words.QueueForChild(
+                        fence=fence, child=word.request_key, key=word.key, text=word.text
+                    )
+                    done = await world.write(fence.run_id, child_words.queue_for_child, queue, along=False)
+                case RemoveForChild():
+                    remove = child_words.RemoveForChild(
+                        fence=fence, child=word.request_key, follow_up=word.follow_up
+                    )
+                    done = await world.write(fence.run_id, child_words.remove_for_child, remove, along=False)
+        except PwfError as error:
+            return ChildAnswer(code=error.code, message=error.message, hint=error.hint)
+        return ChildAnswer(follow_up=done.follow_up_id)
+
+    async def _change(self, fence: Fence, world: Supervision, word: ChangeChild) -> int:
+        """The number of the change, of the first one for a repeat."""
+        find = FindChild(fence=fence, key=word.request_key)
+        run_id = await world.write(fence.run_id, child_words.run_of_child, find, along=False)
+        facts = [parse(bytes(word.patch), what="the patch"), word.scope]
+        receipt = child_words.child_receipt(fence, run_id, "settings.change", word.key, facts)
+        before = await world.store.read(first_done, FirstDone(receipt, SettingsChanged))
+        if before is not None:  # they may be others by now, which the patch does not fit
+            return int(before.unwrap().change)
+
+        async def commit(change: ChangeSettings) -> Done[SettingsChanged] | None:
+            command = child_words.ChangeChild(fence=fence, change=change)
+            return await world.write(fence.run_id, child_words.change_child, command, along=False)
+
+        wanted = Wanted(
+            run_id=run_id,
+            patch=bytes(word.patch),
+            scope=word.scope,
+            kind="manager",
+            who=child_words.actor_of(fence),
+            receipt=receipt,
+        )
+        return (await self._settings.make(world, wanted, commit)).unwrap().change

@@ -22,28 +22,27 @@ GENERATION = 1
 class SettingsChecks:
     """For any task: each call is served by the task that makes it."""
 
-    def __init__(self, world: Supervision, epoch: int) -> None:
-        self._world = world
+    def __init__(self, epoch: int) -> None:
         self._epoch = (
             epoch  # an older daemon, which still ends processes of its own, has other names for them
         )
         self._turn = trio.CapacityLimiter(1)
         self._numbers = itertools.count(1)
 
-    async def check(self, facts: SettingsFacts, value: bytes) -> None:
+    async def check(self, world: Supervision, facts: SettingsFacts, value: bytes) -> None:
         """Raise `Rejected` with what `check=` has against the value, or why there is no verdict."""
         async with self._turn:
-            known = await look_up(self._world.store, facts)
+            known = await look_up(world.store, facts)
             name = f"{facts.run_id}/settings-{self._epoch}-{next(self._numbers)}"
-            judge = Judge(self._world, facts.run_id, "check=")
+            judge = Judge(world, facts.run_id, "check=")
             try:
-                process = await acquire(self._world, known, name, GENERATION)
+                process = await acquire(world, known, name, GENERATION)
             except RunnerCrashed as error:
                 raise Unavailable(
                     f"the settings can not be checked now: {error.message}", hint="try again"
                 ) from error
             try:
-                terms = self._world.terms
+                terms = world.terms
                 query = CheckQuery(
                     run_id=facts.run_id,
                     scope=facts.scope,
@@ -51,7 +50,7 @@ class SettingsChecks:
                     terms=terms,
                     marker=terms.marker_of(name, GENERATION),
                 )
-                launch = await self._world.store.read(settings_launch, query)
+                launch = await world.store.read(settings_launch, query)
                 verdict = await judge.converse(process, launch)
                 await judge.prove_dead()
             finally:
