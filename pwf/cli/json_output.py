@@ -23,6 +23,7 @@ from pwf.protocol.notices import NoticeList
 from pwf.protocol.operations import RunChanged, RunStarted
 from pwf.protocol.sessions import SessionList
 from pwf.protocol.settings import SettingsView
+from pwf.protocol.transcripts import Transcript
 
 
 class _Line(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -332,7 +333,7 @@ PRINTED: dict[str, Lines] = {
     "agent-loop": Lines((), "refused: it is for a person at a terminal"),
     "mcp install": Lines((McpEntry,)),
     "mcp serve": Lines((Any,), "messages of the protocol, a line each; also without `--json`"),
-    "sessions": Lines((SessionList,)),
+    "sessions": Lines((SessionList, Transcript), "`--transcript RUN`: what was recorded about a run"),
     "decisions": Lines((decisions.DecisionList,)),
     "decide": Lines(
         (Decided, decisions.DecisionView, decisions.DecisionList, DecisionLink),

@@ -33,6 +33,7 @@ from pwf.protocol.sessions import (
     Standing,
     TurnPayload,
 )
+from pwf.protocol.transcripts import SEGMENT, Recorded, RecordedEntry, RecordPayload
 from pwf.values import canonical
 
 
@@ -143,6 +144,7 @@ class Session:
         self._handed_in: str | None = None  # the request that a submission of ours may have settled
         self._stream: SessionStream
         self._refused: PwfError | None = None
+        self._recorded: dict[tuple[str, str], int] = {}  # what the next entry's number is, by run and segment
 
     async def call(self, operation: str, payload: msgspec.Struct, *, key: str | None = None) -> Any:
         """An operation for the session. `ClaimLost` once another client has attached it."""
@@ -204,6 +206,21 @@ class Session:
         reported = await self.call("session.turn", said)
         standing: Standing = reported.standing
         return standing
+
+    async def record(self, run_id: str, *entries: tuple[str, object], segment: str = SEGMENT) -> Recorded:
+        """Keep entries of the conversation about a run, for replay: (kind, data) each, behind those that are there."""
+        where = (run_id, segment)
+        at = self._recorded.get(where)
+        if at is None:
+            known = await self.call("session.record", RecordPayload(run_id=run_id, segment=segment))
+            at = known.following
+        new = tuple(
+            RecordedEntry(kind=kind, data=msgspec.Raw(canonical(data, what="data"))) for kind, data in entries
+        )
+        payload = RecordPayload(run_id=run_id, segment=segment, at=at, entries=new)
+        recorded: Recorded = await self.call("session.record", payload)
+        self._recorded[where] = recorded.following
+        return recorded
 
     async def news(self) -> None:
         """Wait until there is something else for the session than when this was asked last."""

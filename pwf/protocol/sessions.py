@@ -13,6 +13,7 @@ import msgspec
 from pwf.protocol.bounds import Name
 from pwf.protocol.operation import Operation
 from pwf.protocol.runner import StepError, Value
+from pwf.protocol.transcripts import Recorded, RecordPayload, Transcript, TranscriptPayload
 from pwf.protocol.views import RequestView, RunSummary, Status
 
 BRANCH_MAX = 1_000  # messages that one report names: those that are still pending are enough
@@ -196,5 +197,7 @@ SESSION_OPERATIONS: dict[str, Operation] = {
     "session.view": Operation(SessionRef, SessionView),
     "session.report": Operation(ReportPayload, SessionView, writes=True),
     "session.turn": Operation(TurnPayload, TurnReported, writes=True),
+    "session.record": Operation(RecordPayload, Recorded, writes=True),
+    "session.transcript": Operation(TranscriptPayload, Transcript, needs_run=True),
     "session.clear": Operation(ClearPayload, Cleared, writes=True),
 }

@@ -69,6 +69,7 @@ from pwf.store.settings import change_settings
 from pwf.store.space import compact
 from pwf.store.step_parts import part_call
 from pwf.store.submissions import begin_errand, end_errand, errand_started, submit
+from pwf.store.transcripts import record
 from pwf.store.transitions import apply_messages
 from pwf.store.unreadable import park_unreadable
 from pwf.store.updates import publish_updates
@@ -95,6 +96,7 @@ SHORT: frozenset[Callable[..., Any]] = frozenset(
         begin_epoch,
         begin_work,
         clear,
+        record,
         report,
         report_turn,
         sample,

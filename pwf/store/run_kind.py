@@ -56,7 +56,7 @@ def _remove(tx: Tx, run_no: int, run_id: str) -> None:
             tx.run(sql, {"submission_no": number})
     for sql in (Q.drop_sends, Q.drop_messages, Q.drop_happenings):
         tx.run(sql, {"run_id": run_id})
-    for sql in (Q.drop_turns, Q.drop_told):
+    for sql in (Q.drop_turns, Q.drop_told, Q.drop_entries, Q.drop_segments):
         tx.run(sql, which)
     for sql in (Q.drop_updates, Q.drop_answers, Q.drop_links, Q.drop_decisions, Q.drop_requests):
         tx.run(sql, {"run_id": run_id})

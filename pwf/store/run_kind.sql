@@ -80,6 +80,14 @@ DELETE FROM turns WHERE message_no IN (SELECT message_no FROM messages WHERE run
 -- What was said of it to its session.
 DELETE FROM messages WHERE run_no = :run_no
 
+-- name: drop_entries
+-- What its session has recorded about it.
+DELETE FROM session_entries WHERE run_no = :run_no
+
+-- name: drop_segments
+-- And how far that came.
+DELETE FROM segments WHERE run_no = :run_no
+
 -- name: drop_answers
 -- Every answer to its decisions.
 DELETE FROM answers WHERE request_id IN (SELECT request_id FROM requests WHERE run_id = :run_id)

@@ -418,6 +418,30 @@ CREATE TABLE turns(
 CREATE UNIQUE INDEX one_open_turn ON turns(session_no) WHERE status = 'open';
 CREATE INDEX turns_by_message ON turns(message_no);
 
+-- What a session has recorded of its conversation about a run, for replay: segments, each with entries by number. The oldest
+-- entries of one that is full are gone.
+CREATE TABLE segments(
+  run_no INTEGER NOT NULL REFERENCES runs(run_no),
+  segment TEXT NOT NULL,
+  first_number INTEGER NOT NULL,                  -- the oldest entry that is kept
+  next_number INTEGER NOT NULL,
+  bytes INTEGER NOT NULL CHECK (bytes >= 0),      -- of those that are kept
+  PRIMARY KEY (run_no, segment),
+  CHECK (0 <= first_number AND first_number <= next_number)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE session_entries(
+  entry_no INTEGER PRIMARY KEY,                   -- the order in which they were recorded
+  run_no INTEGER NOT NULL REFERENCES runs(run_no),
+  segment TEXT NOT NULL,
+  number INTEGER NOT NULL,
+  kind TEXT NOT NULL,
+  body BLOB NOT NULL, body_crc32 INTEGER NOT NULL,
+  recorded_wall_ms INTEGER NOT NULL
+) STRICT;
+CREATE UNIQUE INDEX session_entries_by_number ON session_entries(run_no, segment, number);
+CREATE INDEX session_entries_by_run ON session_entries(run_no, entry_no);
+
 -- What the models of sessions work on now: a row only while a turn is open on a session that is connected.
 CREATE TABLE active_intervals(
   request_id TEXT PRIMARY KEY REFERENCES requests(request_id),

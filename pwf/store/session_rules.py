@@ -42,5 +42,11 @@ SESSION_RULES: dict[str, Rule] = {
     "session_turn_stray": Rule(
         Q.turn_stray, "a turn goes on about a message of which nothing more comes", _REPORT
     ),
+    "session_segment_gap": Rule(
+        Q.segment_gap, "what a session has recorded about a run is not what it counts", _REPORT
+    ),
+    "session_entry_stray": Rule(
+        Q.entry_stray, "an entry was recorded of a segment that there is not", _REPORT
+    ),
     "session_clock_stray": Rule(Q.clock_stray, "time is counted though nobody works on it", _REPORT),
 }

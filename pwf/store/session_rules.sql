@@ -58,3 +58,16 @@ SELECT q.run_id FROM active_intervals a JOIN requests q ON q.request_id = a.requ
 WHERE s.connected = 0 OR q.status <> 'pending' OR r.hold IS NOT NULL
   OR NOT EXISTS (SELECT 1 FROM turns t JOIN messages m ON m.message_no = t.message_no
     WHERE t.status = 'open' AND t.session_no = a.session_no AND m.request_id = a.request_id)
+
+-- name: segment_gap
+-- Runs with a segment whose entries are not those that it counts, or that has no session.
+SELECT r.run_id FROM segments g JOIN runs r ON r.run_no = g.run_no LEFT JOIN session_entries e
+  ON e.run_no = g.run_no AND e.segment = g.segment
+GROUP BY g.run_no, g.segment
+HAVING r.session_no IS NULL OR count(e.number) <> g.next_number - g.first_number OR coalesce(sum(length(e.body)), 0) <> g.bytes
+  OR coalesce(min(e.number), g.first_number) <> g.first_number OR coalesce(max(e.number) + 1, g.next_number) <> g.next_number
+
+-- name: entry_stray
+-- Runs with an entry of a segment that there is not.
+SELECT r.run_id FROM session_entries e JOIN runs r ON r.run_no = e.run_no
+  LEFT JOIN segments g ON g.run_no = e.run_no AND g.segment = e.segment WHERE g.run_no IS NULL

@@ -84,6 +84,7 @@ ENCODED: dict[tuple[str, str], Any] = {
     ("requests", "answer"): Any,
     ("submissions", "value"): Any,
     ("messages", "body"): Any,
+    ("session_entries", "body"): Any,
     ("effects", "request"): Any,
     ("effects", "output"): Any,
     ("effects", "error"): StepError,

@@ -25,6 +25,7 @@ from pwf.protocol.follow_ups import FollowUpChanged
 from pwf.protocol.notices import NoticeList
 from pwf.protocol.sessions import SessionLine, SessionList
 from pwf.protocol.settings import SettingsChanged, SettingsView
+from pwf.protocol.transcripts import EntryView, Transcript
 from pwf.protocol.web import SignIn
 from tests.cli.conftest import Pwf, script_run
 from tests.cli.test_commands import detail, leaf_commands
@@ -127,6 +128,11 @@ def lines_of(schema: dict[str, Any], text: str) -> Iterator[dict[str, Any]]:
 AGENTS: dict[str, Any] = {
     "notice.list": NoticeList(notices=(samples.notice(),)),
     "agent.list": AgentList(agents=(AgentLine(name="coder", adapter="exec", command=("x",)),)),
+    "session.transcript": Transcript(
+        run_id="k3",
+        session_id="chat",
+        entries=(EntryView(segment="main", number=0, kind="said", data=msgspec.Raw(b'"so"'), at_ms=1),),
+    ),
     "session.list": SessionList(
         sessions=(SessionLine(session_id="chat", epoch=2, connected=True, created_ms=1, seen_ms=2),)
     ),

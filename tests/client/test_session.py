@@ -12,6 +12,7 @@ from pwf.client import aio, open_session
 from pwf.client.session import Step
 from pwf.errors import DaemonUnreachable
 from pwf.protocol import operations as ops
+from pwf.protocol import transcripts
 from tests.client import samples
 from tests.client.fake_daemon import FakeDaemon
 from tests.mcp.conftest import Desk, anyio_backend, desk, until
@@ -83,3 +84,19 @@ async def test_a_session_outlives_a_stop_of_the_daemon_and_starts_none_by_itself
             assert (await session.view()).session_id == "s1"
     assert not any(asked)
     assert len(daemon.of("session.attach")) == 2
+
+
+async def test_entries_are_recorded_behind_those_that_are_there(daemon: FakeDaemon, desk: Desk) -> None:
+    said: list[transcripts.RecordPayload] = []
+
+    def record(request: Any, payload: transcripts.RecordPayload) -> transcripts.Recorded:
+        said.append(payload)
+        following = max(5, payload.at + len(payload.entries))
+        return transcripts.Recorded(run_id="k3", segment=payload.segment, first=0, following=following)
+
+    daemon.on("session.record", record)
+    with anyio.fail_after(10):
+        async with open_session("s1", at=daemon.places, autostart=False) as session:
+            await session.record("k3", ("said", "hello"), ("said", {"n": 1}))
+            await session.record("k3", ("said", "bye"))
+    assert [(one.at, len(one.entries)) for one in said] == [(0, 0), (5, 2), (7, 1)]

@@ -165,3 +165,10 @@ def test_a_session_reports_its_reply_and_how_it_goes_and_nobody_else_does(world:
     assert agent.ask("request.assistant", reply)["result"]["verdict"] == "accepted"
     assert world.output(run_id) == "It is out."
     assert [update.kind for update in world.view(run_id).updates] == ["progress"]
+    entries = [{"kind": "reply", "data": "It is out."}]
+    record = {"run_id": run_id, "entries": entries}
+    assert agent.ask("session.record", record)["result"]["following"] == 1
+    assert agent.ask("session.record", record)["result"]["following"] == 1
+    assert other.ask("session.record", record)["outcome"] == "not_found"
+    assert person.ask("session.record", record)["outcome"] == "rejected"
+    assert '"It is out."' in world.home.run("sessions", "--transcript", run_id).stdout

@@ -39,6 +39,8 @@ class Conversation:
         self.branch: list[str] = []
         self.active: dict[str, str] = {}  # message -> the turn that counts for it
         self.removed: set[str] = set()  # follow-ups
+        self.recorded: dict[str, list[int]] = {}  # by run: what the clients have recorded, or have tried to
+        self.acknowledged: dict[str, int] = {}  # by run: how much of that the daemon has
 
 
 class Hung(Exception):
@@ -53,6 +55,7 @@ class SimSession:
         self._name = f"chat{number}"
         self._chance = world.stream(f"session:{number}")
         self._follows = world.stream(f"follow_ups:{number}")
+        self._records = world.stream(f"records:{number}")
         self._conversation = conversation
         self._requests = 0
         self._starts_left = STARTS
@@ -93,6 +96,8 @@ class SimSession:
                 await self._start(life, caller)
             if view.run is not None and self._follows.random() < 0.2:
                 await self._follow_up(life, caller, view.run.run_id)
+            if view.run is not None and self._records.random() < 0.3:
+                await self._record(life, caller, view.run.run_id)
             if self._chance.random() < 0.1:
                 raise Hung
             await sleep(self._chance.random() * PAUSE_S)
@@ -161,6 +166,31 @@ class SimSession:
             response = await self._ask(life, caller, "follow_up.remove", {"follow_up": name}, run_id)
             if response.outcome in ("accepted", "adopted"):
                 self._conversation.removed.add(name)
+
+    async def _record(self, life: Any, caller: Caller, run_id: str) -> None:
+        """Record entries of the conversation, some of them again, as after an answer that was lost."""
+        said, known = self._conversation.recorded.setdefault(run_id, []), self._conversation.acknowledged
+        at = max(0, known.get(run_id, 0) - self._records.randrange(3))
+        said.extend(self._records.randrange(1000) for _ in range(self._records.randrange(3)))
+        entries = [{"kind": "said", "data": data} for data in said[at:]]
+        payload = {"run_id": run_id, "at": at, "entries": entries}
+        response = await self._ask(life, caller, "session.record", payload)
+        gone = run_id in self._world.auditor.pruned
+        self._check(response.outcome == "accepted" or gone, f"what fits is recorded: {payload} {response}")
+        if gone:
+            return
+        following = int(json.loads(bytes(response.result or b""))["following"])
+        known[run_id] = max(following, known.get(run_id, 0))
+        self._check(following >= at + len(entries), f"all of it was recorded: {payload} {following}")
+        rows = self._world.auditor.rows(
+            "SELECT e.body FROM session_entries e JOIN runs r USING (run_no) WHERE r.run_id = ? ORDER BY e.number",
+            run_id,
+        )
+        stands = [int(body) for (body,) in rows]
+        self._check(
+            len(stands) >= known[run_id] and stands == said[: len(stands)],
+            f"what was recorded of {run_id} stands once and in order: {stands}, {said}",
+        )
 
     def _check_follow_up(self, message: MessageView) -> None:
         name, run_id = message.message_id, message.run_id

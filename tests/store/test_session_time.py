@@ -10,6 +10,7 @@ from pwf.store.session_rules import SESSION_RULES
 from tests.store.session_world import JUDGED, Session
 from tests.store.test_errands import Errand
 from tests.store.test_home import serve
+from tests.store.test_transcripts import keep
 
 
 @pytest.fixture
@@ -137,6 +138,10 @@ def following(world):
     return session
 
 
+def recorded(world):
+    keep(asked(world), world.sql("SELECT run_id FROM runs")[0][0], 1, 2)
+
+
 #: rule, a clean state, what somebody does to it behind everybody's back
 PLANTED = [
     ("session_without_epoch", asked, "UPDATE entities SET generation = 0 WHERE kind = 'session'"),
@@ -153,6 +158,10 @@ PLANTED = [
     ("follow_up_kept", following, "UPDATE runs SET status = 'failed', ended_wall_ms = 1"),
     ("session_elsewhere", asked, "UPDATE runs SET session_no = NULL"),
     ("session_turn_stray", working, "UPDATE messages SET is_over = 1"),
+    ("session_segment_gap", recorded, "DELETE FROM session_entries WHERE number = 0"),
+    ("session_segment_gap", recorded, "UPDATE segments SET bytes = bytes + 1"),
+    ("session_segment_gap", recorded, "UPDATE segments SET next_number = 3"),
+    ("session_entry_stray", recorded, "DELETE FROM segments"),
     ("session_clock_stray", working, "UPDATE sessions SET connected = 0, reported = 0, idle = 0"),
     ("session_clock_stray", working, "UPDATE turns SET status = 'lost', ended_wall_ms = 1"),
 ]

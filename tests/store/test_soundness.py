@@ -164,6 +164,11 @@ def test_a_column_that_does_not_decode_is_named_with_its_row_and_run(world, tabl
         {"run": run_id},
     )
     world.sql(
+        "INSERT INTO session_entries(run_no, segment, number, kind, body, body_crc32, recorded_wall_ms)"
+        " SELECT run_no, 'main', 0, 'said', x'31', 2212294583, 1 FROM runs WHERE run_id = :run",
+        {"run": run_id},
+    )
+    world.sql(
         "INSERT INTO settings SELECT run_no, 'm', 1, 1, x'31', 1, 'm.a', 1, 0, x'31' FROM runs WHERE run_id = :run",
         {"run": run_id},
     )

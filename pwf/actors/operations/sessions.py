@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import trio
 
+from pwf.actors.base.apart import apart
 from pwf.actors.operations.services import Answer, Asked, OperationHandler, Services
 from pwf.actors.sessions.session_coordinator import SessionCoordinator, SessionHandle
 from pwf.errors import InvalidArgument, Rejected
@@ -23,9 +25,13 @@ from pwf.protocol.sessions import (
     SessionRef,
     TurnPayload,
 )
+from pwf.protocol.transcripts import ENTRY_BYTES_MAX, RecordPayload, TranscriptPayload
+from pwf.store.at_run import AtRun, at_run
 from pwf.store.read_sessions import Own, own_run, session_list, session_view
 from pwf.store.session_turns import Report, ReportTurn, report, report_turn
 from pwf.store.sessions import AttachSession, ClearRun, attach, attached, clear
+from pwf.store.transcripts import ReadTranscript, Record, record, transcript
+from pwf.values import parse_canonical
 
 #: What the connection of a session may ask for; all else is for people and their programs, on connections of their own.
 SESSION_MAY = frozenset(
@@ -53,6 +59,8 @@ SESSION_MAY = frozenset(
         "session.view",
         "session.report",
         "session.turn",
+        "session.record",
+        "session.transcript",
         "session.clear",
         "view.subscribe",
         "view.unsubscribe",
@@ -137,6 +145,28 @@ async def report_session_turn(services: Services, asked: Asked[TurnPayload]) -> 
     return Answer(await session.do(report_turn, ReportTurn(fence=session.fence, said=asked.payload)))
 
 
+async def record_entries(services: Services, asked: Asked[RecordPayload]) -> Answer:
+    """`session.record`: also about a run that has ended."""
+    session, said = acting(asked), asked.payload
+    said = await apart(sum(len(bytes(entry.data)) for entry in said.entries), lambda: _canonical(said))
+    return Answer(await session.do(record, Record(fence=session.fence, said=said)))
+
+
+def _canonical(said: RecordPayload) -> RecordPayload:
+    entries = []
+    for number, entry in enumerate(said.entries, said.at):
+        data = parse_canonical(bytes(entry.data), limit=ENTRY_BYTES_MAX, what=f"entry {number}")
+        entries.append(msgspec.structs.replace(entry, data=msgspec.Raw(data)))
+    return msgspec.structs.replace(said, entries=tuple(entries))
+
+
+async def read_transcript(services: Services, asked: Asked[TranscriptPayload]) -> Answer:
+    """`session.transcript`: what the session of a run has recorded about it."""
+    page = asked.payload
+    query = AtRun(asked.run_ref, transcript, lambda run_id: ReadTranscript(run_id=run_id, asked=page))
+    return Answer(await services.store.read(at_run, query))
+
+
 async def clear_session(services: Services, asked: Asked[ClearPayload]) -> Answer:
     """`session.clear`."""
     session = acting(asked)
@@ -170,5 +200,7 @@ HANDLERS: dict[str, OperationHandler] = {
     "session.view": view_session,
     "session.report": report_session,
     "session.turn": report_session_turn,
+    "session.record": record_entries,
+    "session.transcript": read_transcript,
     "session.clear": clear_session,
 }
