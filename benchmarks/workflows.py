@@ -66,6 +66,17 @@ def chain(nodes: int, body: str = "", *, kind: str = "pure", kept: bool = False)
     return head + "".join(parts) + graph
 
 
+def agent_steps(nodes: int) -> str:
+    """A workflow of so many steps of an agent in a row, each of which wants a number."""
+    names = [f"a{i}" for i in range(nodes)]
+    parts = [f'\n@flow.agent(returns=int)\ndef {name}(ctx):\n    return "A number."\n' for name in names]
+    return (
+        'from pwf import Workflow\nflow = Workflow("steps")\n'
+        + "".join(parts)
+        + f"\nflow.graph({' >> '.join(names)})\n"
+    )
+
+
 def within(text: str) -> str:
     """The same workflow, included in one that does nothing else."""
     return f'{text}\nchild = flow\nflow = Workflow("whole")\nflow.graph(flow.include(child))\n'

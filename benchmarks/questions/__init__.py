@@ -1,7 +1,6 @@
 """The questions that the benchmarks answer, one file each: `measure(bench)` gives the rows.
 
-The first line of a file's docstring is the question as people read it. Sessions come with their
-feature.
+The first line of a file's docstring is the question as people read it.
 """
 
 from __future__ import annotations
@@ -26,6 +25,7 @@ NAMES = (
     "slow_disk",
     "recovery",
     "reconciles",
+    "sessions",
     "memory",
     "value_size",
     "fan_out",

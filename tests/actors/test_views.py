@@ -13,7 +13,7 @@ import trio.testing
 
 from pwf.actors.base.changes import ANY_RUN, Changes
 from pwf.actors.door.connection import Caller
-from pwf.actors.door.views import EVENTS_PER_S, SUBSCRIPTIONS_MAX, Views
+from pwf.actors.door.views import EVENTS_PER_S, REREAD_S, SUBSCRIPTIONS_MAX, Views, never
 from pwf.errors import Conflict, FrameTooLarge, NotFound, Rejected, Unavailable
 from pwf.protocol.frames import FRAME_BYTES_MAX, Event, encode
 from pwf.protocol.merge_patch import apply
@@ -88,9 +88,13 @@ class World:
         await trio.sleep(after_s)
 
     async def subscribe(
-        self, name: str = "s", key: str = "run:a", read: Callable[[], Awaitable[Doc]] | None = None
+        self,
+        name: str = "s",
+        key: str = "run:a",
+        read: Callable[[], Awaitable[Doc]] | None = None,
+        is_calm: Callable[[Any], bool] = never,
     ) -> None:
-        await self.views.subscribe(self.client.caller, name, key, read or key, read or self.read)
+        await self.views.subscribe(self.client.caller, name, key, read or key, read or self.read, is_calm)
 
 
 @asynccontextmanager
@@ -170,6 +174,19 @@ async def test_a_busy_run_sends_at_most_the_bound_and_ends_with_the_newest_state
         await trio.sleep(1)
         assert at.client.document["n"] == 399
         assert len(at.client.events) <= 2 * EVENTS_PER_S + 2
+
+
+async def test_what_only_the_store_can_change_is_read_again_seldom_and_only_while_that_is_so(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    async with world() as at:
+        await at.subscribe(is_calm=lambda doc: doc.n == 0)
+        await trio.sleep(5 * REREAD_S)
+        assert at.reads == 1
+        await at.change(Doc(n=1), after_s=5 * REREAD_S + 1)
+        assert at.reads == 2 + 5
+        await at.change(Doc(), after_s=5 * REREAD_S)
+        assert at.reads == 8
 
 
 async def test_a_slow_client_gets_the_newest_state_not_a_queue(

@@ -33,10 +33,17 @@ TAKE_MAX = 64
 EVENTS_PER_S = 20
 SUBSCRIPTIONS_MAX = 32  # per connection
 REREAD_S = 60.0  # the store's own change sets are complete; this only bounds a bug
+REREAD_CALM_S = 600.0  # where nothing but the store can change what is shown
 RETRY_S = 1.0
 
 Document = dict[str, Any]
 Read = Callable[[], Awaitable[msgspec.Struct]]
+IsCalm = Callable[[Any], bool]  # whether nothing but the store can change a state, neither time nor files
+
+
+def never(_state: object) -> bool:
+    """Of a view that time or files may change."""
+    return False
 
 
 # --- messages -------------------------------------------------------------------------------------------------
@@ -50,6 +57,7 @@ class Subscribe(Message[None], frozen=True, kw_only=True, eq=False):
     key: str
     view: Hashable
     read: Read
+    is_calm: IsCalm
 
 
 class Unsubscribe(Message[None], frozen=True, kw_only=True, eq=False):
@@ -69,16 +77,25 @@ class ViewsHandle:
         self._inbox = inbox
 
     async def subscribe(
-        self, caller: Caller, subscription: str, key: str, view: Hashable, read: Read
+        self,
+        caller: Caller,
+        subscription: str,
+        key: str,
+        view: Hashable,
+        read: Read,
+        is_calm: IsCalm = never,
     ) -> None:
         """Begin: the first event is the snapshot. `key` is what wakes it; `read` gives the newest state of `view`,
-        which stands for the same state for every subscriber. It ends with its connection.
+        which stands for the same state for every subscriber; one that `is_calm` is seldom read without a wake-up. It
+        ends with its connection.
 
         Raises `Conflict` for an id that is in use on this connection, `Rejected` for one too many.
         """
         await ask(
             self._inbox,
-            Subscribe(caller=caller, subscription=subscription, key=key, view=view, read=read),
+            Subscribe(
+                caller=caller, subscription=subscription, key=key, view=view, read=read, is_calm=is_calm
+            ),
         )
 
     async def unsubscribe(self, caller: Caller, subscription: str) -> None:
@@ -125,7 +142,7 @@ class Views:
             raise Conflict(f"subscription {subscription!r} exists on this connection")
         if len(followers) >= SUBSCRIPTIONS_MAX:
             raise Rejected(f"a connection has at most {SUBSCRIPTIONS_MAX} subscriptions")
-        topic = self._topics.setdefault(message.view, _Topic(message.read))
+        topic = self._topics.setdefault(message.view, _Topic(message.read, message.is_calm))
         topic.followers += 1
         follower = _Follower(caller, subscription, topic, self._log)
         self._followers.setdefault(caller, {})[subscription] = follower
@@ -173,9 +190,11 @@ class Views:
 class _Topic:
     """One view's newest state, for all who follow it."""
 
-    def __init__(self, read: Read) -> None:
+    def __init__(self, read: Read, is_calm: IsCalm) -> None:
         self.followers = 0
+        self.reread_s = REREAD_S
         self._read = read
+        self._is_calm = is_calm
         self._changes = 0
         self._shown = -1  # the changes that `_document` surely has
         self._document: Document = {}
@@ -200,11 +219,13 @@ class _Topic:
             reading = self._reading = trio.Event()
             has = self._changes
             try:
-                data = msgspec.json.encode(await self._read())
+                state = await self._read()
+                data = msgspec.json.encode(state)
             finally:
                 self._reading = None
                 reading.set()
             self._shown, self._bytes = has, len(data)
+            self.reread_s = REREAD_CALM_S if self._is_calm(state) else REREAD_S
             document = msgspec.json.decode(data)  # as its clients will hold it
             if document != self._document:
                 self._document = document
@@ -244,7 +265,7 @@ class _Follower:
             if told is None:
                 return
             await trio.sleep(1 / EVENTS_PER_S)
-            if not await self.watch.wait(REREAD_S if told else RETRY_S):
+            if not await self.watch.wait(self.topic.reread_s if told else RETRY_S):
                 self.topic.change()  # nobody says so when files or the load change, or a wake-up was lost
 
     async def _tell(self) -> bool | None:

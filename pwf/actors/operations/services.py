@@ -58,8 +58,11 @@ class Subscriptions(Protocol):
         key: str,
         view: Hashable,
         read: Callable[[], Awaitable[msgspec.Struct]],
+        is_calm: Callable[[Any], bool],
     ) -> None:
-        """Begin: `key` is what wakes it, `read` gives the newest state of `view`."""
+        """Begin: `key` is what wakes it, `read` gives the newest state of `view`, `is_calm` says whether nothing but
+        the store can change that.
+        """
         ...
 
     async def unsubscribe(self, caller: Caller, subscription: str) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Hashable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -33,11 +33,14 @@ SUBSCRIPTION_ID_CHARS_MAX = 128
 
 
 class Shown(NamedTuple):
-    """What one subscription follows: the key that wakes it, the state's name among all, and how to read it."""
+    """What one subscription follows: the key that wakes it, the state's name among all, how to read it, and whether
+    nothing but the store can change it.
+    """
 
     key: str
     state: Hashable
     read: Callable[[], Awaitable[msgspec.Struct]]
+    is_calm: Callable[[Any], bool] = lambda _state: False
 
 
 async def one_run(services: Services, asked: Asked[SubscribePayload]) -> Shown:
@@ -93,7 +96,7 @@ async def one_session(services: Services, asked: Asked[SubscribePayload]) -> Sho
     async def read() -> msgspec.Struct:
         return await services.store.read(session_view, session_id)
 
-    return Shown(f"session:{number}", session_id, read)
+    return Shown(f"session:{number}", session_id, read, is_calm=lambda view: view.run is None)
 
 
 #: How each of `VIEWS` is found. A new view is a row there, for clients, and one here.
@@ -115,7 +118,7 @@ async def subscribe(services: Services, asked: Asked[SubscribePayload]) -> Answe
         raise InvalidArgument(f"the view {payload.view!r} needs a run_id")
     shown = await SHOWN[payload.view](services, asked)
     state = (payload.view, shown.state)
-    await services.views.subscribe(asked.caller, payload.id, shown.key, state, shown.read)
+    await services.views.subscribe(asked.caller, payload.id, shown.key, state, shown.read, shown.is_calm)
     return Answer(Nothing())
 
 
