@@ -140,13 +140,18 @@ class _Started(msgspec.Struct):
 _started = msgspec.json.Decoder(_Started)
 
 
-def start_payload(daemon: Daemon, workflow: str, input: object = None, *, later: bool = False) -> msgspec.Raw:
-    """What `run.start` is given. `later`: due tomorrow, so that it is accepted and nothing else happens."""
+def start_payload(
+    daemon: Daemon, workflow: str, input: object = None, *, later: bool = False, agent: str | None = None
+) -> msgspec.Raw:
+    """What `run.start` is given. `later`: due tomorrow, so that it is accepted and nothing else happens. `agent`: who
+    does the steps of agents.
+    """
     payload = StartPayload(
         workflow=workflow,
         origin=origin(daemon.at, cwd=daemon.folder),
         input=msgspec.Raw(msgspec.json.encode(input)),
         at_ms=time.time_ns() // 1_000_000 + TOMORROW_MS if later else None,
+        agent=agent,
     )
     return msgspec.Raw(msgspec.json.encode(payload))
 

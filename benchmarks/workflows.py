@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 ONE = """
 from pwf import Workflow
 flow = Workflow("one")
@@ -18,6 +20,25 @@ flow = Workflow("ask")
 @flow.checkpoint
 def ask(ctx):
     return "Go on?"
+"""
+
+#: The output is the time at which the step after the decision was executed.
+DECIDING = """
+import time
+from pwf import Choice, Workflow, days
+flow = Workflow("deciding")
+
+@flow.decision(
+    audience="operator", choices=[Choice("go", "Go on"), Choice("stop", "Stop")], timeout=days(7), default="stop"
+)
+def decide(ctx):
+    return ctx.present("Go on?")
+
+@flow.compute
+def done(ctx):
+    return time.time()
+
+flow.graph(decide >> done)
 """
 
 #: A manager that has nothing to do. Its file is `.pwf/resources/idle.py`.
@@ -40,6 +61,7 @@ def work(i):
     os.close(file)
     return i
 """
+PROMPT = "A number."
 #: For each kind of step: how it is declared, and what it does. `{i}` is the step's number.
 KINDS = {
     "pure": ("compute", "return {i}"),
@@ -68,13 +90,20 @@ def chain(nodes: int, body: str = "", *, kind: str = "pure", kept: bool = False)
 
 def agent_steps(nodes: int) -> str:
     """A workflow of so many steps of an agent in a row, each of which wants a number."""
-    names = [f"a{i}" for i in range(nodes)]
-    parts = [f'\n@flow.agent(returns=int)\ndef {name}(ctx):\n    return "A number."\n' for name in names]
-    return (
-        'from pwf import Workflow\nflow = Workflow("steps")\n'
-        + "".join(parts)
-        + f"\nflow.graph({' >> '.join(names)})\n"
-    )
+    return _row(nodes, "agent(returns=int)", f"return {PROMPT!r}")
+
+
+def shell_steps(nodes: int, program: Sequence[str]) -> str:
+    """The same with this program in an agent's place: it gets the same prompt, and gives the same number."""
+    options = f'effect=idempotent("work"), parse="json", stdin={PROMPT!r}'
+    return _row(nodes, f"shell({options})", f"return {list(program)!r}")
+
+
+def _row(nodes: int, declared: str, does: str) -> str:
+    names = [f"n{i}" for i in range(nodes)]
+    parts = [f"\n@flow.{declared}\ndef {name}(ctx):\n    {does}\n" for name in names]
+    graph = f"\nflow.graph({' >> '.join(names)})\n" if nodes > 1 else ""
+    return 'from pwf import Workflow, idempotent\nflow = Workflow("row")\n' + "".join(parts) + graph
 
 
 def within(text: str) -> str:

@@ -8,10 +8,11 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from pwf import host
-from pwf.protocol.runner import MARKER_VARIABLE
+from pwf.protocol.runner import MARKER_VARIABLE, Finish
 from tests.runner.spawning import (
     ENVIRONMENT,
     MARKER,
@@ -23,6 +24,22 @@ from tests.runner.spawning import (
     graph_of,
     one_node,
 )
+
+WITH_AGENT = """
+    import sys
+    from pwf import Workflow
+    flow = Workflow("flow")
+
+    @flow.compute
+    def step(ctx):
+        return sorted({"pwf.runner.kinds.headless", "jsonschema_rs"} & set(sys.modules))
+
+    @flow.agent(returns=int)
+    def ask(ctx):
+        return "A number."
+
+    flow.graph(step >> ask)
+"""
 
 
 @pytest.fixture(scope="module")
@@ -61,6 +78,19 @@ def test_nothing_is_loaded_that_has_work_to_do_in_each_fork(zygote: ZygotePeer, 
     return sorted({"threading", "logging", "random", "tempfile", "importlib.metadata"} & set(sys.modules))
     """
     assert output_of(zygote, tmp_path, body) == []
+
+
+def test_what_a_headless_agent_needs_is_loaded_before_the_fork(zygote: ZygotePeer, tmp_path: Path) -> None:
+    bundle = bundle_of_text(tmp_path, WITH_AGENT)
+    template, _ = zygote.template(bundle)
+    runner = template.fork()
+    runner.launch(graph_of(bundle))
+    finish = runner.receive()
+    assert isinstance(finish, Finish)
+    assert finish.output is not None
+    assert finish.output.json is not None
+    assert msgspec.json.decode(finish.output.json) == ["jsonschema_rs", "pwf.runner.kinds.headless"]
+    runner.close()
 
 
 def test_it_has_no_descriptors_but_its_two_sockets_and_where_its_output_is_read(

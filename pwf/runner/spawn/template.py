@@ -87,9 +87,11 @@ def preload(workflow: Defined) -> None:
     )
     publishes = any(KINDS[node.kind].publishes for node in nodes)
     commands = any(KINDS[node.kind].runs_command for node in nodes)
+    headless = any(KINDS[node.kind].headless for node in nodes)
     for name in (
         *(("pwf.runner.base.updates",) if publishes else ()),
         *(("pwf.runner.kinds.command",) if commands else ()),
+        *(("pwf.runner.kinds.headless", "jsonschema_rs") if headless else ()),
         *(("trio", "concurrent.futures.thread", "subprocess") if loops else ()),
         *(() if isinstance(workflow, Workflow) else ("pwf.runner.reconcile",)),
     ):
