@@ -33,7 +33,7 @@ _NAMES = {
     "uid": "c.run_id",
 }
 
-_KEYS = ("run_id", "run_no", "entity_no")
+_KEYS = ("run_id", "run_no", "entity_no", "request_id")
 _RESOURCE_KEYS = ("resource_no", "entity_no")
 _RUN_NO = "(SELECT run_no FROM runs WHERE run_id = :model)"
 _RESOURCE_NO = "(SELECT resource_no FROM resources WHERE uid = :model)"
@@ -113,6 +113,8 @@ def _clone_rows(
     assert not unknown, f"{table} has no column {sorted(unknown)}"
     named = next(name for name in keys if name in columns)
     own = f"{named} = " + (":model" if named == "run_id" else number)
+    if named == "request_id":  # what belongs to a question of the run
+        own = "request_id IN (SELECT request_id FROM main.requests WHERE run_id = :model)"
     _run(connection, f"CREATE TEMP TABLE model AS SELECT * FROM main.{table} WHERE {own}", model=model)
     values = [changes.get(column) or _NAMES.get(column) or f"m.{column}" for column in columns]
     order = (

@@ -14,7 +14,7 @@ from benchmarks.daemon import Daemon
 from benchmarks.fill import clone, clone_id
 from benchmarks.load import start_payload, start_runs
 from benchmarks.rows import Report, load
-from benchmarks.workflows import ASKING, ONE, chain
+from benchmarks.workflows import ASKING, DECIDING, ONE, chain
 
 pytestmark = pytest.mark.rest  # real processes, a second or more each
 
@@ -41,6 +41,21 @@ def test_clones_are_sound_runs_like_their_model(folder: Path) -> None:
         assert {request.run_id for request in asked} == {MODEL, *(clone_id(i) for i in range(1, 21))}
         one = next(request for request in asked if request.run_id == clone_id(7))
         client.answer(one.request_id, True)
+        assert client.wait(clone_id(7)).summary.status == "completed"
+
+
+def test_clones_of_an_open_decision_can_be_decided(folder: Path) -> None:
+    daemon = Daemon(folder)
+    with daemon, daemon.client() as client:
+        client.start(daemon.workflow(DECIDING), run_id=MODEL)
+        client.wait(MODEL, until="parked")
+    clone(daemon.database, MODEL, 20)
+    with daemon, daemon.client() as client:
+        assert client.call("state.verify").violations == ()
+        asked = client.call("decision.list").decisions
+        assert len(asked) == 21
+        one = next(decision for decision in asked if decision.request.run_id == clone_id(7))
+        client.decide(one, "go")
         assert client.wait(clone_id(7)).summary.status == "completed"
 
 
