@@ -1,8 +1,8 @@
 """How long after a submission does a session's agent have its next step, and what do 500 idle sessions cost the daemon?
 
 The agent does what `pwf.client.Session` does, over a connection of its own: it hands a value in, reports the end of its
-turn, and looks for its next message whenever it is told that there is news. Each step's process is forked, asks, and
-ends meanwhile. An idle session is attached, has reported, and follows its view.
+turn, and looks for its next message whenever it is told that there is news. Its model thinks for a quarter of a second.
+Each step has a process, which asks and ends meanwhile. An idle session is attached, has reported, and follows its view.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ from pwf.protocol.sessions import (
 )
 
 QUESTION = "sessions"
-STEPS = 20
+STEPS = 10
+THINKS_S = 0.25  # the model; events of a view that follow each other faster are held back
 IDLE = 500
 IDLE_MIB_MAX = 40.0
 IDLE_S = 65  # a view without news is read again within a minute, unless it is known to be calm
@@ -125,7 +126,7 @@ def _steps(bench: Bench) -> Iterator[Row]:
         payload = start_payload(daemon, daemon.workflow(agent_steps(STEPS)))
         _one_run(agent, payload)  # warms up
         for _ in range(bench.times):
-            latencies = [one for _ in range(bench.pick(10, 2)) for one in _one_run(agent, payload)]
+            latencies = [one for _ in range(bench.pick(4, 1)) for one in _one_run(agent, payload)]
             medians.append(percentile(latencies, 0.5))
             slowest.append(percentile(latencies, 0.99))
         agent.close()
@@ -147,6 +148,7 @@ def _one_run(agent: Agent, payload: msgspec.Raw) -> list[float]:
     message = agent.next_message()
     while message.kind == "step":
         agent.turn(message, "started")
+        time.sleep(THINKS_S)
         begin = time.perf_counter()
         agent.submit(message)
         agent.turn(message, "ended")

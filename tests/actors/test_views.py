@@ -13,7 +13,7 @@ import trio.testing
 
 from pwf.actors.base.changes import ANY_RUN, Changes
 from pwf.actors.door.connection import Caller
-from pwf.actors.door.views import EVENTS_PER_S, REREAD_S, SUBSCRIPTIONS_MAX, Views, never
+from pwf.actors.door.views import AT_ONCE, EVENTS_PER_S, REREAD_S, SUBSCRIPTIONS_MAX, Views, never
 from pwf.errors import Conflict, FrameTooLarge, NotFound, Rejected, Unavailable
 from pwf.protocol.frames import FRAME_BYTES_MAX, Event, encode
 from pwf.protocol.merge_patch import apply
@@ -173,7 +173,23 @@ async def test_a_busy_run_sends_at_most_the_bound_and_ends_with_the_newest_state
             await at.change(Doc(n=n), after_s=0.005)
         await trio.sleep(1)
         assert at.client.document["n"] == 399
-        assert len(at.client.events) <= 2 * EVENTS_PER_S + 2
+        assert len(at.client.events) <= 2 * EVENTS_PER_S + AT_ONCE + 2
+
+
+async def test_a_few_changes_after_a_rest_are_told_at_once_and_not_the_next_ones(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    async with world() as at:
+        await at.subscribe()
+        await trio.sleep(1)
+        began = trio.current_time()
+        for n in range(1, AT_ONCE + 4):
+            await at.change(Doc(n=n), after_s=0.001)
+        await trio.sleep(1)
+        waited = [round(time - began, 3) for time in at.client.times[1:]]
+        assert waited[: AT_ONCE + 1] == [n / 1_000 for n in range(AT_ONCE + 1)]
+        assert len(waited) == AT_ONCE + 2, "what came after them is one event"
+        assert waited[-1] >= 1 / EVENTS_PER_S - 0.001
 
 
 async def test_what_only_the_store_can_change_is_read_again_seldom_and_only_while_that_is_so(

@@ -3,14 +3,16 @@
 Owns, per subscription, its task and the document that its client has, and per view the newest document: however many
 follow it, a change is read once and its patch is made once. Promises: it listens before the snapshot is read,
 so no change is missed; revisions are consecutive; a slow client gets the newest state when it is ready for
-one, never a queue of old ones; at most `EVENTS_PER_S` go to one subscription. Null and absent are the same
-in a view's own fields; where a patch would lose a null that means something, a whole snapshot is sent.
+one, never a queue of old ones; at most `EVENTS_PER_S` go to one subscription, and `AT_ONCE` more after a rest. Null
+and absent are the same in a view's own fields; where a patch would lose a null that means something, a whole snapshot
+is sent.
 In: `subscribe`, `unsubscribe`; wake-ups of `Changes`, and of a connection that ends. Out: events on the client's
 connection. A subscription that fails ends alone. If the actor dies: the daemon ends.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Awaitable, Callable, Hashable
 from typing import Any
 
@@ -31,6 +33,7 @@ from pwf.protocol.merge_patch import diff
 INBOX_MAX = 256
 TAKE_MAX = 64
 EVENTS_PER_S = 20
+AT_ONCE = 4  # further events after a rest, which need not wait: a step that ends and the next one that asks
 SUBSCRIPTIONS_MAX = 32  # per connection
 REREAD_S = 60.0  # the store's own change sets are complete; this only bounds a bug
 REREAD_CALM_S = 600.0  # where nothing but the store can change what is shown
@@ -260,11 +263,14 @@ class _Follower:
         self.watch.wake()
 
     async def run(self) -> None:
+        even = -math.inf  # when the next would go, were they spread evenly
         while not (self._ended or self.caller.is_gone):
             told = await self._tell()
             if told is None:
                 return
-            await trio.sleep(1 / EVENTS_PER_S)
+            now = trio.current_time()
+            even = max(even, now - AT_ONCE / EVENTS_PER_S) + 1 / EVENTS_PER_S
+            await trio.sleep(max(even - now, 0))
             if not await self.watch.wait(self.topic.reread_s if told else RETRY_S):
                 self.topic.change()  # nobody says so when files or the load change, or a wake-up was lost
 
