@@ -9,6 +9,7 @@ from pwf.cli import exits
 from pwf.cli.commands import RUN_HELP, Commands, Parser, client, page_limit, say_where_a_list_ends
 from pwf.cli.out import Out, UsageError
 from pwf.cli.printed import STREAM_NAMES, printed_of, read_printed, size_of
+from pwf.errors import Rejected
 from pwf.present import text
 
 if TYPE_CHECKING:
@@ -42,6 +43,9 @@ def add(commands: Commands) -> None:
         default=[],
         choices=STATUSES,
         help="only these; may be repeated",
+    )
+    parser.add_argument(
+        "--messages", action="store_true", help="also what channels have sent (pwf channel status)"
     )
     parser.add_argument("--limit", metavar="N", type=page_limit, default=100, help="at most so many (100)")
     inner = Commands(parser.add_subparsers(dest="inner", metavar="[COMMAND]", required=False), commands.whole)
@@ -96,7 +100,8 @@ def effects(options: argparse.Namespace, out: Out) -> int:
 
     statuses = tuple(dict.fromkeys([*options.status, *(["ambiguous"] if options.ambiguous else [])]))
     with client() as daemon:
-        listed = daemon.call("effect.list", EffectListPayload(statuses=statuses, limit=options.limit))
+        payload = EffectListPayload(statuses=statuses, messages=options.messages, limit=options.limit)
+        listed = daemon.call("effect.list", payload)
     if out.as_json:
         out.emit(listed)
         return exits.OK
@@ -227,10 +232,10 @@ def recover(options: argparse.Namespace, out: Out) -> int:
     if options.verdict is None:
         for effect in found:
             out.note(_line_of(effect, out))
-        known = "say what became of it" if found else "nothing of that run is in doubt"
-        raise UsageError(
-            known, hint=f"pwf recover {text.line(options.run_id)} {'|'.join(VERDICTS)}" if found else None
-        )
+        run_id = text.line(options.run_id)
+        if not found:
+            raise Rejected(f"nothing of run {run_id} is in doubt", hint=f"pwf explain {run_id}")
+        raise UsageError("say what became of it", hint=f"pwf recover {run_id} {'|'.join(VERDICTS)}")
     if len(found) != 1:
         return _say(options, None, out)  # the daemon says so
     return _say_of(options, found[0], view.summary, out)

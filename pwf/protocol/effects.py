@@ -36,9 +36,10 @@ class _Body(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 class EffectListPayload(_Body, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Of these statuses, oldest first; of none: the newest."""
+    """Of these statuses, oldest first; of none: the newest. Messages of channels that are settled: with `messages`."""
 
     statuses: Annotated[tuple[EffectStatus, ...], Filter] = ()
+    messages: bool = False
     limit: int = EFFECTS_PAGE
 
 

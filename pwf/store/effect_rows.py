@@ -12,7 +12,7 @@ from pwf.store.tx import Row, Tx
 Q = load_queries(__file__)
 
 PAGE_MAX = 1_000
-LOOKED = 10_000  # of the newest, for a list of those settled in one way
+LOOKED = 10_000  # of the newest, for a list of those settled in one way, or without the messages of channels
 UNSETTLED = frozenset({"applying", "ambiguous"})
 _NAMES = ("type", "mode", "status", "attempts", "ref", "settled_by", "note", "fingerprint")
 
@@ -29,7 +29,10 @@ def one_effect(tx: Tx, entity_no: int, node: str, visit: int, part: str) -> Effe
 
 
 def effect_list(tx: Tx, query: EffectListPayload) -> EffectList:
-    """The ledger: by status oldest first, or its newest rows. Settled ones are looked for among the newest."""
+    """The ledger: by status oldest first, or its newest rows. Settled ones are looked for among the newest.
+
+    What is unsettled is listed whatever made it: a person has to know of it.
+    """
     limit = max(1, min(query.limit, PAGE_MAX))
     found: list[EffectView] = []
     for status in query.statuses or (None,):
@@ -37,8 +40,10 @@ def effect_list(tx: Tx, query: EffectListPayload) -> EffectList:
         if status in UNSETTLED:
             found += map(_effect, tx.all(Q.effects_unsettled, facts))
         else:
-            looked = limit if status is None else LOOKED
-            found += map(_effect, tx.all(Q.effects_newest, {**facts, "looked": looked}))
+            looked = limit if status is None and query.messages else LOOKED
+            found += map(
+                _effect, tx.all(Q.effects_newest, {**facts, "looked": looked, "messages": query.messages})
+            )
     if query.statuses:
         found.sort(key=lambda effect: effect.reserved_ms)
     return EffectList(effects=tuple(found[:limit]))

@@ -20,7 +20,8 @@ SELECT n.name, r.outside_name, e.node, e.visit, e.part, e.type, e.mode, e.status
   e.fingerprint, e.error, e.reserved_wall_ms, e.settled_wall_ms
 FROM (SELECT * FROM effects ORDER BY reserved_wall_ms DESC LIMIT :looked) e
 JOIN entities n ON n.entity_no = e.entity_no LEFT JOIN runs r ON r.run_no = e.entity_no
-WHERE :status IS NULL OR e.status = :status ORDER BY iif(:status IS NULL, -1, 1) * e.reserved_wall_ms LIMIT :limit
+WHERE (:status IS NULL OR e.status = :status) AND (:messages OR n.kind <> 'channel')
+ORDER BY iif(:status IS NULL, -1, 1) * e.reserved_wall_ms LIMIT :limit
 
 -- name: one_effect
 -- The ledger's row under one key.

@@ -52,6 +52,22 @@ def test_a_public_case_of_json_patch(case: dict[str, Any]) -> None:
         assert found == canonical(case["expected"])
 
 
+def test_a_mistyped_name_is_told_as_one_and_names_nothing_that_may_not_be_read() -> None:
+    spec = rules(
+        root={"human": ("read",)}, pause={"human": ("read", "replace")}, pass_={"session": ("read",)}
+    )
+    value = {"pause": 1, "pass": {"": 2}}
+    for op in ("add", "replace", "remove"):
+        with pytest.raises(Rejected, match=r"there is no '/puase' in .*did you mean '/pause'") as caught:
+            change(spec, value, {"op": op, "path": "/puase", "value": 3})
+        assert ("a person may not add it" in str(caught.value)) == (op == "add")
+    with pytest.raises(Rejected, match=r"there is no '/zzz' in the settings, and a person may not add it$"):
+        change(spec, value, {"op": "add", "path": "/zzz", "value": 3})
+    hidden = rules(pause={"session": ("read",)})
+    with pytest.raises(Rejected, match=r"^a person may not add '/puase' of the settings$"):
+        change(hidden, value, {"op": "add", "path": "/puase", "value": 3})
+
+
 OPS: list[dict[str, Any]] = [
     {"op": "add", "path": "/b", "value": 1},
     {"op": "replace", "path": "/a", "value": 1},

@@ -455,7 +455,7 @@ def test_effects_are_listed(pwf: Pwf, daemon: FakeDaemon) -> None:
     assert listed.out.splitlines()[1].startswith("k:ship:2 ")
     assert "pwf effects show KEY" in listed.err
     asked = msgspec.json.decode(daemon.of("effect.list")[0].payload, type=ops.EffectListPayload)
-    assert asked.statuses == ("ambiguous",)
+    assert (asked.statuses, asked.messages) == (("ambiguous",), False)
 
 
 def test_the_request_and_the_output_of_an_effect_are_printed_whole(pwf: Pwf, daemon: FakeDaemon) -> None:

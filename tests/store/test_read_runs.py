@@ -19,6 +19,7 @@ from pwf.store.read_runs import (
     run_view,
 )
 from pwf.store.updates import PublishUpdates, publish_updates
+from tests.store.channel_world import ChannelWorld
 from tests.store.test_control import (
     ambiguous,
     due_later,
@@ -30,6 +31,7 @@ from tests.store.test_control import (
     unreaped_waiting,
     waiting,
 )
+from tests.store.test_decisions import ask
 from tests.store.world import IDEMPOTENT, MANUAL, graph, linear, node
 
 
@@ -280,6 +282,20 @@ def test_the_ledger_is_listed_by_status_oldest_first_or_newest_first(world):
         (runs[1].run_id, "applying"),
         (runs[2].run_id, "applying"),
     ]
+
+
+def test_the_ledgers_list_has_what_channels_sent_only_where_asked_and_what_is_unsettled_always(world):
+    phone = ChannelWorld(world, phone=("decide",))
+    ask(world)
+    work = phone.work("phone")
+
+    def types(**query):
+        return [effect.type for effect in world.read(effect_list, EffectListPayload(**query)).effects]
+
+    assert types(statuses=("applying",)) == ["channel.decide"]
+    assert phone.say("phone", work)
+    assert types() == types(statuses=("applied",)) == ["write"]
+    assert sorted(types(messages=True)) == ["channel.decide", "write"]
 
 
 def test_a_digest_opens_only_what_the_run_refers_to(world):

@@ -30,6 +30,7 @@ Tokens = tuple[str, ...]
 ABSENT = object()
 INDEX = re.compile(r"0|[1-9][0-9]{0,8}")
 WHAT = "the settings"
+HINT = "pwf settings get RUN shows what may be changed"
 NAMES: Mapping[SettingsActor, str] = {"human": "a person", "session": "an agent", "manager": "a manager"}
 
 
@@ -92,8 +93,26 @@ class Rules:
         if not self.may(access, at):
             raise Rejected(
                 f"{NAMES[self._actor]} may not {access} {shortened(pointer(at), 200)!r} of the settings",
-                hint="pwf settings get RUN shows what may be changed",
+                hint=HINT,
             )
+
+    def need_of(self, document: Any, access: Access, at: Tokens) -> None:
+        """The same for what a patch names. Where nothing stands there, that is said, with the nearest name that the
+        actor may read: it is mistyped more often than forbidden.
+        """
+        parent = _at(document, at[:-1]) if at and not self.may(access, at) else None
+        known = (
+            [name for name in parent if self.may("read", (*at[:-1], name))]
+            if isinstance(parent, dict)
+            else []
+        )
+        if known and isinstance(parent, dict) and at[-1] not in parent:
+            added = f", and {NAMES[self._actor]} may not add it" if access == "add" else ""
+            raise Rejected(
+                f"there is no {shortened(pointer(at), 200)!r} in the settings{added}{_nearest(at, known)}",
+                hint=HINT,
+            )
+        self.need(access, at)
 
     def below(self, at: Tokens) -> Iterator[Tokens]:
         """The longer paths that have rules of their own."""
@@ -121,6 +140,13 @@ def pointer(at: Tokens) -> str:
     return "".join("/" + token.replace("~", "~0").replace("/", "~1") for token in at)
 
 
+def _nearest(at: Tokens, known: list[str]) -> str:
+    import difflib  # only for a mistake
+
+    near = difflib.get_close_matches(at[-1], known, n=1)
+    return f"; did you mean {pointer((*at[:-1], near[0]))!r}?" if near else ""
+
+
 def _step(rules: Rules, document: Any, operation: dict[str, Any], number: int) -> Any:
     op = operation.get("op")
     path = tokens_of(operation.get("path"))
@@ -128,13 +154,17 @@ def _step(rules: Rules, document: Any, operation: dict[str, Any], number: int) -
     if op in ("test", "copy"):
         _need_read(rules, document, path if source is None else source)
     if op in ("remove", "replace"):
-        rules.need(op, path)
+        rules.need_of(document, op, path)
     if op == "move":
         assert source is not None
-        rules.need("remove", source)
+        rules.need_of(document, "remove", source)
         _need_read(rules, document, source)
     if op in ("add", "move", "copy"):
-        rules.need("replace" if _is_member(document, path) else "add", path)
+        access: Access = "replace" if _is_member(document, path) else "add"
+        if op == "add":
+            rules.need_of(document, access, path)
+        else:
+            rules.need(access, path)
     touched = [] if op == "test" else [path] if source is None or op == "copy" else [path, source]
     guarded = [at for one in touched for at in rules.below(one)]
     before = [deepcopy(_at(document, at)) for at in guarded]

@@ -52,7 +52,8 @@ async def get_settings(services: Services, asked: Asked[GetSettings]) -> Answer:
     value, hidden = await apart(len(facts.value), lambda: visible(facts.spec, facts.value, actor))
     if hidden and not any("read" in rule.may.get(actor, ()) for rule in facts.spec.paths):
         raise Rejected(
-            f"the settings of run {run_id} are not for you to read: the workflow does not say that you may"
+            f"the settings of run {run_id} are not for you to read: the workflow does not say that you may",
+            hint='it says who may with flow.settings(…, paths={"": {"human": ["read", "replace"]}})',
         )
     return Answer(
         SettingsView(

@@ -15,7 +15,7 @@ from pwf.actors.code.schemas import Schemas
 from pwf.actors.code.settings_patch import patch_of, patched
 from pwf.actors.runs.launching import Supervision
 from pwf.actors.runs.settings_checks import SettingsChecks
-from pwf.errors import Conflict, Unavailable
+from pwf.errors import Conflict, Rejected, Unavailable
 from pwf.protocol.settings import SettingsActor, SettingsChanged
 from pwf.store.once import Done
 from pwf.store.receipts import ReceiptKey
@@ -80,5 +80,10 @@ class SettingsChanges:
         raise Unavailable(f"the settings of run {run_id} are being changed all the time", hint="try again")
 
     def _made(self, facts: SettingsFacts, patch: list[dict[str, object]], kind: SettingsActor) -> bytes:
-        made = patched(facts.spec, facts.value, patch, kind)
+        try:
+            made = patched(facts.spec, facts.value, patch, kind)
+        except Rejected as refusal:
+            scope = f" --scope {facts.scope}" if facts.scope else ""
+            hint = f"pwf settings get {facts.run_id}{scope} shows what may be changed"
+            raise Rejected(refusal.message, hint=hint) from None
         return self._schemas.check_settings(facts.run_id, facts.spec.schema, made)
