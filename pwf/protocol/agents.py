@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, get_args
 
 import msgspec
 
@@ -13,6 +13,18 @@ PERSON = "person"
 
 
 Adapter = Literal["exec", "acp", "pi-rpc"]
+
+
+#: What kinds of tools an agent may use, in words of the Agent Client Protocol.
+ToolKind = Literal["read", "search", "edit", "delete", "move", "execute", "fetch", "other"]
+TOOL_KINDS: tuple[ToolKind, ...] = get_args(ToolKind)
+
+
+def tools_in_words(tools: tuple[ToolKind, ...]) -> str:
+    """What an agent is told of them."""
+    if not tools:
+        return "Use no tools for this, except to hand your result in."
+    return f"Use only tools of these kinds for this: {', '.join(tools)}."
 
 
 OnLimit = Literal["resume", "ask", "stop"]

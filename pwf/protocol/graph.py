@@ -12,6 +12,7 @@ import msgspec
 
 from pwf.budgets import Budget
 from pwf.errors import GraphError
+from pwf.protocol.agents import ToolKind
 from pwf.protocol.decision_spec import DecisionSpec
 from pwf.protocol.kinds import KINDS, NodeKind, Outcome
 from pwf.protocol.notices import NoticeKind
@@ -99,6 +100,7 @@ class NodeSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     open_ms: int | None = None  # how long its question is open; None: for ever
     default: str | None = None  # JSON: the answer when none came in time
     validates: bool = False  # a function of the workflow judges what is submitted
+    tools: tuple[ToolKind, ...] | None = None  # that an agent may use for it; None: those that it has
     decision: DecisionSpec | None = None  # who decides, and between what
     notice: NoticeKind | None = None  # what its text is, where it notifies
     mount: MountSpec | None = None

@@ -340,6 +340,7 @@ def _definition(node: Node[Any], drawn: Drawn, types: tuple[Any, dict[str, Any] 
         open_ms=None if node.deadline is None else node.deadline.open_ms,
         default=None if node.deadline is None else node.deadline.default,
         validates=node.validate is not None,
+        tools=node.tools,
         decision=node.decision,
         notice=node.notice,
         ways=drawn.ways_of(node),

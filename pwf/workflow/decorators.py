@@ -10,6 +10,7 @@ from datetime import datetime, timedelta
 from os import PathLike
 from typing import Any, Generic, Protocol, TypeVar, cast, overload
 
+from pwf.protocol.agents import ToolKind
 from pwf.protocol.kinds import NodeKind
 from pwf.protocol.notices import NoticeKind
 from pwf.workflow.context import Context
@@ -313,6 +314,7 @@ class Decorators(Generic[InputT]):
         *,
         returns: type[T],
         validate: Validate[InputT, T] | None = None,
+        tools: tuple[ToolKind, ...] | None = None,
         timeout: timedelta | None = DEFAULT_TIMEOUT,
         retry: Retry | None = None,
         id: str | None = None,
@@ -325,6 +327,7 @@ class Decorators(Generic[InputT]):
         *,
         returns: dict[str, Any],
         validate: Validate[InputT, Any] | None = None,
+        tools: tuple[ToolKind, ...] | None = None,
         timeout: timedelta | None = DEFAULT_TIMEOUT,
         retry: Retry | None = None,
         id: str | None = None,
@@ -337,6 +340,7 @@ class Decorators(Generic[InputT]):
         *,
         returns: AssistantMessage,
         validate: Validate[InputT, str] | None = None,
+        tools: tuple[ToolKind, ...] | None = None,
         timeout: timedelta | None = DEFAULT_TIMEOUT,
         retry: Retry | None = None,
         id: str | None = None,
@@ -348,6 +352,7 @@ class Decorators(Generic[InputT]):
         *,
         returns: Any = None,
         validate: Any = None,
+        tools: tuple[ToolKind, ...] | None = None,
         timeout: timedelta | None = DEFAULT_TIMEOUT,
         retry: Retry | None = None,
         id: str | None = None,
@@ -358,7 +363,8 @@ class Decorators(Generic[InputT]):
 
         Only a submission of the type `returns` (or that fits this JSON Schema) is accepted; with
         `returns=assistant_message()` what the agent says is the output, a text. `validate(ctx, value)` may say more:
-        it returns None, or a text that tells the agent what to correct. `timeout` and `retry` are of a run's own
+        it returns None, or a text that tells the agent what to correct. `tools` are the kinds of tools that it may use,
+        for example `("read", "search")`; None leaves that to the agent. `timeout` and `retry` are of a run's own
         agent: what waits for a submission waits for ever.
         """
         replies = isinstance(returns, AssistantMessage)
@@ -369,6 +375,7 @@ class Decorators(Generic[InputT]):
             retry=retry,
             effect=effect,
             validate=validate,
+            tools=tools,
         )
         return self._decorate("assistant" if replies else "agent", fn, options)
 
@@ -406,6 +413,7 @@ class Decorators(Generic[InputT]):
         self,
         *choices: str,
         validate: Validate[InputT, str] | None = None,
+        tools: tuple[ToolKind, ...] | None = None,
         timeout: timedelta | None = DEFAULT_TIMEOUT,
         retry: Retry | None = None,
         id: str | None = None,
@@ -415,7 +423,12 @@ class Decorators(Generic[InputT]):
         Everything else is as for `agent`.
         """
         options = NodeOptions(
-            id=id, returns=one_of(choices, Place.of_caller()), timeout=timeout, retry=retry, validate=validate
+            id=id,
+            returns=one_of(choices, Place.of_caller()),
+            timeout=timeout,
+            retry=retry,
+            validate=validate,
+            tools=tools,
         )
         return cast(
             Callable[[EitherFunction[InputT, str]], Node[str]], self._decorate("agent", None, options)

@@ -11,6 +11,7 @@ from typing import Any, Generic, Protocol, TypeVar
 import msgspec
 
 from pwf.errors import InvalidValue
+from pwf.protocol.agents import ToolKind
 from pwf.protocol.decision_spec import DecisionSpec
 from pwf.protocol.graph import EffectSpec, NodeSpec, RetrySpec
 from pwf.protocol.kinds import NodeKind
@@ -147,6 +148,7 @@ class Node(Generic[T]):
         shell: ShellOptions | None = None,
         deadline: Deadline | None = None,  # of its question; None: it waits for ever
         validate: Callable[..., Any] | None = None,
+        tools: tuple[ToolKind, ...] | None = None,
         decision: DecisionSpec | None = None,
         notice: NoticeKind | None = None,
     ) -> None:
@@ -162,6 +164,7 @@ class Node(Generic[T]):
         self.shell = shell
         self.deadline = deadline
         self.validate = validate
+        self.tools = tools
         self.decision = decision
         self.notice = notice
         self.__doc__ = inspect.getdoc(fn)

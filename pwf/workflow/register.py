@@ -10,6 +10,7 @@ from typing import Any
 
 from pwf.errors import GraphError, InvalidArgument
 from pwf.ids import ID_LENGTH_MAX, is_node_id
+from pwf.protocol.agents import TOOL_KINDS, ToolKind
 from pwf.protocol.decision_spec import DecisionSpec
 from pwf.protocol.graph import DEFAULT_TIMEOUT_MS, RetrySpec
 from pwf.protocol.kinds import KINDS, NodeKind
@@ -42,6 +43,7 @@ class NodeOptions:
     shell: Mapping[str, Any] | None = None
     default: Any = NONE_GIVEN  # of a question that is open for a time only
     validate: Any = None
+    tools: Any = None  # of a node for an agent
     audience: Any = None  # of a decision
     choices: Any = None
     notice: Any = None  # of a node that notifies
@@ -80,6 +82,7 @@ def make_node(flow: Written, kind: NodeKind, fn: Any, options: NodeOptions, deco
         shell=shell_options(options.shell, fault) if options.shell is not None else None,
         validate=_validate(options.validate, fault),
         deadline=_deadline(options, decision, fault),
+        tools=_tools(options.tools, fault),
         decision=decision,
         notice=_notice(options.notice, fault) if KINDS[kind].notifies else None,
     )
@@ -215,6 +218,16 @@ def _validate(validate: Any, fault: Fault) -> Any:
     if wrong := misfit(validate, ("ctx", "value")):
         fault.refuse(f"has a validate= that {wrong}", "let it take two arguments, ctx and what was submitted")
     return validate
+
+
+def _tools(tools: Any, fault: Fault) -> tuple[ToolKind, ...] | None:
+    if tools is None:
+        return None
+    wrong = [tools] if isinstance(tools, str) else [one for one in tools if one not in TOOL_KINDS]
+    if wrong:
+        shown = f"tools={tools!r:.60}" if isinstance(tools, str) else f"the tool {wrong[0]!r:.60}"
+        fault.refuse(f"has {shown}", f"write a tuple of: {', '.join(TOOL_KINDS)}")
+    return tuple(dict.fromkeys(tools))
 
 
 def _effect(options: NodeOptions, fault: Fault) -> Effect | None:

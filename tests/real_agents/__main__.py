@@ -36,6 +36,9 @@ class Review(msgspec.Struct):
 def review(ctx):
     return "Review it."
 """
+READER = WORKFLOW.replace("real_review", "real_read").replace(
+    "returns=Review", "returns=Review, tools=('read',)"
+)
 ACP_CHECKS = (
     "uses a tool, and answers",
     "corrects what was rejected",
@@ -102,14 +105,15 @@ def configure(home: Home, folder: Path, programs: Path, model: ModelServer) -> N
         "[agents.acp]\nadapter = 'acp'\ncommand = ['pi-acp']\n"
     )
     home.workflow("real_review", WORKFLOW)
+    home.workflow("real_read", READER)
 
 
 def drive(home: Home, model: ModelServer, agent: str) -> int:
     """How many checks have failed."""
 
-    def run(*acts: str) -> Any:
+    def run(*acts: str, workflow: str = "real_review") -> Any:
         model.play(*acts)
-        run_id = home.start("real_review", "--agent", agent)
+        run_id = home.start(workflow, "--agent", agent)
         parked = ("completed", "failed", "timed_out", "queued")
         wait_for(lambda: settled(home, run_id, parked), WITHIN_S)
         return home.json("show", run_id)
@@ -133,6 +137,10 @@ def drive(home: Home, model: ModelServer, agent: str) -> int:
     if agent == "pi":  # pi-acp gives its pi no MCP servers
         hands_in = ('submit:{"verdict": "perhaps"}', 'submit:{"verdict": "ship"}', "text:That is done.")
         checks["hands in by the tool of pwf"] = lambda: told(run(*hands_in), "completed", model, 3)
+        checks["has no tool but those of its step"] = lambda: (
+            told(run(*hands_in[1:], workflow="real_read"), "completed", model, 2)
+            and {one["function"]["name"] for one in model.asked[0]["tools"]} == {"read", "ls", "submit"}
+        )
     typed = "tool:$PWF_SUBMIT verdict=ship"
     checks["hands in by a command"] = lambda: told(run(typed, "text:That is done."), "completed", model, 2)
     if agent == "acp":  # pi-acp passes no error of its model on: its turn ends with an empty answer

@@ -219,6 +219,18 @@ class Acp(Spoken):
         self.open(name)
         return {"sessionId": name}
 
+    def may(self, session: str, kind: str, title: str) -> bool:
+        """Whether the one that is asked allows it."""
+        options = [
+            {"optionId": one, "name": one, "kind": one}
+            for one in ("allow_always", "reject_once", "allow_once")
+        ]
+        call = {"toolCallId": "t1", "kind": kind, "title": title}
+        params = {"sessionId": session, "toolCall": call, "options": options}
+        self.send(jsonrpc="2.0", id="p1", method="session/request_permission", params=params)
+        chosen: str = json.loads(sys.stdin.readline())["result"]["outcome"]["optionId"]
+        return chosen == "allow_once"
+
     def session_load(self, params: dict[str, Any]) -> dict[str, Any]:
         if not os.path.exists(self.path_of(params["sessionId"])):
             raise Refused("there is no such session")
@@ -227,6 +239,10 @@ class Acp(Spoken):
 
     def session_prompt(self, params: dict[str, Any]) -> dict[str, Any]:
         prompt = "".join(block["text"] for block in params["prompt"])
+        if prompt.startswith("may"):  # `may KIND TITLE`: it asks for leave, and says what it was told
+            _, kind, title = prompt.splitlines()[0].split(" ", 2)
+            self.said(json.dumps({"ship": self.may(params["sessionId"], kind, title), "why": prompt}))
+            return {"stopReason": "end_turn"}
         self.turn(prompt, self.said)
         usage = {"totalTokens": 120, "inputTokens": 100, "outputTokens": 20}
         return {"stopReason": "end_turn", "usage": usage}

@@ -65,13 +65,14 @@ def asked(
     mode: str,
     *,
     validate: Any = None,
+    tools: Any = None,
     timeout_s: float = 60,
     execute: Any = run_inline,
     **limits: Any,
 ) -> Finish:
     flow: Workflow[Any] = Workflow("w")
 
-    @flow.agent(returns=Review, validate=validate, timeout=seconds(timeout_s))
+    @flow.agent(returns=Review, validate=validate, tools=tools, timeout=seconds(timeout_s))
     def review(ctx: Any) -> str:
         return f"{mode}\nReview it."
 
@@ -222,6 +223,26 @@ def test_an_agent_that_runs_commands_types_pwf_submit(adapter: str, turns: Path)
 def test_an_agent_of_acp_is_told_of_an_mcp_server_whose_one_tool_hands_in(turns: Path) -> None:
     value = output(asked("acp", f"calls {WRONG} {GOOD} {OTHER}"))
     assert (msgspec.json.decode(value.json), turns.read_text()) == ({"ship": True, "why": "ok"}, "x")
+
+
+@pytest.mark.parametrize(
+    ("tools", "asks", "is_allowed"),
+    [
+        (None, "execute rm -rf build", True),
+        (("read", "search"), "read a file", True),
+        (("read", "search"), "execute pwf submit", False),
+        (("read", "search"), "other mcp__pwf__submit", True),
+        ((), "think about it", True),
+        ((), "fetch a page", False),
+    ],
+)
+def test_what_an_agent_of_acp_asks_leave_for_is_answered_by_the_steps_tools(
+    tools: Any, asks: str, is_allowed: bool
+) -> None:
+    value = output(asked("acp", f"may {asks}", tools=tools))
+    said = msgspec.json.decode(value.json)
+    assert said["ship"] is is_allowed
+    assert ("tools" in said["why"]) is (tools is not None)
 
 
 def test_a_process_that_is_none_of_the_steps_is_not_heard() -> None:

@@ -339,6 +339,18 @@ CASES: dict[str, tuple[str, int, list[str], list[str]]] = {
         ["agent node 'review'", "validate= that can not be called"],
         ["let it take two arguments, ctx and what was submitted"],
     ),
+    "tools that are one text": (
+        "@flow.agent(returns=bool, tools='read')\ndef review(ctx): ...",
+        5,
+        ["has tools='read'"],
+        ["write a tuple of: read, search"],
+    ),
+    "a tool of an agent's own": (
+        "@flow.agent(returns=bool, tools=('read', 'bash'))\ndef review(ctx): ...",
+        5,
+        ["has the tool 'bash'"],
+        ["write a tuple of: read, search"],
+    ),
     "a validate that is no function": (
         "@flow.agent(returns=bool, validate='yes')\ndef review(ctx): ...",
         5,

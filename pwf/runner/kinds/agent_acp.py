@@ -29,10 +29,10 @@ if TYPE_CHECKING:
 HANDS_IN = "If you have the tool submit of the MCP server pwf, hand that value in with it: it says whether it is taken."
 RECEIVE_BYTES = 256 * 1024
 THREAD_END_S = 5.0  # of a turn's thread, once its socket is closed
-PERMITTED = (
-    "allow_once",
-    "allow_always",
-)  # nobody is there to ask: the command's own options say what it may do
+# Nobody is there to ask: the node's `tools=` say what it may use, and without them its command's own options.
+PERMITTED = ("allow_once", "allow_always")
+REFUSED = ("reject_once", "reject_always")
+ALWAYS = ("think",)  # which is no tool
 
 
 class AcpAgent(ProgramAgent):
@@ -44,7 +44,7 @@ class AcpAgent(ProgramAgent):
         self._has_tool = tool is not None and find_spec("mcp") is not None  # what its server is made with
         self.hands_in = HANDS_IN if self._has_tool else ""
         self.name = configured.name
-        self.listener = Listener(told)
+        self.listener = Listener(told, step.node.spec.tools)
 
     def ask(self, prompt: str) -> str:
         """One turn. The first begins the conversation, or continues an earlier attempt's."""
@@ -192,8 +192,9 @@ class _Turn:
 class Listener:
     """What the agent says and asks while it works. The names of the methods are the library's."""
 
-    def __init__(self, told: Told) -> None:
+    def __init__(self, told: Told, tools: tuple[str, ...] | None) -> None:
         self._told = told
+        self._tools = tools
         self._has_begun = False
         self.cost = 0.0  # of the conversation, as far as it is counted
         self.said: list[str] = []
@@ -219,10 +220,13 @@ class Listener:
             self._told.used(0, 0, more)
 
     async def request_permission(self, session_id: str, tool_call: Any, options: Any, **_: Any) -> Any:
-        """Allow it."""
+        """Allow it where the step may use such a tool, or hands its result in; else refuse it."""
         from acp.schema import AllowedOutcome, DeniedOutcome, RequestPermissionResponse
 
-        for kind in PERMITTED:
+        allowed = self._tools is None or _may_use(tool_call, self._tools)
+        if not allowed:
+            self._told.print(f"[refused: {tool_call.title or tool_call.kind}]\n")
+        for kind in PERMITTED if allowed else REFUSED:
             for option in options:
                 if option.kind == kind:
                     chosen = AllowedOutcome(outcome="selected", option_id=option.option_id)
@@ -231,6 +235,15 @@ class Listener:
 
     def on_connect(self, _: Any) -> None:
         """Nothing is asked before the turn."""
+
+
+def _may_use(tool_call: Any, tools: tuple[str, ...]) -> bool:
+    kind, title = tool_call.kind or "other", (tool_call.title or "").lower()
+    if (
+        kind == "other" and "pwf" in title and "submit" in title
+    ):  # agents name a server's tool in ways of their own
+        return True
+    return kind in tools or kind in ALWAYS
 
 
 def _is_message(line: bytes) -> bool:

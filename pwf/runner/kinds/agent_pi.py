@@ -19,6 +19,13 @@ from pwf.runner.kinds.agent_tool import Tool
 
 TOOL = os.path.join(os.path.dirname(__file__), "pi_step.js")  # an extension of pi's
 HANDS_IN = "If you have the tool submit, hand that value in with it; it says whether it is accepted."
+#: pi's own tools, by the kinds that `tools=` names.
+PI_TOOLS = {
+    "read": ("read", "ls"),
+    "search": ("grep", "find"),
+    "edit": ("edit", "write"),
+    "execute": ("bash",),
+}
 RPC = ("--mode", "rpc")
 _UPDATE = b'{"type":"message_update"'  # each repeats all that its message has so far
 _DIALOGS = ("select", "confirm", "input", "editor")  # of extensions: nobody is there to answer
@@ -39,6 +46,8 @@ class PiAgent(ProgramAgent):
             argv = [*self._configured.command, *(() if "--mode" in self._configured.command else RPC)]
             if self._tool is not None:
                 argv += ["--extension", TOOL]
+            if self._step.node.spec.tools is not None:
+                argv += _allowed(self._step.node.spec.tools, has_submit=self._tool is not None)
             program = self._program = Program(self._configured, argv, self._step, self._tool)
             with program.attended():
                 self._begin(program)
@@ -130,6 +139,14 @@ class PiAgent(ProgramAgent):
                 program.send(msgspec.json.encode(answer) + b"\n")
                 continue
             return message
+
+
+def _allowed(tools: tuple[str, ...], *, has_submit: bool) -> list[str]:
+    """The option that leaves it these."""
+    names = [name for kind in tools for name in PI_TOOLS.get(kind, ())]
+    if has_submit:
+        names.append("submit")
+    return ["--tools", ",".join(names)] if names else ["--no-tools"]
 
 
 def _of(data: dict[str, Any], name: str) -> dict[str, Any]:
