@@ -42,5 +42,9 @@ def audience_fault(
 
 def answers(channel: object, *, has_pages: bool) -> bool:
     """Whether people answer through it, and not only on the page that it links to."""
-    has = {name for name in ("users", "listen", "reply_topic") if getattr(channel, name, None) is not None}
-    return bool(has & {"users", "listen"}) or ("reply_topic" in has and not has_pages)
+    has = {
+        name
+        for name in ("users", "hosts", "listen", "reply_topic")
+        if getattr(channel, name, None) is not None
+    }
+    return bool(has & {"users", "hosts", "listen"}) or ("reply_topic" in has and not has_pages)

@@ -39,6 +39,7 @@ Topic = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
 Address = Annotated[str, msgspec.Meta(pattern=r"^[^\s@<>,;:\"]+@[A-Za-z0-9.-]+$")]
 SlackUser = Annotated[str, msgspec.Meta(pattern=r"^[UW][A-Z0-9]{1,31}$")]
 AudienceName = Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
+HostName = Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
 Told = Literal["decide", "waiting", "held", "failed", "ended", "notice"]
 Variable = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_]*\*?$")]
 
@@ -180,7 +181,20 @@ class MailChannel(_Channel, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     timeout_s: Annotated[float, msgspec.Meta(gt=0, le=300)] = 30.0
 
 
-Channel = CommandChannel | WebhookChannel | NtfyChannel | TelegramChannel | SlackChannel | MailChannel
+class McpChannel(_Channel, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="mcp"):
+    """MCP hosts that ask their person by a form, for audiences that name this channel.
+
+    `hosts`: as they name themselves. `token`: the name of the secret by which `pwf mcp` is known.
+    """
+
+    tells: tuple[Literal["decide"], ...] = ("decide",)
+    token: str
+    hosts: Annotated[tuple[HostName, ...], msgspec.Meta(min_length=1)]
+
+
+Channel = (
+    CommandChannel | WebhookChannel | NtfyChannel | TelegramChannel | SlackChannel | MailChannel | McpChannel
+)
 
 
 class Audience(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -280,7 +280,7 @@ def test_a_kind_that_is_none_lists_the_kinds(kind: str) -> None:
     said = CHANNELS.replace('kind = "telegram"', f"kind = {kind}" if kind else "", 1)
     with pytest.raises(ConfigError) as caught:
         parse_config(said.encode(), "c.toml")
-    assert "one of: command, webhook, ntfy, telegram, slack, email" in (caught.value.hint or "")
+    assert "one of: command, webhook, ntfy, telegram, slack, email, mcp" in (caught.value.hint or "")
 
 
 @pytest.mark.parametrize(
@@ -290,6 +290,7 @@ def test_a_kind_that_is_none_lists_the_kinds(kind: str) -> None:
         ('kind = "webhook"\nurl = "https://x"\nsecret = "s"\nlisten = "127.0.0.1:1"', True),
         ('kind = "ntfy"\ntopic = "t"', False),
         ('kind = "ntfy"\ntopic = "t"\nreply_topic = "a"', True),
+        ('kind = "mcp"\ntoken = "t"\nhosts = ["claude-code"]', True),
         ('kind = "email"\nhost = "h"\nsender = "a@b.c"\nto = ["a@b.c"]', False),
     ],
 )

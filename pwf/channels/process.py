@@ -14,13 +14,22 @@ from typing import Any
 import msgspec
 
 from pwf.channels.command import CommandAdapter
+from pwf.channels.hosts import HostsAdapter
 from pwf.channels.mail import MailAdapter
 from pwf.channels.ntfy import NtfyAdapter
 from pwf.channels.port import EXIT_FAILED, Adapter, Port, nameless, work_for
 from pwf.channels.slack import SlackAdapter
 from pwf.channels.telegram import TelegramAdapter
 from pwf.channels.webhook import WebhookAdapter
-from pwf.config import CommandChannel, MailChannel, NtfyChannel, SlackChannel, TelegramChannel, WebhookChannel
+from pwf.config import (
+    CommandChannel,
+    MailChannel,
+    McpChannel,
+    NtfyChannel,
+    SlackChannel,
+    TelegramChannel,
+    WebhookChannel,
+)
 from pwf.errors import PwfError
 
 #: By the `kind` of its section.
@@ -31,6 +40,7 @@ KINDS: dict[str, tuple[type[msgspec.Struct], type[Adapter[Any]]]] = {
     "telegram": (TelegramChannel, TelegramAdapter),
     "slack": (SlackChannel, SlackAdapter),
     "email": (MailChannel, MailAdapter),
+    "mcp": (McpChannel, HostsAdapter),
 }
 
 

@@ -62,6 +62,10 @@ KINDS: dict[str, tuple[Asked, ...]] = {
         Asked("secret", "the secret that signs", "secret"),
         Asked("listen", "where answers come back, HOST:PORT (none)", needed=False),
     ),
+    "mcp": (
+        Asked("hosts", "the hosts, as they name themselves, with spaces between", "ids"),
+        Asked("token", "a word that only you know, by which pwf mcp is known", "secret"),
+    ),
     "email": (
         Asked("host", "the mail server"),
         Asked("sender", "the address that it comes from"),
@@ -168,7 +172,8 @@ def _write(path: Path, content: str) -> Path:
 def _only_shows(config: Config, name: str) -> bool:
     channel = config.channels[name]
     answers = getattr(channel, "reply_topic", None) or getattr(channel, "listen", None)
-    return config.web.public_url is None and not answers and not hasattr(channel, "users")
+    named = hasattr(channel, "users") or hasattr(channel, "hosts")
+    return config.web.public_url is None and not answers and not named
 
 
 def _pair(typed: str) -> tuple[str, str]:

@@ -10,10 +10,12 @@ import shutil
 from importlib.util import find_spec
 
 from pwf.client.finding import Check, fail, ok
-from pwf.config import CommandChannel, SlackChannel, load_config
+from pwf.config import CommandChannel, McpChannel, SlackChannel, load_config
 from pwf.errors import PwfError, extra_command
 from pwf.places import Places
 
+#: By the kind of a channel: the package that it needs, and the extra that brings it.
+NEEDS: dict[type, tuple[str, str]] = {SlackChannel: ("websockets", "slack"), McpChannel: ("mcp", "mcp")}
 PAGES_PACKAGES = ("hypercorn", "jinja2", "starlette")
 
 
@@ -38,8 +40,9 @@ def check_channels(at: Places) -> Check:
     except PwfError:
         return ok("channels", "not looked at")  # the check of the configuration says why
     for name, channel in channels.items():
-        if isinstance(channel, SlackChannel) and find_spec("websockets") is None:
-            return fail("channels", f"{name} needs the package websockets", extra_command("slack"))
+        package, extra = NEEDS.get(type(channel), ("", ""))
+        if package and find_spec(package) is None:
+            return fail("channels", f"{name} needs the package {package}", extra_command(extra))
         if isinstance(channel, CommandChannel) and not _is_program(channel.command[0]):
             return fail(
                 "channels",

@@ -20,6 +20,7 @@ from mcp.server.stdio import stdio_server
 from pwf.client.version import version
 from pwf.errors import InvalidArgument, PwfError, Unavailable
 from pwf.mcp.arguments import Arguments, read, schema_of
+from pwf.mcp.forms import Forms
 from pwf.mcp.tools import Grant, Host, Said, Tool, offered
 from pwf.values import canonical
 
@@ -31,16 +32,21 @@ INSTRUCTIONS = (
     "host gives it up. Questions to people are answered by people, not here."
 )
 
+MY_STEP = "my_step"
 ATTACH = "attach"  # over HTTP only: it is answered before anybody is asked who calls
 ATTACH_DOES = "Begin a session; every other tool wants what this gives. Call it once."
 Hosts = Callable[[dict[str, Any]], Host]
 
 
 def make_server(
-    hosts: Hosts, grant: Grant, more: dict[str, Any], attach: Callable[[], Awaitable[str]] | None = None
+    hosts: Hosts,
+    grant: Grant,
+    more: dict[str, Any],
+    attach: Callable[[], Awaitable[str]] | None = None,
+    forms: Forms | None = None,
 ) -> Server[Any]:
     """A server that offers a grant. `hosts` finds who calls, and takes from the arguments what says so: the
-    properties `more`, which `attach` gives.
+    properties `more`, which `attach` gives. `forms`: what the host's person is asked.
     """
     tools = offered(grant)
     listed = [
@@ -57,7 +63,13 @@ def make_server(
 
     async def call_tool(
         context: ServerRequestContext[Any], params: types.CallToolRequestParams
-    ) -> types.CallToolResult:
+    ) -> types.CallToolResult | types.InputRequiredResult:
+        if forms is not None:
+            forms.meet(context.session)
+            if params.name == MY_STEP:
+                await forms.take(params.input_responses)
+                if (first := forms.asked()) is not None:
+                    return first
         try:
             if attach is not None and params.name == ATTACH:
                 return answered(Said({"session": await attach()}))

@@ -21,6 +21,7 @@ from pwf.client.session import open_session
 from pwf.client.starting import autostart_allowed
 from pwf.errors import NotFound
 from pwf.ids import Ids
+from pwf.mcp.forms import Forms
 from pwf.mcp.host_process import host_pid
 from pwf.mcp.http import listen, serve_http, token_at
 from pwf.mcp.server import make_server, serve_stdio
@@ -37,8 +38,13 @@ def serve_host(grant: Grant, *, wait_s_max: float, session: str | None) -> None:
 
     async def main() -> None:
         name, agent = session or Ids().new(), host_pid(os.getpid())
-        async with _project(grant) as project, opened(name, project, wait_s_max, agent) as host:
-            await serve_stdio(make_server(lambda given: host, grant, {}))
+        async with (
+            _project(grant) as project,
+            opened(name, project, wait_s_max, agent) as host,
+            anyio.create_task_group() as tasks,
+        ):
+            await serve_stdio(make_server(lambda given: host, grant, {}, forms=Forms(places(), tasks)))
+            tasks.cancel_scope.cancel()
 
     anyio.run(main)
 

@@ -18,7 +18,7 @@ from pwf.protocol.kinds import DECIDED, PLAIN
 from pwf.protocol.runner import StepError
 from pwf.protocol.web import hash_of
 from pwf.store.channel_content import ASKING, closing_words, content_of, notice_of, title_of
-from pwf.store.channel_rows import MESSAGES_KEY, owned, stored_channels
+from pwf.store.channel_rows import BY_NAME, GONE, MESSAGES_KEY, StoredChannel, owned, stored_channels
 from pwf.store.channel_times import Showing, after_quiet
 from pwf.store.queries import load_queries
 from pwf.store.state import encode
@@ -55,8 +55,8 @@ def make_messages(tx: Tx, audiences: Audiences) -> bool:
         if request_id is not None:
             event, meant = _asked(tx, request_id, audiences)
         for channel in channels:
-            if event in channel.tells and (meant is None or channel.name in meant.channels):
-                due = tx.now.wall_ms if meant is None else meant.first_ms(channel.name, *[tx.now.wall_ms] * 2)
+            due = _first_ms(channel, meant, tx.now.wall_ms, tx.now.wall_ms)
+            if event in channel.tells and due is not None:
                 _add(tx, channel.channel_no, event, run_id, request_id, due, attempt)
     return len(found) == PAGE
 
@@ -75,15 +75,17 @@ def make_missing(tx: Tx, command: Missing) -> Missing | None:
     channel = next(one for one in stored_channels(tx) if one.channel_no == command.channel_no)
     if command.after_ms < 0:
         tx.run(Q.take_up, {"channel_no": channel.channel_no, "now": tx.now.wall_ms})
+        if channel.kind in BY_NAME:
+            tx.run(Q.gone_effects, {"channel_no": channel.channel_no, "now": tx.now.wall_ms})
+            tx.run(Q.show_anew, {"channel_no": channel.channel_no, "now": tx.now.wall_ms, "why": GONE})
         for (request_id,) in tx.all(Q.open_here, {"channel_no": channel.channel_no}):
             remind(tx, channel.channel_no, command.audiences, request_id)
         tx.changed(MESSAGES_KEY)
     place = {"channel_no": channel.channel_no, "after_ms": command.after_ms, "after_id": command.after_id}
     found = tx.all(Q.not_shown, {**place, "limit": PAGE}) if "decide" in channel.tells else []
     for request_id, run_id, audience, asked_ms in found:
-        meant = command.audiences.get(audience, Showing(channels=(channel.name,)))
-        if channel.name in meant.channels:
-            due = meant.first_ms(channel.name, asked_ms, tx.now.wall_ms)
+        due = _first_ms(channel, command.audiences.get(audience), asked_ms, tx.now.wall_ms)
+        if due is not None:
             _add(tx, channel.channel_no, "decide", run_id, request_id, due)
     if len(found) < PAGE:
         return None
@@ -97,6 +99,13 @@ def _asked(tx: Tx, request_id: str, audiences: Audiences) -> tuple[str, Showing 
     if kind in DECIDED:
         return "decide", audiences.get(audience)
     return "waiting" if kind in PLAIN else "", None
+
+
+def _first_ms(channel: StoredChannel, meant: Showing | None, asked_ms: int, now_ms: int) -> int | None:
+    """When the channel shows what was asked then; None: it does not."""
+    if meant is None:
+        return None if channel.kind in BY_NAME else now_ms
+    return meant.first_ms(channel.name, asked_ms, now_ms) if channel.name in meant.channels else None
 
 
 def _add(
@@ -178,20 +187,18 @@ def begin_work(tx: Tx, command: BeginWork) -> NextWork:
         return NextWork(in_ms=due.due_wall_ms - tx.now.wall_ms)
     if due.state == "closing":
         return _close(tx, due)
-    if due.event in ASKING and _not_now(tx, command.audiences, due, channel.name):
+    if due.event in ASKING and _not_now(tx, command.audiences, due, channel):
         return NextWork(in_ms=0)
     return NextWork(say=_send(tx, command, due, channel.name), in_ms=0)
 
 
-def _not_now(tx: Tx, audiences: Audiences, due: DueMessage, name: str) -> bool:
+def _not_now(tx: Tx, audiences: Audiences, due: DueMessage, channel: StoredChannel) -> bool:
     """Its audience is looked at anew: it was late, or the configuration has changed since it became due."""
     meant = _asked(tx, due.request_id or "", audiences)[1]
-    if meant is None:
-        return False
-    if name not in meant.channels:
+    if _first_ms(channel, meant, tx.now.wall_ms, tx.now.wall_ms) is None:
         move(tx, due.message_id, "void", why="its audience is not shown it in this channel any more")
         return True
-    then = after_quiet(tx.now.wall_ms, meant.quiet)
+    then = tx.now.wall_ms if meant is None else after_quiet(tx.now.wall_ms, meant.quiet)
     if then > tx.now.wall_ms:
         move(tx, due.message_id, "due", due=then)
         return True

@@ -64,6 +64,21 @@ WHERE channel_no = :channel_no AND state = 'refused' AND request_id IN (
   SELECT q.request_id FROM requests q JOIN runs r ON r.run_id = q.run_id
   WHERE q.status = 'pending' AND r.hold IS NOT 'restored')
 
+-- name: gone_effects
+-- What a process has shown that has ended, and what was with it: it is shown anew.
+UPDATE effects SET status = 'rejected', settled_wall_ms = :now WHERE entity_no = :channel_no AND node = 'message' AND visit = 1
+  AND status IN ('applied', 'ambiguous') AND part IN (
+    SELECT m.message_id FROM requests q JOIN runs r ON r.run_id = q.run_id JOIN channel_messages m ON m.request_id = q.request_id
+    WHERE q.status = 'pending' AND r.hold IS NOT 'restored' AND m.channel_no = :channel_no
+      AND m.state IN ('shown', 'ambiguous'))
+
+-- name: show_anew
+-- The messages of these are due.
+UPDATE channel_messages SET state = 'due', due_wall_ms = :now, tries = 0, early = 0, why = :why
+WHERE channel_no = :channel_no AND state IN ('shown', 'ambiguous') AND request_id IN (
+  SELECT q.request_id FROM requests q JOIN runs r ON r.run_id = q.run_id
+  WHERE q.status = 'pending' AND r.hold IS NOT 'restored')
+
 -- name: reserve
 -- A send, before the outside world is touched.
 INSERT INTO effects(entity_no, node, visit, part, type, mode, status, generation, attempts, request, request_crc32, fingerprint,

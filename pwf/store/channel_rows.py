@@ -17,7 +17,10 @@ Q = load_queries(__file__)
 KIND = "channel"
 MESSAGES_KEY = "channel_messages"  # something is to be shown or closed
 CHANNELS_KEY = "channels"
+#: Shown to audiences that name the channel, and to no other; what was shown goes with the adapter's process.
+BY_NAME = frozenset({"mcp"})
 LOST = "the adapter or the daemon ended while it was being sent"
+GONE = "it went with the adapter's process, and is shown anew"
 REMOVED = "the channel was taken out of the configuration"
 
 

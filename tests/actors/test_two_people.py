@@ -30,6 +30,7 @@ TELLS: dict[str, dict[str, Any]] = {
     "slack": {"choice_no": 0},
     "ntfy": {"choice_no": 0, "cursor": "s:2"},
     "webhook": {"choice": "ship"},
+    "mcp": {"choice": "ship"},
 }
 WAYS = (*TELLS, "email", "terminal", "web")  # a letter has a link, which decides as a page does
 NEXT = list(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from pwf.protocol.channel_port import Answered, Close, Sent, Show
@@ -23,7 +24,9 @@ ALL = ("decide", "waiting", "held", "failed", "ended", "notice")
 
 
 class ChannelWorld:
-    """`audiences`: channels by audience; `counting`: whose answers count."""
+    """`audiences`: channels by audience; `counting`: whose answers count; `kinds`: of channels, `fake` unless said."""
+
+    kinds: Mapping[str, str] = {}
 
     def __init__(self, world: World, **tells: tuple[str, ...]) -> None:
         self.world = world
@@ -35,7 +38,11 @@ class ChannelWorld:
 
     def configure(self, **tells: tuple[str, ...]) -> None:
         """Have exactly these channels, each with an adapter that is up."""
-        wanted = tuple(ConfiguredChannel(name=name, kind="fake", tells=told) for name, told in tells.items())
+        kinds = self.kinds
+        wanted = tuple(
+            ConfiguredChannel(name=name, kind=kinds.get(name, "fake"), tells=told)
+            for name, told in tells.items()
+        )
         self.numbers: dict[str, int] = self.world.do(configure, wanted)
         for name in tells:
             self.begin(name)

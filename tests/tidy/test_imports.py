@@ -40,7 +40,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "client": BASE | {"protocol", "host", "config", "discovery", "watch", "version"},
     "crashlab": BASE | {"protocol", "client", "config", "host", "discovery"},
     "present": BASE | {"protocol"},
-    "mcp": BASE | {"protocol", "client", "host"},
+    "mcp": BASE | {"protocol", "client", "host", "config", "secrets"},
     "testing": BASE | {"protocol", "workflow", "runner"},
     "web": BASE | {"protocol", "client", "present", "config"},
     "__main__": {"cli"},
