@@ -9,6 +9,8 @@ import pytest
 from tests.e2e.home import wait_for
 from tests.e2e.world import PATIENCE_S, World
 
+pytestmark = pytest.mark.rest  # each with daemons of its own, or for a second and more
+
 ASKS = """
 {head}
 flow = Workflow("{name}"{options})

@@ -7,6 +7,8 @@ import pytest
 from tests.e2e.home import wait_for
 from tests.e2e.world import PATIENCE_S, World, kill, lines
 
+pytestmark = pytest.mark.rest  # each with daemons of its own, or for a second and more
+
 # The first attempt notes that it happened (or not), and is killed before it can say so.
 PAYS = """
 import os, signal

@@ -12,6 +12,8 @@ from tests.e2e.home import Home, wait_for
 from tests.e2e.test_agents import REVIEW
 from tests.e2e.world import PATIENCE_S, lines
 
+pytestmark = pytest.mark.rest  # each with daemons of its own, or for a second and more
+
 PROGRAM = """
 import json, os, sys, time
 prompt = sys.stdin.read()

@@ -11,6 +11,8 @@ from pwf import host
 from tests.e2e.home import ended, wait_for
 from tests.e2e.world import PATIENCE_S, World
 
+pytestmark = pytest.mark.rest  # each with daemons of its own, or for a second and more
+
 KEPT = """
 import os, sys, time
 

@@ -19,7 +19,7 @@ from tests.e2e.test_agents import REVIEW
 from tests.e2e.world import PATIENCE_S, World, wait_for
 from tests.mcp.conftest import called
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.rest]  # each with a daemon of its own
 
 
 @pytest.fixture

@@ -9,6 +9,8 @@ import pytest
 from tests.e2e.home import wait_for
 from tests.e2e.world import PATIENCE_S, World, lines
 
+pytestmark = pytest.mark.rest  # each with daemons of its own, or for a second and more
+
 POINTS = ("asked", "begun", "done", "settled")
 
 # Two effects, with a counting sink for each. At its point around the second the step ends: by its own hand, or it stays
@@ -81,7 +83,6 @@ def test_an_observed_effect_happens_once_wherever_around_it_the_step_is_killed(
         assert {effect.status for effect in effects.values()} == {"applied"}
 
 
-@pytest.mark.rest
 @pytest.mark.parametrize("victim", ["runner", "daemon"])
 def test_without_an_observer_it_happens_once_or_not_and_waits_for_a_person(world: World, victim: str) -> None:
     runs = _killed(world, victim, observed=False)

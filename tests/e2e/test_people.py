@@ -16,6 +16,8 @@ from pwf.protocol.views import EffectView
 from tests.e2e.home import wait_for
 from tests.e2e.world import PATIENCE_S, World, lines
 
+pytestmark = pytest.mark.rest  # each with daemons of its own, or for a second and more
+
 GATE = """
 from pathlib import Path
 

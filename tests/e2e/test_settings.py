@@ -8,6 +8,8 @@ import pytest
 
 from tests.e2e.world import World
 
+pytestmark = pytest.mark.rest  # each with daemons of its own, or for a second and more
+
 PACED = """
 import msgspec
 
@@ -97,7 +99,6 @@ flow.graph(part >> again, again.switch(cases={True: part, False: end}))
 """
 
 
-@pytest.mark.rest
 def test_an_included_workflow_has_settings_for_each_entry(world: World) -> None:
     world.home.workflow("inner", INNER)
     world.home.workflow("outer", OUTER)

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 from pwf.cli import exits
 from tests.e2e.home import Home
+
+pytestmark = pytest.mark.rest  # each with daemons of its own, or for a second and more
 
 FLOW = """
 flow = Workflow("flow")

@@ -12,6 +12,8 @@ import pytest
 from tests.e2e.home import Home
 from tests.e2e.world import World
 
+pytestmark = pytest.mark.rest  # each with daemons of its own, or for a second and more
+
 STEP = """
 import os, subprocess, sys, time
 from pathlib import Path
