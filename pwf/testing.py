@@ -29,7 +29,7 @@ from pwf.values import canonical
 from pwf.workflow.context import Context
 from pwf.workflow.nodes import Node, NodeDef
 from pwf.workflow.schema import first_fault
-from pwf.workflow.scopes import Scope, forget_within, sight
+from pwf.workflow.scopes import Scope, forget_within, publisher_of, sight
 from pwf.workflow.shell import Captured, ShellResult
 from pwf.workflow.workflow import Workflow
 
@@ -410,7 +410,7 @@ class _Run:
             completed=seen.completed,
             read_value=lambda value: bytes(value.json or b"null"),
             effect_key=None if mode is None else effect_key(RUN_ID, node.id, visit),
-            publish=self._publish if node.kind in PUBLISHING_KINDS else None,
+            publish=publisher_of(node.id, self._publish) if node.kind in PUBLISHING_KINDS else None,
             read_file=self._read_file if self._graph.files else None,
             read_secret=self.secrets.get,
             make_effect=self._maker(node, visit) if mode == "parts" else None,

@@ -11,7 +11,7 @@ from pwf.cli.out import Out, UsageError
 from pwf.present import text
 
 if TYPE_CHECKING:
-    from pwf.protocol.settings import SettingsView
+    from pwf.protocol.settings import PathRule, SettingsView
 
 GET_EXAMPLE = "pwf settings get @last\npwf settings get 3kq /limits/cpu\npwf settings get 3kq --scope review"
 CHANGE_EXAMPLE = """pwf settings change @last workers=4
@@ -64,13 +64,23 @@ def get(options: argparse.Namespace, out: Out) -> int:
     may = {rule.path: rule.may["human"] for rule in view.paths if rule.may.get("human")}
     for path, accesses in may.items():
         shown = text.line(path) if path else "all of it"
-        out.note(f"you may {text.line(', '.join(accesses))}: {shown}")
+        less = _less_below(path, set(accesses), view.paths)
+        but = f", except {text.line(', '.join(less))}" if less else ""
+        out.note(f"you may {text.line(', '.join(accesses))}: {shown}{but}")
     changes = [path for path, accesses in may.items() if set(accesses) - {"read"}]
     if changes:
         example = changes[0] or "/NAME"
         of = f" --scope {text.line(view.scope)}" if view.scope else ""
         out.note(f"change it:  pwf settings change {text.line(view.run_id)} {text.line(example)}=VALUE{of}")
     return exits.OK
+
+
+def _less_below(path: str, accesses: set[str], rules: tuple[PathRule, ...]) -> list[str]:
+    """The paths below one that have rules of their own, by which a person may less there."""
+    below = sorted(rule.path for rule in rules if rule.path.startswith(path + "/"))
+    may = {rule.path: set(rule.may.get("human", ())) for rule in rules}
+    less = [at for at in below if accesses - may[at]]
+    return [at for at in less if not any(at.startswith(outer + "/") for outer in less)]
 
 
 def change(options: argparse.Namespace, out: Out) -> int:

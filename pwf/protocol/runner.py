@@ -36,6 +36,7 @@ RUNNER_FRAME_BYTES_MAX = 8 * 1024 * 1024
 CALL_BYTES_MAX = 1024 * 1024  # a frame on the values socket: a chunk, or a small value with an error
 UPDATES_MAX = 64  # current items a run
 UPDATE_BYTES_MAX = 64 * 1024  # of each
+UPDATE_NAME_MAX = 128  # characters of its type, and of its key
 EXIT_UNFIT = 78  # of a runner that could not become its run's: no step has begun (sysexits.h: configuration)
 NOT_KEPT_CHARS_MAX = 500
 REASON_CHARS_MAX = 8_000  # of why a submission is rejected

@@ -47,7 +47,7 @@ from pwf.runner.base.wire import DaemonGone, ValueReader, Wire
 from pwf.runner.kinds import RUN, observe
 from pwf.values import shortened
 from pwf.workflow.context import Context
-from pwf.workflow.scopes import ROOT, Scope, forget_within, sight
+from pwf.workflow.scopes import ROOT, Scope, forget_within, publisher_of, sight
 from pwf.workflow.workflow import Workflow
 
 if TYPE_CHECKING:
@@ -359,7 +359,7 @@ class Engine:
             completed=seen.completed,
             read_value=self._read_value,
             effect_key=effect_key(self._outside_name, node, self._visit) if has_effect else None,
-            publish=self._publisher() if publishes else None,
+            publish=self._publisher(node) if publishes else None,
             read_file=self._read_file if self._launch.graph.files else None,
             read_secret=self._secrets.get,
             make_effect=None if parts is None else parts.effect,
@@ -381,13 +381,13 @@ class Engine:
         assert mount.settings is not None  # as its code declares them
         return declared.decoded_type, mount.settings.initial.encode()
 
-    def _publisher(self) -> Callable[[str, str, bytes], None]:
+    def _publisher(self, node: str) -> Callable[[str, str, bytes], None]:
         from pwf.runner.base.updates import Updates  # which pure nodes can do without
 
         updates = self._updates = self._updates or Updates(
             self._wire, self._launch.updates, self._secrets.masks
         )
-        return functools.partial(updates.publish, self._attempt)
+        return publisher_of(node, functools.partial(updates.publish, self._attempt))
 
     def _read_value(self, value: Value) -> bytes:
         digest, data = self._made

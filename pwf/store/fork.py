@@ -154,7 +154,8 @@ def fork_run(tx: Tx, command: ForkRun) -> Done[RunStarted]:
         if found.twin is not None:
             return _going_on(tx, command.start, found.twin), True
         done = start_run(tx, msgspec.structs.replace(command.start, receipt=None))
-        return msgspec.structs.replace(done.unwrap(), warnings=found.warnings), False
+        begun = done.unwrap()
+        return msgspec.structs.replace(begun, warnings=(*begun.warnings, *found.warnings)), False
 
     return once(tx, command.start.receipt, RunStarted, act)
 
@@ -180,6 +181,8 @@ def _higher_limit(tx: Tx, old: _Old) -> str:
     if old.error is None or msgspec.json.decode(old.error, type=StepError).code != "max_steps":
         return ""
     limit = graph_of(tx, old.definition_id).graph.max_steps if old.max_steps is None else old.max_steps
+    if old.steps < limit:
+        return ""  # an included workflow has met its own, which its file says
     return f" --max-steps {min(2 * limit, MAX_STEPS_LIMIT)}"
 
 
@@ -196,6 +199,7 @@ class _Old(msgspec.Struct, array_like=True):
     environment: bytes
     priority: int
     max_steps: int | None
+    steps: int
     status: str
     node: str
     visit: int

@@ -2,7 +2,7 @@
 
 -- name: facts
 -- What a fork takes from the old run, besides outputs.
-SELECT r.run_no, r.workflow, r.definition_id, d.path, d.root, r.input, r.input_digest, v.body, r.priority, r.max_steps,
+SELECT r.run_no, r.workflow, r.definition_id, d.path, d.root, r.input, r.input_digest, v.body, r.priority, r.max_steps, r.steps,
   r.status, r.node, r.visit, r.attempts, r.error, r.forked_from, e.revision
 FROM runs r JOIN definitions d ON d.definition_id = r.definition_id
 JOIN entities e ON e.entity_no = r.run_no JOIN environments v ON v.environment_id = r.environment_id

@@ -5,9 +5,10 @@ from __future__ import annotations
 import msgspec
 
 from pwf.budgets import Budget
-from pwf.errors import Ambiguous, Conflict, DiskFull, InvalidArgument, NotFound
+from pwf.errors import Ambiguous, Conflict, DiskFull, InvalidArgument, NotFound, Rejected
 from pwf.ids import check_id
 from pwf.protocol.agents import PERSON
+from pwf.protocol.mounts import exceeds, mounts_of
 from pwf.protocol.operations import RunStarted
 from pwf.store import moves, place, session_messages
 from pwf.store.adoption import Begins, Fork, adopt, begin_at
@@ -18,7 +19,7 @@ from pwf.store.queries import load_queries
 from pwf.store.receipts import ReceiptKey
 from pwf.store.settings_rows import inherit_settings
 from pwf.store.space import refuse_over_budget
-from pwf.store.state import encode, graph_of, shown_status
+from pwf.store.state import Graph, encode, graph_of, shown_status
 from pwf.store.tx import Row, Tx
 from pwf.store.values import load_value
 from pwf.values import digest
@@ -109,7 +110,9 @@ def _start(tx: Tx, command: StartRun) -> tuple[RunStarted, bool]:
     session_no = _session(tx, command)
     environment_id, is_next = _surroundings(tx, command)
     run_id = command.run_id or tx.ids.new()
-    begins = begin_at(tx, command.fork, graph_of(tx, command.definition_id).graph.start)
+    graph = graph_of(tx, command.definition_id)
+    begins = begin_at(tx, command.fork, graph.graph.start)
+    _refuse_spent_child(graph, begins)
     at_once = command.at_ms is None
     due: dict[str, object] = {
         "due_wall_ms": tx.now.wall_ms if command.at_ms is None else command.at_ms,
@@ -119,8 +122,9 @@ def _start(tx: Tx, command: StartRun) -> tuple[RunStarted, bool]:
     run_no = _insert(tx, command, run_id, environment_id, begins, due, session_no)
     said_at_start(tx, run_no, command.budget, command.parent)
     adopted = () if command.fork is None else adopt(tx, run_no, command.fork)
+    warnings: tuple[str, ...] = ()
     if command.fork is not None:
-        inherit_settings(tx, run_no, graph_of(tx, command.definition_id), command.fork.run_id, begins)
+        warnings = inherit_settings(tx, run_no, graph, command.fork.run_id, begins)
     revision = 1
     later = command.at_ms is not None and command.at_ms > tx.now.wall_ms
     tx.run(
@@ -150,8 +154,22 @@ def _start(tx: Tx, command: StartRun) -> tuple[RunStarted, bool]:
         forked_from=None if command.fork is None else command.fork.run_id,
         node=None if command.fork is None else begins.node,
         took_over=adopted,
+        warnings=warnings,
     )
     return started, False
+
+
+def _refuse_spent_child(graph: Graph, begins: Begins) -> None:
+    """The steps of an included workflow that a fork takes over count for its limit, too."""
+    steps = sum(begins.visits.values())
+    for mount in mounts_of(begins.node):
+        spec = graph.node(mount).mount
+        if spec and exceeds(begins.entries, begins.visits, mount, spec.max_steps, steps):
+            raise Rejected(
+                f"{spec.workflow!r}, included as {mount!r}, took {spec.max_steps:,} steps up to there, its limit",
+                hint=f"say a higher one in {spec.file or 'its file'}: Workflow({spec.workflow!r}, "
+                f"max_steps={2 * spec.max_steps}), and repeat the command",
+            )
 
 
 def _insert(

@@ -76,19 +76,24 @@ def is_overtaken(tx: Tx, run_no: int, graph: Graph, node: str, message: Finish) 
     return row is not None and row[0] > message.settings
 
 
-def inherit_settings(tx: Tx, run_no: int, graph: Graph, from_run_id: str, begins: Begins) -> None:
+def inherit_settings(tx: Tx, run_no: int, graph: Graph, from_run_id: str, begins: Begins) -> tuple[str, ...]:
     """A run that goes on from another one takes its settings along, where both workflows declare the same.
 
-    Of included workflows those that it begins in, while they are still of that entry.
+    Of included workflows those that it begins in, while they are still of that entry. What had been changed, and is
+    declared otherwise by now, is as declared: the answer says so.
     """
     row = tx.one(Q.source, {"run_id": from_run_id})
-    if row is None or not graph.settings:
-        return
+    if row is None:
+        return ()
     old_no, definition_id = row
     declared = graph_of(tx, definition_id).settings
+    changed = {(scope, entry) for scope, entry, _, _ in tx.all(Q.settings, {"run_no": old_no})}
+    lost = []
     for scope in ("", *mounts_of(begins.node)):
+        entry = begins.visits[scope] if scope else 0
+        if (scope, entry) not in changed:
+            continue
         if scope in graph.settings and declared.get(scope) == graph.settings[scope]:
-            entry = begins.visits[scope] if scope else 0
             facts = {
                 "run_no": run_no,
                 "old_no": old_no,
@@ -97,3 +102,14 @@ def inherit_settings(tx: Tx, run_no: int, graph: Graph, from_run_id: str, begins
                 "now": tx.now.wall_ms,
             }
             tx.run(Q.inherit, facts)
+        else:
+            lost.append(scope)
+    return tuple(_lost(scope, from_run_id, has_any=scope in graph.settings) for scope in lost)
+
+
+def _lost(scope: str, run_id: str, *, has_any: bool) -> str:
+    whose = f"the settings of {scope!r}" if scope else "its settings"
+    now = "are as declared" if has_any else "are gone"
+    return (
+        f"{whose} {now}: the code declares them otherwise than that of run {run_id}, where they were changed"
+    )

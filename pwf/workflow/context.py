@@ -18,7 +18,7 @@ from pwf.protocol.decision_spec import Block
 from pwf.protocol.graph import EffectMode
 from pwf.protocol.kinds import Outcome
 from pwf.protocol.progress import PROGRESS, Progress
-from pwf.protocol.runner import UPDATE_BYTES_MAX, PastStep, StepError, Value
+from pwf.protocol.runner import UPDATE_BYTES_MAX, UPDATE_NAME_MAX, PastStep, StepError, Value
 from pwf.values import canonical
 from pwf.workflow.deadline import NONE_GIVEN
 from pwf.workflow.decisions import Presentation, present
@@ -26,8 +26,6 @@ from pwf.workflow.nodes import Node, NodeDef
 from pwf.workflow.schema import decoder_of
 from pwf.workflow.scopes import NO_LEAVES, Left
 from pwf.workflow.suggest import nearest
-
-UPDATE_NAME_MAX = 128
 
 InputT_co = TypeVar("InputT_co", covariant=True)
 T = TypeVar("T")

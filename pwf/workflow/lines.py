@@ -7,7 +7,7 @@ from typing import Any
 
 from pwf.errors import InvalidValue
 from pwf.protocol.progress import AMOUNT_MAX, UNIT_MAX, WORDS_MAX
-from pwf.workflow.context import UPDATE_NAME_MAX
+from pwf.protocol.runner import UPDATE_NAME_MAX
 
 NUMBERS = frozenset({"completed", "total"})
 GROUPS = NUMBERS | {"percent", "unit", "label", "phase", "status", "key"}

@@ -7,14 +7,15 @@ a child that is entered again starts with nothing.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import msgspec
 
 from pwf.protocol.mounts import Entries, is_within, mount_of, own_id, qualified, visit_within
-from pwf.protocol.runner import PastStep, Value
+from pwf.protocol.progress import PROGRESS
+from pwf.protocol.runner import UPDATE_NAME_MAX, PastStep, Value
 from pwf.workflow.nodes import NodeDef
 from pwf.workflow.settings import Settings
 
@@ -86,6 +87,21 @@ class Scope:
 def _counted(step: PastStep, entries: Entries, node: str, visit: int) -> PastStep:
     own = visit_within(entries, node, visit)
     return step if own == step.visit else msgspec.structs.replace(step, visit=own)
+
+
+Publish = Callable[[str, str, bytes], None]  # type, key, canonical JSON
+
+
+def publisher_of(node: str, publish: Publish) -> Publish:
+    """How code of this node publishes. Bars of an included workflow bear its mount: those of two are two."""
+    mount = mount_of(node)
+    if not mount:
+        return publish
+
+    def within(type: str, key: str, data: bytes) -> None:
+        publish(type, qualified(mount, key)[-UPDATE_NAME_MAX:] if type == PROGRESS else key, data)
+
+    return within
 
 
 NO_LEAVES: Mapping[str, Left] = {}

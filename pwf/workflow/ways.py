@@ -54,7 +54,12 @@ class Drawn:
 
     def targets_of(self, node: Node[Any]) -> Iterator[Node[Any]]:
         """The nodes that may follow."""
-        for way in (*self._ways.get(node.id, {}).values(), *self._exits.get(node.id, {}).values()):
+        ways, exits = self._ways.get(node.id, {}), self._exits.get(node.id, {})
+        if isinstance(node, Mount) and exits.keys() >= node.child.exits.keys():
+            ways = {
+                outcome: way for outcome, way in ways.items() if outcome != "completed"
+            }  # left to no exit
+        for way in (*ways.values(), *exits.values()):
             if isinstance(way, routes.Switch):
                 yield from (target for _, target in way.cases)
             else:

@@ -108,3 +108,16 @@ def test_an_included_file_that_is_edited_changes_what_a_later_run_executes(proje
     assert str(file) in before.watch
     child(project, ".pwf/workflows/child.py", "2")
     assert project.definition().definition_id != before.definition.definition_id  # type: ignore[union-attr]
+
+
+def test_what_an_included_file_imports_is_what_it_imports_alone_or_it_is_refused(project: Project) -> None:
+    child(project, "lib/child.py", "words.WORD", head="import words")
+    project.write("lib/words.py", "WORD = 'its own'")
+    parent(project, "../../lib/child.py")
+    assert run_pinned(project.bundle(), "m0.step") == "its own"
+    project.write(".pwf/workflows/words.py", "WORD = 'another'")
+    answer = project.resolve()
+    assert answer.error_code == "graph_error"
+    assert answer.error is not None
+    assert "lib/child.py:3: imports 'words', which stands beside it, and would get that of" in answer.error
+    assert "rename" in str(answer.hint)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from pwf.errors import Rejected
 from pwf.protocol.graph import MountSpec
 from pwf.store.fork import fork_run
-from tests.store.test_fork import command, fork
+from tests.store.test_fork import command, fork, look
 from tests.store.world import graph, node
 
 
@@ -159,3 +160,19 @@ def test_a_fork_of_a_fork_counts_from_the_same_entry(world):
     second = world.launch(fork(world, first.run_id, "m.z", visit=2).run_id)
     assert first.launch.entries == second.launch.entries == {"m": {"m.a": 6, "m.z": 1}}
     assert second.finish("out", to="again") == "go"
+
+
+def test_a_run_whose_child_met_its_limit_goes_on_only_where_the_child_says_a_higher_one(world):
+    runner = world.run(included(child_steps=2))
+    for output, following in (("in", "m.a"), ("round", "m.a"), ("round", "m.a")):
+        runner.finish(output, to=following)
+    assert world.status(runner.run_id) == "failed"
+    runner.leave()
+    assert f"pwf retry {runner.run_id}" in world.why(runner.run_id).commands, "no --max-steps lifts it"
+    place = msgspec.structs.replace(look(world, runner.run_id).fork, node="m.a", visit=3)
+    with pytest.raises(Rejected, match=r"'child', included as 'm', took 2 steps up to there") as refused:
+        fork(world, runner.run_id, flow=included(child_steps=2), start={"fork": place, "max_steps": 500})
+    assert "Workflow('child', max_steps=4)" in refused.value.hint
+    again = fork(world, runner.run_id, flow=included(child_steps=3), start={"fork": place})
+    goes_on = world.launch(again.run_id)
+    assert goes_on.finish("round", to="m.a") == "end"

@@ -316,3 +316,22 @@ def test_a_further_try_within_what_is_included_sees_those_of_its_entry(world):
     runner.gone()
     again = world.launch(runner.run_id).launch.settings
     assert (again.change, bytes(again.scopes["m"].value)) == (0, b'{"n":0}')
+
+
+def test_a_fork_says_which_changed_settings_it_has_not(world):
+    other = msgspec.structs.replace(SPEC, initial="3")
+    unchanged = world.run(routed())
+    unchanged.fail()
+    unchanged.leave()
+    runner = changed_twice(world)
+    runner.fail(settings=2)
+    runner.leave()
+    assert fork(world, runner.run_id, flow=routed(), repeat_effects=True).warnings == ()
+    (said,) = fork(world, runner.run_id, "a", flow=routed(settings=other)).warnings
+    assert said == (
+        f"its settings are as declared: the code declares them otherwise than that of run {runner.run_id}, where "
+        "they were changed"
+    )
+    (said,) = fork(world, runner.run_id, "a", flow=routed(settings=None)).warnings
+    assert said.startswith("its settings are gone")
+    assert fork(world, unchanged.run_id, flow=routed(settings=other)).warnings == ()

@@ -493,3 +493,43 @@ def test_a_budget_of_a_child_bounds_the_run_that_includes_it() -> None:
 
     assert parent(None) == child.to_graph().budget
     assert parent(Budget(tokens=2_000, steps=3, minutes=2)) == Budget(tokens=1_000, steps=3, minutes=2)
+
+
+def test_a_way_that_is_left_to_no_exit_reaches_nothing() -> None:
+    parent = Workflow("parent", input=Draft)
+    review = parent.include(reviewing(), input=lambda ctx: ctx.input)
+
+    @parent.compute
+    def done(ctx: Any) -> str:
+        return "done"
+
+    @parent.compute
+    def dead(ctx: Any) -> str:
+        return "dead"
+
+    with pytest.raises(GraphError, match="'dead' can not be reached"):
+        parent.graph(review.exit("ready") >> done, review.exit("broken") >> done, review >> dead)
+
+
+def test_bars_of_two_includes_of_a_workflow_are_two() -> None:
+    child: Workflow[Any] = Workflow("child")
+
+    @child.action(effect=idempotent("copy"))
+    def copy(ctx: Any) -> None:
+        ctx.progress(1, 2)
+        ctx.progress(1, 2, key="all")
+        ctx.publish("note", "one", 1)
+
+    def bars(flow: Workflow[Any], *real: str) -> set[tuple[str, str]]:
+        return set(run(flow, real=list(real)).updates)
+
+    assert bars(child, "copy") == {("progress", "copy"), ("progress", "all"), ("note", "one")}
+    parent: Workflow[Any] = Workflow("parent")
+    parent.graph(parent.include(child, id="m") >> parent.include(child, id="n"))
+    assert bars(parent, "m.copy", "n.copy") == {
+        ("progress", "m.copy"),
+        ("progress", "m.all"),
+        ("progress", "n.copy"),
+        ("progress", "n.all"),
+        ("note", "one"),
+    }
