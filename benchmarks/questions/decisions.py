@@ -47,7 +47,7 @@ listen = "127.0.0.1:{port}"
 
 def measure(bench: Bench) -> Iterator[Row]:
     """There and back, then nothing to do."""
-    yield from _answers(bench, bench.pick(50, 10))
+    yield from answers(bench, bench.pick(50, 10))
     yield from _open(bench, bench.pick(OPEN, OPEN_QUICK))
 
 
@@ -116,7 +116,8 @@ def _free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def _answers(bench: Bench, decisions: int) -> Iterator[Row]:
+def answers(bench: Bench, decisions: int) -> Iterator[Row]:
+    """How long it takes there and back, for so many decisions after a first one that does not count."""
     there: list[float] = []
     back: list[float] = []
     with bench.folder() as folder, _desk() as desk:

@@ -124,9 +124,9 @@ def _steps(bench: Bench) -> Iterator[Row]:
     with bench.folder() as folder, Daemon(folder) as daemon:
         agent = Agent(daemon, "busy")
         payload = start_payload(daemon, daemon.workflow(agent_steps(STEPS)))
-        _one_run(agent, payload)  # warms up
+        one_run(agent, payload)  # warms up
         for _ in range(bench.times):
-            latencies = [one for _ in range(bench.pick(4, 1)) for one in _one_run(agent, payload)]
+            latencies = [one for _ in range(bench.pick(4, 1)) for one in one_run(agent, payload)]
             medians.append(percentile(latencies, 0.5))
             slowest.append(percentile(latencies, 0.99))
         agent.close()
@@ -141,7 +141,7 @@ def _steps(bench: Bench) -> Iterator[Row]:
         )
 
 
-def _one_run(agent: Agent, payload: msgspec.Raw) -> list[float]:
+def one_run(agent: Agent, payload: msgspec.Raw) -> list[float]:
     """Milliseconds from each submission until the message of the next step is there."""
     latencies: list[float] = []
     agent.call("run.start", payload)

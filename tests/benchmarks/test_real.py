@@ -13,8 +13,10 @@ from benchmarks.cache import filled_database, put
 from benchmarks.daemon import Daemon
 from benchmarks.fill import clone, clone_id
 from benchmarks.load import start_payload, start_runs
+from benchmarks.questions.decisions import answers
+from benchmarks.questions.sessions import STEPS, Agent, one_run
 from benchmarks.rows import Report, load
-from benchmarks.workflows import ASKING, DECIDING, ONE, chain
+from benchmarks.workflows import ASKING, DECIDING, ONE, agent_steps, chain
 
 pytestmark = pytest.mark.rest  # real processes, a second or more each
 
@@ -84,6 +86,21 @@ def test_load_from_many_clients_is_answered_once_each(folder: Path) -> None:
         start_runs(daemon, later, 10, clients=2, wait=False)
         assert len(latencies) == 20
         assert daemon.status().runs == {"completed": 20, "queued": 10}
+
+
+def test_the_agent_of_a_session_gets_each_step_and_the_end(folder: Path) -> None:
+    with Daemon(folder) as daemon:
+        agent = Agent(daemon, "worker")
+        latencies = one_run(agent, start_payload(daemon, daemon.workflow(agent_steps(STEPS))))
+        agent.close()
+        assert len(latencies) == STEPS - 1
+        assert daemon.status().runs == {"completed": 1}
+
+
+def test_decisions_go_to_the_service_and_back() -> None:
+    there, back = answers(Bench(), 2)
+    assert (there.value.count, back.value.count) == (2, 2)
+    assert back.value.low > 0
 
 
 def test_a_refused_start_fails_the_measurement(folder: Path) -> None:
