@@ -2,7 +2,7 @@
 
 Each does the steps of a workflow, in a scratch home, with a scripted model on loopback: with a tool that it uses, an
 answer that is rejected first, and none, and with a result that it hands in while it works; pi also with a usage limit
-with and without a time, and an error.
+with and without a time, and an error. Then pi in a terminal is a session, by the extension of `examples/agents/pi`.
 """
 
 from __future__ import annotations
@@ -13,16 +13,21 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+import pexpect
 
 from tests.e2e.home import Home, wait_for
 from tests.real_agents.model_server import PRICE, ModelServer
 
 PACKAGES = ("@earendil-works/pi-coding-agent@0.74.2", "pi-acp@0.0.23")  # these two go together, on node 20
 WITHIN_S = 90.0
+EXTENSION = Path(__file__).parents[2] / "examples" / "agents" / "pi" / "pwf.js"
+SESSION = "pi-sits-here"
 WORKFLOW = """
 from typing import Literal
 import msgspec
@@ -59,7 +64,7 @@ def main() -> int:
             home = Home(Path(folder) / "home")
             try:
                 configure(home, Path(folder), programs, model)
-                return sum(drive(home, model, name) for name in ("pi", "acp"))
+                return sum(drive(home, model, name) for name in ("pi", "acp")) + sit(home, model)
             finally:
                 home.end()
 
@@ -145,6 +150,11 @@ def drive(home: Home, model: ModelServer, agent: str) -> int:
     checks["hands in by a command"] = lambda: told(run(typed, "text:That is done."), "completed", model, 2)
     if agent == "acp":  # pi-acp passes no error of its model on: its turn ends with an empty answer
         checks = {name: check for name, check in checks.items() if name in ACP_CHECKS}
+    return checked(agent, checks)
+
+
+def checked(agent: str, checks: dict[str, Callable[[], bool]]) -> int:
+    """Do them in order, and say of each how it went; how many have failed."""
     failures = 0
     for name, check in checks.items():
         began = time.monotonic()
@@ -158,6 +168,50 @@ def drive(home: Home, model: ModelServer, agent: str) -> int:
         )
         failures += not fine
     return failures
+
+
+def sit(home: Home, model: ModelServer) -> int:
+    """pi in a terminal, as a session of pwf: how many checks have failed."""
+    words = ["--provider", "local", "--model", "scripted", "--extension", str(EXTENSION)]
+    more = {
+        "PWF_SESSION": SESSION,
+        "PWF_MCP": f"exec {sys.executable} -m pwf mcp serve",
+        "TERM": "xterm-256color",
+    }
+    terminal = pexpect.spawn(
+        "pi",
+        words,
+        cwd=str(home.project),
+        env={**home.environment, **more},
+        dimensions=(40, 120),
+        timeout=WITHIN_S,
+    )
+    reader = threading.Thread(
+        target=terminal.expect, args=(pexpect.EOF,), kwargs={"timeout": None}, daemon=True
+    )
+    reader.start()  # else it waits for somebody to read what it draws
+
+    def ended(*acts: str) -> bool:
+        model.play(*acts)
+        run_id = home.start("real_review", "--session", SESSION)
+        return home.wait_status(run_id, "completed", seconds=WITHIN_S) == "completed"
+
+    wrong, good = 'submit:{"verdict": "perhaps"}', 'submit:{"verdict": "ship"}'
+    try:
+        wait_for(
+            lambda: SESSION in [one["session_id"] for one in home.json("sessions")["sessions"]], WITHIN_S
+        )
+        return checked(
+            "pi in a terminal",
+            {
+                "hands in what was corrected": lambda: ended(wrong, good, "text:That is done."),
+                "is told again, and then hands in": lambda: ended(
+                    "text:I think.", good, "text:That is done."
+                ),
+            },
+        )
+    finally:
+        terminal.terminate(force=True)
 
 
 def told(view: Any, status: str, model: ModelServer, asked: int) -> bool:
