@@ -160,6 +160,7 @@ def wire(
         claim=server_claim.handle,
         places=at,
         config=config,
+        agents=scheduler.supervision.agents,
         clock=clock,
         log=log,
         life=Life(started_wall_ms=clock.now().wall_ms, stop=stop),

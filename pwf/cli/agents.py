@@ -26,21 +26,14 @@ def add(commands: Commands) -> None:
 
 
 def agents(options: argparse.Namespace, out: Out) -> int:
-    from pwf.config import load_config
-
     with client() as daemon:
         listed = daemon.call("agent.list")
         file = daemon.places.config
     if out.as_json:
         out.emit(listed)
         return exits.OK
-    if set(load_config(file).agents) != {agent.name for agent in listed.agents}:
-        out.note(
-            f"{file} names others: it was changed since the daemon started, which reads it then:  pwf stop"
-        )
-    elif not listed.agents:
-        out.note(f'no agents; add a section [agents.NAME] with command = ["…"] to {file}')
     if not listed.agents:
+        out.note(f'no agents; add a section [agents.NAME] with command = ["…"] to {file}')
         return exits.OK
     rows = [
         [

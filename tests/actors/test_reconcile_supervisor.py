@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import trio
 
+from pwf.actors.code.agents import Agents
 from pwf.actors.resources.resource_manager_supervisor import RENEW_S, ResourceManagerSupervisor
 from pwf.actors.runs.launching import Supervision
 from pwf.config import Config
@@ -95,6 +96,7 @@ class Reconciling:
             store=self.store,  # type: ignore[arg-type]
             pool=SimpleNamespace(acquire=acquire),  # type: ignore[arg-type]
             config=Config(),
+            agents=Agents(Config(), Path("/nowhere/config.toml")),
             secrets_from=Path("/nowhere/config.toml"),
             log=NoLog(),
             terms=LaunchTerms(),

@@ -82,7 +82,7 @@ def test_an_agent_does_a_runs_steps_and_a_start_that_names_nobody_says_what_to_t
     assert "known are: coder, gone, pi, broke, person" in refused.stderr
     unknown = home.run("run", "agent_review", "--agent", "nobody", code=3)
     assert "there is no agent 'nobody'" in unknown.stderr
-    assert "pwf stop" in unknown.stderr  # the cure where the section was written while the daemon served
+    assert "add [agents.nobody] to " in unknown.stderr
     listed = {one["name"]: one["found"] for one in home.json("agents")["agents"]}
     assert (listed["coder"], listed["gone"]) == (sys.executable, None)
 

@@ -17,8 +17,9 @@ from pwf.store.budgets import used_by_all
 
 
 async def list_agents(services: Services, asked: Asked[Nothing]) -> Answer:
-    """`agent.list`: in the order of the configuration."""
-    config, accounts = services.config, services.config.accounts
+    """`agent.list`: in the order of the configuration, as it stands now."""
+    await services.agents.refresh()
+    config, accounts = services.agents.config, services.agents.config.accounts
     limited = await services.store.read(limits, None)
     used = await services.store.read(used_by_all, tuple(config.agents))
 

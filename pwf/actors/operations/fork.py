@@ -86,7 +86,7 @@ async def _new_run(
     refuse_too_many_steps(facts, place, graph.max_steps if max_steps is None else max_steps)
     await _check_results(services, facts, known)
     value = facts.input if given is None else given
-    by = who(services, known, asked)
+    by = await who(services, known, asked)
     return known, StartRun(
         code=known.code,
         environment=known.environment,

@@ -142,7 +142,7 @@ async def resume_(services: Services, asked: Asked[ResumePayload]) -> Answer:
     sources_ok = False
     if explained.summary.hold == "source_changed":
         sources_ok = await _sources_are_back(services, explained.summary)
-    accounts = services.config.accounts
+    accounts = services.agents.config.accounts
     done = await _control(services, asked, resume, sources_ok=sources_ok, budget=budget, accounts=accounts)
     services.scheduler.wake()
     return _changed(done)

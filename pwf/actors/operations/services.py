@@ -18,6 +18,7 @@ from pwf.actors.base.logging import Log
 from pwf.actors.base.store_actor import StoreHandle
 from pwf.actors.channels.channels import ChannelsHandle
 from pwf.actors.claim.server_claim import ClaimHandle
+from pwf.actors.code.agents import Agents
 from pwf.actors.code.definitions import DefinitionsHandle
 from pwf.actors.code.newer_code import NewerCodeHandle
 from pwf.actors.code.schemas import Schemas
@@ -95,6 +96,7 @@ class Services:
     claim: ClaimHandle
     places: Places
     config: Config
+    agents: Agents
     clock: Clock
     log: Log
     life: Life

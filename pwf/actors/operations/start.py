@@ -13,7 +13,6 @@ import msgspec
 import trio
 
 from pwf.actors.base.apart import apart
-from pwf.actors.code.agents import agent_of
 from pwf.actors.code.definitions import Known
 from pwf.actors.operations.contents import value_of
 from pwf.actors.operations.services import (
@@ -30,6 +29,7 @@ from pwf.errors import ContentWanted, InvalidArgument, PwfError, VariablesWanted
 from pwf.ids import check_id
 from pwf.protocol.forks import ForkPayload, RestartPayload
 from pwf.protocol.graph import MAX_STEPS_LIMIT
+from pwf.protocol.kinds import KINDS
 from pwf.protocol.operations import RunStarted, StartPayload
 from pwf.protocol.origin import Origin
 from pwf.secrets import how_to_give, without_source
@@ -58,9 +58,7 @@ async def start(services: Services, asked: Asked[StartPayload]) -> Answer:
         warnings = await missing(services, known, payload.origin)
         value = await check_input(services, payload.workflow, known, value)
         session_id = _session_of(asked.caller.session, payload.session)
-        agent = agent_of(
-            services.config, services.places.config, known.definition.graph, payload.agent, session_id
-        )
+        agent = await services.agents.of(known.definition.graph, payload.agent, session_id)
         if payload.max_steps is not None:
             check_max_steps(payload.max_steps)
         if payload.budget is not None:  # it goes before that of the configuration
@@ -103,15 +101,16 @@ class Who(NamedTuple):
     is_said: bool = False
 
 
-def who(services: Services, known: Known, asked: Asked[ForkPayload] | Asked[RestartPayload]) -> Who:
+async def who(services: Services, known: Known, asked: Asked[ForkPayload] | Asked[RestartPayload]) -> Who:
     """Of a run that comes from another: as before unless it is said."""
     payload = asked.payload
     if payload.agent is None and payload.session is None:
+        if any(KINDS[node.kind].headless for node in known.definition.graph.nodes):
+            await services.agents.refresh()  # it goes on with the agent as it is configured by now
         return Who()
     if payload.session is not None:
         _session_of(asked.caller.session, payload.session)
-    file, graph = services.places.config, known.definition.graph
-    agent = agent_of(services.config, file, graph, payload.agent, payload.session)
+    agent = await services.agents.of(known.definition.graph, payload.agent, payload.session)
     return Who(agent, payload.session, is_said=True)
 
 
@@ -234,7 +233,7 @@ async def restart(services: Services, asked: Asked[RestartPayload]) -> Answer:
     try:
         known = await present_code(services, facts.path, origin)
         value = await check_input(services, facts.path, known, facts.input)
-        by = who(services, known, asked)
+        by = await who(services, known, asked)
     except REFUSALS as refusal:
         return await kept_refusal(services.store, receipt, RunStarted, refusal)
     command = StartRun(

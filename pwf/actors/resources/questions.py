@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import trio
 
-from pwf.actors.code.agents import agent_of
 from pwf.actors.code.definitions import DefinitionsHandle
 from pwf.actors.code.schemas import Schemas
 from pwf.actors.runs.launching import Launchable, Supervision
@@ -147,7 +146,7 @@ class Questions:
             code=found.code,
             environment=found.environment,
             input=self._schemas.check_input(question.workflow, schema, value),
-            agent=agent_of(world.config, world.secrets_from, found.definition.graph, None),
+            agent=await world.agents.of(found.definition.graph, None),
             actor="manager",
             state_bytes_max=world.config.max_state_size,
         )

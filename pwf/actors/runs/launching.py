@@ -16,6 +16,7 @@ from trio_util import AsyncValue
 
 from pwf.actors.base.logging import Log
 from pwf.actors.base.store_actor import StoreHandle
+from pwf.actors.code.agents import Agents
 from pwf.actors.processes.runner_pool import RunnerPool
 from pwf.actors.processes.runner_process import RunnerProcess
 from pwf.actors.processes.standing_by import TemplateKey, template_key
@@ -56,6 +57,7 @@ class Supervision:
     store: StoreHandle
     pool: RunnerPool
     config: Config
+    agents: Agents
     secrets_from: Path  # the user's configuration, which says where they are
     log: Log
     terms: LaunchTerms

@@ -24,6 +24,7 @@ from pwf.actors.base.changes import Changes, Woken
 from pwf.actors.base.logging import Log
 from pwf.actors.base.mailbox import Mailbox, Message, ask
 from pwf.actors.base.store_actor import StoreHandle
+from pwf.actors.code.agents import Agents
 from pwf.actors.processes.runner_pool import RunnerPool
 from pwf.actors.runs.admission import Admission
 from pwf.actors.runs.capacity import Capacity, Seat, Snapshot
@@ -36,7 +37,6 @@ from pwf.actors.runs.recovery import Key, Recovery, Supervised
 from pwf.actors.runs.run_supervisor import RunSupervisor, SupervisorHandle
 from pwf.config import Config
 from pwf.errors import Unavailable
-from pwf.protocol.agents import AgentCommand
 from pwf.protocol.operations import RunStarted
 from pwf.store import queue
 from pwf.store.explain import Load
@@ -220,7 +220,8 @@ class Scheduler:
         output: str = "",
         secrets_from: Path,
     ) -> None:
-        terms = LaunchTerms(home_id=home_id, output=output, limits=_limits(config), agents=_agents(config))
+        agents = Agents(config, secrets_from)
+        terms = LaunchTerms(home_id=home_id, output=output, limits=_limits(config), agents=agents.commands)
         self._inbox: Mailbox[In] = Mailbox(INBOX_MAX, "the scheduler")
         self._capacity, self._make_reconciler = Capacity(config.max_runners), make_reconciler
         self._launchables, self._managers = Launchables(), Launchables()  # of runs, and of reconciles
@@ -239,6 +240,7 @@ class Scheduler:
             store=store,
             pool=pool,
             config=config,
+            agents=agents,
             secrets_from=secrets_from,
             log=log,
             terms=terms,
@@ -454,22 +456,6 @@ class Scheduler:
 def _is_stopped(admission: queue.AdmittedRun | AdmittedReconcile, stops: Iterable[StopRun]) -> bool:
     """Whether a stop was committed after this admission."""
     return any(stop.name == admission.name and stop.revision > admission.revision for stop in stops)
-
-
-def _agents(config: Config) -> dict[str, AgentCommand]:
-    """What runs name, as a runner is told of it."""
-    return {
-        name: AgentCommand(
-            name=name,
-            adapter=agent.adapter,
-            command=agent.command,
-            account=agent.account or "",
-            on_limit=agent.on_limit,
-            budget=agent.budget,
-            day_budget=agent.day_budget,
-        )
-        for name, agent in config.agents.items()
-    }
 
 
 def _limits(config: Config) -> dict[str, int | None]:
