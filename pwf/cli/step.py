@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 PRINTED_SHOWN = 16 * 1024  # of each stream; pwf logs has all of it
+REJECTED_SHOWN = 5  # of the submissions of a step, the newest
 OUTPUT_SHOWN = 64 * 1024
 
 
@@ -97,6 +98,7 @@ def show_step(run_id: str, node: str, out: Out) -> int:
                 out.print(f"  conversation {text.line(newest.work.conversation)}")
             if newest.work.afresh is not None:
                 out.print(f"  begun afresh: {text.line(newest.work.afresh)}")
+        _rejected(daemon, view, node, out)
         if newest.error is not None:
             section("Error", out)
             print_error_lines(newest.error, out)
@@ -137,6 +139,27 @@ def _attempts(view: RunView, out: Out) -> None:
         )
         styles.append(progress.STEP_STYLE.get(step.status))
     out.table(["#", "VISIT", "TRY", "STATUS", "BEGAN", "TIME", "SUMMARY"], rows, styles)
+
+
+def _rejected(daemon: SyncClient, view: RunView, node: str, out: Out) -> None:
+    """What was submitted for it and rejected, also where another submission was accepted afterwards."""
+    from pwf.cli.sections import section
+    from pwf.client.asking import history
+    from pwf.protocol.kinds import KINDS
+
+    if not KINDS[view.graph.node(node).kind].headless:
+        return
+    events = _ask(daemon, history(view.summary.run_id, 0))
+    facts = [(one, msgspec.json.decode(one.payload)) for one in events if one.kind == "submission_rejected"]
+    found = [(one.at_ms, said["reason"]) for one, said in facts if said["node"] == node]
+    if not found:
+        return
+    section(f"Rejected submissions ({len(found)})", out)
+    for at_ms, reason in found[-REJECTED_SHOWN:]:
+        first, *more = text.block(reason).splitlines() or [""]
+        out.print(f"  {text.clock_time(at_ms, out.now_ms())}  {first}")
+        for line in more:
+            out.print(f"            {line}")
 
 
 def _left(daemon: SyncClient, run_id: str, node: str, out: Out) -> None:

@@ -34,6 +34,9 @@ UPDATES_SHOWN = 5
 BAR_CELLS = 24
 ERROR_LINES, TRACEBACK_LINES, ERROR_CELLS = 12, 30, 500  # of an error on a run's page
 SAID_AGAIN_MS = 10_000  # where lines are not drawn over
+QUESTION = (
+    "question"  # of updates: what an agent asks people in the middle of its step, and nobody has to answer
+)
 DAY_S = 24 * 3_600
 PERIODS = (("s", 1), ("min", 60), ("h", 3_600), ("day", DAY_S))
 
@@ -241,6 +244,8 @@ def _update(update: UpdateView, cells: int, now_ms: int) -> Line:
         data: Any = msgspec.json.decode(update.data)
     except msgspec.MsgspecError:
         data = None
+    if update.kind == QUESTION and isinstance(data, dict) and isinstance(data.get(QUESTION), str):
+        return [Piece("  asks: ", "yellow"), Piece(text.line(data[QUESTION], max(10, cells - 8)))]
     shown = data if isinstance(data, str) else text.json_line(bytes(update.data))
     return [Piece(f"  {name}: ", "dim"), Piece(text.line(shown, max(10, cells - len(name) - 4)))]
 

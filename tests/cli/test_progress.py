@@ -103,3 +103,16 @@ def test_a_number_that_is_no_amount_is_not_drawn_and_breaks_nothing(odd: int) ->
     newest = update(None, completed=odd, total=odd)
     assert progress.plain(progress.update_lines((newest,), 80, samples.NOW)[0]) == "  copy"
     progress.is_news(newest, update(None, completed=1, total=odd))
+
+
+def test_what_an_agent_asks_people_is_its_words_and_no_json() -> None:
+    asked = UpdateView(
+        kind="question",
+        key="work",
+        data=msgspec.Raw(b'{"question":"Which \\u001b[2J branch?"}'),
+        updated_ms=samples.NOW,
+    )
+    assert (
+        progress.plain(progress.update_lines((asked,), 80, samples.NOW)[0])
+        == "  asks: Which \\x1b[2J branch?"
+    )

@@ -5,16 +5,18 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import msgspec
 import pytest
 
 from pwf.cli import exits
 from pwf.cli.main import main
 from pwf.present.progress import error_lines, plain
 from pwf.present.text import headline
-from pwf.protocol.operations import StepsPayload
+from pwf.protocol.graph import NodeSpec
+from pwf.protocol.operations import EventPage, StepsPayload
 from pwf.protocol.printed import Printed, PrintedPiece, PrintedStep
 from pwf.protocol.runner import StepError
-from pwf.protocol.views import StepView
+from pwf.protocol.views import EventView, StepView
 from tests.cli.conftest import Pwf
 from tests.client import samples
 from tests.client.fake_daemon import FakeDaemon
@@ -166,3 +168,22 @@ def test_a_text_of_several_lines_has_a_headline() -> None:
     assert headline("first\nsecond") == "first …"
     assert headline("one\n") == "one"
     assert headline("") == ""
+
+
+def test_what_was_rejected_of_an_agents_step_is_shown_also_after_another_submission_was_accepted(
+    pwf: Pwf, daemon: FakeDaemon
+) -> None:
+    nodes = (*samples.graph().nodes, NodeSpec(id="write", kind="agent"))
+    serve(daemon, completed(1, {"a": 1}), graph=msgspec.structs.replace(samples.graph(), nodes=nodes))
+
+    def rejected(revision: int, node: str, reason: str) -> EventView:
+        payload = json.dumps({"request": "q1", "node": node, "reason": reason}).encode()
+        return samples.event(revision=revision, kind="submission_rejected", payload=msgspec.Raw(payload))
+
+    daemon.on("run.printed", lambda request, payload: Printed(run_id=samples.RUN, ended=True, steps=()))
+    events = (samples.event(), rejected(4, "write", "too \x1b[2J short\nby far"), rejected(5, "other", "no"))
+    daemon.on("run.events", lambda request, payload: EventPage(run_id="k3", events=events))
+    shown = pwf("show", "k3", "write").out
+    assert "Rejected submissions (1)" in shown
+    assert "  too \\x1b[2J short\n            by far\n" in shown
+    assert "Rejected" not in pwf("show", "k3", "collect").out
