@@ -143,7 +143,6 @@ def wire(
     scheduler = _scheduler(store, claim, ports, changes, questions, at, config, log)
     server_claim = _server_claim(store, claim, ports, scheduler.handle, config, clock, log)
     pruner = _pruner(store, scheduler.handle, claim.epoch, config, clock, log, at)
-    backups = Backups(at.database, claim.epoch, clock, log)
     newer_code = NewerCode(store)
     views = Views(changes, log)
     pages = Pages(ports.open_server, config.web, log)
@@ -172,7 +171,7 @@ def wire(
         attached=attached,
         change_settings=functools.partial(settings.make, scheduler.supervision),
         pruner=pruner.handle,
-        backups=backups.handle,
+        backups=(backups := Backups(at.database, claim.epoch, clock, log)).handle,
         pages=pages.handle,
         channels=channels.handle,
     )
