@@ -54,6 +54,11 @@ FROM attempts a JOIN runs r ON r.run_no = a.run_no WHERE r.run_id = ? ORDER BY a
 _CHILD_OF_DELETED = """SELECT 1 FROM runs c JOIN resources r ON r.resource_no = c.called_by
 WHERE c.run_id = ? AND (r.deleting_wall_ms IS NOT NULL OR r.gone_wall_ms IS NOT NULL)"""
 
+#: The steps that a process left without an outcome; where settings overtook a step, its run goes on without that one.
+_LEFT_BEHIND = """SELECT a.node, a.status FROM attempts a JOIN runs r USING (run_no)
+WHERE r.run_id = ? AND a.generation = ? AND a.status = 'interrupted'
+  AND NOT EXISTS (SELECT 1 FROM events e WHERE e.entity_no = r.run_no AND e.kind = 'settings_overtook')"""
+
 
 class Violation(Exception):
     """A rule is broken."""
@@ -135,6 +140,7 @@ class Auditor:
             # A reconcile may exceed it.
             used, capacity = life.scheduler.used, self._world.mix.capacity + self._world.managers.active
             self.check(used <= capacity, f"{used} runners are no more than the capacity of {capacity}")
+            self._world.managers.look()
         present = set()
         for entity_id, revision, generation in self.rows(_STANDINGS):
             present.add(entity_id)
@@ -375,14 +381,20 @@ class Auditor:
         stands = run is None or run.status in ("waiting", *ENDED) or not markers
         self.check(stands, f"{run} stands still while {process.marker} judges")
 
-    def stays(self, process: Any, *, reads: bool) -> None:
-        """A process that waits for a further run has nothing of the last one (marker, row), and can still read."""
+    def stays(self, process: Any, last: str, *, reads: bool) -> None:
+        """A process that waits for a further run has nothing of the last one (marker, row, step), and can still read.
+
+        `last`: its marker of that run.
+        """
         self.check(
             process.marker == WAITING_MARKER, f"{process.marker} is given up before its process waits again"
         )
         rows = self._rows_of(process)
         self.check(not rows, f"a process that waits again stands in no row: {rows}")
         self.check(reads, "a process that waits again can read the values of its next run")
+        _, run_id, generation = last.split(":")
+        left = self.rows(_LEFT_BEHIND, run_id, int(generation))
+        self.check(not left, f"a process that waits again has ended each step of {last}: {left}")
 
     def _rows_of(self, process: Any) -> list[Any]:
         identity = process.identity

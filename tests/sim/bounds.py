@@ -26,6 +26,7 @@ from tests.sim.code import Code
 from tests.sim.mix import Mix
 
 CHUNK_BYTES = 2_048
+PROOF_TIMEOUT_S = 5.0
 #: Where a bound stands. A seed's own bound takes the place of each.
 SMALL: tuple[tuple[ModuleType, str], ...] = (
     (pwf.actors.base.store_actor, "INBOX_MAX"),

@@ -14,7 +14,7 @@ import msgspec
 
 from pwf.protocol.decisions import DecisionList, DecisionView
 from pwf.protocol.frames import Request, Response
-from pwf.protocol.kinds import REQUESTS
+from pwf.protocol.kinds import REQUESTS, RequestKind
 from pwf.protocol.operations import (
     EffectList,
     Explained,
@@ -291,17 +291,17 @@ class SimClient:
             return
         request = self._chance.choice(found.requests)
         go = CHOICES[0] if kind else self._chance.choice(CHOICES)
+        await self.answer(request.request_id, request.kind, go)
+
+    async def answer(self, request_id: str, kind: RequestKind, go: str) -> None:
+        """Decide, submit or answer, as its kind wants it."""
         value = {"go": go, "by": self.name}
-        if REQUESTS[request.kind].decided:
-            await self._decide(request.request_id, go)
-        elif REQUESTS[request.kind].submitted:
-            await self.send(
-                self.request("request.submit", {"request_id": request.request_id, "value": value})
-            )
+        if REQUESTS[kind].decided:
+            await self._decide(request_id, go)
+        elif REQUESTS[kind].submitted:
+            await self.send(self.request("request.submit", {"request_id": request_id, "value": value}))
         else:
-            await self.send(
-                self.request("request.answer", {"request_id": request.request_id, "answer": value})
-            )
+            await self.send(self.request("request.answer", {"request_id": request_id, "answer": value}))
 
     async def _decide(self, request_id: str, choice: str) -> None:
         found = await self.read("decision.list", {"decision_id": request_id}, DecisionList)

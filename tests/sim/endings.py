@@ -14,8 +14,21 @@ from pwf.protocol.frames import Request
 from tests.sim.model import DIED, ENDS, RunModel
 from tests.sim.questions import NOBODY
 
-_CUSTODY = "SELECT r.run_id, p.generation FROM runners p JOIN runs r ON r.run_no = p.entity_no"
+_CUSTODY = """SELECT coalesce(r.run_id, e.name), p.generation FROM runners p JOIN entities e USING (entity_no)
+LEFT JOIN runs r ON r.run_no = p.entity_no WHERE r.run_id IS NOT NULL OR e.kind = 'resource'"""
 NEVER_MS = 2**62
+SURELY_OVER_MS = (
+    10_000  # a time limit of which two more are enough to end a step, as long as nothing of these is slow
+)
+SLOW = (
+    "stall_every_s",
+    "disk_full_every_s",
+    "io_error",
+    "call_fault_every_s",
+    "lock_every_s",
+    "batch_lost",
+    "undone",
+)
 _TIME_OVER = "SELECT 1 FROM requests WHERE run_id = ? AND attempt = ? AND answered_by = ?"
 _OF_TREE = "SELECT run_id FROM runs WHERE ?1 IN (restarted_from, restart_root, forked_from, tree_root)"
 
@@ -26,7 +39,7 @@ class Endings:
     def __init__(self, auditor: Any, world: Any) -> None:
         self._auditor = auditor
         self._world = world
-        self._custody: set[tuple[str, int]] = set()
+        self._custody: set[tuple[str, int]] = set()  # (run or resource, generation)
         self._said: set[tuple[str, int, int]] = set()  # (run, generation, attempt) that its runner has ended
         self._asked: set[tuple[str, int, int]] = set()  # the same, that its runner has asked a question
         self._over: set[tuple[str, int]] = set()  # attempts that were looked at
@@ -51,10 +64,10 @@ class Endings:
 
     def look_at_custody(self) -> None:
         """After each commit: custody ends with the proof that nothing works any more."""
-        now = {(run_id, generation) for run_id, generation in self._auditor.rows(_CUSTODY)}
-        for run_id, generation in sorted(self._custody - now):
-            working = self._working(run_id, generation)
-            self._auditor.check(not working, f"custody of {run_id}:{generation} ends after {working}")
+        now = {(owner, generation) for owner, generation in self._auditor.rows(_CUSTODY)}
+        for owner, generation in sorted(self._custody - now):
+            working = self._working(owner, generation)
+            self._auditor.check(not working, f"custody of {owner}:{generation} ends after {working}")
         self._custody = now
 
     def look(self, run: RunModel, attempts: list[tuple[Any, ...]]) -> None:
@@ -82,10 +95,19 @@ class Endings:
             key in self._asked and bool(self._auditor.rows(_TIME_OVER, run_id, attempt, NOBODY))
         )
 
-    def _working(self, run_id: str, generation: int) -> list[str]:
-        end = f":{run_id}:{generation}"
+    def _working(self, owner: str, generation: int) -> list[str]:
+        end = f":{owner}:{generation}"
         living = self._world.machine.living()
         return [process.marker for process in living if process.at_work and process.marker.endswith(end)]
+
+    def overran(self, process: Any, timeout_ms: int, life: Any) -> None:
+        """A step goes on long after its time is over: its daemon has had trouble, or the process could not be ended."""
+        world = self._world
+        slow = world.mix.bounds is not None or any(map(world.mix.rate, SLOW))
+        served = life is not None and life is world.life and life.epoch == process.epoch
+        if timeout_ms >= SURELY_OVER_MS and served and not slow and not process.killed:
+            fine = process.immortal_until > 0 or life.draining
+            self._auditor.check(fine, f"a step whose time is over is ended: {process}")
 
     # --- what is removed --------------------------------------------------------------------------------------
 

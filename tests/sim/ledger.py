@@ -24,6 +24,17 @@ SETTLES = {
 _KEY = "r.run_id || ':' || e.node || ':' || e.visit || iif(e.part = '', '', '/' || e.part)"
 _OF_RUN = f"""SELECT {_KEY}, e.node, e.visit, e.part, e.mode, e.status, e.attempts FROM effects e
 JOIN runs r ON r.run_no = e.entity_no WHERE r.run_id = ?"""
+_GENERATION = f"SELECT e.generation FROM effects e JOIN runs r ON r.run_no = e.entity_no WHERE {_KEY} = ?"
+#: manual parts that may have happened at a position where no attempt is open, and how the last one there has ended.
+#: A try owes the reason that its own process gave: one that was merely interrupted has none.
+_LEFT = f"""SELECT {_KEY}, e.observable, e.status, e.error IS NOT NULL,
+  e.generation = a.generation AND a.status IN ('failed', 'unknown')
+  AND json_extract(CAST(a.error AS TEXT), '$.code') NOT IN ('runner_crashed', 'runner_timed_out', 'protocol_rejected'),
+  a.status
+FROM effects e JOIN runs r ON r.run_no = e.entity_no
+JOIN attempts a ON a.run_no = r.run_no AND a.attempt = r.attempts AND a.node = e.node AND a.visit = e.visit
+WHERE r.run_id = ? AND e.part <> '' AND e.mode = 'manual' AND e.status IN ('applying', 'ambiguous')
+  AND a.status <> 'active'"""
 _ALL = f"SELECT {_KEY}, e.status FROM effects e JOIN runs r ON r.run_no = e.entity_no"
 
 
@@ -48,7 +59,7 @@ class Ledger:
 
     def look(self, run: RunModel) -> bool:
         """After a commit that changed the run. Whether an effect of it is ambiguous."""
-        ambiguous, run_id, ended = False, run.run_id, run.status in ENDS
+        ambiguous, run_id, ended, may_be_left = False, run.run_id, run.status in ENDS, False
         open_parts: set[str] = set()
         for key, node, visit, part, mode, status, begun in self._auditor.rows(_OF_RUN, run_id):
             old = self._effects.get(key)
@@ -66,9 +77,13 @@ class Ledger:
                 over, f"a node is over when each of its effects is settled: {key} {new} {run}"
             )
             ambiguous = ambiguous or status == "ambiguous"
-            if part and mode == "manual" and status == "applying":
-                open_parts.add(key)
+            if part and mode == "manual" and status in UNDER_WAY:
+                may_be_left = True
+                if status == "applying":
+                    open_parts.add(key)
         self._look_at_hold(run, open_parts)
+        if may_be_left and not ended:
+            self._look_at_left(run)
         return ambiguous
 
     def _look_at_hold(self, run: RunModel, open_parts: set[str]) -> None:
@@ -78,14 +93,27 @@ class Ledger:
             self._auditor.check(not open_parts, f"a hold lists all that is unknown, {open_parts} too: {run}")
         (self._held.add if is_held else self._held.discard)(run.run_id)
 
+    def _look_at_left(self, run: RunModel) -> None:
+        """What an attempt has left open knows why, and waits for an observer only where it has one."""
+        check = self._auditor.check
+        for key, observable, status, has_error, owes_error, how in self._auditor.rows(_LEFT, run.run_id):
+            check(has_error or not owes_error, f"{key} is {status} after {how}, and does not say why: {run}")
+            asked = observable or status != "applying"
+            check(asked, f"a person is asked for {key}, which nobody can observe: {how} {run}")
+            goes_on = status == "ambiguous" and run.hold is None
+            check(not goes_on, f"a run waits until {key} is settled: {run}")
+
     # --- what a step is told ------------------------------------------------------------------------------
 
     def knows(self, key: str) -> bool:
         """Whether there is such a row."""
         return key in self._effects
 
-    def answered(self, key: str, answer: Any, *, strange: bool) -> None:
-        """A step has asked for a part. `strange`: with another request than the one that is stored."""
+    def answered(self, key: str, answer: Any, generation: int, *, strange: bool) -> None:
+        """A step has asked for a part. `strange`: with another request than the one that is stored.
+
+        `generation`: of its process. One that is stale by now may find what a later one has begun.
+        """
         check = self._auditor.check
         check((answer.verdict == "conflict") == strange, f"another request is a conflict: {key} {answer}")
         if answer.verdict == "applied":
@@ -93,6 +121,8 @@ class Ledger:
         if answer.verdict == "apply":
             known = self._effects.get(key)
             check(known is not None, f"{key} has its row before it is applied")
+            begun_by = self._auditor.rows(_GENERATION, key)
+            check(all(by >= generation for (by,) in begun_by), f"{key} was begun by {generation}: {begun_by}")
 
     def settled(self, key: str) -> None:
         """A step was told that it is settled as applied, which no crash takes back."""

@@ -362,6 +362,11 @@ class Life:
         """Begin an ordered stop."""
         self._stopping.set()
 
+    @property
+    def draining(self) -> bool:
+        """Whether an ordered stop is under way."""
+        return self._stopping.is_set()
+
     async def pause(self, point: str) -> None:
         """Virtual time at the store's points; the process may die in it."""
         self.world.auditor.time_passes()

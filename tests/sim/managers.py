@@ -5,7 +5,7 @@ before a process works; an effect happens once under its key; when the faults ar
 says, or gone, and has seen whatever changed outside before a wake-up that was taken, and each end of a child run.
 What a reconcile has started works no more when the next one begins, and a child is one run under its key.
 A change of a child's settings happens once under its key, in each run of the child, and a child without a session gets
-no follow-up.
+no follow-up. Nothing is due whose process is not proved dead. The first result of a process counts.
 """
 
 from __future__ import annotations
@@ -38,6 +38,7 @@ from pwf.protocol.runner import (
     encode_line,
 )
 from pwf.values import canonical, digest
+from tests.sim.bounds import PROOF_TIMEOUT_S
 from tests.sim.clients import ORIGIN, SimClient
 from tests.sim.virtual_time import sleep
 from tests.sim.workload import root_source
@@ -46,6 +47,9 @@ SHARE = 0.4  # of the seeds have managers
 NAME = "m0"
 KEYS = ("a", "b", "c")
 PAUSE_S = 4.0
+LEAVES_CHILD = 0.15  # of the reconciles, where no fault has more do so
+OUTLIVES_PROOF = 0.2  # of those children are in the kernel's hands for longer than a proof may take
+SAYS_MORE = 0.15  # of the processes give a second result
 DEADLINE_MS = 5_000
 ACTS = ("apply", "apply", "apply", "touch", "touch", "pause", "resume", "resume", "delete")
 PAGE = 500
@@ -56,6 +60,9 @@ WHERE e.kind = 'resource' AND e.name = ?"""
 _UNLIKE = """SELECT uid, CAST(spec AS TEXT), CAST(status AS TEXT) FROM resources WHERE gone_wall_ms IS NULL
 AND (json_extract(CAST(spec AS TEXT), '$.n') IS NOT json_extract(CAST(status AS TEXT), '$.n')
   OR observed_generation <> spec_generation)"""
+_DUE_WITH_PROCESS = """SELECT e.name, q.state, p.pid FROM reconcile_queue q
+JOIN runners p ON p.entity_no = q.resource_no JOIN entities e USING (entity_no) WHERE q.state <> 'live'"""
+_SAID_AGAIN = "SELECT uid FROM resources WHERE json_extract(CAST(status AS TEXT), '$.again') IS NOT NULL"
 _SEEN = (
     """SELECT key, json_extract(CAST(status AS TEXT), '$.seen') FROM resources WHERE gone_wall_ms IS NULL"""
 )
@@ -69,6 +76,7 @@ JOIN resources r ON r.resource_no = c.called_by WHERE c.ended_wall_ms IS NOT NUL
 _MANAGED = """SELECT c.run_id, CAST(e.payload AS TEXT) FROM events e JOIN runs c ON c.run_no = e.entity_no
 JOIN resources r ON r.resource_no = c.called_by
 WHERE r.uid = ?1 AND c.call_key LIKE ?2 AND e.kind = 'settings_changed' AND e.actor = 'resource:' || ?1"""
+AGAIN = msgspec.Raw(canonical({"again": True}))
 
 _answer = msgspec.json.Decoder(PartAnswer)
 _child = msgspec.json.Decoder(ChildAnswer)
@@ -165,12 +173,20 @@ class Managers:
                 payload = {"verdict": verdict, "effect_key": effect.effect_key, "output": None}
                 await self._world.ask(client.request("effect.resolve", payload, effect.run_id))
 
+    def look(self) -> None:
+        """After each commit."""
+        if self.active:
+            due = self._world.auditor.rows(_DUE_WITH_PROCESS)
+            self._world.auditor.check(not due, f"nothing is due whose process is not proved dead: {due}")
+
     def at_rest(self) -> None:
         """Every resource is what its spec says, no wake-up was lost, and no result counted for an older spec."""
         unlike = self._world.auditor.rows(_UNLIKE)
         self._world.auditor.check(not unlike, f"every resource converges: {unlike}")
         for (uid,) in self._world.auditor.rows("SELECT uid FROM resources"):
             self._check_changes(uid)
+        again = self._world.auditor.rows(_SAID_AGAIN)
+        self._world.auditor.check(not again, f"the first result of a process counts: {again}")
         for key, seen in self._world.auditor.rows(_SEEN):
             owed = self._owed.get(key, 0)
             self._world.auditor.check(seen >= owed, f"no wake-up of {key} is lost: {seen} of {owed}")
@@ -200,11 +216,14 @@ class Managers:
                 await self._ensure_child(values, told)
                 if chance.random() < 0.6:
                     await self._say_to_child(values, told, chance)
-        left = self._leave_child(process, told, chance) if world.rate("orphan_child") else None
+        leaves = world.rate("orphan_child") or chance.random() < LEAVES_CHILD
+        left = self._leave_child(process, told, chance) if leaves else None
         if chance.random() < world.rate("runner_exit"):
             process.died = True
             return
-        await stream.send_all(encode_line([self._result(told, chance, seen)]))
+        result = self._result(told, chance, seen)
+        more = [Reconciled(outcome="settled", status=AGAIN)] if chance.random() < SAYS_MORE else []
+        await stream.send_all(encode_line([result, *more]))
         if chance.random() < world.rate("lingers"):
             await process.breathe(chance.random() * 4.0)
         await stream.send_all(encode_line([Leaving(childless=left is None or not left.alive)]))
@@ -225,6 +244,9 @@ class Managers:
         child = self._world.machine.add_process(process.marker)
         child.epoch, child.at_work = process.epoch, True
         delay_s = chance.random() * 6.0
+        if chance.random() < OUTLIVES_PROOF and not self._world.calm:
+            delay_s += PROOF_TIMEOUT_S
+            child.survive(delay_s)
 
         async def work() -> None:
             await child.breathe(delay_s)

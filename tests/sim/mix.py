@@ -35,6 +35,7 @@ STRENGTHS: dict[str, tuple[float, ...]] = {
     "hold": (0.3, 1.0),  # ends of pure steps leave together, a moment later
     "send_breaks": (0.05, 0.5),  # a runner dies while it is told something, which may have come
     "lingers": (0.1, 0.5),  # a runner that has said its last word does not get to its end for a while
+    "walks_away": (0.05, 0.3),  # a runner leaves in the middle of its run, and says that it stays for another
     "lies": (0.2,),  # a runner names a value that it has not, or sends other bytes than it says
     "late_word": (0.3, 1.0),  # a person takes their time between looking and saying what happened
     "double_message": (0.1, 0.5),

@@ -29,7 +29,8 @@ from tests.sim.workload import LARGE, NodeModel, PartModel
 
 SWALLOWED = 0.6  # of the failures of an effect: the step's function goes on
 GIVES_UP_EARLY = 0.1  # of the steps do not get to their last effects
-OTHER_REQUEST = 0.05  # of the calls name another request than the one that is stored
+OTHER_REQUEST = 0.25  # of the calls for what is stored name another request than that
+OTHER_ATTEMPT = 0.05  # of the calls are of an attempt that is not the present one
 
 
 class PartFailed(Exception):
@@ -102,13 +103,23 @@ class Parts:
         request = {"n": part.key, "large": LARGE if part.large else ""}
         key = self._of(part)
         strange = self._world.auditor.ledger.knows(key) and self._chance.random() < OTHER_REQUEST
+        if self._chance.random() < OTHER_ATTEMPT:
+            answer = await self._begin_with(part, request, attempt=self._runner._attempt - 1)
+            refused = answer.verdict == "refused"
+            self._world.auditor.check(refused, f"an attempt that is over begins no effect: {key} {answer}")
         answer = await self._begin_with(part, request | {"other": True} if strange else request)
-        self._world.auditor.ledger.answered(key, answer, strange=strange)
-        return await self._begin_with(part, request) if strange else answer
+        self._world.auditor.ledger.answered(key, answer, self._runner._generation, strange=strange)
+        if not strange:
+            return answer
+        answer = await self._begin_with(part, request)
+        self._world.auditor.ledger.answered(key, answer, self._runner._generation, strange=False)
+        return answer
 
-    async def _begin_with(self, part: PartModel, request: dict[str, Any]) -> PartAnswer:
+    async def _begin_with(
+        self, part: PartModel, request: dict[str, Any], *, attempt: int | None = None
+    ) -> PartAnswer:
         call = BeginPart(
-            attempt=self._runner._attempt,
+            attempt=self._runner._attempt if attempt is None else attempt,
             part=part.key,
             kind="sim",
             mode=part.effect,

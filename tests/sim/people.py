@@ -4,6 +4,7 @@ by links, also to another decision, or again.
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from pwf.protocol.decisions import DecisionList, DecisionView
@@ -14,6 +15,9 @@ from tests.sim.virtual_time import sleep
 from tests.sim.workload import CHOICES
 
 PAUSE_S = 3.0
+LOOK_S = 0.25
+
+_OPEN = "SELECT request_id, kind FROM requests WHERE run_id = ? AND attempt = ? AND status = 'pending'"
 
 
 class SimPerson:
@@ -83,3 +87,28 @@ class SimPerson:
         """What is taken has won, and is what its node goes on with."""
         if response is not None and response.outcome == "accepted":
             self._world.auditor.questions.accepted(request)
+        if (
+            response is not None
+            and response.outcome == "conflict"
+            and "token" not in json.loads(bytes(request.payload))
+        ):
+            self._world.auditor.questions.came_to_nothing(request)
+
+
+class Latecomer:
+    """Somebody who has seen every question, and answers as soon as its time is over, before the daemon has noticed."""
+
+    def __init__(self, world: Any) -> None:
+        self._world = world
+        self._client = SimClient(world, "late")
+        self._answered: set[str] = set()
+
+    async def run(self) -> None:
+        """Until faults are over."""
+        while not self._world.calm:
+            await sleep(LOOK_S)
+            for run_id, attempt in self._world.auditor.questions.overdue():
+                for request_id, kind in self._world.auditor.rows(_OPEN, run_id, attempt):
+                    if request_id not in self._answered:
+                        self._answered.add(request_id)
+                        await self._client.answer(request_id, kind, CHOICES[0])

@@ -24,12 +24,12 @@ from pwf.protocol.masking import Masks
 from pwf.protocol.runner import WAITING_MARKER
 from pwf.protocol.spawn import Resolved
 from tests.actors.runner_stream import RunnerStream
+from tests.sim.bounds import PROOF_TIMEOUT_S
 from tests.sim.machine import Process
 from tests.sim.runners import SimRunner
 from tests.sim.virtual_time import sleep
 
 REFUSALS = (LoadFailed, EnvironmentMissing, RunnerCrashed)
-PROOF_TIMEOUT_S = 5.0
 LEAVE_S = 1.0
 POLL_S = 0.1
 
@@ -144,9 +144,9 @@ class HeldRunner:
 
     def stay(self) -> None:
         """As `RunnerProcess.stay`."""
-        self.marker, self.on_exit = WAITING_MARKER, None
+        last, self.marker, self.on_exit = self.marker, WAITING_MARKER, None
         if self._process.alive:
-            self._world.auditor.stays(self._process, reads=not self.values.is_closed)
+            self._world.auditor.stays(self._process, last, reads=not self.values.is_closed)
         self._pool.waiting.setdefault(self._key, []).append(self)
 
     def _tell_exit(self) -> None:

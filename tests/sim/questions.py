@@ -11,14 +11,24 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
+
 from pwf.protocol.frames import Request
+from pwf.protocol.kinds import KINDS
+from pwf.values import canonical, digest
 from tests.sim.model import RunModel
 from tests.sim.waits import LATE_MS_MAX, Moment
+from tests.sim.workload import DECISION
 
+KEPT_MAX = 100  # answers to one decision that came to nothing
 NOBODY = "timeout"  # who has answered when nobody has
 _WINNERS = """SELECT a.request_id, a.provenance, a.choice, a.text, a.who, a.at_wall_ms, q.status, q.answered_by
 FROM answers a JOIN requests q USING (request_id) WHERE a.won = 1 AND q.run_id = ?"""
 _WINNER = "SELECT provenance, choice, digest FROM answers WHERE won = 1 AND request_id = ?"
+_DIGEST = """SELECT d.digest FROM decisions d JOIN requests q USING (request_id)
+WHERE q.run_id = ? AND q.attempt = ?"""
+_KEPT = """SELECT count(a.answer_no), sum(a.choice = ? AND a.digest = ? AND a.won = 0)
+FROM decisions d LEFT JOIN answers a USING (request_id) WHERE d.request_id = ? GROUP BY d.request_id"""
 _BY = "SELECT answered_by FROM requests WHERE run_id = ? AND attempt = ?"
 
 
@@ -59,7 +69,40 @@ class Questions:
                 return
             steps = self._auditor.waits.earliest().steps
             known = self._open[run.run_id] = Open(run.attempts, open_ms, steps)
+            self._look_at_digest(run)
         self._passes(known, going=run.hold is None)
+
+    def overdue(self) -> list[tuple[str, int]]:
+        """(run, attempt) of the questions that are still open, though their time is surely over."""
+        now = self._auditor.waits.moment()
+        return [
+            (run_id, known.attempt)
+            for run_id, known in self._open.items()
+            if known.since is not None
+            and known.least_ms + now.true_ms - known.since[1].true_ms > known.open_ms
+        ]
+
+    def _look_at_digest(self, run: RunModel) -> None:
+        """What a person decides is bound to all that was asked, also to what nobody is shown."""
+        node = self._auditor.model_of(run.definition).nodes[run.node]
+        if not KINDS[node.kind].chooses:
+            return
+        prompt, subject = canonical(node.prompt(run.visit)), canonical(node.subject(run.visit))
+        asked = {
+            "run": run.run_id,
+            "node": run.node,
+            "visit": run.visit,
+            "audience": DECISION.audience,
+            "choices": msgspec.to_builtins(DECISION.choices),
+            "title": node.id,
+            "presentation": digest(prompt),
+            "subject": digest(subject),
+            "timeout_ms": node.open_ms,
+            "default": None if node.default is None else canonical(node.default).decode(),
+        }
+        found = self._auditor.rows(_DIGEST, run.run_id, run.attempts)
+        bound = found == [(digest(canonical(asked)),)]
+        self._auditor.check(bound, f"a decision is bound to what was asked: {run} {found}")
 
     def _passes(self, known: Open, *, going: bool) -> None:
         earliest, latest = self._auditor.waits.earliest(), self._auditor.waits.moment()
@@ -97,9 +140,16 @@ class Questions:
     def accepted(self, request: Request) -> None:
         """A person was told that their answer has won."""
         payload = json.loads(bytes(request.payload))
-        for provenance, choice, digest in self._auditor.rows(_WINNER, payload["decision_id"]):
-            won = (provenance, choice, digest) == ("person", payload["choice"], payload["digest"])
+        for provenance, choice, seen in self._auditor.rows(_WINNER, payload["decision_id"]):
+            won = (provenance, choice, seen) == ("person", payload["choice"], payload["digest"])
             self._auditor.check(won, f"{request} has won: {provenance} {choice}")
+
+    def came_to_nothing(self, request: Request) -> None:
+        """A person was told that another answer has won, or that theirs is to another proposal: it is kept."""
+        payload = json.loads(bytes(request.payload))
+        said = (payload["choice"], payload["digest"], payload["decision_id"])
+        for count, kept in self._auditor.rows(_KEPT, *said):
+            self._auditor.check(kept or count > KEPT_MAX, f"a late answer leaves a trace: {request}")
 
     def none_is_late(self) -> None:
         """While nothing fails, a question whose time is over is not still open (T4)."""

@@ -101,7 +101,7 @@ class SimRunner:
         self._answered: dict[int, str] = {}
         self._stop: StepReply | None = None
         self._settings = 0  # the newest change of them that it was told of
-        self._failed = False
+        self._failed = self._has_walked_away = False
         self._own: set[str] = set()  # values that it has uploaded
 
     # --- the wire -----------------------------------------------------------------------------------------
@@ -226,6 +226,11 @@ class SimRunner:
         self._settings = 0 if launch.settings is None else launch.settings.change
         await self._read_values(launch)
         await self._loop(launch)
+        if self._has_walked_away:
+            self._process.wait_again(WAITING_MARKER)
+            self._process.promised = self._run_id
+            await self._send(Leaving(childless=True, stays=True))
+            return True
         keeps = self._happens("keep")
         if not (keeps or self._happens("leave_early")):
             await self._settle()
@@ -294,6 +299,9 @@ class SimRunner:
             seen = self._settings
             if not await self._finish(node, end if end is not None else await self._step(node), seen):
                 return
+            if self._happens("walks_away"):
+                self._has_walked_away = self._process.died = True
+                return
 
     async def _wait(self) -> None:
         self._seq += 1
@@ -310,6 +318,7 @@ class SimRunner:
         words = canonical(self._model.nodes[self._node].prompt(self._visit))
         prompt = Value(json=msgspec.Raw(words), size=len(words))
         node = self._model.nodes[self._node].spec()
+        subject = canonical(self._model.nodes[self._node].subject(self._visit))
         self._world.auditor.endings.asked(self._run_id, self._generation, self._attempt)
         await self._say(
             Ask(
@@ -317,6 +326,7 @@ class SimRunner:
                 attempt=self._attempt,
                 kind=kind,
                 prompt=prompt,
+                subject=Value(json=msgspec.Raw(subject)) if KINDS[node.kind].chooses else None,
                 timeout_ms=node.open_ms,
                 default=node.default,
             )
@@ -549,7 +559,11 @@ class SimRunner:
         if KINDS[node.kind].stops_itself:
             await self._process.breathe(node.timeout_ms / 1_000)
             return Ended("timed_out", settled="unknown" if node.effect == "manual" else None)
-        await self._process.breathe(node.timeout_ms / 1_000 * self._chance.choice([0.9, 1.05, 3.0, 3.0]))
+        factor = self._chance.choice([0.9, 1.05, 3.0, 3.0])
+        life = self._world.life
+        await self._process.breathe(node.timeout_ms / 1_000 * factor)
+        if factor == 3.0:
+            self._world.auditor.endings.overran(self._process, node.timeout_ms, life)
         if applied:
             return Ended("completed", self._output(), settled="applied" if node.effect == "manual" else None)
         return None

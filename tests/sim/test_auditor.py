@@ -156,14 +156,36 @@ def test_another_request_under_a_key_that_is_no_conflict_is_seen(stage_of):
     answered = runner.part("p")
     stage.look()
     with breaks("another request is a conflict"):
-        stage.auditor.ledger.answered(f"{runner.run_id}:a:1/p", answered, strange=True)
+        stage.auditor.ledger.answered(f"{runner.run_id}:a:1/p", answered, 1, strange=True)
 
 
 def test_an_effect_that_a_step_may_apply_without_a_row_is_seen(stage_of):
     stage, runner = effect_stage(stage_of, "parts")
     answered = runner.part("p")
     with breaks("has its row before it is applied"):
-        stage.auditor.ledger.answered(f"{runner.run_id}:a:1/q", answered, strange=False)
+        stage.auditor.ledger.answered(f"{runner.run_id}:a:1/q", answered, 1, strange=False)
+
+
+def test_an_effect_that_has_the_generation_of_an_earlier_process_is_seen(stage_of):
+    stage, runner = effect_stage(stage_of, "parts")
+    answered = runner.part("p")
+    stage.look()
+    with breaks("was begun by"):
+        stage.auditor.ledger.answered(f"{runner.run_id}:a:1/p", answered, 2, strange=False)
+
+
+@pytest.mark.parametrize(
+    ("lost", "rule"), [("observable = 0", "a person is asked for"), ("error = NULL", "does not say why")]
+)
+def test_what_a_try_has_left_open_without_an_observer_or_a_reason_is_seen(stage_of, lost, rule):
+    stage, runner = effect_stage(stage_of, "parts")
+    runner.part("p", observable=True)
+    stage.look()
+    runner.fail()
+    stage.look()
+    stage.doctor(f"UPDATE effects SET {lost}")
+    with breaks(rule):
+        stage.look()
 
 
 def test_an_effect_that_a_step_was_told_is_applied_and_that_is_lost_is_seen(stage_of):

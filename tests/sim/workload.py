@@ -102,6 +102,10 @@ class NodeModel:
             return "go on?"
         return {"title": self.id, "summary": f"go on, {visit}?", "blocks": []}
 
+    def subject(self, visit: int) -> object:
+        """What its decision is about, which nobody is shown."""
+        return {"of": self.id, "visit": visit}
+
     def spec(self) -> NodeSpec:
         """The node as pwf knows it."""
         effect = None

@@ -35,7 +35,7 @@ from tests.sim.machine import Machine, Process
 from tests.sim.managers import Managers
 from tests.sim.mix import Mix, draw_mix
 from tests.sim.outside import Outside
-from tests.sim.people import SimPerson
+from tests.sim.people import Latecomer, SimPerson
 from tests.sim.reached import Reached
 from tests.sim.sessions import serve_sessions
 from tests.sim.settings import SimChanger
@@ -289,6 +289,7 @@ class World:
             clients.start_soon(serve_sessions, self)
             for number in range(PEOPLE):
                 clients.start_soon(SimPerson(self, f"p{number}").run)
+            clients.start_soon(Latecomer(self).run)
             for number in range(CHANGERS):
                 clients.start_soon(SimChanger(self, f"s{number}").run)
             await sleep(self.mix.fault_s)
