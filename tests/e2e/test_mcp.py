@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
 from typing import Any
 
 import anyio
@@ -62,6 +64,27 @@ async def test_a_host_plays_a_run_over_stdio(world: World) -> None:
     with anyio.fail_after(60):
         async with over_stdio(world) as client:
             await played(client)
+
+
+def test_the_client_of_the_documentation_plays_a_run(world: World) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "mcp.md").read_text()
+    program = world.home.project / "client.py"
+    program.write_text(page.split("```python\n")[1].split("```")[0])
+    beside = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    done = subprocess.run(
+        [sys.executable, program, "agent_review", '{"version": 3}'],
+        cwd=world.home.project,
+        env={**world.home.environment, "PATH": beside},
+        input='{"verdict": "later"}\n{"verdict": "ship"}\n',
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S * 2,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("Review version 3.") == 2, "what was refused is given again"
+    assert "later" in done.stderr
+    assert done.stdout.splitlines()[-1] == "completed ship None"
 
 
 @contextmanager
