@@ -35,6 +35,17 @@ class Arguments(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     """No fields."""
 
 
+class Attach(Arguments, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    id: Annotated[
+        str,
+        Meta(
+            description="An id of your own, the same whenever you come back: you go on with the runs of that session. "
+            "Without one it is a new session.",
+            max_length=128,
+        ),
+    ] = ""
+
+
 class MyStep(Arguments, frozen=True, kw_only=True, forbid_unknown_fields=True):
     wait_s: Wait = 30
 

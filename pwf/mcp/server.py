@@ -19,7 +19,7 @@ from mcp.server.stdio import stdio_server
 
 from pwf.client.version import version
 from pwf.errors import InvalidArgument, PwfError, Unavailable
-from pwf.mcp.arguments import Arguments, read, schema_of
+from pwf.mcp.arguments import Attach, read, schema_of
 from pwf.mcp.forms import Forms
 from pwf.mcp.tools import Grant, Host, Said, Tool, offered
 from pwf.values import canonical
@@ -34,7 +34,11 @@ INSTRUCTIONS = (
 
 MY_STEP = "my_step"
 ATTACH = "attach"  # over HTTP only: it is answered before anybody is asked who calls
-ATTACH_DOES = "Begin a session; every other tool wants what this gives. Call it once."
+ATTACH_DOES = (
+    "Begin a session, or go on with one of your own; every other tool wants the `session` that this gives. Call it "
+    "once."
+)
+Attacher = Callable[[str], Awaitable[dict[str, Any]]]
 Hosts = Callable[[dict[str, Any]], Host]
 
 
@@ -42,11 +46,11 @@ def make_server(
     hosts: Hosts,
     grant: Grant,
     more: dict[str, Any],
-    attach: Callable[[], Awaitable[str]] | None = None,
+    attach: Attacher | None = None,
     forms: Forms | None = None,
 ) -> Server[Any]:
     """A server that offers a grant. `hosts` finds who calls, and takes from the arguments what says so: the
-    properties `more`, which `attach` gives. `forms`: what the host's person is asked.
+    properties `more`, which `attach` gives, for an id or for none. `forms`: what the host's person is asked.
     """
     tools = offered(grant)
     listed = [
@@ -54,7 +58,7 @@ def make_server(
         for name, tool in tools.items()
     ]
     if attach is not None:
-        listed.insert(0, described(ATTACH, ATTACH_DOES, schema_of(Arguments, {})))
+        listed.insert(0, described(ATTACH, ATTACH_DOES, schema_of(Attach, {})))
 
     async def list_tools(
         context: ServerRequestContext[Any], params: types.PaginatedRequestParams | None
@@ -72,7 +76,7 @@ def make_server(
                     return first
         try:
             if attach is not None and params.name == ATTACH:
-                return answered(Said({"session": await attach()}))
+                return answered(Said(await attach(read(Attach, dict(params.arguments or {})).id)))
             tool = tools.get(params.name)
             if tool is None:
                 raise InvalidArgument(f"there is no tool {params.name!r} under the grant {grant}")

@@ -20,7 +20,7 @@ from pwf.client.aio import Client, connected
 from pwf.client.session import open_session
 from pwf.client.starting import autostart_allowed
 from pwf.errors import NotFound
-from pwf.ids import Ids
+from pwf.ids import Ids, check_key
 from pwf.mcp.forms import Forms
 from pwf.mcp.host_process import host_pid
 from pwf.mcp.http import listen, serve_http, token_at
@@ -56,7 +56,7 @@ def serve_hosts(grant: Grant, *, wait_s_max: float, port: int, ready: Callable[[
         path = places().home / "mcp.token"
         async with _project(grant) as project, anyio.create_task_group() as tasks:
             token = token_at(path)
-            attached = Attached(tasks, lambda: opened(Ids().new(), project, wait_s_max))
+            attached = Attached(tasks, lambda session_id: opened(session_id, project, wait_s_max))
             server = make_server(attached.of, grant, {"session": SESSION}, attached.attach)
             with listen(port) as at:
                 await serve_http(server, token, at, lambda address: ready(address, path))
@@ -93,18 +93,29 @@ async def opened(
 class Attached:
     """The hosts that have attached over HTTP, by the handle that each was given: each a task, with a session."""
 
-    def __init__(self, tasks: TaskGroup, open_host: Callable[[], AbstractAsyncContextManager[Host]]) -> None:
+    def __init__(
+        self, tasks: TaskGroup, open_host: Callable[[str], AbstractAsyncContextManager[Host]]
+    ) -> None:
         self._tasks = tasks
         self._open_host = open_host
         self._hosts: OrderedDict[str, tuple[Host, anyio.Event]] = OrderedDict()
 
-    async def attach(self) -> str:
-        """A new session; its handle, which nobody can guess."""
-        handle: str = await self._tasks.start(self._hold)
+    async def attach(self, session_id: str = "") -> dict[str, str]:
+        """A session, a new one where none is named: its id, and the handle to it, which nobody can guess. Who had it
+        here before is let go.
+        """
+        if session_id:
+            check_key(session_id, "session id")
+        for handle, (host, over) in list(self._hosts.items()):
+            if host.own.session_id == session_id:
+                over.set()
+                del self._hosts[handle]
+        session_id = session_id or Ids().new()
+        handle = await self._tasks.start(self._hold, session_id)
         while len(self._hosts) > ATTACHED_MAX:
             _, (_, over) = self._hosts.popitem(last=False)
             over.set()
-        return handle
+        return {"session": handle, "id": session_id}
 
     def of(self, given: dict[str, Any]) -> Host:
         """Whose call it is; the handle is taken from what was given. Raises `NotFound`."""
@@ -119,10 +130,10 @@ class Attached:
         self._hosts.move_to_end(str(handle))
         return found[0]
 
-    async def _hold(self, *, task_status: TaskStatus[str]) -> None:
+    async def _hold(self, session_id: str, *, task_status: TaskStatus[str]) -> None:
         handle = Ids().token()
         over = anyio.Event()
-        async with self._open_host() as host:
+        async with self._open_host(session_id) as host:
             self._hosts[handle] = (host, over)
             task_status.started(handle)
             await over.wait()

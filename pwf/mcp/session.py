@@ -8,7 +8,7 @@ there for whoever asks next, and that counts as no reminder.
 from __future__ import annotations
 
 import time
-from collections import Counter
+from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from typing import TypeVar
@@ -17,14 +17,31 @@ import anyio
 
 from pwf.client.session import Session, Step, asks
 from pwf.errors import Ambiguous, Conflict, NotFound, PwfError, Rejected
+from pwf.ids import Ids
 from pwf.protocol.operations import Submitted
 
 SILENT_S = 600.0
 LOOK_S = 5.0  # how often it is looked whether the host is silent
 LEAVE_S_MAX = 2.0
+COUNTED_MAX = 1_024  # keys and requests of which it is known how often something was said
 #: What the daemon keeps as the answer to its key.
 REFUSED = (Rejected, Conflict, NotFound, Ambiguous)
 T = TypeVar("T")
+
+
+class Counts:
+    """How often something has happened, by a key; of the keys that came last."""
+
+    def __init__(self) -> None:
+        self._counts: OrderedDict[str, int] = OrderedDict()
+
+    def of(self, key: str) -> int:
+        return self._counts.get(key, 0)
+
+    def add(self, key: str) -> None:
+        self._counts[key] = self._counts.pop(key, 0) + 1
+        while len(self._counts) > COUNTED_MAX:
+            self._counts.popitem(last=False)
 
 
 class HostSession:
@@ -37,8 +54,10 @@ class HostSession:
         self._asked = 0  # how often what is next was asked for
         self._calls = 0
         self._heard = time.monotonic()
-        self._rejections: Counter[str] = Counter()  # that were answered, by request
-        self._refusals: Counter[str] = Counter()  # by key
+        self._rejections = Counts()  # that were answered, by request
+        self._refusals = Counts()  # by key
+        self._process = Ids().new()  # what an earlier process of this session has said is no repeat of ours
+        self._noted: dict[str, tuple[object, int]] = {}  # by kind: what was said last, and how much before
 
     @property
     def session_id(self) -> str:
@@ -89,14 +108,12 @@ class HostSession:
         self, request_id: str, revision: int, value: object, key: str, *, reply: bool
     ) -> Submitted:
         """Hand in a value, or a reply. `key`: the same for the same call; a value that was rejected is judged anew."""
-        key = (
-            f"{key}:{self._rejections[request_id]}"  # what was wrong may stand elsewhere, and be right by now
-        )
+        key = f"{key}:{self._rejections.of(request_id)}"  # what was wrong may stand elsewhere, and be right by now
         done = await self.once(
             key, lambda key: self._session.submit(request_id, value, revision=revision, reply=reply, key=key)
         )
         if done.verdict == "rejected":
-            self._rejections[request_id] += 1
+            self._rejections.add(request_id)
         async with self._looking:
             mine = self._step is not None and self._step.message.request_id == done.request_id
             if mine and done.verdict == "accepted":
@@ -109,10 +126,18 @@ class HostSession:
     async def once(self, key: str, act: Callable[[str], Awaitable[T]]) -> T:
         """Do what is done once under a key. A refusal holds for its moment only: after one the key is another."""
         try:
-            return await act(f"{key}.{self._refusals[key]}" if self._refusals[key] else key)
+            refused = self._refusals.of(key)
+            return await act(f"{key}.{refused}" if refused else key)
         except REFUSED:
-            self._refusals[key] += 1
+            self._refusals.add(key)
             raise
+
+    def noting(self, kind: str, said: object) -> str:
+        """What tells this from all else that was said of the kind: the same when the same is said again at once."""
+        last, count = self._noted.get(kind, (None, 0))
+        count += last != said
+        self._noted[kind] = (said, count)
+        return f"{self._process}:{count}"
 
     async def watch(self) -> None:
         """Give the turn up when the host is silent for too long. For ever."""

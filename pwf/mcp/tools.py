@@ -120,7 +120,9 @@ async def _noted(host: Host, given: takes.Update | takes.Ask, kind: str, data: d
         key="work",
         revision=given.revision,
     )
-    done = await host.own.session.call("request.update", payload)
+    noting = host.own.noting(kind, (given.request, given.revision, data))
+    key = host.key("note", given.request, given.revision, kind, noting)
+    done = await host.own.once(key, lambda key: host.own.session.call("request.update", payload, key=key))
     return Said({"run": done.run_id, "event": done.revision})
 
 

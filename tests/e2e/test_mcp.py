@@ -178,6 +178,45 @@ async def test_a_step_that_was_accepted_while_its_host_did_not_listen_makes_plac
             assert (ended["state"], ended["run"]) == ("ended", run)
 
 
+@pytest.mark.rest
+async def test_a_submission_that_is_judged_over_a_stop_of_the_daemon_has_one_verdict_for_who_asks_again(
+    world: World,
+) -> None:
+    """A host gives the call up while it is being judged, and asks again, with the same arguments, afterwards."""
+    words = {"slowly": "long", "begun": "long_begun", '"judge"': '"long_judge"'}
+    text = SLOW
+    for old, new in words.items():
+        text = text.replace(old, new)
+    world.home.workflow("long", text)
+    begun = world.home.project / "long_begun"
+    with serving(world) as (address, token), anyio.fail_after(90):
+        async with client_of(address, token) as client:
+            own = {"session": (await called(client, "attach", id="desk"))["session"]}
+            run = (await called(client, "start", workflow="long", **own))["run"]
+            step = await called(client, "my_step", **own)
+            result = {"request": step["request"], "revision": step["revision"], "json": '"done"'}
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(client.call_tool, "submit", {**result, **own})
+                await anyio.to_thread.run_sync(wait_for, begun.exists, PATIENCE_S)
+                tasks.cancel_scope.cancel()
+            await anyio.to_thread.run_sync(world.stop_daemon)
+            begun.unlink()
+            await anyio.to_thread.run_sync(world.home.run, "start")
+            await anyio.to_thread.run_sync(wait_for, begun.exists, PATIENCE_S)
+            (world.home.project / "long_judge").touch()
+            again = {"session": (await called(client, "attach", id="desk"))["session"]}
+            verdict = "validating"
+            while verdict == "validating":
+                verdict = (await called(client, "submit", **result, **again))["verdict"]
+            assert verdict == "accepted"
+            assert (await called(client, "submit", **result, **again))["verdict"] == "accepted"
+            assert (await other_than(client, step, again))["prompt"] == "Second."
+            await called(client, "cancel", run=run, **again)
+    kinds = [event.kind for event in world.events(run)]
+    assert kinds.count("submitted") == 1
+    assert [step.status for step in world.view(run).steps if step.node == "first"] == ["completed"]
+
+
 async def other_than(client: McpClient, step: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
     """What my_step gives once it does not give this step."""
     while True:

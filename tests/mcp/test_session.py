@@ -7,7 +7,7 @@ from typing import Any
 import anyio
 import pytest
 
-from pwf.errors import ClaimLost, NotFound
+from pwf.errors import ClaimLost, InvalidArgument, NotFound
 from pwf.mcp import session as module
 from pwf.mcp.serving import Attached, opened
 from pwf.protocol.replies import RequestUpdated
@@ -167,8 +167,8 @@ async def test_an_attached_host_whose_session_another_has_taken_is_told_to_attac
     monkeypatch.setenv("PWF_NO_AUTOSTART", "1")
     with anyio.fail_after(10):
         async with anyio.create_task_group() as tasks:
-            attached = Attached(tasks, lambda: opened("s1", None, 5))
-            handle = await attached.attach()
+            attached = Attached(tasks, lambda session_id: opened(session_id, None, 5))
+            handle = (await attached.attach("s1"))["session"]
             host = attached.of({"session": handle})
             daemon.on("session.view", lambda request, payload: ClaimLost("another connection has it"))
             with pytest.raises(ClaimLost):
@@ -176,6 +176,52 @@ async def test_an_attached_host_whose_session_another_has_taken_is_told_to_attac
             with pytest.raises(NotFound, match="attach"):
                 attached.of({"session": handle})
             # the host's task lets it go, and the group ends by itself
+
+
+async def test_a_host_attaches_a_session_again_by_its_id_and_the_handle_before_is_no_longer_known(
+    daemon: FakeDaemon, desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PWF_HOME", str(daemon.places.home))
+    monkeypatch.setenv("PWF_NO_AUTOSTART", "1")
+    with anyio.fail_after(10):
+        async with anyio.create_task_group() as tasks:
+            attached = Attached(tasks, lambda session_id: opened(session_id, None, 5))
+            first, other = await attached.attach("desk"), await attached.attach()
+            again = await attached.attach("desk")
+            assert (first["id"], again["id"]) == ("desk", "desk")
+            assert len({first["session"], again["session"], other["session"]}) == 3
+            assert attached.of({"session": again["session"]}).own.session_id == "desk"
+            assert attached.of({"session": other["session"]}).own.session_id == other["id"]
+            with pytest.raises(NotFound, match="attach"):
+                attached.of({"session": first["session"]})
+            with pytest.raises(InvalidArgument, match="session id"):
+                await attached.attach("no\nid")
+            tasks.cancel_scope.cancel()
+
+
+async def test_words_said_again_at_once_are_said_once_and_later_they_are_new(
+    mcp: Open, desk: Desk, daemon: FakeDaemon
+) -> None:
+    desk.ask()
+    noted = RequestUpdated(request_id="q1", run_id=samples.RUN, revision=9)
+    daemon.on("request.update", lambda request, payload: noted)
+    words = {"request": "q1", "revision": 2}
+    async with mcp() as client:
+        for text in ("half", "half", "done", "half"):
+            await called(client, "update", text=text, **words)
+        await called(client, "ask", question="half", **words)
+    keys = [request.idempotency_key for request in daemon.of("request.update")]
+    assert None not in keys
+    assert keys[0] == keys[1]
+    assert len(set(keys)) == 4
+
+
+def test_of_what_was_counted_the_newest_keys_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "COUNTED_MAX", 2)
+    counts = module.Counts()
+    for key in ("a", "b", "a", "c"):
+        counts.add(key)
+    assert [counts.of(key) for key in ("a", "b", "c")] == [2, 0, 1]
 
 
 async def test_a_call_that_a_later_one_has_replaced_takes_nothing(mcp: Open, desk: Desk) -> None:
