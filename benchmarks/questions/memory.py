@@ -78,7 +78,6 @@ def _waiting(bench: Bench, runs: int) -> Iterator[Row]:
         unit="% of a core",
         better="less",
         target=0.1,
-        note="process times are counted in ticks of 10 ms",
     )
 
 

@@ -175,7 +175,6 @@ def _idle(bench: Bench) -> Iterator[Row]:
             unit="% of a core",
             better="less",
             target=0.1,
-            note="process times are counted in ticks of 10 ms",
         )
         yield Row(
             question=QUESTION,

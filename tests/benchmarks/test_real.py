@@ -14,7 +14,7 @@ from benchmarks.daemon import Daemon
 from benchmarks.fill import clone, clone_id
 from benchmarks.load import start_payload, start_runs
 from benchmarks.questions.decisions import answers
-from benchmarks.questions.sessions import STEPS, Agent, one_run
+from benchmarks.questions.sessions import STEPS_QUICK, Agent, one_run
 from benchmarks.rows import Report, load
 from benchmarks.workflows import ASKING, DECIDING, ONE, agent_steps, chain
 
@@ -91,9 +91,9 @@ def test_load_from_many_clients_is_answered_once_each(folder: Path) -> None:
 def test_the_agent_of_a_session_gets_each_step_and_the_end(folder: Path) -> None:
     with Daemon(folder) as daemon:
         agent = Agent(daemon, "worker")
-        latencies = one_run(agent, start_payload(daemon, daemon.workflow(agent_steps(STEPS))))
+        latencies = one_run(agent, start_payload(daemon, daemon.workflow(agent_steps(STEPS_QUICK))))
         agent.close()
-        assert len(latencies) == STEPS - 1
+        assert len(latencies) == STEPS_QUICK - 1
         assert daemon.status().runs == {"completed": 1}
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import signal
+import sys
 import time
 from collections.abc import Iterator
 
@@ -10,6 +12,7 @@ import pytest
 import trio
 
 from benchmarks.bench import Bench, OutOfTime, bounded
+from benchmarks.daemon import processor_s
 from benchmarks.questions import NAMES, measure_of, text_of
 from benchmarks.rows import Row
 from benchmarks.session import measure
@@ -32,6 +35,13 @@ def test_measurements_in_turn_alternate() -> None:
     first, second = Bench(quick=True).in_turn(lambda: take("a"), lambda: take("b"))
     assert order == ["a", "b"] * 4
     assert (first.median, second.median) == (5, 6)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere it is counted in ticks")
+def test_the_processor_time_of_another_process_is_as_exact_as_ones_own() -> None:
+    before = time.process_time()
+    seen = processor_s(os.getpid())
+    assert before <= seen <= time.process_time()
 
 
 def test_the_bound_ends_what_does_not_end_by_itself() -> None:
