@@ -210,7 +210,7 @@ class Session:
     async def record(self, run_id: str, *entries: tuple[str, object], segment: str = SEGMENT) -> Recorded:
         """Keep entries of the conversation about a run, for replay: (kind, data) each, behind those that are there."""
         where = (run_id, segment)
-        at = self._recorded.get(where)
+        at = self._recorded.pop(where, None)  # after a refusal the daemon is asked again
         if at is None:
             known = await self.call("session.record", RecordPayload(run_id=run_id, segment=segment))
             at = known.following

@@ -10,7 +10,7 @@ import pytest
 
 from pwf.client import aio, open_session
 from pwf.client.session import Step
-from pwf.errors import DaemonUnreachable
+from pwf.errors import Conflict, DaemonUnreachable, PwfError
 from pwf.protocol import operations as ops
 from pwf.protocol import transcripts
 from tests.client import samples
@@ -88,9 +88,12 @@ async def test_a_session_outlives_a_stop_of_the_daemon_and_starts_none_by_itself
 
 async def test_entries_are_recorded_behind_those_that_are_there(daemon: FakeDaemon, desk: Desk) -> None:
     said: list[transcripts.RecordPayload] = []
+    refusing: list[str] = []
 
-    def record(request: Any, payload: transcripts.RecordPayload) -> transcripts.Recorded:
+    def record(request: Any, payload: transcripts.RecordPayload) -> transcripts.Recorded | PwfError:
         said.append(payload)
+        if refusing:
+            return Conflict(f"refused {refusing.pop()}")
         following = max(5, payload.at + len(payload.entries))
         return transcripts.Recorded(run_id="k3", segment=payload.segment, first=0, following=following)
 
@@ -99,4 +102,8 @@ async def test_entries_are_recorded_behind_those_that_are_there(daemon: FakeDaem
         async with open_session("s1", at=daemon.places, autostart=False) as session:
             await session.record("k3", ("said", "hello"), ("said", {"n": 1}))
             await session.record("k3", ("said", "bye"))
-    assert [(one.at, len(one.entries)) for one in said] == [(0, 0), (5, 2), (7, 1)]
+            refusing.append("now")
+            with pytest.raises(Conflict):
+                await session.record("k3", ("said", "again"))
+            await session.record("k3", ("said", "again"))
+    assert [(one.at, len(one.entries)) for one in said] == [(0, 0), (5, 2), (7, 1), (8, 1), (0, 0), (5, 1)]
