@@ -58,6 +58,11 @@ def add(commands: Commands) -> None:
     parser.add_argument(
         "--effects", choices=("stand-in", "real"), default="stand-in", help="stand-in is the default"
     )
+    parser.add_argument(
+        "--headless",
+        action="store_true",
+        help="the steps of agents are done in the runner, as by a configured agent; else they are submitted",
+    )
     parser.add_argument("--paths", metavar="N", type=_bound, default=6, help="ways through the graph (6)")
     parser.add_argument("--crashes", metavar="N", type=_bound, default=400, help="crashes at most (400)")
     parser.add_argument("--keep", action="store_true", help="keep the scratch home, and say where it is")
@@ -72,6 +77,7 @@ def crashlab(options: argparse.Namespace, out: Out) -> int:
         read_input=functools.partial(run_input, options.input, options.set),
         given=_given(options.answer, "--answer") | _given(options.output, "--output"),
         real=options.effects == "real",
+        headless=options.headless,
         paths_max=options.paths,
         crashes_max=options.crashes,
         keep=options.keep,

@@ -19,7 +19,7 @@ from pwf.crashlab.observe import LabRun, Parked, look_back
 from pwf.crashlab.samples import stray
 from pwf.errors import Conflict, InvalidAnswer, NotFound, Rejected
 from pwf.protocol.agents import PERSON
-from pwf.protocol.crashlab import PART_PHASES, LabPlan, LabRecord, decode_record, encode_plan
+from pwf.protocol.crashlab import PART_PHASES, STAND_IN_AGENT, LabPlan, LabRecord, decode_record, encode_plan
 from pwf.protocol.decision_spec import output_of
 from pwf.protocol.decisions import DecisionListPayload, DecisionView
 from pwf.protocol.effects import ResolvePayload, read_effect_key
@@ -52,6 +52,7 @@ class Driver:
         input: object,
         *,
         stand_ins: bool,
+        headless: bool,
     ) -> None:
         self.runs = 0
         self._home = home
@@ -60,6 +61,7 @@ class Driver:
         self._origin = origin
         self.input = input
         self._stand_ins = stand_ins
+        self._headless = headless
 
     def batch(self, crashes: Sequence[Crash]) -> list[LabRun]:
         """Run them all at once, to their ends."""
@@ -94,7 +96,7 @@ class Driver:
             stand_ins=self._stand_ins,
             kills=tuple(point for point in crash.points if point.phase not in LAB_POINTS),
             victim="daemon" if crash.victim == "daemon" else "runner",
-            outputs=_raw_outputs(crash.path, self._graph) if self._stand_ins else {},
+            outputs=self._outputs(crash.path),
             twice=crash.twice,
             timer_ms=TIMER_WATCHED_MS if watched else TIMER_MS,
         )
@@ -104,10 +106,17 @@ class Driver:
             origin=self._origin,
             input=msgspec.Raw(canonical(with_scratch(self.input, str(scratch)), what="input")),
             run_id=run_id,
-            agent=PERSON,
+            agent=STAND_IN_AGENT if self._headless else PERSON,
         )
         self._home.client.begin(payload)
         return LabRun(run_id, crash, scratch, moved_at=time.monotonic())
+
+    def _outputs(self, path: Path) -> dict[str, tuple[msgspec.Raw, ...]]:
+        found = stand_in_outputs(path, self._graph, effects=self._stand_ins, agents=self._headless)
+        return {
+            node: tuple(msgspec.Raw(canonical(value, what=f"the output of {node}")) for value in values)
+            for node, values in found.items()
+        }
 
     # --- one look at each run -------------------------------------------------------------------------------
 
@@ -265,10 +274,3 @@ def with_scratch(value: object, folder: str) -> object:
     if isinstance(value, dict):
         return {key: with_scratch(item, folder) for key, item in value.items()}
     return value
-
-
-def _raw_outputs(path: Path, graph: WorkflowGraph) -> dict[str, tuple[msgspec.Raw, ...]]:
-    return {
-        node: tuple(msgspec.Raw(canonical(value, what=f"the output of {node}")) for value in values)
-        for node, values in stand_in_outputs(path, graph).items()
-    }

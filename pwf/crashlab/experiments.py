@@ -80,6 +80,14 @@ class Traced:
     kind: NodeKind
     deaths: int = 2
     parts: tuple[str, ...] = ()
+    by_runner: bool = False  # an agent's, which a stand-in does there: nobody is asked
+
+    @property
+    def between(self) -> tuple[str, ...]:
+        """Its points at which no runner lives."""
+        if KINDS[self.kind].asks and not self.by_runner:
+            return OPEN, ANSWERED
+        return (WAITING,) if KINDS[self.kind].sets_timer else ()
 
 
 @dataclass
@@ -128,13 +136,16 @@ def _options(node: NodeSpec) -> list[Any]:
     return [{way.on: case.value} for case in way.cases]
 
 
-def stand_in_outputs(path: Path, graph: WorkflowGraph) -> dict[str, tuple[Any, ...]]:
-    """What the stand-ins of a path give, by node and visit."""
+def stand_in_outputs(
+    path: Path, graph: WorkflowGraph, *, effects: bool, agents: bool
+) -> dict[str, tuple[Any, ...]]:
+    """What the stand-ins of a path give, by node and visit: those for effects, and those for agents."""
     visits = min(graph.max_steps, VISITS_MAX)
     return {
         node.id: tuple(path.value(node.id, visit + 1) for visit in range(visits))
         for node in graph.nodes
-        if KINDS[node.kind].has_effect and node.id in path.given
+        if node.id in path.given
+        and ((effects and KINDS[node.kind].has_effect) or (agents and KINDS[node.kind].headless))
     }
 
 
@@ -158,7 +169,7 @@ def crashes(path: Path, trace: list[Traced], seen: Seen) -> Iterator[Crash]:
         seen.prefixes.add(so_far)
         for phase in PHASES:
             yield Crash(path, "runner", (Point(step.node, step.visit, phase),))
-        for phase in (*PHASES, *_between(step.kind)):
+        for phase in (*PHASES, *step.between):
             yield Crash(path, "daemon", (Point(step.node, step.visit, phase),))
         for part, phase, victim in itertools.product(step.parts[:PARTS_MAX], PART_PHASES, VICTIMS):
             yield Crash(path, victim, (Point(step.node, step.visit, phase, part),))
@@ -171,12 +182,6 @@ def crashes(path: Path, trace: list[Traced], seen: Seen) -> Iterator[Crash]:
             for phase in ("begun", "done")[-step.deaths :]
         )
         yield Crash(path, "runner", everywhere)
-
-
-def _between(kind: NodeKind) -> tuple[str, ...]:
-    if KINDS[kind].asks:
-        return OPEN, ANSWERED
-    return (WAITING,) if KINDS[kind].sets_timer else ()
 
 
 def sample_input(graph: WorkflowGraph) -> Any:

@@ -17,7 +17,7 @@ from pwf.client.sync import SyncClient
 from pwf.config import Config
 from pwf.errors import PwfError
 from pwf.places import Places, places
-from pwf.protocol.crashlab import LAB_VARIABLE, LabFolder
+from pwf.protocol.crashlab import LAB_VARIABLE, STAND_IN_AGENT, LabFolder
 from pwf.protocol.operations import StopPayload
 from pwf.protocol.origin import Origin
 from pwf.protocol.runner import MARKER_VARIABLE
@@ -144,6 +144,7 @@ def _toml(config: Config, runners: int) -> str:
         given = {one: getattr(source, one) for one in source.__struct_fields__}
         lines += [f"[secrets.{json.dumps(name)}]"]
         lines += [_line(one, value) for one, value in given.items() if value is not None]
+    lines += [f"[agents.{STAND_IN_AGENT}]", 'command = ["true"]']
     return "\n".join(lines) + "\n"
 
 

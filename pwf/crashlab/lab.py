@@ -28,7 +28,7 @@ from pwf.crashlab.report import Findings, PathReport, Report, StepReport, StoodI
 from pwf.discovery import Found, find_manager_file, find_workflow_file
 from pwf.errors import InvalidArgument, InvalidInput, NotFound
 from pwf.places import Places, places
-from pwf.protocol.graph import WorkflowGraph
+from pwf.protocol.graph import NodeSpec, WorkflowGraph
 from pwf.protocol.kinds import KINDS
 from pwf.protocol.operations import WorkflowRef
 from pwf.values import canonical
@@ -50,6 +50,7 @@ class Settings:
     )  # what was typed, under this schema
     given: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
     real: bool = False
+    headless: bool = False  # a stand-in in the runner does the steps of agents; else they are submitted
     paths_max: int = 6
     crashes_max: int = 400
     keep: bool = False
@@ -119,7 +120,15 @@ class _Lab:
         self._check_given()
         self._given = settings.read_input(self._graph.input_schema)
         self._input = self._given
-        self._driver = Driver(home, graph, ref.workflow, ref.origin, self._input, stand_ins=not settings.real)
+        self._driver = Driver(
+            home,
+            graph,
+            ref.workflow,
+            ref.origin,
+            self._input,
+            stand_ins=not settings.real,
+            headless=settings.headless,
+        )
         self._crashed: list[tuple[LabRun, Baseline]] = []
         self._left_out = 0
 
@@ -215,11 +224,16 @@ class _Lab:
             for step in base.first.steps:
                 node = self._graph.node(step.node)
                 way = node.way("completed")
-                if not KINDS[node.kind].asks or way is None or not way.cases or node.id in tried:
+                if not self._is_asked(node) or way is None or not way.cases or node.id in tried:
                     continue
                 tried.add(node.id)
                 crash = Crash(base.first.crash.path, stray_at=node.id)
                 judge_stray(self._driver.batch([crash])[0], self.findings)
+
+    def _is_asked(self, node: NodeSpec) -> bool:
+        """Whether the lab itself gives the answer to it."""
+        facts = KINDS[node.kind]
+        return facts.asks is not None and not (self._settings.headless and facts.headless)
 
     # --- with crashes ---------------------------------------------------------------------------------------
 
@@ -227,7 +241,7 @@ class _Lab:
         planned: list[tuple[Crash, Baseline]] = []
         seen = Seen()
         for base in bases:
-            trace = _trace(base.first, self._graph)
+            trace = _trace(base.first, self._graph, headless=self._settings.headless)
             planned += [(crash, base) for crash in experiments.crashes(base.first.crash.path, trace, seen)]
         self._left_out = max(0, len(planned) - self._settings.crashes_max)
         if self._left_out:
@@ -269,7 +283,7 @@ class _Lab:
 
     def _step_reports(self, bases: list[Baseline]) -> Iterator[StepReport]:
         for base in bases:
-            for step in _trace(base.first, self._graph):
+            for step in _trace(base.first, self._graph, headless=self._settings.headless):
                 effect = self._graph.node(step.node).effect
                 key = (step.node, step.visit)
                 modes = part_modes(base.first, key)
@@ -310,13 +324,15 @@ def _note_left(pids: list[int], findings: Findings) -> None:
         findings.add("fault", "process_left", "", said)
 
 
-def _trace(run: LabRun, graph: WorkflowGraph) -> list[Traced]:
+def _trace(run: LabRun, graph: WorkflowGraph, *, headless: bool) -> list[Traced]:
     visits: dict[tuple[str, int], Traced] = {}
     for step in run.steps:
         node = graph.node(step.node)
         deaths = 2 if node.retry is None else node.retry.times
         parts = tuple(part for _, _, part in run.effects_of((step.node, step.visit)) if part)
-        visits[step.node, step.visit] = Traced(step.node, step.visit, node.kind, deaths, parts)
+        visits[step.node, step.visit] = Traced(
+            step.node, step.visit, node.kind, deaths, parts, headless and KINDS[node.kind].headless
+        )
     return list(visits.values())
 
 

@@ -15,6 +15,8 @@ import msgspec
 from pwf.values import digest
 
 LAB_VARIABLE = "PWF_CRASHLAB"
+#: The name of a run's own agent in a lab. Nothing is started for it: the runner has the stand-in.
+STAND_IN_AGENT = "stand-in"
 
 #: Where a runner can end. `begun`: the step's attempt is committed, its function has not run. `done`: the function
 #: has run, nobody knows of it. `reported`: the daemon was told, its answer was not read. And once for a run, `left`:
@@ -41,8 +43,8 @@ class LabPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """How one run of a lab goes.
 
     `kills`: at each of these points, once, the runner ends itself (`victim` runner) or waits for the daemon's end.
-    `outputs`: what stand-ins give, by node, one for each visit (the last is used again); of a node that makes several
-    effects, an object with their outputs by key. `twice`: pure functions are
+    `outputs`: what stand-ins give, also those of agents, by node, one for each visit (the last is used again); of a
+    node that makes several effects, an object with their outputs by key. `twice`: pure functions are
     called a second time, to compare. `timer_ms`: the longest that a timer really waits.
     """
 

@@ -198,6 +198,36 @@ flow.graph(review.switch(fix=review, ship=end))
 
 
 @pytest.mark.rest
+def test_a_runs_own_agent_has_a_stand_in_in_the_runner_which_is_killed_within_its_step(lab: Lab) -> None:
+    found = lab(
+        """
+flow = Workflow("flow")
+
+def judged(ctx, value):
+    return None if value in ("fix", "ship") else "say which"
+
+@flow.agent(returns=Literal["fix", "ship"], validate=judged)
+def review(ctx):
+    return f"Review it, for the {ctx.visit}. time."
+
+@flow.agent(returns=assistant_message())
+def tell(ctx):
+    return "Tell it."
+
+flow.graph(review.switch(fix=review, ship=tell))
+""",
+        "--headless",
+        "--crashes",
+        "40",
+    )
+    assert found.code == exits.OK, found.report
+    assert found.report["findings"] == []
+    assert [path["answers"] for path in found.report["paths"]] == [[], []]  # nobody was asked
+    assert found.step("review")["crashes"] > 0
+    assert found.report["runner_crashes"] > 5
+
+
+@pytest.mark.rest
 def test_a_decision_is_made_for_you_in_every_way_and_in_every_crash(lab: Lab) -> None:
     found = lab(
         """

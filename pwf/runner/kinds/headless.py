@@ -16,14 +16,13 @@ from typing import Protocol
 import msgspec
 
 from pwf.protocol.agents import AgentCommand, Limited
-from pwf.protocol.kinds import KINDS
 from pwf.runner.base.failure import plain_error
 from pwf.runner.base.steps import Ended, Step, StepTimedOut, timed_out
 from pwf.runner.kinds.agent_exec import ExecAgent
 from pwf.runner.kinds.agent_pi import PiAgent
 from pwf.runner.kinds.agent_port import Agent, AgentFailed, AgentLimited, Told
 from pwf.runner.kinds.agent_tool import Tool
-from pwf.runner.kinds.submissions import REJECTIONS_MAX, Submissions
+from pwf.runner.kinds.submissions import REJECTIONS_MAX, Submissions, is_verbatim
 
 ANSWER_SHOWN = 4_000  # characters of an answer that is given back
 ANSWER_END = 1_000  # of the last one, in the error
@@ -63,7 +62,7 @@ def converse(step: Step, configured: AgentCommand, prompt: bytes) -> Ended:
 
 def _tool(step: Step, given: Submissions) -> Tool | None:
     """None for a reply, which is what the agent says, and where no socket can be had: the last answer counts then."""
-    if KINDS[step.node.kind].verbatim:
+    if is_verbatim(step):
         return None
     try:
         return Tool(given.by_tool, _schema(step), step.launch.value_bytes_max)
@@ -123,7 +122,7 @@ def _schema(step: Step) -> msgspec.Raw:
 
 def _form(step: Step, agent: Agent) -> str:
     """What is said of the answer after each prompt."""
-    if KINDS[step.node.kind].verbatim:
+    if is_verbatim(step):
         return ""
     schema = bytes(_schema(step)).decode()
     wanted = f"Answer with one JSON value that fits this JSON Schema, and with nothing else:\n{schema}"

@@ -102,10 +102,15 @@ class Submissions:
 
     def _value_of(self, answer: str) -> str | None:
         """The JSON text of an answer: all of it, or its only fenced block; of a reply, the reply as a text."""
-        if KINDS[self._step.node.kind].verbatim:
+        if is_verbatim(self._step):
             reply = answer.strip()
             return msgspec.json.encode(reply).decode() if reply else None
         return next((text for text in (answer.strip(), _fenced(answer)) if _is_json(text)), None)
+
+
+def is_verbatim(step: Step) -> bool:
+    """Whether its output is what the agent says, as it stands."""
+    return KINDS[step.node.kind].verbatim
 
 
 def _again(value: bytes, accepted: bytes) -> StepAnswer:

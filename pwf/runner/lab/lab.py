@@ -17,6 +17,7 @@ from typing import Any
 import msgspec
 
 from pwf.errors import PwfError
+from pwf.protocol.agents import AgentCommand
 from pwf.protocol.crashlab import (
     LAB_VARIABLE,
     LabFolder,
@@ -49,6 +50,8 @@ from pwf.runner.base.survivors import Survivors
 from pwf.runner.base.wire import ValueReader, Wire
 from pwf.runner.engine import Engine
 from pwf.runner.kinds import observe, shell
+from pwf.runner.kinds.agent_port import Told
+from pwf.runner.kinds.submissions import Submissions, is_verbatim
 from pwf.runner.lab.watch import Watch
 from pwf.values import canonical
 from pwf.workflow.callables import is_async
@@ -90,6 +93,7 @@ class LabEngine(Engine):
         self._folder, self._plan = lab
         wire.hold_nothing()  # a point lies right behind what was told
         self._watch = Watch(refuse=self._plan.stand_ins)
+        self._asking = msgspec.structs.replace(launch, agent=None)  # what an agent is told, without the agent
 
     def run(self) -> None:
         super().run()
@@ -180,14 +184,29 @@ class LabEngine(Engine):
     def _pure(self, step: Step) -> End:
         again: End | None = None
         with self._watch.over(lambda what: self._note("touched", step, first=what)):
-            end = super()._execute(step)
+            end = super()._execute(replace(step, launch=self._asking))
             if self._plan.twice and not KINDS[step.node.kind].sets_timer:  # a time may well differ
-                again = super()._execute(Step(step.node, self._context(self._node, False), self._launch))
+                again = super()._execute(Step(step.node, self._context(self._node, False), self._asking))
         if again is not None:
             self._compare(step, _essence(end), _essence(again))
         if isinstance(end, Timer):
             return Timer(_shortened(end.due, self._plan.timer_ms))
+        if isinstance(end, Question) and KINDS[step.node.kind].headless and self._launch.agent is not None:
+            return self._agent(step, self._launch.agent)
         return end
+
+    def _agent(self, step: Step, configured: AgentCommand) -> Ended:
+        """What the stand-in of the run's own agent says, with a conversation, judged as that of any."""
+        Told(configured, step).conversation(step.conversation or f"lab-{self._visit}")
+        given = Submissions(step)
+        said = self._given(step.node.id, self._visit)
+        with self._watch.over(None):
+            given.by_answer(said if isinstance(said, str) and is_verbatim(step) else canonical(said).decode())
+        if given.accepted is None:
+            return Ended(
+                outcome="failed", error=plain_error("submission_rejected", given.why_not, step.node.id)
+            )
+        return Ended(outcome="completed", output=given.accepted)
 
     def _compare(self, step: Step, first: str, second: str) -> None:
         if first != second:
