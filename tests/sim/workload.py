@@ -206,6 +206,11 @@ def _include(
         return start
     mount, following = f"m{depth}", chance.choice(sorted(nodes))
     child = _draw_nodes(chance.randint(1, 3), chance, f"{stream}:{mount}")
+    own = random.Random(f"{stream}:{mount}:settings")
+    settings = _draw_settings(own)
+    for node in child.values():
+        if settings is not None and _routes(node.kind, own):
+            node.kind = ROUTE
     first = _include(child, "n0", chance, f"{stream}:{mount}", depth + 1)
     for node in nodes.values():
         node.ways = {outcome: _led(way, {following: mount}) for outcome, way in node.ways.items()}
@@ -223,7 +228,8 @@ def _include(
         node.id = inside[node.id]
         nodes[node.id] = node
     exits = {leaf: (f"{mount}.{leaf}",) for leaf in leaving}
-    spec = MountSpec(workflow="child", max_steps=chance.choice([3, 10, 100]), exits=exits)
+    limit = chance.choice([3, 10, 100])
+    spec = MountSpec(workflow="child", max_steps=limit, exits=exits, settings=settings)
     nodes[mount] = NodeModel(mount, ENTERING, mount=spec, ways={"completed": f"{mount}.{first}"})
     return mount if start == following else start
 
