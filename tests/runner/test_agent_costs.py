@@ -40,7 +40,7 @@ def says(text: str) -> Any:
 
 def test_what_a_continued_conversation_had_cost_before_is_not_counted_again() -> None:
     heard = Heard()
-    listener = Listener(cast(Any, heard))
+    listener = Listener(cast(Any, heard), None)
     listener.cost = 1.0  # as earlier attempts were told
     listener.begin()
     hear(listener, costs(1.2))
@@ -49,7 +49,7 @@ def test_what_a_continued_conversation_had_cost_before_is_not_counted_again() ->
 
 def test_what_is_repeated_of_a_continued_conversation_is_neither_counted_nor_printed() -> None:
     heard = Heard()
-    listener = Listener(cast(Any, heard))
+    listener = Listener(cast(Any, heard), None)
     hear(listener, says("long ago"), costs(1.0))
     listener.begin()
     hear(listener, says("now"), costs(1.25), costs(1.0))
