@@ -48,7 +48,7 @@ STRENGTHS: dict[str, tuple[float, ...]] = {
     "disconnect": (0.05, 0.2),  # a connection closes while its request is handled
     "wall_step_every_s": (10.0, 40.0),
     "sleep_every_s": (20.0, 60.0),
-    "reboot_every_s": (60.0, 120.0),
+    "reboot_every_s": (20.0, 60.0),
     "stall_every_s": (30.0, 60.0),  # the store does nothing for several lease lengths
     "disk_full_every_s": (20.0, 60.0),
     "io_error": (0.0005, 0.003),

@@ -16,6 +16,7 @@ from tests.sim.workload import CHOICES
 
 PAUSE_S = 3.0
 LOOK_S = 0.25
+STRANGE = 0.3  # of the answers are to a proposal that nobody has made
 
 _OPEN = "SELECT request_id, kind FROM requests WHERE run_id = ? AND attempt = ? AND status = 'pending'"
 
@@ -51,6 +52,8 @@ class SimPerson:
         meant = shown if self._chance.random() < 0.8 else self._chance.choice(self._seen)
         payload = decision_payload(shown, self._chance.choice(CHOICES))
         payload["decision_id"] = meant.request.request_id  # sometimes of another one than was looked at
+        if self._chance.random() < STRANGE:
+            payload["digest"] = "0" * 64
         link = await self._link(meant.request.request_id)
         if link is not None:
             payload["token"] = link[0]
@@ -59,7 +62,7 @@ class SimPerson:
         response = await self._client.send(request)
         self._judge(request, response)
         taken = response is not None and response.outcome in ("accepted", "adopted")
-        fine = not taken or shown.digest == meant.digest or response.outcome == "adopted"  # type: ignore[union-attr]
+        fine = not taken or payload["digest"] == meant.digest or response.outcome == "adopted"  # type: ignore[union-attr]
         self._world.auditor.check(fine, f"an answer to another proposal is not taken: {request} {response}")
         if taken and link is not None:
             token, decision = link
