@@ -80,6 +80,7 @@ def test_an_agent_does_a_runs_steps_and_a_start_that_names_nobody_says_what_to_t
     assert refused.returncode == 4
     assert "has steps for an agent (review), and nobody was named" in refused.stderr
     assert "known are: coder, gone, pi, broke, person" in refused.stderr
+    assert "--session ID (pwf sessions lists them)" in refused.stderr
     unknown = home.run("run", "agent_review", "--agent", "nobody", code=3)
     assert "there is no agent 'nobody'" in unknown.stderr
     assert "add [agents.nobody] to " in unknown.stderr

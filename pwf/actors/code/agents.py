@@ -64,7 +64,8 @@ class Agents:
                 f"workflow {graph.name!r} has steps for an agent ({', '.join(steps[:3])}{', …' if steps[3:] else ''}), "
                 "and nobody was named who does them",
                 hint=f"pwf run {graph.name} --agent NAME (known are: {known}; with {PERSON} the steps wait for "
-                'pwf submit), or set default_agent = "NAME" in the configuration',
+                'pwf submit), or --session ID (pwf sessions lists them), or set default_agent = "NAME" in the '
+                "configuration",
             )
         return None if name == PERSON or not steps else name
 
