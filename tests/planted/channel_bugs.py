@@ -6,6 +6,7 @@ ROWS = "pwf/store/channel_rows.py"
 MESSAGES = "pwf/store/channel_messages.py"
 ANSWERS = "pwf/store/channel_answers.py"
 STORE = ("store/test_channels.py",)
+BY_NAME = ("store/test_channels_by_name.py",)
 ADAPTERS = ("channels",)
 
 CHANNEL_BUGS = (
@@ -105,5 +106,45 @@ CHANNEL_BUGS = (
         "        self._seen[signed] = now\n",
         "",
         ADAPTERS,
+    ),
+    Bug(
+        "channels",
+        "a form is shown for an audience that does not name its channel",
+        MESSAGES,
+        "        return None if channel.kind in BY_NAME else now_ms",
+        "        return now_ms",
+        BY_NAME,
+    ),
+    Bug(
+        "channels",
+        "what went with the process of a channel is not shown anew",
+        MESSAGES,
+        "        if channel.kind in BY_NAME:",
+        "        if False:",
+        BY_NAME,
+    ),
+    Bug(
+        "channels",
+        "a host that the configuration does not name is asked",
+        "pwf/channels/hosts.py",
+        " and hello.host in self.settings.hosts",
+        "",
+        ADAPTERS,
+    ),
+    Bug(
+        "channels",
+        "a host without the channel's token is asked",
+        "pwf/channels/hosts.py",
+        "hmac.compare_digest(hello.token.encode(), self._token) and ",
+        "",
+        ADAPTERS,
+    ),
+    Bug(
+        "channels",
+        "who declines a form has decided",
+        "pwf/mcp/forms.py",
+        ' and result.action == "accept"',
+        "",
+        ("mcp/test_forms.py",),
     ),
 )

@@ -1,7 +1,8 @@
 """Simulated services that show messages to people, who press: sends are refused, lost or slow, and adapters die.
 
 A service outlives daemons and adapters, and knows what has arrived. Nothing may arrive twice unless a person had it
-sent again; what the ledger says of a send is true; who was told that a press has won has won.
+sent again; at MCP hosts, whose forms go with the adapter's process, not twice from one process, and nothing for an
+audience that does not name them. What the ledger says of a send is true; who was told that a press has won has won.
 """
 
 from __future__ import annotations
@@ -15,16 +16,18 @@ from typing import Any
 import msgspec
 import trio
 
-from pwf.config import Channel, CommandChannel
+from pwf.config import Audience, Channel, CommandChannel, McpChannel
 from pwf.errors import RunnerCrashed
 from pwf.protocol.channel_port import Answered, Begin, ChannelMessage, Close, Ready, Sent, Show, Verdict
 from pwf.protocol.channels import ChannelList
 from pwf.protocol.frames import Request
 from tests.sim.virtual_time import sleep
-from tests.sim.workload import CHOICES
+from tests.sim.workload import AUDIENCE, CHOICES
 
 SHARE = 0.5  # of the seeds have channels
 ALL = ("decide", "waiting", "held", "failed", "ended", "notice")
+HOSTS = "hosts"  # the channel of MCP hosts
+HOSTS_SHARE, NAMED_SHARE = 0.4, 0.7  # of those that have channels; and of these that the audience names it
 FAULTS = ("refuse", "final", "lose", "drop", "die", "die_sent", "stale")  # of a send, while faults go on
 FAULT_SHARE = 0.25
 PRESS_S = 4.0
@@ -46,7 +49,14 @@ class SimChannels:
         self.configured: dict[str, Channel] = {
             f"s{number}": CommandChannel(command=("sim",), tells=ALL) for number in range(count)
         }
+        self.audiences: dict[str, Audience] = {}
+        hosts = world.stream(HOSTS)
+        if self.configured and hosts.random() < HOSTS_SHARE:
+            self.configured[HOSTS] = McpChannel(token="sim", hosts=("sim",))
+            if hosts.random() < NAMED_SHARE:
+                self.audiences[AUDIENCE] = Audience(channels=tuple(self.configured))
         self.arrived: Counter[str] = Counter()  # by message
+        self._forms: Counter[tuple[str, int]] = Counter()  # by message and epoch
         self.again: Counter[str] = Counter()  # that a person had sent again
         self.shown: list[ChannelMessage] = []
         self._adapters: list[SimAdapter] = []
@@ -73,11 +83,15 @@ class SimChannels:
         """That a service takes."""
         return float(self._chance.random() * (0.3 if self._chance.random() < 0.9 else 5.0))
 
-    def arrives(self, message: ChannelMessage) -> None:
+    def arrives(self, name: str, epoch: int, message: ChannelMessage) -> None:
         """A message is before people."""
         self.arrived[message.message_id] += 1
-        most = 1 + self.again[message.message_id]
-        twice = self.arrived[message.message_id] > most
+        times = self.arrived[message.message_id]
+        if name == HOSTS:
+            self._forms[message.message_id, epoch] += 1
+            times = self._forms[message.message_id, epoch]
+            self._world.auditor.check(bool(self.audiences), f"a form is for who names its channel: {message}")
+        twice = times > 1 + self.again[message.message_id]
         self._world.auditor.check(not twice, f"nothing is sent again blindly: {message}")
         if message.token:
             self.shown.append(message)
@@ -118,7 +132,8 @@ class SimChannels:
         """What it says of each send is true."""
         for name, message_id, status, by in self._world.auditor.rows(_SENDS):
             arrived = self.arrived[message_id]
-            true = by is not None or {"applied": arrived > 0, "rejected": not arrived}.get(status, True)
+            rejected = not arrived or name == HOSTS  # what went with a process may have arrived
+            true = by is not None or {"applied": arrived > 0, "rejected": rejected}.get(status, True)
             self._world.auditor.check(true, f"{name}: {message_id} is {status}, and arrived {arrived} times")
 
 
@@ -158,7 +173,7 @@ class SimAdapter:
         if fault == "die":
             raise RunnerCrashed("the adapter died before it sent")
         if fault != "drop":
-            self._service.arrives(said.message)
+            self._service.arrives(self._name, self._epoch, said.message)
         if fault == "die_sent":
             raise RunnerCrashed("the adapter died after it sent")
         if fault == "stale":

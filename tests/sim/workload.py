@@ -40,9 +40,10 @@ PURE_SHARE = 0.2  # of the workflows have pure nodes only, which runners pipelin
 PARTS_SHARE = 0.35  # of the nodes with an effect make several in mid-step
 INCLUDED_SHARE = 0.4  # of the workflows include one, and of these again
 INCLUDED_DEPTH_MAX = 3
+AUDIENCE = "sim"
 CHOICES = ("on", "back")
 DECISION = DecisionSpec(
-    audience="sim",
+    audience=AUDIENCE,
     choices=(
         ChoiceSpec(id=CHOICES[0], label="Go on"),
         ChoiceSpec(id=CHOICES[1], label="Go back", text=TextSpec(label="Why?")),

@@ -92,6 +92,7 @@ class World:
             stop_grace_s=1.0,
             agents={"sim": Agent(command=("sim",))},
             channels=self.channels.configured,
+            audiences=self.channels.audiences,
         )
         chance = self.stream("workload")
         self.code = Code(self, seed, chance)
