@@ -192,8 +192,8 @@ def test_a_result_that_was_accepted_stays_it_however_its_agent_ends(
 
 
 def test_what_the_tool_rejects_is_told_with_the_next_prompt_and_counts(adapter: str, turns: Path) -> None:
-    output(asked(adapter, f"hands {WRONG} then good"))
-    assert turns.read_text() == "xx"
+    output(asked(adapter, f"hands {WRONG} then hands {WRONG} then good"))
+    assert turns.read_text() == "xxx"  # that such a turn ends without an answer is no further rejection
     turns.unlink()
     finish = asked(adapter, f"hands {WRONG} {WRONG} {WRONG} {GOOD}")
     assert finish.error is not None
