@@ -130,6 +130,7 @@ def test_a_start_while_the_daemon_drains_waits_for_it_and_then_somebody_serves(
     wait_for(lambda: home.status(timer) == "completed", 10)
 
 
+@pytest.mark.rest
 @pytest.mark.serial
 def test_a_step_that_is_longer_than_the_drain_is_ended_and_runs_again_later(home: Home, gate: Path) -> None:
     home.config("drain_s = 0.5\n")
@@ -204,6 +205,7 @@ def test_a_killed_daemon_is_succeeded_at_once_and_its_run_goes_on(home: Home, ga
     home.wait_status(run_id, "completed")
 
 
+@pytest.mark.rest
 @pytest.mark.serial
 def test_a_timer_that_ran_out_while_the_daemon_was_down_rings_once_within_five_seconds(home: Home) -> None:
     home.workflow("timer", TIMER.format(seconds=2))
@@ -221,6 +223,7 @@ def test_a_timer_that_ran_out_while_the_daemon_was_down_rings_once_within_five_s
     assert home.steps(run_id) == [("pause", "completed"), ("after", "completed")]
 
 
+@pytest.mark.rest
 @pytest.mark.serial
 def test_a_daemon_that_is_frozen_while_it_stops_is_killed_and_succeeded(home: Home, gate: Path) -> None:
     home.config("lease_s = 2\nlease_renew_s = 0.5\ndrain_s = 60\n")

@@ -176,6 +176,7 @@ def test_a_daemon_that_wakes_while_another_waits_for_its_lease_goes_on_and_the_o
 # --- frozen, and another daemon is started (T3) --------------------------------------------------------------
 
 
+@pytest.mark.rest
 @pytest.mark.serial
 def test_a_daemon_that_is_frozen_under_live_runs_is_succeeded_and_never_serves_again(
     short: Home, world: World
