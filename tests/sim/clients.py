@@ -276,11 +276,14 @@ class SimClient:
 
     async def verify(self, excused: frozenset[str] = frozenset()) -> None:
         """The daemon's own check of its state."""
-        before = {id(life): life.wounds.count for life in self._world.alive}
+        before = {life: life.wounds.count for life in self._world.alive}
         found = await self.read("state.verify", {}, VerifyResult)
         if found is not None:
-            for life in self._world.alive:  # it may take many batches
-                if life.wounds.fresh("io_error") or life.wounds.count != before.get(id(life)):
+            for life in {
+                *before,
+                *self._world.alive,
+            }:  # it takes many batches, and who has answered may be dead by now
+                if life.wounds.fresh("io_error") or life.wounds.count != before.get(life):
                     return  # what could not be read just now, it says rightly
             broken = [violation for violation in found.violations if violation.rule not in excused]
             self._world.auditor.check(not broken, f"state.verify is clean: {broken}")
