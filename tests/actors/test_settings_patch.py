@@ -14,6 +14,7 @@ from pwf.actors.code.settings_patch import patch_of, patched, visible
 from pwf.errors import Conflict, InvalidArgument, PwfError, Rejected, ValueTooLarge
 from pwf.protocol.settings import Access, PathRule, SettingsSpec
 from pwf.values import canonical
+from tests.scaling import growth
 
 FOLDER = Path(__file__).parents[1] / "data" / "json-patch"
 ALL: tuple[Access, ...] = ("read", "add", "remove", "replace")
@@ -152,6 +153,17 @@ def test_what_is_guarded_below_a_path_is_guarded_from_the_whole_of_it(op: dict[s
     assert change(spec, {"a": {"open": 1, "shut": 1}}, same) == {"a": {"open": 5, "shut": 1}}
 
 
+def test_what_is_guarded_and_not_there_needs_leave_to_be_added_and_none_to_stay_away() -> None:
+    whole = {"op": "replace", "path": "/a", "value": {"open": 2}}
+    more = {"op": "replace", "path": "/a", "value": {"shut": 2}}
+    spec = rules(root={"human": ALL}, a_shut={"human": ("read", "remove", "replace")})
+    assert change(spec, {"a": {}}, whole) == {"a": {"open": 2}}
+    with pytest.raises(Rejected, match="may not add '/a/shut'"):
+        change(spec, {"a": {}}, more)
+    adding = rules(root={"human": ALL}, a_shut={"human": ("read", "add")})
+    assert change(adding, {"a": {}}, more) == {"a": {"shut": 2}}
+
+
 @pytest.mark.parametrize(
     "op", [{"op": "copy", "from": "/a", "path": "/b"}, {"op": "test", "path": "", "value": {}}]
 )
@@ -242,6 +254,35 @@ def test_a_patch_is_bounded_and_so_is_what_comes_of_it() -> None:
     doubling = [{"op": "copy", "from": "", "path": f"/c{n}"} for n in range(256)]
     with pytest.raises(ValueTooLarge):
         change(FREE, {"a": "x" * 1_000}, *doubling)
+
+
+def test_what_one_patch_copies_is_bounded_in_all_also_where_little_comes_of_it() -> None:
+    value = {"a": "x" * 1_021, "b": 0}  # of 1,023 bytes
+    copies = [{"op": "copy", "from": "/a", "path": "/b"}] * 256
+    assert change(FREE, value, *copies)["b"] == value["a"]
+    value["a"] = "x" * 1_023
+    with pytest.raises(
+        ValueTooLarge, match=r"operation 256 copies too much: .* at most 262,144 bytes in all"
+    ):
+        change(FREE, value, *copies)
+    hidden = rules(root={"human": ALL}, a={"session": ALL})
+    with pytest.raises(Rejected):  # and not how large it is
+        change(hidden, {"a": "x" * 300_000}, {"op": "copy", "from": "/a", "path": "/b"})
+
+
+GUARDED = rules(root={"human": ALL}, a_x={"human": ALL}, b_x={"human": ALL})
+
+
+@pytest.mark.parametrize("op", ["copy", "move"])
+def test_an_operation_costs_what_it_copies_whatever_else_is_in_the_settings(op: str) -> None:
+    value = canonical({"a": {"x": [{}] * 5_000}, "c": 1})
+    there, back = ("/c", "/d") if op == "copy" else ("/a", "/b")
+
+    def act(times: int) -> None:
+        steps = [{"op": op, "from": there, "path": back}, {"op": op, "from": back, "path": there}]
+        patched(GUARDED, value, steps * times, "human")
+
+    assert growth(act, 1, 120) < 20  # 120 and more, if each looks at the whole
 
 
 @pytest.mark.parametrize("wrong", [b"{}", b"3", b"[3]", b"[", b'[{"op":"add","op":"add"}]'])

@@ -2,7 +2,8 @@
 
 Promises: what an actor may not change stays as it was, also below a path that the patch names as a whole; what an
 actor may not read is neither shown, copied nor tested. In a list a rule guards a place: nothing moves out of it or into
-it that the actor may not. The library applies; this decides.
+it that the actor may not. The work is in proportion to patch, settings and what is copied. The library applies; this
+decides.
 """
 
 from __future__ import annotations
@@ -55,8 +56,9 @@ def patched(spec: SettingsSpec, value: bytes, patch: list[dict[str, Any]], actor
     """
     rules = Rules(spec, actor)
     document = parse(value, what=WHAT)
+    copies = Copies()
     for number, operation in enumerate(patch, 1):
-        document = _step(rules, document, operation, number)
+        document = _step(rules, copies, document, operation, number)
     return canonical(document, limit=SETTINGS_BYTES_MAX, what=WHAT)
 
 
@@ -123,6 +125,23 @@ class Rules:
         return self.may("read", at) and all(self.may("read", path) for path in self.below(at))
 
 
+class Copies:
+    """How much one patch may still copy: `copy` is the one operation that makes much of little."""
+
+    def __init__(self) -> None:
+        self._left = SETTINGS_BYTES_MAX
+
+    def take(self, value: Any, number: int) -> None:
+        """Raise `ValueTooLarge` where the operation of that number copies more than is left."""
+        self._left -= len(canonical(value, what=f"what operation {number} copies"))
+        if self._left < 0:
+            raise ValueTooLarge(
+                f"operation {number} copies too much: the copies of one patch have at most "
+                f"{SETTINGS_BYTES_MAX:,} bytes in all",
+                hint="copy less, or make several changes of it",
+            )
+
+
 def tokens_of(path: object) -> Tokens:
     """A JSON Pointer in its parts. Raises `InvalidArgument`."""
     try:
@@ -147,7 +166,7 @@ def _nearest(at: Tokens, known: list[str]) -> str:
     return f"; did you mean {pointer((*at[:-1], near[0]))!r}?" if near else ""
 
 
-def _step(rules: Rules, document: Any, operation: dict[str, Any], number: int) -> Any:
+def _step(rules: Rules, copies: Copies, document: Any, operation: dict[str, Any], number: int) -> Any:
     op = operation.get("op")
     path = tokens_of(operation.get("path"))
     source = tokens_of(operation.get("from")) if op in ("move", "copy") else None
@@ -167,13 +186,15 @@ def _step(rules: Rules, document: Any, operation: dict[str, Any], number: int) -
             rules.need(access, path)
     touched = [] if op == "test" else [path] if source is None or op == "copy" else [path, source]
     guarded = [at for one in touched for at in rules.below(one)]
-    before = [deepcopy(_at(document, at)) for at in guarded]
+    before = [_was(document, at, source if op == "move" else None) for at in guarded]
     shifted = _shifted(rules, document, touched) if op in ("add", "remove", "move", "copy") else []
     if op in ("add", "move", "copy") and _at(document, path) is not ABSENT and not _is_member(document, path):
         _need_read(rules, document, path)  # what stands there gets another place
     filled = [_at(document, at) is not ABSENT for at in shifted]
     if op == "test" and not _same(_at(document, path), operation.get("value", ABSENT)):
         raise Conflict(f"operation {number} tests {pointer(path)!r}, which has another value")
+    if source is not None and op == "copy" and (copied := _at(document, source)) is not ABSENT:
+        copies.take(copied, number)
     document = _applied(document, operation, number)
     for at, was in zip(guarded, before, strict=True):
         now = _at(document, at)
@@ -186,8 +207,6 @@ def _step(rules: Rules, document: Any, operation: dict[str, Any], number: int) -
             rules.need("read", at)
         if was_there or is_there:
             rules.need("add" if not was_there else "replace" if is_there else "remove", at)
-    if op == "copy":  # the one operation that makes much of little
-        canonical(document, limit=SETTINGS_BYTES_MAX, what=WHAT)
     return document
 
 
@@ -202,6 +221,12 @@ def _applied(document: Any, operation: dict[str, Any], number: int) -> Any:
         raise Conflict(f"operation {number} does not apply: {shortened(str(error), 300)}") from None
     except (jsonpatch.JsonPatchException, LookupError, TypeError, ValueError, AttributeError) as error:
         raise InvalidArgument(f"operation {number} is wrong: {shortened(str(error), 300)}") from None
+
+
+def _was(document: Any, at: Tokens, moved: Tokens | None) -> Any:
+    """What stands there, to be compared later. Only what is moved out of it changes it: the rest takes its place."""
+    found = _at(document, at)
+    return deepcopy(found) if moved is not None and len(moved) > len(at) and moved[: len(at)] == at else found
 
 
 def _need_read(rules: Rules, document: Any, at: Tokens) -> None:

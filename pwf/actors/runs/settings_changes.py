@@ -16,7 +16,7 @@ from pwf.actors.code.settings_patch import patch_of, patched
 from pwf.actors.runs.launching import Supervision
 from pwf.actors.runs.settings_checks import SettingsChecks
 from pwf.errors import Conflict, Rejected, Unavailable
-from pwf.protocol.settings import SettingsActor, SettingsChanged
+from pwf.protocol.settings import SETTINGS_BYTES_MAX, SettingsActor, SettingsChanged
 from pwf.store.once import Done
 from pwf.store.receipts import ReceiptKey
 from pwf.store.settings import ChangeSettings, SettingsFacts, SettingsQuery, settings_facts
@@ -50,6 +50,8 @@ class SettingsChanges:
         """Check it and commit it; with others in between, anew, unless the caller has said on what."""
         run_id, patch = wanted.run_id, patch_of(wanted.patch)
         query = SettingsQuery(run_id=run_id, scope=wanted.scope)
+        # A few bytes may copy that much.
+        copied = SETTINGS_BYTES_MAX if any(one.get("op") == "copy" for one in patch) else 0
         for _ in range(TRIES):
             facts = await world.store.read(settings_facts, query)
             if wanted.expected_change not in (None, facts.change):
@@ -58,7 +60,8 @@ class SettingsChanges:
                     f"{wanted.expected_change}",
                     hint=f"pwf settings get {run_id}",
                 )
-            made = await apart(len(facts.value), lambda facts=facts: self._made(facts, patch, wanted.kind))  # type: ignore[misc]
+            size = len(facts.value) + len(wanted.patch) + copied
+            made = await apart(size, lambda facts=facts: self._made(facts, patch, wanted.kind))  # type: ignore[misc]
             if facts.spec.checks and made != facts.value:
                 await self._checks.check(world, facts, made)
             done = await commit(
