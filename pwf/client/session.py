@@ -145,6 +145,7 @@ class Session:
         self._stream: SessionStream
         self._refused: PwfError | None = None
         self._recorded: dict[tuple[str, str], int] = {}  # what the next entry's number is, by run and segment
+        self._recording: dict[tuple[str, str], anyio.Lock] = {}  # whoever records there: one after another
 
     async def call(self, operation: str, payload: msgspec.Struct, *, key: str | None = None) -> Any:
         """An operation for the session. `ClaimLost` once another client has attached it."""
@@ -208,19 +209,23 @@ class Session:
         return standing
 
     async def record(self, run_id: str, *entries: tuple[str, object], segment: str = SEGMENT) -> Recorded:
-        """Keep entries of the conversation about a run, for replay: (kind, data) each, behind those that are there."""
-        where = (run_id, segment)
-        at = self._recorded.pop(where, None)  # after a refusal the daemon is asked again
-        if at is None:
-            known = await self.call("session.record", RecordPayload(run_id=run_id, segment=segment))
-            at = known.following
+        """Keep entries of the conversation about a run, for replay: (kind, data) each, behind those that are there.
+
+        Several tasks may record at once: what one call keeps stands together.
+        """
         new = tuple(
             RecordedEntry(kind=kind, data=msgspec.Raw(canonical(data, what="data"))) for kind, data in entries
         )
-        payload = RecordPayload(run_id=run_id, segment=segment, at=at, entries=new)
-        recorded: Recorded = await self.call("session.record", payload)
-        self._recorded[where] = recorded.following
-        return recorded
+        where = (run_id, segment)
+        async with self._recording.setdefault(where, anyio.Lock()):
+            at = self._recorded.pop(where, None)  # after a refusal the daemon is asked again
+            if at is None:
+                known = await self.call("session.record", RecordPayload(run_id=run_id, segment=segment))
+                at = known.following
+            payload = RecordPayload(run_id=run_id, segment=segment, at=at, entries=new)
+            recorded: Recorded = await self.call("session.record", payload)
+            self._recorded[where] = recorded.following
+            return recorded
 
     async def news(self) -> None:
         """Wait until there is something else for the session than when this was asked last."""

@@ -24,7 +24,7 @@ from pwf.protocol.transcripts import (
 )
 from pwf.store.queries import load_queries
 from pwf.store.sessions import SessionFence, hold
-from pwf.store.tx import Row, Tx
+from pwf.store.tx import Tx
 from pwf.values import CHUNK_BYTES
 
 Q = load_queries(__file__)
@@ -115,25 +115,25 @@ class ReadTranscript(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def transcript(tx: Tx, query: ReadTranscript) -> Transcript:
-    """A page of what was recorded about a run."""
+    """A page of what was recorded about a run. No body is read that is not on it."""
     asked, run_id = query.asked, query.run_id
     limit = max(1, min(asked.limit, PAGE_MAX))
-    facts = {"run_id": run_id, "segment": asked.segment, "after": asked.cursor or 0, "limit": limit + 1}
-    rows = tx.all(Q.entries, facts)
-    found: list[Row] = []
-    left = PAGE_BYTES
-    for row in rows[:limit]:
-        left -= len(row[4])
-        if found and left < 0:
+    after = asked.cursor or 0
+    facts = {"run_id": run_id, "segment": asked.segment, "after": after}
+    sizes = tx.all(Q.sizes, {**facts, "limit": limit + 1})
+    last, count, left = after, 0, PAGE_BYTES
+    for entry_no, size in sizes[:limit]:
+        left -= size
+        if count and left < 0:
             break
-        found.append(row)
+        last, count = entry_no, count + 1
     session = tx.one(Q.session_of, {"run_id": run_id})
     return Transcript(
         run_id=run_id,
         session_id=None if session is None else str(session[0]),
         entries=tuple(
             EntryView(segment=segment, number=number, kind=kind, data=msgspec.Raw(body), at_ms=at)
-            for _, segment, number, kind, body, at in found
+            for segment, number, kind, body, at in tx.all(Q.entries, {**facts, "last": last})
         ),
-        next_cursor=int(found[-1][0]) if len(rows) > len(found) else None,
+        next_cursor=last if len(sizes) > count else None,
     )

@@ -35,12 +35,20 @@ SELECT number, length(body) FROM session_entries WHERE run_no = :run_no AND segm
 -- They make place for newer ones.
 DELETE FROM session_entries WHERE run_no = :run_no AND segment = :segment AND number < :first
 
--- name: entries
--- A page of what was recorded about a run, in that order; of one segment, where it is named.
-SELECT e.entry_no, e.segment, e.number, e.kind, e.body, e.recorded_wall_ms
+-- name: sizes
+-- Of what was recorded about a run, in that order; of one segment, where it is named. A length is known without its body.
+SELECT e.entry_no, length(e.body)
 FROM session_entries e JOIN runs r ON r.run_no = e.run_no
 WHERE r.run_id = :run_id AND e.entry_no > :after AND (:segment IS NULL OR e.segment = :segment)
 ORDER BY e.entry_no LIMIT :limit
+
+-- name: entries
+-- The same entries as far as one of them, whole.
+SELECT e.segment, e.number, e.kind, e.body, e.recorded_wall_ms
+FROM session_entries e JOIN runs r ON r.run_no = e.run_no
+WHERE r.run_id = :run_id AND e.entry_no > :after AND e.entry_no <= :last
+  AND (:segment IS NULL OR e.segment = :segment)
+ORDER BY e.entry_no
 
 -- name: session_of
 -- The session of a run.

@@ -107,3 +107,32 @@ async def test_entries_are_recorded_behind_those_that_are_there(daemon: FakeDaem
                 await session.record("k3", ("said", "again"))
             await session.record("k3", ("said", "again"))
     assert [(one.at, len(one.entries)) for one in said] == [(0, 0), (5, 2), (7, 1), (8, 1), (0, 0), (5, 1)]
+
+
+async def test_tasks_that_record_at_once_do_so_one_after_another_in_each_segment(
+    daemon: FakeDaemon, desk: Desk
+) -> None:
+    kept: dict[str, list[transcripts.RecordedEntry]] = {"main": [], "side": []}
+
+    def record(request: Any, payload: transcripts.RecordPayload) -> transcripts.Recorded | PwfError:
+        there = kept[payload.segment]
+        if payload.entries and payload.at != len(there):
+            return Conflict("this number is taken")
+        there.extend(payload.entries)
+        return transcripts.Recorded(run_id="k3", segment=payload.segment, first=0, following=len(there))
+
+    daemon.on("session.record", record)
+    with anyio.fail_after(10):
+        async with open_session("s1", at=daemon.places, autostart=False) as session:
+
+            async def say(number: int, segment: str) -> None:
+                await session.record("k3", ("said", number), ("said", number), segment=segment)
+
+            async with anyio.create_task_group() as tasks:
+                for number in range(5):
+                    tasks.start_soon(say, number, "main")
+                    tasks.start_soon(say, number, "side")
+    for entries in kept.values():
+        data = [bytes(one.data) for one in entries]
+        assert data[::2] == data[1::2]
+        assert sorted(data[::2]) == [b"0", b"1", b"2", b"3", b"4"]

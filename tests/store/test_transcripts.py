@@ -111,6 +111,26 @@ def test_a_page_is_no_larger_than_a_frame_takes(session, monkeypatch):
     assert [bytes(entry.data) for entry in second.entries] == [b'"four"']
 
 
+def test_of_what_is_not_on_a_page_no_body_is_read(session, monkeypatch):
+    monkeypatch.setattr(transcripts, "PAGE_BYTES", 250)
+    run_id = session.asked()
+    keep(session, run_id, *("x" * 98 for _ in range(50)))
+    read = []
+
+    class Counting:
+        def __init__(self, tx):
+            self.tx, self.one = tx, tx.one
+
+        def all(self, sql, params):
+            rows = self.tx.all(sql, params)
+            read.extend(value for row in rows for value in row if isinstance(value, bytes))
+            return rows
+
+    query = ReadTranscript(run_id=run_id, asked=TranscriptPayload(limit=40))
+    found = session.world.read(lambda tx, query: transcript(Counting(tx), query), query)
+    assert [len(found.entries), sum(map(len, read))] == [2, 200]
+
+
 @pytest.mark.parametrize(("bound", "value"), [("KEPT_MAX", 3), ("KEPT_BYTES_MAX", 9)])
 def test_a_full_segment_loses_its_oldest_entries(session, monkeypatch, bound, value):
     monkeypatch.setattr(transcripts, bound, value)
