@@ -65,8 +65,8 @@ ACTIONS = (
         "actions",
         "a command is over when its streams are closed",
         "pwf/runner/kinds/command.py",
-        "        late = not self._until(self._ended, self._command.timeout_s)\n",
-        "        late = not self._until(lambda: self._quiet() or self._ended(), self._command.timeout_s)\n",
+        "        late = not self._until(self._ended, ",
+        "        late = not self._until(lambda: self._quiet() or self._ended(), ",
         COMMAND_TESTS,
     ),
     Bug(

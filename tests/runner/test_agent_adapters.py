@@ -18,6 +18,7 @@ import trio.lowlevel
 from pwf.protocol.agents import AgentCommand
 from pwf.protocol.own_step import StepAnswer, socket_name
 from pwf.protocol.runner import AgentReport, Finish
+from pwf.runner.kinds import agent_tool
 from pwf.runner.kinds.agent_tool import Tool
 from pwf.runner.kinds.capture import Capture
 from pwf.runner.kinds.command import Command, run_command
@@ -183,11 +184,15 @@ def test_what_an_agent_hands_in_while_it_works_is_the_output_whatever_it_says_la
 
 
 @pytest.mark.parametrize("how", ["dies", "hangs"])
-def test_a_result_that_was_accepted_stays_it_however_its_agent_ends(
-    adapter: str, how: str, turns: Path
+@pytest.mark.parametrize("has_little_time", [False, True])
+def test_a_result_that_was_accepted_stays_it_and_its_agent_has_a_bounded_time_to_end(
+    adapter: str, how: str, has_little_time: bool, turns: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    value = output(asked(adapter, f"hands-and-{how}", timeout_s=3))
+    monkeypatch.setattr(agent_tool, "ACCEPTED_S", 60 if has_little_time else 0.2)
+    begun = time.monotonic()
+    value = output(asked(adapter, f"hands-and-{how}", timeout_s=3 if has_little_time else 60))
     assert msgspec.json.decode(value.json) == {"ship": True, "why": "ok"}
+    assert time.monotonic() - begun < 50
     assert played(turns) == []
 
 

@@ -100,7 +100,7 @@ class Program(Running):
             lines = self.lines
             return bool(holds() or lines.ready or lines.too_long or self._is_shut() or self._ended())
 
-        if not self._until(is_over, self._step.remaining_s):
+        if not self._until(is_over, self._step.remaining_s, may_be_hurried=True):
             raise StepTimedOut
         if not self.lines.ready and self._ended():
             self._until(lambda: bool(self.lines.ready) or self._is_shut(), WAIT_S)

@@ -23,6 +23,9 @@ from pwf.runner.kinds.command import Running
 
 CONNECTIONS_MAX = 16
 RECEIVE_BYTES = 256 * 1024
+#: For the agent to end its turn, once its result is accepted: till then only this process has it. Less than a daemon
+#: that stops waits for a step (`drain_s` is 10 unless set), also with the second that the agent then has to end.
+ACCEPTED_S = 8.0
 ANSWER_S = 2.0  # for the other side to take its answer
 AROUND_BYTES = 1_024  # of a message, around its value
 COMMAND = (sys.executable, "-P", "-m", "pwf")
@@ -117,7 +120,10 @@ class Tool:
             return StepAnswer(verdict="wanted", schema=self._schema)
         assert self._running is not None
         with self._running.lifted():
-            return self._judge(bytes(asked.value))
+            answer = self._judge(bytes(asked.value))
+        if answer.verdict == "accepted":
+            self._running.hurry(ACCEPTED_S)
+        return answer
 
     def _let_go(self, connection: socket.socket) -> None:
         del self._heard[connection]

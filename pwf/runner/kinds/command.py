@@ -147,6 +147,7 @@ class Running:
         self._is_reaped = False
         self._exit: int | None = None
         self._arrived = 0
+        self._due = math.inf
         self._input = memoryview(command.stdin or b"")
         self._poll = select.poll()
         self._watched: dict[int, Callable[[], None]] = {}
@@ -204,6 +205,10 @@ class Running:
         with self._terminations.lifted():
             yield
 
+    def hurry(self, seconds: float) -> None:
+        """It has done what it was started for: it has so long at most for the rest, however long it had."""
+        self._due = min(self._due, time.monotonic() + seconds)
+
     def kill(self) -> None:
         """End it where it can be watched no longer. What has left its group is ended as what a step leaves behind."""
         if not self._ended():
@@ -221,7 +226,7 @@ class Running:
     def supervise(self) -> CommandEnd:
         """Wait for its end, for as long as it may take, and for all that it has left."""
         self._listen()
-        late = not self._until(self._ended, self._command.timeout_s)
+        late = not self._until(self._ended, self._command.timeout_s, may_be_hurried=True)
         leftovers: tuple[Survivor, ...] = ()
         if late:
             self._stop(self._command.grace_s)
@@ -295,13 +300,13 @@ class Running:
 
     # --- what happens ---
 
-    def _until(self, holds: Callable[[], bool], seconds: float) -> bool:
+    def _until(self, holds: Callable[[], bool], seconds: float, *, may_be_hurried: bool = False) -> bool:
         """Serve what happens until it holds, or until the time is over. Whether it holds."""
         deadline = time.monotonic() + seconds
         # The kernel tells nobody when a process that was adopted late ends, and not everywhere when a child does: look.
         while not holds():
             told = self._exit is not None and holds != self._gone
-            left = deadline - time.monotonic()
+            left = (min(deadline, self._due) if may_be_hurried else deadline) - time.monotonic()
             if left <= 0:
                 return False
             self._serve(min(left, POLL_S_MAX if told else POLL_S))
