@@ -1,4 +1,4 @@
-"""Changes of settings: what is long is worked on beside the loop, also where the settings are short."""
+"""Changes of settings: long ones are worked on beside the loop, and a slow check holds up its own run alone."""
 
 from __future__ import annotations
 
@@ -6,9 +6,12 @@ import threading
 from typing import Any, cast
 
 import pytest
+import trio
 
 from pwf.actors.base.apart import SMALL_BYTES
 from pwf.actors.runs.settings_changes import SettingsChanges, Wanted
+from pwf.actors.runs.settings_checks import AT_ONCE, SettingsChecks
+from pwf.errors import Unavailable
 from pwf.protocol.settings import PathRule, SettingsChanged, SettingsSpec
 from pwf.store.once import Done
 from pwf.store.settings import ChangeSettings, SettingsFacts
@@ -55,3 +58,37 @@ async def test_a_long_patch_and_one_that_copies_are_worked_on_beside_the_loop(
     wanted = Wanted(run_id="k3", patch=canonical(patch), kind="human", who="user:1")
     await SettingsChanges(world, 1).make(world, wanted, commit)
     assert [thread == threading.get_ident() for thread in world.threads] == [in_loop]
+
+
+class Slow:
+    """A store that takes a minute for the first question of each check, and then has no answer. `store`: itself.
+
+    `asked`: (when, the environment asked for).
+    """
+
+    def __init__(self) -> None:
+        self.store = self
+        self.asked: list[tuple[float, str]] = []
+
+    async def read(self, _handler: Any, environment_id: str) -> Any:
+        self.asked.append((trio.current_time(), environment_id))
+        await trio.sleep(60)
+        raise Unavailable("no answer")
+
+
+async def test_a_slow_check_is_waited_for_by_changes_of_its_own_run_and_few_run_at_once(
+    autojump_clock: object,
+) -> None:
+    world, checks = Slow(), SettingsChecks(1)
+    began = trio.current_time()
+
+    async def change(run_id: str) -> None:
+        with pytest.raises(Unavailable):
+            await checks.check(cast(Any, world), FACTS._replace(run_id=run_id, environment_id=run_id), b"{}")
+
+    async with trio.open_nursery() as nursery:
+        for run_id in ["same"] * 3 + [f"r{number}" for number in range(AT_ONCE)]:
+            nursery.start_soon(change, run_id)
+    rounds = [sorted(run_id for at, run_id in world.asked if at - began == 60.0 * n) for n in range(3)]
+    assert [len(one) for one in rounds] == [AT_ONCE, 2, 1]
+    assert [one.count("same") for one in rounds] == [1, 1, 1]

@@ -1,13 +1,14 @@
 """Checks of settings: what a workflow's `check=` says to a change, asked of the run's pinned code in its own process.
 
-Promises: one at a time, for a bounded time; whatever becomes of the process, nothing is written here, and the caller
-commits only what was accepted. Where no process can be had, it says why (`EnvironmentMissing`, `LoadFailed` …). If the
-caller is cancelled, its process is let go of, and ends itself.
+Promises: one at a time for each run, `AT_ONCE` in all, for a bounded time; whatever becomes of the process, nothing is
+written here, and the caller commits only what was accepted. Where no process can be had, it says why
+(`EnvironmentMissing`, `LoadFailed` …). If the caller is cancelled, its process is let go of, and ends itself.
 """
 
 from __future__ import annotations
 
 import itertools
+from weakref import WeakValueDictionary
 
 import trio
 
@@ -17,6 +18,7 @@ from pwf.errors import Rejected, RunnerCrashed, Unavailable
 from pwf.store.settings import CheckQuery, SettingsFacts, settings_launch
 
 GENERATION = 1
+AT_ONCE = 4  # a check may take a minute, which people with other runs do not wait for
 
 
 class SettingsChecks:
@@ -26,12 +28,15 @@ class SettingsChecks:
         self._epoch = (
             epoch  # an older daemon, which still ends processes of its own, has other names for them
         )
-        self._turn = trio.CapacityLimiter(1)
+        # By run, as long as somebody waits for a check of it.
+        self._turns: WeakValueDictionary[str, trio.CapacityLimiter] = WeakValueDictionary()
+        self._slots = trio.CapacityLimiter(AT_ONCE)
         self._numbers = itertools.count(1)
 
     async def check(self, world: Supervision, facts: SettingsFacts, value: bytes) -> None:
         """Raise `Rejected` with what `check=` has against the value, or why there is no verdict."""
-        async with self._turn:
+        turn = self._turns.setdefault(facts.run_id, trio.CapacityLimiter(1))
+        async with turn, self._slots:
             known = await look_up(world.store, facts)
             name = f"{facts.run_id}/settings-{self._epoch}-{next(self._numbers)}"
             judge = Judge(world, facts.run_id, "check=")
