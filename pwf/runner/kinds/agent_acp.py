@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import socket
 import sys
 import threading
@@ -33,6 +34,11 @@ THREAD_END_S = 5.0  # of a turn's thread, once its socket is closed
 PERMITTED = ("allow_once", "allow_always")
 REFUSED = ("reject_once", "reject_always")
 ALWAYS = ("think",)  # which is no tool
+#: All of the title that agents give the tool of the server pwf; a longer one may have another tool's arguments.
+OWN_TOOL = re.compile(
+    r"(tool: )?(mcp[_. -]{1,3})?pwf[_.:/ -]{1,3}submit( \(pwf mcp server\))?|submit \(pwf mcp server\)",
+    re.IGNORECASE,
+)
 
 
 class AcpAgent(ProgramAgent):
@@ -238,12 +244,9 @@ class Listener:
 
 
 def _may_use(tool_call: Any, tools: tuple[str, ...]) -> bool:
-    kind, title = tool_call.kind or "other", (tool_call.title or "").lower()
-    if (
-        kind == "other" and "pwf" in title and "submit" in title
-    ):  # agents name a server's tool in ways of their own
-        return True
-    return kind in tools or kind in ALWAYS
+    kind = tool_call.kind or "other"
+    hands_in = kind == "other" and OWN_TOOL.fullmatch((tool_call.title or "").strip()) is not None
+    return hands_in or kind in tools or kind in ALWAYS
 
 
 def _is_message(line: bytes) -> bool:
