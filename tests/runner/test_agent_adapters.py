@@ -255,6 +255,34 @@ def test_what_an_agent_of_acp_asks_leave_for_is_answered_by_the_steps_tools(
     assert ("tools" in said["why"]) is (tools is not None)
 
 
+@pytest.mark.parametrize("discarded", [64 << 20, 0])
+def test_a_result_of_megabytes_over_the_limit_is_rejected_with_the_limit(
+    discarded: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(agent_tool, "DISCARDED_BYTES_MAX", discarded)
+    says = (
+        "from pwf.client.own_step import submit_step; said = submit_step(b'\"' + b'x' * 5_000_000 + b'\"'); "
+        "print(said.verdict, said.reason)"
+    )
+    heard = Capture(1_000)
+    tool = Tool(lambda value: StepAnswer(verdict="accepted"), msgspec.Raw(b"{}"), 1_000)
+    try:
+        command = Command(
+            argv=[sys.executable, "-c", says],
+            cwd=None,
+            environment=tool.environment(),
+            stdin=None,
+            stdout=heard,
+            stderr=heard,
+            timeout_s=60,
+            grace_s=0,
+        )
+        run_command(command, tool.serve)
+    finally:
+        tool.close()
+    assert bytes(heard.kept).decode() == "rejected it is larger than the limit of a value, 1,000 bytes\n"
+
+
 def test_a_process_that_is_none_of_the_steps_is_not_heard() -> None:
     heard: list[bytes] = []
 

@@ -28,9 +28,20 @@ RECEIVE_BYTES = 256 * 1024
 ACCEPTED_S = 8.0
 ANSWER_S = 2.0  # for the other side to take its answer
 AROUND_BYTES = 1_024  # of a message, around its value
+DISCARDED_BYTES_MAX = (
+    64 * 1024 * 1024
+)  # of one that is too long, so that who says it has an ear for the answer
 COMMAND = (sys.executable, "-P", "-m", "pwf")
 SERVES = (*COMMAND[1:], "mcp", "serve", "--grant", "step")  # an MCP server, by the same interpreter
 SUBMITS = shlex.join((*COMMAND, "submit", STEP))
+
+
+class _Line:
+    """What a connection has said. Only what may be a message is kept."""
+
+    def __init__(self) -> None:
+        self.data = bytearray()
+        self.size = 0
 
 
 class Tool:
@@ -43,7 +54,7 @@ class Tool:
         self._schema = schema
         self._line_bytes_max = value_bytes_max + AROUND_BYTES
         self._running: Running | None = None
-        self._heard: dict[socket.socket, bytearray] = {}
+        self._heard: dict[socket.socket, _Line] = {}
         self._listener = socket.socket(socket.AF_UNIX)
         try:
             self.address = host.bind_private(self._listener)
@@ -89,7 +100,7 @@ class Tool:
             connection.close()
             return
         connection.setblocking(False)
-        self._heard[connection] = bytearray()
+        self._heard[connection] = _Line()
         self._running.watch(connection.fileno(), lambda: self._read(connection))
 
     def _read(self, connection: socket.socket) -> None:
@@ -100,8 +111,10 @@ class Tool:
             return
         except OSError:
             data = b""
-        heard += data
-        if data and b"\n" not in data and len(heard) <= self._line_bytes_max:
+        heard.size += len(data)
+        if heard.size <= self._line_bytes_max:
+            heard.data += data
+        if data and b"\n" not in data and heard.size <= DISCARDED_BYTES_MAX:
             return
         if data:
             with suppress(OSError):
@@ -109,11 +122,14 @@ class Tool:
                 connection.sendall(msgspec.json.encode(self._answer(heard)))
         self._let_go(connection)
 
-    def _answer(self, heard: bytearray) -> StepAnswer:
-        if len(heard) > self._line_bytes_max:
-            return StepAnswer(verdict="rejected", reason="it is larger than the limit of a value")
+    def _answer(self, heard: _Line) -> StepAnswer:
+        if heard.size > self._line_bytes_max:
+            limit = self._line_bytes_max - AROUND_BYTES
+            return StepAnswer(
+                verdict="rejected", reason=f"it is larger than the limit of a value, {limit:,} bytes"
+            )
         try:
-            asked = read_asked(heard)
+            asked = read_asked(heard.data)
         except (msgspec.MsgspecError, RecursionError) as error:
             return StepAnswer(verdict="rejected", reason=f"it can not be read: {error}")
         if isinstance(asked, ReadStep):
