@@ -1,6 +1,6 @@
 """What is wrong with a text of settings, and where: msgspec's words with key, section, file, line and a hint.
 
-Knows shapes by their types alone, and no setting.
+Knows shapes by their types alone, and of settings only what one section calls otherwise than another.
 """
 
 from __future__ import annotations
@@ -17,6 +17,9 @@ from pwf.errors import ConfigError
 Table = dict[str, Any]
 Keys = tuple[str, ...]
 Shape = type[msgspec.Struct]
+
+#: As other sections say it.
+_MEANT = {"kind": "adapter"}
 
 
 def fault(message: str, shape: Shape, values: Table, text: str, file: str) -> ConfigError:
@@ -83,7 +86,9 @@ def _known(shape: Shape, path: Keys) -> str:
     import difflib  # only needed to word an error
 
     keys = [field.encode_name for kind in _structs(shape, path[:-1]) for field in kind.fields]
-    near = difflib.get_close_matches(path[-1], keys, n=1)
+    near = difflib.get_close_matches(path[-1], keys, n=1) or [
+        name for name in keys if name == _MEANT.get(path[-1])
+    ]
     return f"did you mean {near[0]!r}?" if near else "known keys: " + ", ".join(keys)
 
 

@@ -302,3 +302,10 @@ def test_the_answers_of_an_audience_name_only_what_people_answer_through(section
     else:
         with pytest.raises(ConfigError, match="through which nobody answers"):
             parse_config(said, "c.toml")
+
+
+def test_kind_of_an_agent_is_its_adapter() -> None:
+    with pytest.raises(ConfigError) as caught:
+        parse_config('[agents.coder]\nkind = "acp"\ncommand = ["x"]\n', "c")
+    assert "there is no key 'kind' in [agents.coder]" in caught.value.message
+    assert caught.value.hint == "did you mean 'adapter'?"

@@ -141,6 +141,8 @@ def _check_texts(value: object, where: str) -> None:
 
 def decision_spec(audience: Any, choices: Any, fault: Fault) -> DecisionSpec:
     """The same as data, or a `GraphError`."""
+    if audience is NONE_GIVEN:
+        fault.refuse("does not say who decides", 'write audience="operator"')
     if (
         not isinstance(audience, str)
         or not is_node_id(audience.replace("-", "_"))

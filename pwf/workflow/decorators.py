@@ -280,8 +280,8 @@ class Decorators(Generic[InputT]):
         fn: None = None,
         /,
         *,
-        audience: str,
-        choices: Sequence[Choice],
+        audience: str = NONE_GIVEN,  # needed, as `choices` is
+        choices: Sequence[Choice] = NONE_GIVEN,
         timeout: timedelta | None = NONE_GIVEN,
         default: str = NONE_GIVEN,
         id: str | None = None,

@@ -223,9 +223,10 @@ def _validate(validate: Any, fault: Fault) -> Any:
 def _tools(tools: Any, fault: Fault) -> tuple[ToolKind, ...] | None:
     if tools is None:
         return None
-    wrong = [tools] if isinstance(tools, str) else [one for one in tools if one not in TOOL_KINDS]
+    is_list = isinstance(tools, tuple | list)
+    wrong = [one for one in tools if one not in TOOL_KINDS] if is_list else [tools]
     if wrong:
-        shown = f"tools={tools!r:.60}" if isinstance(tools, str) else f"the tool {wrong[0]!r:.60}"
+        shown = f"the tool {wrong[0]!r:.60}" if is_list else f"tools={tools!r:.60}"
         fault.refuse(f"has {shown}", f"write a tuple of: {', '.join(TOOL_KINDS)}")
     return tuple(dict.fromkeys(tools))
 

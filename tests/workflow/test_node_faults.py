@@ -237,6 +237,18 @@ CASES: dict[str, tuple[str, int, list[str], list[str]]] = {
         ["'ask'", "audience=''"],
         ['audience="operator"'],
     ),
+    "a decision of which nothing is said": (
+        "@flow.decision\ndef ask(ctx): ...",
+        5,
+        ["decision node 'ask'", "does not say who decides"],
+        ['write audience="operator"'],
+    ),
+    "a decision that leaves choices out": (
+        "@flow.decision(audience='ops', timeout=None)\ndef ask(ctx): ...",
+        5,
+        ["decision node 'ask'", "has no list of choices"],
+        ["choices=[Choice("],
+    ),
     "a decision without choices": (
         "@flow.decision(audience='ops', choices=[], timeout=None)\ndef ask(ctx): ...",
         5,
@@ -343,6 +355,18 @@ CASES: dict[str, tuple[str, int, list[str], list[str]]] = {
         "@flow.agent(returns=bool, tools='read')\ndef review(ctx): ...",
         5,
         ["has tools='read'"],
+        ["write a tuple of: read, search"],
+    ),
+    "tools that are a number": (
+        "@flow.agent(returns=bool, tools=5)\ndef review(ctx): ...",
+        5,
+        ["agent node 'review'", "has tools=5"],
+        ["write a tuple of: read, search"],
+    ),
+    "tools that are a set": (
+        "@flow.choose('a', 'b', tools={'read'})\ndef review(ctx): ...",
+        5,
+        ["has tools={'read'}"],
         ["write a tuple of: read, search"],
     ),
     "a tool of an agent's own": (
