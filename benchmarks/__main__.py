@@ -38,7 +38,7 @@ def main(arguments: list[str] | None = None) -> int:
         return _beside(asked, parser)
     known = load(asked.against) if asked.against else None  # first: a mistake shows before the measuring
     bench = Bench(quick=asked.quick, times=asked.times)
-    questions = [(name, measure_of(name)) for name in asked.names or NAMES]
+    questions = [(name, measure_of(name)) for name in asked_for(asked.names, known)]
     minutes = asked.minutes or (MINUTES_QUICK if asked.quick else MINUTES)
     missing: list[Missing] = []
     if asked.peers:
@@ -53,6 +53,13 @@ def main(arguments: list[str] | None = None) -> int:
     if known is not None:
         print(moved(known, report))
     return 0
+
+
+def asked_for(names: list[str], known: Report | None) -> list[str]:
+    """The questions to ask: those that are named, else those that the report has which is compared with, else all."""
+    if names or known is None:
+        return names or list(NAMES)
+    return [name for name in NAMES if name in {row.question for row in known.rows}]
 
 
 def _beside(asked: argparse.Namespace, parser: argparse.ArgumentParser) -> int:
@@ -95,7 +102,12 @@ def _parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add = parser.add_argument
-    add("names", nargs="*", metavar="NAME", help="questions to answer; all when none is given")
+    add(
+        "names",
+        nargs="*",
+        metavar="NAME",
+        help="questions to answer; when none is given all, or with --against those of the file",
+    )
     add("--quick", action="store_true", help="fewer and smaller, under two minutes: a look, not a claim")
     add("--peers", action="store_true", help="measure other engines as well; installs them into the cache")
     add("--json", type=Path, metavar="FILE", help="write the report there as well")

@@ -11,10 +11,11 @@ from collections.abc import Iterator
 import pytest
 import trio
 
+from benchmarks.__main__ import asked_for
 from benchmarks.bench import Bench, OutOfTime, bounded
 from benchmarks.daemon import processor_s
 from benchmarks.questions import NAMES, measure_of, text_of
-from benchmarks.rows import Row
+from benchmarks.rows import Report, Row
 from benchmarks.session import measure
 from tests.benchmarks.samples import row
 
@@ -99,6 +100,13 @@ def test_what_the_time_does_not_reach_is_reported_as_missing() -> None:
     assert [m.name for m in found.missing] == ["endless", "never"]
     assert "cut off after" in found.missing[0].why
     assert "not begun" in found.missing[1].why
+
+
+def test_against_a_report_only_its_questions_are_asked_unless_others_are_named() -> None:
+    known = Report(machine={}, rows=[row(question="limits")])
+    assert asked_for([], known) == ["limits"]
+    assert asked_for(["recovery"], known) == ["recovery"]
+    assert asked_for([], None) == list(NAMES)
 
 
 @pytest.mark.parametrize("name", NAMES)
