@@ -33,6 +33,7 @@ NAMES = (
     "fan_out",
     "store_growth",
     "cli_start",
+    "commands",
     "many_ended",
     "retention",
 )
