@@ -76,6 +76,8 @@ JOIN resources r ON r.resource_no = c.called_by WHERE c.ended_wall_ms IS NOT NUL
 _MANAGED = """SELECT c.run_id, CAST(e.payload AS TEXT) FROM events e JOIN runs c ON c.run_no = e.entity_no
 JOIN resources r ON r.resource_no = c.called_by
 WHERE r.uid = ?1 AND c.call_key LIKE ?2 AND e.kind = 'settings_changed' AND e.actor = 'resource:' || ?1"""
+_CHILD = """SELECT 1 FROM runs c JOIN resources r ON r.resource_no = c.called_by
+WHERE r.uid = ?1 AND c.call_key = ?2"""
 AGAIN = msgspec.Raw(canonical({"again": True}))
 
 _answer = msgspec.json.Decoder(PartAnswer)
@@ -286,7 +288,9 @@ class Managers:
         check(
             path != "/fixed" or answer.code is not None, f"a manager may not change what is fixed: {answer}"
         )
-        if answer.change is not None:
+        if answer.change is not None and self._world.auditor.rows(
+            _CHILD, told.uid, key
+        ):  # else it was pruned since
             made = [json.loads(facts) for _run, facts in self._world.auditor.rows(_MANAGED, told.uid, key)]
             numbers = [facts["change"] for facts in made]
             check(answer.change in numbers, f"a change that {told.uid} was told of is made: {answer} {made}")
