@@ -146,7 +146,8 @@ def wire(
     newer_code = NewerCode(store)
     views = Views(changes, log)
     pages = Pages(ports.open_server, config.web, log)
-    channels = _channels(store, changes, ports, scheduler.handle, at, config, log)
+    people = _people(ports, attached := Attached(), pages.handle, config)
+    channels = _channels(store, changes, ports, scheduler.handle, people, at, config, log)
     door: Door
     services = Services(
         store=store,
@@ -167,7 +168,7 @@ def wire(
         runners=ports.pool.runners,
         kept=ports.pool.kept,
         user=ports.user,
-        people=_people(ports, attached := Attached(), pages.handle, config),
+        people=people,
         attached=attached,
         change_settings=functools.partial(settings.make, scheduler.supervision),
         pruner=pruner.handle,
@@ -235,6 +236,7 @@ def _channels(
     changes: Changes,
     ports: Ports,
     scheduler: SchedulerHandle,
+    people: People,
     at: Places,
     config: Config,
     log: Log,
@@ -246,6 +248,7 @@ def _channels(
         open_adapter=ports.open_adapter,
         config=str(at.config),
         wake_scheduler=scheduler.wake,
+        check_host=people.check_host,
         log=log,
     )
 

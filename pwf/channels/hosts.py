@@ -1,7 +1,8 @@
 """The channel `mcp`: MCP hosts that put a decision before their person as a form (elicitation), and bring answers back.
 
 The processes of `pwf mcp serve` connect to a socket of this one, and give the channel's token and the name of their
-host; one that the configuration does not name is turned away. What is open is held here, and offered to each host that
+host; one that the configuration does not name is turned away. So is a process that the daemon takes for no person's,
+which it judges anew with each answer. What is open is held here, and offered to each host that
 comes. It goes with this process: so the next one is given all of it anew.
 """
 
@@ -16,10 +17,12 @@ from collections.abc import Iterator
 
 import msgspec
 
+from pwf import host
 from pwf.channels.port import Adapter, Outcome, Port, done
 from pwf.channels.words import text_of
 from pwf.config import McpChannel
 from pwf.errors import ConfigError, ProtocolError
+from pwf.host.identity import Identity
 from pwf.places import places
 from pwf.protocol.channel_port import Begin, ChannelMessage, Close, line_of
 from pwf.protocol.frames import FrameSplitter
@@ -96,8 +99,8 @@ class HostsAdapter(Adapter[McpChannel]):
         return done(close.ref)
 
     def _tell(self, said: msgspec.Struct) -> None:
-        for host in self._hosts:
-            host.say(said)
+        for speaker in self._hosts:
+            speaker.say(said)
 
     # --- answers ------------------------------------------------------------------------------------------------
 
@@ -119,42 +122,49 @@ class HostsAdapter(Adapter[McpChannel]):
         self._socket.close()
 
     def _serve(self, connection: socket.socket) -> None:
-        host = _Host(connection)
+        speaker = _Host(connection)
         with connection, contextlib.suppress(OSError, ProtocolError, msgspec.MsgspecError):
             try:
-                self._converse(connection, host)
+                self._converse(connection, speaker)
             finally:
                 with self._lock:
-                    if host in self._hosts:
-                        self._hosts.remove(host)
+                    if speaker in self._hosts:
+                        self._hosts.remove(speaker)
 
-    def _converse(self, connection: socket.socket, host: _Host) -> None:
+    def _converse(self, connection: socket.socket, speaker: _Host) -> None:
         connection.settimeout(HELLO_S)
         said = _lines(connection)
         hello = next(said, None)
         if not isinstance(hello, Hello) or not self._is_named(hello):
             return
+        peer = host.peer_process(connection)
+        if peer is None or not self.port.may_answer(peer):
+            return
         connection.settimeout(None)
         with self._lock:
             if len(self._hosts) >= HOSTS_MAX:
                 return
-            self._hosts.append(host)
+            self._hosts.append(speaker)
             for message in self._held.values():
-                host.say(_offer(message))
+                speaker.say(_offer(message))
         for answer in said:
             if isinstance(answer, Answer):
-                host.say(self._answered(answer, hello.host))
+                speaker.say(self._answered(answer, hello.host, peer))
 
     def _is_named(self, hello: Hello) -> bool:
         return hmac.compare_digest(hello.token.encode(), self._token) and hello.host in self.settings.hosts
 
-    def _answered(self, answer: Answer, host: str) -> Heard:
+    def _answered(self, answer: Answer, named: str, peer: Identity) -> Heard:
         with self._lock:
             message = self._held.get(answer.request_id)
         if message is None:
             return Heard(request_id=answer.request_id)
         verdict = self.port.answer(
-            token=message.token, choice=answer.choice, text=answer.text, who=f"the person at {host}"
+            token=message.token,
+            choice=answer.choice,
+            text=answer.text,
+            who=f"the person at {named}",
+            peer=peer,
         )
         if verdict.taken:
             return Heard(request_id=answer.request_id)

@@ -22,6 +22,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 import msgspec
 
 from pwf.errors import SecretMissing
+from pwf.host.identity import Identity
 from pwf.protocol.channel_port import (
     LINE_BYTES_MAX,
     RETRY_AFTER_S_MAX,
@@ -131,6 +132,7 @@ class Port:
         with_text: bool = False,
         who: str = "",
         cursor: str | None = None,
+        peer: Identity | None = None,
     ) -> Verdict:
         """Tell a person's answer, or only how far is read, and wait for the commit."""
         waiting: queue.SimpleQueue[Verdict] = queue.SimpleQueue()
@@ -148,9 +150,14 @@ class Port:
                 with_text=with_text,
                 who=who,
                 cursor=cursor,
+                peer=peer,
             )
             self._connection.sendall(line_of(said))
         return waiting.get()
+
+    def may_answer(self, peer: Identity) -> bool:
+        """Whether this process is one by which a person may answer."""
+        return not self.answer(peer=peer).said
 
     def say(self, said: msgspec.Struct) -> None:
         """Tell the daemon."""

@@ -10,6 +10,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
+from pwf.host.identity import Identity
 from pwf.protocol.decision_spec import ChoiceSpec, Shown
 
 LINE_BYTES_MAX = 1024 * 1024
@@ -121,6 +122,7 @@ class Answered(_Line, frozen=True, kw_only=True, forbid_unknown_fields=True, tag
     """A person's answer. `cursor`: how far is read with it, stored in the same commit. No token: only that.
 
     `with_text`: the person wants to be asked for the text of the choice, also where it may be left out.
+    `peer`: the process of this machine that brings it, where one does: it is judged, also where it brings no token yet.
     """
 
     epoch: int
@@ -132,6 +134,7 @@ class Answered(_Line, frozen=True, kw_only=True, forbid_unknown_fields=True, tag
     with_text: bool = False
     who: str = ""
     cursor: str | None = None
+    peer: Identity | None = None
 
 
 class Trouble(_Line, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="trouble"):

@@ -15,7 +15,8 @@ from pwf.actors.channels.channel_supervisor import DAMAGED, WORK_S, Audiences
 from pwf.actors.channels.channels import Channels, ChannelSettings
 from pwf.actors.operations import channels as operations
 from pwf.config import CommandChannel
-from pwf.errors import NotFound, Rejected, RunnerCrashed, ValueDamaged
+from pwf.errors import NotFound, PersonNeeded, Rejected, RunnerCrashed, ValueDamaged
+from pwf.host.identity import Identity
 from pwf.protocol.channel_port import Answered, Begin, Close, Ready, Sent, Show, Trouble, Verdict
 from pwf.store.channel_messages import make_missing
 from pwf.store.channel_words import channel_list
@@ -30,6 +31,7 @@ from tests.store.world import World
 pytestmark = pytest.mark.trio
 
 PHONE = CommandChannel(command=("x",))
+AGENT = 70  # the pid of a process that is no person's
 
 
 class FakeAdapter:
@@ -119,10 +121,15 @@ class Setting:
             open_adapter=self.open,
             config="/config.toml",
             wake_scheduler=self._wake,
+            check_host=self._check_host,
             log=NoLog(),
         )
         nursery.start_soon(self.actor.run)
         await trio.sleep(0.2)
+
+    async def _check_host(self, peer: Identity) -> None:
+        if peer.pid == AGENT:
+            raise PersonNeeded("only a person may decide; this form comes from the agent of session chat")
 
     def _wake(self) -> None:
         self.woken += 1
@@ -164,6 +171,24 @@ async def test_a_press_moves_the_run_and_is_answered_after_its_commit(autojump_c
     await adapter.tell(press)
     (verdict,) = [one for one in adapter.said if isinstance(one, Verdict)]
     assert (verdict.number, verdict.taken, at.woken) == (7, True, 1)
+
+
+async def test_an_answer_by_a_process_that_is_no_persons_decides_nothing_and_says_why(
+    autojump_clock, at, nursery
+):
+    ask(at.world)
+    await at.begin(nursery, "phone")
+    adapter = at.adapters["phone"]
+    (show,) = at.shows("phone")
+    for pid, token in ((AGENT, show.message.token), (AGENT, ""), (7, ""), (7, show.message.token)):
+        peer = Identity(pid=pid, start_tick=1, boot_id="b", session=1)
+        facts = {"epoch": adapter.epoch, "number": pid, "choice": "ship", "who": "ann", "peer": peer}
+        await adapter.tell(Answered(token=token, **facts))
+    refused, asked, may, taken = (one for one in adapter.said if isinstance(one, Verdict))
+    assert refused == asked
+    assert not refused.taken
+    assert "the agent of session chat" in refused.said
+    assert (may.said, taken.taken, at.woken) == ("", True, 1)
 
 
 async def test_a_slow_or_dead_channel_decides_no_answer_and_keeps_no_other_from_its_work(

@@ -21,6 +21,7 @@ from pwf.actors.operations.people import (
     read_lineage,
     run_behind,
 )
+from pwf.actors.sessions.session_coordinator import Attachment
 from pwf.errors import PersonNeeded
 from pwf.host.identity import Identity, Process
 from pwf.protocol.runner import MARKER_VARIABLE, marked_run, run_marker
@@ -132,7 +133,7 @@ def people(
     lineage: Lineage,
     *,
     steps_may_answer: bool = False,
-    sessions: tuple[tuple[str, Identity], ...] = (),
+    sessions: tuple[Attachment, ...] = (),
     servers: tuple[Identity, ...] = (),
 ) -> People:
     return People(
@@ -177,11 +178,12 @@ async def test_what_descends_from_an_attached_sessions_process_is_no_person_but_
         return [Relative(peer, None), Relative(identity(70), None), Relative(identity(1), None)]
 
     for session in (identity(70), PEER):
-        who = people(an_agents_shell, sessions=(("chat", session),))
+        who = people(an_agents_shell, sessions=(Attachment("chat", session, session),))
         with pytest.raises(PersonNeeded, match="the agent of session chat"):
             await who.check(caller(PEER), "decide")
         await who.check_no_run(caller(PEER), "attach a session")
-    await people(an_agents_shell, sessions=(("chat", identity(71)),)).check(caller(PEER), "decide")
+    another = Attachment("chat", identity(71), identity(71))
+    await people(an_agents_shell, sessions=(another,)).check(caller(PEER), "decide")
     with pytest.raises(PersonNeeded, match="no step of a run may attach a session"):
         await people(a_step).check_no_run(caller(PEER), "attach a session")
 
@@ -232,3 +234,66 @@ async def test_a_server_of_the_daemon_speaks_for_people_and_what_it_starts_does_
     for servers in ((), (identity(80),), (identity(PEER.pid, tick=99),)):
         with pytest.raises(PersonNeeded, match="code of a workflow"):
             await people(below_the_daemon, servers=servers).check(caller(PEER), "decide")
+
+
+#: The first process, an agent's host, its shell, and PEER, which shows forms and is below all of them.
+HOST, BASH, OWN = identity(20), identity(30), Attachment("own", identity(20), PEER)
+
+
+def below_a_host(marker: str | None = None) -> Lineage:
+    async def lineage(peer: Identity) -> list[Relative] | None:
+        return [
+            Relative(peer, None),
+            Relative(BASH, marker),
+            Relative(HOST, None),
+            Relative(identity(1), None),
+        ]
+
+    return lineage
+
+
+@pytest.mark.trio
+async def test_a_form_is_a_persons_where_no_agent_is_above_it_or_the_one_whose_session_it_has_attached() -> (
+    None
+):
+    younger = Attachment("late", HOST, identity(95))
+    for sessions in ((), (OWN,), (OWN, younger), (younger, OWN), (Attachment("far", identity(71), PEER),)):
+        await people(below_a_host(), sessions=sessions).check_host(PEER)
+
+
+@pytest.mark.trio
+@pytest.mark.parametrize(
+    "sessions",
+    [
+        (Attachment("chat", HOST, HOST),),
+        (Attachment("chat", HOST, identity(25)),),
+        (OWN, Attachment("chat", HOST, identity(25))),
+        (Attachment("own", BASH, PEER), Attachment("chat", HOST, identity(25))),
+        (Attachment("own", BASH, PEER), Attachment("chat", HOST, identity(95))),
+        (OWN, Attachment("chat", BASH, identity(95))),
+        (Attachment("chat", PEER, PEER),),
+    ],
+    ids=[
+        "the agent attached by itself",
+        "its tools attached",
+        "its shell names the host as its own",
+        "its shell names itself",
+        "its shell was there first",
+        "an agent between",
+        "the agent itself",
+    ],
+)
+async def test_a_form_of_what_an_agent_has_started_is_no_persons(sessions: tuple[Attachment, ...]) -> None:
+    with pytest.raises(PersonNeeded, match="this form comes from the agent of session chat"):
+        await people(below_a_host(), sessions=sessions).check_host(PEER)
+
+
+@pytest.mark.trio
+async def test_a_form_of_a_step_or_of_who_can_not_be_looked_at_is_no_persons() -> None:
+    with pytest.raises(PersonNeeded, match="a step of run r:1"):
+        await people(below_a_host(MARKER), sessions=(OWN,)).check_host(PEER)
+    under_a_runner = People(below_a_host(), lambda: [(MARKER, BASH)], list, list, steps_may_answer=True)
+    with pytest.raises(PersonNeeded, match="a step of run r:1"):
+        await under_a_runner.check_host(PEER)
+    with pytest.raises(PersonNeeded, match="can not be looked at"):
+        await people(nobody).check_host(PEER)

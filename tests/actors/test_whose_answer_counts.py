@@ -21,7 +21,7 @@ from pwf.actors.code.schemas import Schemas
 from pwf.actors.operations.caller import Caller
 from pwf.actors.operations.dispatch import Operations
 from pwf.actors.operations.people import People, Relative
-from pwf.actors.sessions.session_coordinator import SessionHandle
+from pwf.actors.sessions.session_coordinator import Attachment, SessionHandle
 from pwf.errors import PwfError
 from pwf.host.identity import Identity
 from pwf.protocol.decisions import DecisionListPayload
@@ -267,7 +267,7 @@ def services(store: UndoneStore, run_id: str) -> Any:
     people = People(
         lineage,
         list,
-        lambda: [("chat", PROCESSES["agent"])],
+        lambda: [Attachment("chat", PROCESSES["agent"], PROCESSES["agent"])],
         list,
         steps_may_answer=False,
     )

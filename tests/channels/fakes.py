@@ -25,6 +25,7 @@ class FakePort:
     def __init__(self) -> None:
         self.answers: list[dict[str, Any]] = []
         self.troubles: list[str | None] = []
+        self.people = True  # whoever comes
         self.verdict: Callable[[dict[str, Any]], Verdict] = lambda _: Verdict(
             number=1, said="decided: Ship it, by ann", taken=True
         )
@@ -33,6 +34,9 @@ class FakePort:
         verdict = self.verdict(said)
         self.answers.append(said)
         return verdict
+
+    def may_answer(self, peer: object) -> bool:
+        return self.people
 
     def trouble(self, why: str | None, what_to_do: str | None = None) -> None:
         self.troubles.append(why)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import socket
 import threading
 from collections.abc import Iterator
@@ -15,6 +16,7 @@ from pwf.channels import hosts
 from pwf.channels.hosts import HostsAdapter
 from pwf.config import McpChannel
 from pwf.errors import ConfigError
+from pwf.host.identity import Identity
 from pwf.protocol.channel_port import Begin, Close, Verdict, line_of
 from pwf.protocol.host_port import Answer, Heard, Hello, Offer, Withdraw, to_host
 from tests.channels.fakes import KEY, FakePort
@@ -90,6 +92,8 @@ def test_what_is_open_is_offered_to_each_host_that_comes_and_an_answer_has_its_t
     (said,) = answers(adapter)
     assert (said["token"], said["choice"]) == (decision().token, "ship")
     assert said["who"] == "the person at claude-code"
+    assert isinstance(said["peer"], Identity)
+    assert said["peer"].pid == os.getpid()
     for host in (first, second):
         host.leave()
 
@@ -108,6 +112,22 @@ def test_a_host_that_is_not_named_or_has_not_the_token_gets_nothing_and_decides_
 ) -> None:
     adapter.show(decision())
     host = Host(adapter.path, said, Answer(request_id=Q, choice="ship"))
+    with contextlib.suppress(ConnectionResetError):  # with what it has said unread
+        assert host.hear() is None
+    assert answers(adapter) == []
+    host.leave()
+
+
+@pytest.mark.parametrize("why", ["no person", "not seen"])
+def test_a_process_that_is_no_persons_gets_nothing_and_decides_nothing(
+    adapter: HostsAdapter, monkeypatch: pytest.MonkeyPatch, why: str
+) -> None:
+    if why == "no person":
+        adapter.port.people = False  # type: ignore[attr-defined]
+    else:
+        monkeypatch.setattr(hosts.host, "peer_process", lambda _: None)
+    adapter.show(decision())
+    host = Host(adapter.path, HELLO, Answer(request_id=Q, choice="ship"))
     with contextlib.suppress(ConnectionResetError):  # with what it has said unread
         assert host.hear() is None
     assert answers(adapter) == []

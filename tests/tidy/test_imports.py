@@ -36,7 +36,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "builtin_workflows": set(pwf.__all__),  # written as anybody's
     "runner": BASE | {"protocol", "workflow", "host", "discovery", "watch", "watching", "version"},
     "actors": BASE | {"protocol", "store", "host", "config", "secrets", "discovery", "watch", "version"},
-    "channels": BASE | {"protocol", "config", "secrets"},
+    "channels": BASE | {"protocol", "host", "config", "secrets"},
     "client": BASE | {"protocol", "host", "config", "discovery", "watch", "version"},
     "crashlab": BASE | {"protocol", "client", "config", "host", "discovery"},
     "present": BASE | {"protocol"},

@@ -8,7 +8,7 @@ nothing counts any more, and what it was sending is ambiguous.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 
 import msgspec
@@ -24,12 +24,14 @@ from pwf.config import Channel
 from pwf.errors import (
     ClaimLost,
     OutcomeUnknown,
+    PersonNeeded,
     PwfError,
     RunnerCrashed,
     StoreBroken,
     Unavailable,
     ValueDamaged,
 )
+from pwf.host.identity import Identity
 from pwf.protocol.channel_port import Answered, Begin, Close, FromAdapter, Ready, Sent, Show, Trouble, Verdict
 from pwf.store.channel_answers import ChannelAnswer, take_answer
 from pwf.store.channel_messages import (
@@ -56,6 +58,7 @@ WORK_S = 330.0  # for one thing: more than any adapter gives its own
 DAMAGED = "what is asked can not be read: look with pwf doctor"
 
 OpenAdapter = Callable[[], AbstractAsyncContextManager[Adapter]]
+CheckHost = Callable[[Identity], Awaitable[None]]  # raises `PersonNeeded`
 
 
 class Audiences(msgspec.Struct, frozen=True, kw_only=True):
@@ -81,6 +84,7 @@ class ChannelSupervisor:
         config: str,
         pages: str | None,
         wake_scheduler: Callable[[], object],
+        check_host: CheckHost,
         log: Log,
     ) -> None:
         self._name = name
@@ -93,6 +97,7 @@ class ChannelSupervisor:
         self._config = config
         self._pages = pages
         self._wake_scheduler = wake_scheduler
+        self._check_host = check_host
         self._log = log
         self._news = Watch()
         self._held_until = -math.inf  # the service takes nothing before
@@ -190,13 +195,7 @@ class ChannelSupervisor:
         if said.epoch != epoch:
             self._log.warning("channel.stale", channel=self._name, epoch=said.epoch, present=epoch)
         elif isinstance(said, Answered):
-            answer = ChannelAnswer(channel_no=self._channel_no, said=said, counting=self._audiences.counting)
-            try:
-                verdict = await self._store.write(take_answer, answer)
-            except UNREADABLE:  # what it answers; so much is read all the same
-                read = msgspec.structs.replace(answer, said=msgspec.structs.replace(said, token=""))
-                await self._store.write(take_answer, read)
-                verdict = Verdict(number=said.number, said=DAMAGED, taken=False)
+            verdict = await self._judge(said)
             if verdict.taken:
                 self._wake_scheduler()
             await adapter.say(verdict)
@@ -205,6 +204,23 @@ class ChannelSupervisor:
             await self._stands(epoch, "up", None if said.why is None else said.why + hint)
             if said.why is not None:
                 self._log.warning("channel.trouble", channel=self._name, why=said.why, hint=said.what_to_do)
+
+    async def _judge(self, said: Answered) -> Verdict:
+        if said.peer is not None:
+            try:
+                await self._check_host(said.peer)
+            except PersonNeeded as refusal:
+                self._log.warning(
+                    "channel.no_person", channel=self._name, pid=said.peer.pid, why=refusal.message
+                )
+                return Verdict(number=said.number, said=refusal.message, taken=False)
+        answer = ChannelAnswer(channel_no=self._channel_no, said=said, counting=self._audiences.counting)
+        try:
+            return await self._store.write(take_answer, answer)
+        except UNREADABLE:  # what it answers; so much is read all the same
+            read = msgspec.structs.replace(answer, said=msgspec.structs.replace(said, token=""))
+            await self._store.write(take_answer, read)
+            return Verdict(number=said.number, said=DAMAGED, taken=False)
 
     async def _work(self, adapter: Adapter, epoch: int, heard: trio.MemoryReceiveChannel[Sent]) -> None:
         missing: Missing | None = Missing(channel_no=self._channel_no, audiences=self._audiences.shown)

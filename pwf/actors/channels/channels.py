@@ -17,7 +17,7 @@ from pwf.actors.base.changes import ANY_RUN, REREAD_S, Changes, Watch
 from pwf.actors.base.logging import Log
 from pwf.actors.base.mailbox import Mailbox, Message, ask
 from pwf.actors.base.store_actor import StoreHandle
-from pwf.actors.channels.channel_supervisor import Audiences, ChannelSupervisor, OpenAdapter
+from pwf.actors.channels.channel_supervisor import Audiences, ChannelSupervisor, CheckHost, OpenAdapter
 from pwf.config import Audience, Channel, Config
 from pwf.errors import OutcomeUnknown, Unavailable
 from pwf.store.channel_messages import anything_happened, make_messages
@@ -93,6 +93,7 @@ class Channels:
         open_adapter: OpenAdapter,
         config: str,
         wake_scheduler: Callable[[], object],
+        check_host: CheckHost,
         log: Log,
     ) -> None:
         self._store = store
@@ -101,6 +102,7 @@ class Channels:
         self._open_adapter = open_adapter
         self._config = config
         self._wake_scheduler = wake_scheduler
+        self._check_host = check_host
         self._log = log
         self._inbox: Mailbox[Reload | Drain] = Mailbox(INBOX_MAX, "the channels")
         self._supervisors: list[ChannelSupervisor] = []
@@ -166,6 +168,7 @@ class Channels:
                 config=self._config,
                 pages=self._settings.pages,
                 wake_scheduler=self._wake_scheduler,
+                check_host=self._check_host,
                 log=self._log,
             )
             for name, one in self._settings.channels.items()

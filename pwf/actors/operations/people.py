@@ -16,6 +16,7 @@ from typing import NamedTuple, Protocol
 import trio
 
 from pwf.actors.operations.caller import Caller
+from pwf.actors.sessions.session_coordinator import Attachment
 from pwf.errors import InvalidArgument, PersonNeeded
 from pwf.host.identity import Identity, Process
 from pwf.protocol.runner import MARKER_VARIABLE, marked_run
@@ -43,11 +44,12 @@ class Relative(NamedTuple):
 
 Lineage = Callable[[Identity], Awaitable[list[Relative] | None]]
 Runners = Callable[[], list[tuple[str, Identity]]]
+Sessions = Callable[[], list[Attachment]]
 
 
 class People:
-    """Tells people from steps and sessions. `runners`: marker and process of each that has a run; `sessions`: session
-    and process of each that is attached. `servers`: processes of this daemon's by which people speak to it, themselves
+    """Tells people from steps and sessions. `runners`: marker and process of each that has a run; `sessions`: each
+    that is attached. `servers`: processes of this daemon's by which people speak to it, themselves
     alone: what they start is the daemon's.
     """
 
@@ -55,7 +57,7 @@ class People:
         self,
         lineage: Lineage,
         runners: Runners,
-        sessions: Runners,
+        sessions: Sessions,
         servers: Callable[[], list[Identity]],
         *,
         steps_may_answer: bool,
@@ -84,6 +86,16 @@ class People:
                 hint="type it in a terminal that no run and no agent has started",
             )
 
+    async def check_host(self, peer: Identity) -> None:
+        """Raise `PersonNeeded` unless it may be the person at an MCP host who speaks through this process.
+
+        It is below its host, whose session it has attached: that alone makes it no agent's.
+        """
+        family = await self._family(peer, "decide")
+        behind = run_behind(family, self._runners(), os.getpid()) or session_beside(family, self._sessions())
+        if behind is not None:
+            raise PersonNeeded(f"only a person may decide; this form comes from {behind}")
+
     async def ancestor(self, caller: Caller, pid: int) -> Identity:
         """The process of this pid that the caller descends from. Raises `InvalidArgument` where there is none."""
         family = None if caller.peer is None else await self._lineage(caller.peer)
@@ -111,16 +123,20 @@ class People:
         return (person, True) if behind is None else (behind.actor, False)
 
     async def _behind(self, caller: Caller, what: str) -> _Run | _Session | None:
-        family = None if caller.peer is None else await self._lineage(caller.peer)
+        family = await self._family(caller.peer, what)
+        if any(family[0].identity.is_same(server) for server in self._servers()):
+            return None
+        run = run_behind(family, self._runners(), os.getpid())
+        return run or session_behind(family, self._sessions())
+
+    async def _family(self, peer: Identity | None, what: str) -> list[Relative]:
+        family = None if peer is None else await self._lineage(peer)
         if not family:
             raise PersonNeeded(
                 f"only a person may {what}, and the process that asks for it can not be looked at any more",
                 hint="it must live until it is answered",
             )
-        if any(family[0].identity.is_same(server) for server in self._servers()):
-            return None
-        run = run_behind(family, self._runners(), os.getpid())
-        return run or session_behind(family, self._sessions())
+        return family
 
 
 class _Run(NamedTuple):
@@ -165,14 +181,35 @@ def run_behind(family: list[Relative], runners: list[tuple[str, Identity]], daem
     return None
 
 
-def session_behind(family: list[Relative], sessions: list[tuple[str, Identity]]) -> _Session | None:
+def session_behind(family: list[Relative], sessions: list[Attachment]) -> _Session | None:
     """The session that a process belongs to: it has attached it, or descends from what has."""
-    known = {(identity.pid, identity.start_tick): session_id for session_id, identity in sessions}
+    known = {(one.agent.pid, one.agent.start_tick): one.session_id for one in sessions}
     for relative in family:
         session_id = known.get((relative.identity.pid, relative.identity.start_tick))
         if session_id is not None:
             return _Session(session_id, family[0].identity.pid)
     return None
+
+
+def session_beside(family: list[Relative], sessions: list[Attachment]) -> _Session | None:
+    """The session whose agent may have started a process that shows forms; None where it is its host's own.
+
+    Its own is the one that it has attached itself for a process above it. What a host's shell starts can do that as
+    well: so of all that have attached a session of one host only the eldest, which the host began with, is believed.
+    """
+    speaker = family[0].identity
+    own = next((one for one in sessions if one.by.is_same(speaker) and not one.agent.is_same(speaker)), None)
+    others = [
+        one
+        for one in sessions
+        if one is not own
+        and not (own is not None and one.agent.is_same(own.agent) and _age(one.by) >= _age(speaker))
+    ]
+    return session_behind(family, others)
+
+
+def _age(process: Identity) -> tuple[int, int]:
+    return process.start_tick, process.pid
 
 
 def lineage_by(processes: Processes) -> Lineage:

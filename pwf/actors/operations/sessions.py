@@ -13,7 +13,7 @@ import trio
 
 from pwf.actors.base.apart import apart
 from pwf.actors.operations.services import Answer, Asked, OperationHandler, Services
-from pwf.actors.sessions.session_coordinator import SessionCoordinator, SessionHandle
+from pwf.actors.sessions.session_coordinator import Attachment, SessionCoordinator, SessionHandle
 from pwf.errors import InvalidArgument, Rejected
 from pwf.ids import check_key
 from pwf.protocol.operations import SubscribePayload
@@ -110,8 +110,11 @@ async def attach_session(services: Services, asked: Asked[AttachPayload]) -> Ans
         agent = caller.peer if host_pid is None else await services.people.ancestor(caller, host_pid)
         command = AttachSession(session_id=payload.session_id, client=payload.client or caller.client_id)
         fence = await services.store.write(attach, command)
+        attachment = None
+        if agent is not None and caller.peer is not None:
+            attachment = Attachment(payload.session_id, agent, caller.peer)
         coordinator = SessionCoordinator(
-            services.store, fence, services.attached, agent, services.claim.claim.epoch, services.log
+            services.store, fence, services.attached, attachment, services.claim.claim.epoch, services.log
         )
         caller.session = coordinator.handle
         caller.begin(coordinator.run)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import trio
 
@@ -75,23 +75,29 @@ class SessionHandle:
         return result
 
 
+class Attachment(NamedTuple):
+    """A session that is attached. `agent`: the process that it is of; `by`: the one that has attached it."""
+
+    session_id: str
+    agent: Identity
+    by: Identity
+
+
 class Attached:
-    """Which sessions are attached now, and by which process. Each coordinator keeps its own entry."""
+    """Which sessions are attached now, of which process and by which. Each coordinator keeps its own entry."""
 
     def __init__(self) -> None:
-        self._handles: dict[str, tuple[SessionHandle, Identity | None]] = {}
+        self._handles: dict[str, tuple[SessionHandle, Attachment | None]] = {}
 
     @property
     def count(self) -> int:
         return len(self._handles)
 
-    def processes(self) -> list[tuple[str, Identity]]:
-        """(session, process) of each."""
-        return [
-            (handle.session_id, peer) for handle, peer in list(self._handles.values()) if peer is not None
-        ]
+    def processes(self) -> list[Attachment]:
+        """Of each whose processes are known."""
+        return [attachment for _, attachment in list(self._handles.values()) if attachment is not None]
 
-    def begin(self, handle: SessionHandle, peer: Identity | None) -> None:
+    def begin(self, handle: SessionHandle, attachment: Attachment | None) -> None:
         """This one holds the session from now on, unless a later epoch does already."""
         before = self._handles.get(handle.session_id)
         if before is not None and before[0].fence.epoch > handle.fence.epoch:
@@ -99,7 +105,7 @@ class Attached:
             return
         if before is not None:
             before[0].is_fenced = True
-        self._handles[handle.session_id] = (handle, peer)
+        self._handles[handle.session_id] = (handle, attachment)
 
     def end(self, handle: SessionHandle) -> None:
         """It does not any more."""
@@ -112,14 +118,14 @@ class Attached:
 
 
 class SessionCoordinator:
-    """The actor. `peer`: the process at the other end of the connection."""
+    """The actor. `attachment`: where the processes are known that stand behind the connection."""
 
     def __init__(
         self,
         store: StoreHandle,
         fence: SessionFence,
         attached: Attached,
-        peer: Identity | None,
+        attachment: Attachment | None,
         daemon_epoch: int,
         log: Log,
     ) -> None:
@@ -131,7 +137,7 @@ class SessionCoordinator:
         self._sample_at = math.inf  # while the model may be at work
         self._inbox: Mailbox[Do] = Mailbox(INBOX_MAX, "the coordinator of the session")
         self.handle = SessionHandle(self._inbox, fence)
-        attached.begin(self.handle, peer)
+        attached.begin(self.handle, attachment)
 
     async def run(self) -> None:
         """Serve until the connection ends."""
