@@ -143,7 +143,6 @@ def wire(
     scheduler = _scheduler(store, claim, ports, changes, questions, at, config, log)
     server_claim = _server_claim(store, claim, ports, scheduler.handle, config, clock, log)
     pruner = _pruner(store, scheduler.handle, claim.epoch, config, clock, log, at)
-    newer_code = NewerCode(store)
     views = Views(changes, log)
     pages = Pages(ports.open_server, config.web, log)
     people = _people(ports, attached := Attached(), pages.handle, config)
@@ -156,7 +155,7 @@ def wire(
         schemas=schemas,
         changes=changes,
         views=views.handle,
-        newer_code=newer_code.handle,
+        newer_code=(newer_code := NewerCode(store)).handle,
         claim=server_claim.handle,
         places=at,
         config=config,

@@ -16,6 +16,7 @@ from pwf.protocol.operations import OPERATIONS
 from tests.attack.attack import attack, held
 from tests.attack.steps import ANSWERS, ASKS, UNKNOWN, typed_by_a_step
 from tests.e2e.home import Home
+from tests.secret_files import keep_secret
 
 DECIDES = """
 flow = Workflow("decides")
@@ -52,6 +53,95 @@ async def main():
     print(json.dumps(said))
 
 anyio.run(main)
+"""
+
+
+#: A host that accepts every form, and what it and its shell start: the same once more, and programs that speak for it.
+FORMS = """
+import contextlib, json, os, socket, subprocess, sys
+import anyio
+import mcp_types as types
+from mcp.client.client import Client
+from mcp.client.stdio import StdioServerParameters
+from pwf.client import open_session
+from pwf.places import places
+from pwf.protocol.channel_port import line_of
+from pwf.protocol.host_port import Answer, Hello, socket_of
+
+def raw():
+    with socket.socket(socket.AF_UNIX) as adapter:
+        adapter.settimeout(10)
+        adapter.connect(str(socket_of(places(), "mcp")))
+        return said(adapter)
+
+def said(adapter):
+    with contextlib.suppress(ConnectionError):
+        adapter.sendall(line_of(Hello(token="a-long-word", host="claude-code")))
+        offer = adapter.recv(65536)
+        if offer:
+            request = json.loads(offer.splitlines()[0])["request_id"]
+            adapter.sendall(line_of(Answer(request_id=request, choice="ship")))
+            adapter.recv(65536)
+            return 1
+    return 0
+
+async def attached():
+    async with open_session("raw", host_pid=os.getppid()):
+        return await anyio.to_thread.run_sync(raw)
+
+async def serves(below, wanted):
+    forms = 0
+    async def accept(context, params):
+        nonlocal forms
+        forms += 1
+        return types.ElicitResult(action="accept", content={"choice": "ship"} if wanted else {})
+    program = StdioServerParameters(command=sys.executable, args=["-m", "pwf", "mcp", "serve"], env=dict(os.environ))
+    named = types.Implementation(name="claude-code", version="1")
+    said = []
+    async with Client(program, elicitation_callback=accept, client_info=named) as client:
+        await client.call_tool("my_step", {"wait_s": 0})
+        for what in below:
+            shell = ["sh", "-c", 'exec "$@"', "sh", sys.executable, __file__, what]
+            done = await anyio.run_process(shell, check=False)
+            said.append(done.stdout.decode().strip() or done.stderr.decode()[-500:])
+        with anyio.move_on_after(20 if wanted and below == ["none"] else 2):
+            while not forms or not wanted:
+                await client.call_tool("my_step", {"wait_s": 0})
+                await anyio.sleep(0.05)
+        await anyio.sleep(0.5 if wanted else 0)
+    return [forms, said]
+
+what = sys.argv[1]
+if what == "none":
+    print(0)
+elif what == "raw":
+    print(raw())
+elif what == "attached":
+    print(anyio.run(attached))
+elif what == "nested":
+    print(anyio.run(serves, [], True)[0])
+elif what == "host":
+    print(json.dumps(anyio.run(serves, ["raw", "attached", "nested"], False)))
+else:
+    print(json.dumps(anyio.run(serves, ["none"], True)))
+"""
+
+STARTS = """
+import subprocess, sys
+flow = Workflow("starts", input=str)
+
+@flow.action(effect=idempotent("start"))
+def start(ctx):
+    return subprocess.run([sys.executable, ctx.input, "raw"], capture_output=True, text=True).stdout.strip()
+"""
+
+CHANNEL = """
+[channels.mcp]
+kind = "mcp"
+token = "hosts"
+hosts = ["claude-code"]
+[audiences.operator]
+channels = ["mcp"]
 """
 
 
@@ -162,3 +252,43 @@ def a_step_is_a_host(home: Home) -> str:
         held(said["code"] != 0, f"it serves: {said}")
         held("no step of a run may attach a session" in str(said["said"]), f"it says: {said}")
     return "refused twice"
+
+
+@attack("a step gives a person's word")
+def forms_are_filled_in_by_programs(home: Home) -> str:
+    """A step, and what a host's shell starts, name a configured host with the channel's token, and accept its forms."""
+    home.config(CHANNEL)
+    keep_secret(home.home / "secrets" / "hosts", "a-long-word")
+    home.workflow("decides", DECIDES)
+    home.workflow("starts", STARTS)
+    script = home.project / "forms.py"
+    script.write_text(FORMS)
+    run = home.start("decides")
+    home.wait_status(run, "waiting")
+    until(lambda: home.json("channel", "status")["channels"][0]["state"] == "up", "the channel is not up")
+    step = home.start("starts", "--input", json.dumps(str(script)))
+    home.wait_status(step, "completed")
+    told = home.json("show", step)["output"]["json"]
+    held(told == "0", f"a step was offered the decision: {told}")
+
+    def hosted(what: str) -> list[Any]:
+        done = subprocess.run(
+            [sys.executable, str(script), what],
+            env=home.environment,
+            cwd=home.project,
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+        held(done.returncode == 0, f"the host failed: {done.stderr[-800:]}")
+        said: list[Any] = json.loads(done.stdout)
+        return said
+
+    forms, below = hosted("host")
+    held(forms > 0, "the host itself was shown no form")
+    held(below == ["0", "0", "0"], f"what its shell has started was offered the decision: {below}")
+    held(home.status(run) == "waiting", "the decision is made")
+    hosted("person")
+    home.wait_status(run, "completed")
+    return "four programs were turned away; the form of the host itself decided"
