@@ -58,7 +58,7 @@ anyio.run(main)
 
 #: A host that accepts every form, and what it and its shell start: the same once more, and programs that speak for it.
 FORMS = """
-import contextlib, json, os, socket, subprocess, sys
+import contextlib, json, os, socket, sys, time
 import anyio
 import mcp_types as types
 from mcp.client.client import Client
@@ -69,9 +69,12 @@ from pwf.protocol.channel_port import line_of
 from pwf.protocol.host_port import Answer, Hello, socket_of
 
 def raw():
+    at = socket_of(places(), "mcp")
+    while not at.exists():
+        time.sleep(0.05)
     with socket.socket(socket.AF_UNIX) as adapter:
         adapter.settimeout(10)
-        adapter.connect(str(socket_of(places(), "mcp")))
+        adapter.connect(str(at))
         return said(adapter)
 
 def said(adapter):
@@ -265,7 +268,6 @@ def forms_are_filled_in_by_programs(home: Home) -> str:
     script.write_text(FORMS)
     run = home.start("decides")
     home.wait_status(run, "waiting")
-    until(lambda: home.json("channel", "status")["channels"][0]["state"] == "up", "the channel is not up")
     step = home.start("starts", "--input", json.dumps(str(script)))
     home.wait_status(step, "completed")
     told = home.json("show", step)["output"]["json"]
