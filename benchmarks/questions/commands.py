@@ -1,10 +1,11 @@
 """What does each command take of the processor, on a live daemon?
 
-User and system time of the command's own process, of which a person waits for no less. Each is run as it is typed, with
-what it needs made before. Left out: `daemon` and `crashlab`, as the target says; what serves until it is stopped
-(`web`, `mcp serve`); what is for a person at a terminal (`agent-loop`, `channel setup`); what needs a session, a
-service of the network or the user's service manager (`follow-up queue` and `remove`, `channel test` and `recover`, `service
-install` and `uninstall`); and what is about a daemon that does not serve (`stop`, `state restore`, `state new`).
+User and system time of the command's own process, of which a person waits for no less. Each is run as it is typed,
+with what it needs made before. Left out: `daemon` and `crashlab`, as the target says; what serves until it is
+stopped (`web`, `mcp serve`); what is for a person at a terminal (`agent-loop`, `channel setup`); what needs a
+session, a service of the network or the user's service manager (`follow-up queue` and `remove`, `channel test` and
+`recover`, `service install` and `uninstall`); and what is about a daemon that does not serve (`stop`, `state
+restore`, `state new`).
 """
 
 from __future__ import annotations
