@@ -145,10 +145,14 @@ class Said:
         nodes = self._auditor.model_of(run.definition).nodes
         visits: dict[str, int] = {}
         counted: dict[str, dict[str, int]] = {}  # of each included workflow, at its entry
-        for number, node, visit, status, *_ in self._auditor.attempts(launch.run_id):
+        elsewhere: set[str] = (
+            set()
+        )  # entries of a run that this one was forked from, of which it has not all attempts
+        for number, node, visit, status, _output, generation, *_ in self._auditor.attempts(launch.run_id):
             if number > launch.attempt:
                 break
             if nodes[node].mount is not None and visits.get(node) != visit:
+                (elsewhere.add if generation == 0 else elsewhere.discard)(node)
                 below = {one: count for one, count in visits.items() if one.startswith(f"{node}.")}
                 counted |= {node: below} if below else {}
             visits[node] = visit
@@ -156,7 +160,11 @@ class Said:
                 latest[node] = (visit, self._stored.get((launch.run_id, number)))
                 if nodes[node].mount is not None:
                     latest = {one: it for one, it in latest.items() if not one.startswith(f"{node}.")}
-        check(launch.entries == counted, f"a runner counts as its run does: {launch.entries} {counted}")
+        told, counted = (
+            {mount: at for mount, at in entries.items() if mount not in elsewhere}
+            for entries in (launch.entries, counted)
+        )
+        check(told == counted, f"a runner counts as its run does: {told} {counted}")
         told = {step.node: step for step in launch.past if step.outcome == "completed"}
         check(
             told.keys() == latest.keys(), f"a runner is told of every output: {told.keys()} {latest.keys()}"
