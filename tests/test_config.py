@@ -306,6 +306,6 @@ def test_the_answers_of_an_audience_name_only_what_people_answer_through(section
 
 def test_kind_of_an_agent_is_its_adapter() -> None:
     with pytest.raises(ConfigError) as caught:
-        parse_config('[agents.coder]\nkind = "acp"\ncommand = ["x"]\n', "c")
+        parse_config(b'[agents.coder]\nkind = "acp"\ncommand = ["x"]\n', "c")
     assert "there is no key 'kind' in [agents.coder]" in caught.value.message
     assert caught.value.hint == "did you mean 'adapter'?"
