@@ -50,7 +50,9 @@ def add(commands: Commands) -> None:
         restart,
         "start a run anew from its input, with the current code",
         example="pwf restart @last-failed\npwf restart 3kq --agent coder",
-        more="A run is restarted at the revision that is read just before, and printed.",
+        more="A run is restarted at the revision that is read just before, and printed. It begins anew: effects that\n"
+        "have happened are made again, and a warning names them. pwf retry goes on from where it failed, and makes\n"
+        "none twice.",
     )
     _run_argument(parser)
     add_who(parser)

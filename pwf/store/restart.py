@@ -26,6 +26,8 @@ from pwf.store.values import load_value
 
 Q = load_queries(__file__)
 
+NAMED_MAX = 5  # effects in a warning
+
 
 class RestartFacts(msgspec.Struct, frozen=True, kw_only=True):
     """What a restart takes from the old run. `existing`: it has been restarted already, and that run goes on."""
@@ -94,9 +96,24 @@ def restart_run(tx: Tx, command: RestartRun) -> Done[RunStarted]:
         if facts.existing is not None:
             return facts.existing, True
         done = start_run(tx, msgspec.structs.replace(command.start, receipt=None))
-        return done.unwrap(), done.adopted
+        started = done.unwrap()
+        return msgspec.structs.replace(
+            started, warnings=(*started.warnings, *_made_again(tx, old))
+        ), done.adopted
 
     return once(tx, command.start.receipt, RunStarted, act)
+
+
+def _made_again(tx: Tx, run_id: str) -> tuple[str, ...]:
+    """A restart begins anew, as it is told to: what that makes a second time is said, and not refused."""
+    rows = tx.all(Q.happened, {"run_id": run_id, "limit": NAMED_MAX + 1})
+    if not rows:
+        return ()
+    keys = [effect_key(run_id, *row) for row in rows[:NAMED_MAX]] + ["…"] * (len(rows) > NAMED_MAX)
+    return (
+        f"these effects of run {run_id} happened or were given up, and the restart makes them again if it comes to "
+        f"them: {', '.join(keys)}",
+    )
 
 
 def _refuse_another(facts: RestartFacts, run_id: str, *, says_who: bool) -> None:

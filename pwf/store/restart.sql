@@ -13,6 +13,13 @@ WHERE r.run_id = :run_id
 SELECT node, visit, part FROM effects
 WHERE entity_no = (SELECT run_no FROM runs WHERE run_id = :run_id) AND status IN ('applying', 'ambiguous')
 
+-- name: happened
+-- Effects of a run that happened or were given up, and that are no harmless ones to make again; one more than are named.
+SELECT node, visit, part FROM effects
+WHERE entity_no = (SELECT run_no FROM runs WHERE run_id = :run_id) AND status IN ('applied', 'abandoned')
+  AND mode <> 'idempotent'
+ORDER BY reserved_wall_ms, node, visit, part LIMIT :limit
+
 -- name: made
 -- The run that an ended run was restarted as.
 SELECT r.run_id, r.status, r.hold, r.reason, r.restart_root, r.restart_no, e.revision

@@ -207,3 +207,14 @@ def test_a_run_with_an_unsettled_effect_is_not_restarted(world):
     assert f"pwf effects resolve {effect.effect_key} happened|not-happened|give-up" in caught.value.hint
     world.recover(runner.run_id, "not_happened")
     assert look(world, runner.run_id).restart_no == 1
+
+
+def test_a_restart_names_the_effects_that_happened_and_are_made_again(world):
+    runner = world.run(graph(node("send", "action", to="end", effect=MANUAL), node("end")))
+    runner.finish(settled="applied", to="end")
+    runner.fail()
+    runner.leave()
+    harmless = ended(world)
+    (warning,) = restart(world, runner.run_id).warnings
+    assert f"{runner.run_id}:send:1" in warning
+    assert restart(world, harmless).warnings == ()
