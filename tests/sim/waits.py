@@ -41,6 +41,8 @@ class Waits:
         self._readings: list[
             tuple[Moment, int]
         ] = []  # of the store's clock, since the last look: (when, wall)
+        self._last: Moment | None = None  # of those that belong to commits that were looked at
+        self._died_at: Moment | None = None  # a daemon's last, until the next one's first commit is looked at
         self._asked: dict[tuple[str, int], Timer] = {}
         self._queued: dict[str, tuple[int, int]] = {}  # run -> revision, and when its time has truly come
         self._failed: dict[tuple[str, int], Moment] = {}
@@ -64,13 +66,21 @@ class Waits:
         latest_ms = self._latest_wall_ms()
         for waiting, shown_ms in self._shown_ms.items():
             self._shown_ms[waiting] = max(shown_ms, latest_ms)
+        self._last = self._readings[-1][0] if self._readings else self._last
+        self._died_at = None
         self._readings.clear()
+
+    def begins(self) -> None:
+        """A daemon starts. What the one before committed as it died may be seen only now."""
+        self._died_at = self._died_at or (self._readings[0][0] if self._readings else self._last)
 
     def _shown(self, waiting: str | tuple[str, int]) -> int:
         return max(self._shown_ms.pop(waiting, 0), self._latest_wall_ms())
 
     def earliest(self) -> Moment:
         """When the last commit may have been decided first."""
+        if self._died_at is not None:
+            return self._died_at
         return self._readings[0][0] if self._readings else self.moment()
 
     def earliest_wall_ms(self) -> int:

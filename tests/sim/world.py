@@ -213,6 +213,7 @@ class World:
         life = self.life = Life(self, self.lives)
         self.alive.append(life)
         self.note("daemon.starts", life=life.number)
+        self.auditor.waits.begins()
         outcome = await life.run()
         self.alive.remove(life)
         self.note("daemon.ended", life=life.number, outcome=outcome)
